@@ -8,10 +8,12 @@ import atexit
 import json
 import logging
 import threading
+import time
 from importlib.metadata import entry_points
 from typing import Any, Final
 
 from weft_distrib.cluster.connections import Connections
+from weft_distrib.cluster.reports import gather
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.collective.cluster import Collectives, leader_of
 from weft_distrib.liveness.heart import Heart
@@ -20,7 +22,7 @@ from weft_distrib.protocol import messages, service
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
-from weft_distrib.wire.channel import Call
+from weft_distrib.wire.channel import Call, traffic
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import Listener
 from weft_distrib.worker.worker import Worker
@@ -119,6 +121,8 @@ class Server:
                 service.CLOSE_SESSION: self._master.close_session,
                 service.RESET: self._master.reset,
                 service.CLEAR: self._master.clear,
+                service.REPORT: self._report,
+                service.REPORTS: self._reports,
             },
             opening,
         )
@@ -126,6 +130,7 @@ class Server:
         self._heart = Heart(host, credentials)
         self._stopped = threading.Event()
         self._started = False
+        self._began = time.monotonic()
         if start:
             self.start()
 
@@ -216,6 +221,24 @@ class Server:
             self._packages,
             self._heart.port,
         )
+
+    def _report(self, request: messages.Empty) -> messages.Report:
+        steps, running = self._worker.steps
+        bytes_in, bytes_out = traffic.bytes()
+        return messages.Report(
+            incarnation=self._worker.incarnation,
+            task=self._task.to_string(),
+            state="running" if running else "idle",
+            steps=steps,
+            running=running,
+            sessions=len(self._master.open_sessions),
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            milliseconds=int((time.monotonic() - self._began) * 1000),
+        )
+
+    def _reports(self, request: messages.Empty) -> messages.Reports:
+        return gather(self._cluster.tasks(), self._connections, self._report(request))
 
     def _serve(self, call: Call) -> None:
         if call.method not in methods.OF_MASTERS:

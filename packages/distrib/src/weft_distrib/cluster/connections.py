@@ -6,12 +6,14 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.liveness.watch import shared_watch
+from weft_distrib.liveness.look import look
+from weft_distrib.liveness.watch import Watched, shared_watch
 from weft_distrib.protocol import messages
-from weft_distrib.protocol.service import STATUS, ControlClient
+from weft_distrib.protocol.service import REPORT, STATUS, ControlClient
 from weft_distrib.wire.channel import Channel
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import dial
@@ -66,6 +68,10 @@ class Connections:
         """
         return self._task(task).ask(deadline)
 
+    def report(self, task: DeviceParts, seconds: float) -> messages.Report:
+        """Ask how a task does; where it does not say so itself, what can be seen from outside."""
+        return self._task(task).report(seconds)
+
     def connect(self, task: DeviceParts) -> Channel:
         """The value connection to a task, made if there is none.
 
@@ -103,6 +109,11 @@ class _Task:
         self._lock = threading.Lock()
         self.control = ControlClient(address, self._name, opening)
         self.channel: Channel | None = None
+        self._status: messages.Status | None = None
+
+    @property
+    def _host(self) -> str:
+        return self._address.rpartition(":")[0].strip("[]")
 
     def ask(self, deadline: float) -> messages.Status:
         began = told = time.monotonic()
@@ -124,7 +135,25 @@ class _Task:
                     _log.warning("still waiting for %s at %s", self._name, self._address)
                 continue
             self._check(found)
+            self._status = found
             return found
+
+    def report(self, seconds: float) -> messages.Report:
+        try:
+            found: messages.Report = self.control.call(REPORT, messages.Empty(), seconds)
+        except errors.UnavailableError:
+            return messages.Report(task=self._name, state="unreachable")
+        except errors.DeadlineExceededError:
+            return messages.Report(task=self._name, state=self._seen_from_outside(seconds))
+        return found
+
+    def _seen_from_outside(self, seconds: float) -> str:
+        """What the process beside the server says where the server itself does not."""
+        if self._status is None:
+            return "unreachable"
+        return look(
+            watched_heart(self._host, self._name, self._status, self._opening, _ignore), seconds
+        )
 
     def _check(self, status: messages.Status) -> None:
         if status.version != messages.VERSION:
@@ -144,8 +173,7 @@ class _Task:
             if channel is not None and channel.lost is None:
                 return channel
             status = self.ask(time.monotonic() + CONNECT_SECONDS)
-            host = self._address.rpartition(":")[0].strip("[]")
-            self.channel = dialled(host, self._name, status, self._opening)
+            self.channel = dialled(self._host, self._name, status, self._opening)
             return self.channel
 
     def close(self) -> None:
@@ -165,9 +193,22 @@ def dialled(host: str, peer: str, status: messages.Status, opening: Opening) -> 
     """
     address = (host, status.wire_port)
     channel = dial(address, peer, opening, status.incarnation, CONNECT_SECONDS)
-    heart = (host if ":" in host else socket.gethostbyname(host), status.heart_port)
-    watched = shared_watch().add(
-        heart, peer, channel.close, credentials=opening.credentials, host=host
-    )
+    watched = watched_heart(host, peer, status, opening, channel.close)
     channel.when_lost(watched, lambda _: watched.stop())
     return channel
+
+
+def watched_heart(
+    host: str,
+    peer: str,
+    status: messages.Status,
+    opening: Opening,
+    on_lost: Callable[[errors.OpError], None],
+) -> Watched:
+    """A task that has said what it is, watched from now on."""
+    address = (host if ":" in host else socket.gethostbyname(host), status.heart_port)
+    return shared_watch().add(address, peer, on_lost, credentials=opening.credentials, host=host)
+
+
+def _ignore(error: errors.OpError) -> None:
+    """Nobody has to be told."""

@@ -46,6 +46,15 @@ class Pulse:
         self._moved = min(now, self._moved + seconds)
         self._running = min(now, self._running + seconds)
 
+    @property
+    def said(self) -> str | None:
+        """What the last answer says of a peer that does not answer calls; None without one."""
+        if self._seen is None:
+            return None
+        if self._running < self._answered:
+            return "stopped"
+        return "busy" if self._moved == self._answered else "stuck"
+
     def verdict(self, now: float) -> Verdict:
         """What is to be thought of the peer."""
         if now - self._answered > self._limit:

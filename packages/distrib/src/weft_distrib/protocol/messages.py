@@ -152,6 +152,33 @@ class Group:
     numbers: list[int] = field(default_factory=list)
 
 
+@dataclass
+class Report:
+    """How a task does: what it has done in this life, and what it does now.
+
+    `state` is "idle", "running", or why nothing is known of it. `steps` have ended, `running` have
+    not. The bytes are those of its process's connections for values, `milliseconds` its age.
+    """
+
+    version: int = VERSION
+    incarnation: int = 0
+    task: str = ""
+    state: str = ""
+    steps: int = 0
+    running: int = 0
+    sessions: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    milliseconds: int = 0
+
+
+@dataclass
+class Reports:
+    """How each task of a cluster does, as one of them sees it."""
+
+    tasks: list[Report] = field(default_factory=list)
+
+
 MESSAGES: Final = (
     Reply,
     Empty,
@@ -168,4 +195,6 @@ MESSAGES: Final = (
     Register,
     Join,
     Group,
+    Report,
+    Reports,
 )

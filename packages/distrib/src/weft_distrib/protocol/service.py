@@ -37,6 +37,7 @@ _OPTIONS = [
     ("grpc.max_metadata_size", 1 << 13),
     # A task that starts a little later than who asks for it must not be found a minute later.
     ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
@@ -57,6 +58,8 @@ PLAN: Final = Method("Plan", messages.Signature, messages.Planned)
 CLOSE_SESSION: Final = Method("CloseSession", messages.SessionRequest, messages.Empty)
 RESET: Final = Method("Reset", messages.Reset, messages.Empty)
 CLEAR: Final = Method("Clear", messages.Reset, messages.Empty, Role.PEER)
+REPORT: Final = Method("Report", messages.Empty, messages.Report)
+REPORTS: Final = Method("Reports", messages.Empty, messages.Reports)
 
 Handler = Callable[[Any], Any]
 

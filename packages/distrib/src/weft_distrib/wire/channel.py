@@ -138,6 +138,8 @@ class Channel:
         self._numbers = itertools.count(1)
         self._error: errors.OpError | None = None
         self.heard = 0
+        self.bytes_in = self.bytes_out = 0
+        traffic.begin(self)
         threading.Thread(target=self._read, name=f"weft-read-{peer}", daemon=True).start()
 
     def admit(self, role: Role) -> None:
@@ -278,6 +280,7 @@ class Channel:
             count = sum(map(len, buffers))
         with self._lock:
             self._outbox.sent(count)
+            self.bytes_out += count
         return count
 
     def _write(self) -> None:
@@ -300,6 +303,7 @@ class Channel:
                     self._lose(None)
                     return
                 self.heard += 1
+                self.bytes_in += count
                 for message in inbox.received(count):
                     self._take(message)
         except OSError as error:
@@ -317,6 +321,7 @@ class Channel:
                 errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
             )
         finally:
+            traffic.end(self)
             stream.close()
 
     def _take(self, message: Message) -> None:
@@ -359,6 +364,37 @@ class Channel:
         why = "it ended the connection" if error is None else str(error)
         self.close(errors.UnavailableError(f"{self.peer} is lost: {why}"))
 
+
+class Traffic:
+    """What the connections of this process have carried."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[Channel] = set()
+        self._ended = (0, 0)
+
+    def begin(self, channel: Channel) -> None:
+        """Count a connection."""
+        with self._lock:
+            self._open.add(channel)
+
+    def end(self, channel: Channel) -> None:
+        """Keep the count of a connection, and let go of it."""
+        with self._lock:
+            self._open.discard(channel)
+            self._ended = _sum([self._ended, (channel.bytes_in, channel.bytes_out)])
+
+    def bytes(self) -> tuple[int, int]:
+        """The bytes that have come in, and those that went out."""
+        with self._lock:
+            return _sum([self._ended, *((c.bytes_in, c.bytes_out) for c in self._open)])
+
+
+def _sum(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return sum(came for came, _ in counts), sum(went for _, went in counts)
+
+
+traffic: Final = Traffic()
 
 _UNANSWERED: Any = object()
 """Keeps a call's place while an error takes that of its results."""

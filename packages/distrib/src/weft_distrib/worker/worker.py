@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -111,6 +112,8 @@ class Worker:
         self._steps = Steps(self._make_step)
         self._threads = WaitingThreads(f"weft-step-{task.to_string()}")
         self.when_forgotten: list[Callable[[int, errors.OpError], None]] = []
+        self._counting = threading.Lock()
+        self._begun = self._ended = 0
 
     def _make_step(self, key: StepKey) -> WorkerStep:
         return WorkerStep(StepRendezvous(key, self.task, self.devices, self._peers.channel))
@@ -209,6 +212,12 @@ class Worker:
         """
         self._threads.submit(lambda: self._run(request, values, done, fail))
 
+    @property
+    def steps(self) -> tuple[int, int]:
+        """How many steps have ended here, and how many run."""
+        with self._counting:
+            return self._ended, self._begun - self._ended
+
     def _run(
         self,
         request: RunParts,
@@ -218,6 +227,8 @@ class Worker:
     ) -> None:
         trace = StepTrace() if request.traced else None
         began = time.time_ns()
+        with self._counting:
+            self._begun += 1
         try:
             results = self.run_here(request, values, trace)
             told = b"" if trace is None else tracing.pack(trace, began, self.devices)
@@ -227,6 +238,9 @@ class Worker:
             fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
         else:
             done(results, told)
+        finally:
+            with self._counting:
+                self._ended += 1
 
     def run_here(
         self, request: RunParts, values: Sequence[Any], trace: StepTrace | None = None

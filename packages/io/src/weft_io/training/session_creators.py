@@ -4,13 +4,17 @@ from __future__ import annotations
 
 __all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
 
-from typing import Any
+from typing import Any, Final
 
 from weft_io.files.systems import PathLike
 from weft_io.training.scaffold import Scaffold
 from weft_io.training.session_manager import SessionManager
 from weft_tensor import errors
 from weft_tensor.arguments import number
+
+_RECOVERY_WAIT_SECONDS: Final = 1.0
+"""Between two looks whether the model is ready. With the 30 of a `SessionManager` the workers would
+do nothing for as long after a parameter server was lost and the chief has restored it."""
 
 
 class SessionCreator:
@@ -153,4 +157,5 @@ def _manager_of(scaffold: Scaffold) -> SessionManager:
         local_init_feed_dict=scaffold.local_init_feed_dict,
         ready_op=scaffold.ready_op,
         ready_for_local_init_op=scaffold.ready_for_local_init_op,
+        recovery_wait_secs=_RECOVERY_WAIT_SECONDS,
     )

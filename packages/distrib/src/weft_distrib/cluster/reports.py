@@ -1,0 +1,36 @@
+"""How all tasks of a cluster do, asked for by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from weft_distrib.cluster.connections import Connections
+from weft_distrib.protocol import messages
+from weft_graph.ir.device_spec import DeviceParts
+
+REPORT_SECONDS: Final = 2.0
+"""How long a task may take to say how it does."""
+
+_ASKERS = 64
+
+
+def gather(
+    tasks: Sequence[DeviceParts], connections: Connections, own: messages.Report | None = None
+) -> messages.Reports:
+    """Ask all tasks how they do.
+
+    Args:
+      tasks: of the cluster, in the order of the reports.
+      connections: to them.
+      own: the report of the task that asks, if it is one.
+    """
+
+    def ask(task: DeviceParts) -> messages.Report:
+        if own is not None and task.to_string() == own.task:
+            return own
+        return connections.report(task, REPORT_SECONDS)
+
+    with ThreadPoolExecutor(min(len(tasks), _ASKERS), "weft-report") as pool:
+        return messages.Reports(list(pool.map(ask, tasks)))

@@ -1,0 +1,59 @@
+"""`weft cluster`: look at a cluster that runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from weft_distrib.commands.table import console, lines, table
+from weft_distrib.launch.status import EVERY_SECONDS, Rates, Row, reports_of
+from weft_tensor import errors
+
+_SCHEME = "grpc://"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Look at a cluster that runs."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    status = actions.add_parser(
+        "status",
+        help="what each task does: its state, steps and bytes",
+        description="What each task does, as one of them sees it: its state, the steps that it has "
+        "run, the bytes that came in and went out, and the rates of the last second.",
+    )
+    status.add_argument("target", help="a task of the cluster, as grpc://host:port")
+    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    status.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show how the tasks do."""
+    address = arguments.target.removeprefix(_SCHEME)
+    if not address.rpartition(":")[2].isdecimal() or not address.rpartition(":")[0]:
+        raise errors.InvalidArgumentError(
+            f"a target must be like grpc://host:2222, got {arguments.target!r}"
+        )
+    rates, shown = Rates(), console()
+
+    def ask() -> list[Row]:
+        return rates.rows(time.monotonic(), reports_of(address))
+
+    ask()
+    time.sleep(EVERY_SECONDS)
+    if shown is None:
+        sys.stdout.write(lines(ask()))
+        while arguments.watch:
+            sys.stdout.flush()
+            time.sleep(EVERY_SECONDS)
+            sys.stdout.write(lines(ask()))
+        return 0
+    if not arguments.watch:
+        shown.print(table(ask()))
+        return 0
+    from rich.live import Live
+
+    with Live(table(ask()), console=shown, auto_refresh=False) as live:
+        while True:
+            time.sleep(EVERY_SECONDS)
+            live.update(table(ask()), refresh=True)

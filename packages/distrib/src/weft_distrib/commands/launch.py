@@ -1,0 +1,176 @@
+"""`weft launch`: start a cluster for a program, or say how another manager is to start it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+from typing import Any, Final
+
+from weft_distrib.commands.table import console, table
+from weft_distrib.launch import Job, Launch, Place
+from weft_distrib.launch.local import GRACE_SECONDS, LocalCluster
+from weft_distrib.launch.spec import tf_config
+from weft_distrib.launch.status import Row, Watcher
+from weft_tensor import errors
+
+JOBS: Final = ("ps", "chief", "worker", "evaluator")
+"""Jobs with options of their own, in the order in which tasks are numbered."""
+
+_COLOURS = ("cyan", "magenta", "blue", "yellow", "green")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Start a cluster for a program, here or by Slurm, or write what Kubernetes needs."""
+    parser.description = (
+        "Runs a program in every task of a cluster, each with its own TF_CONFIG; without a "
+        "program, plain servers. The cluster ends when all tasks but parameter servers are done."
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--local", action="store_true", help="processes of this machine")
+    where.add_argument(
+        "--slurm", action="store_true", help="this is a task of a Slurm step: become the program"
+    )
+    where.add_argument(
+        "--kubernetes",
+        choices=("jobs", "jobset", "trainjob"),
+        help="print a Service with Indexed Jobs, a JobSet, or a TrainJob of Kubeflow",
+    )
+    for name in JOBS:
+        parser.add_argument(f"--{name}", type=int, default=0, metavar="N", help=f"{name} tasks")
+    parser.add_argument(
+        "--job", action="append", default=[], metavar="NAME=N", help="tasks of another job"
+    )
+    parser.add_argument("--name", default="weft", help="of the whole, for other managers")
+    parser.add_argument(
+        "--restarts", type=int, default=0, metavar="N", help="of each task that fails; 0 by default"
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=GRACE_SECONDS,
+        metavar="SECONDS",
+        help="between SIGTERM and SIGKILL; %(default)g by default",
+    )
+    parser.add_argument("--image", help="for Kubernetes: the container's image")
+    parser.add_argument(
+        "--cpus", type=float, default=1.0, help="for Kubernetes: of each task; 1 by default"
+    )
+    parser.add_argument(
+        "--gpus", type=int, default=0, help="for Kubernetes: of each worker and chief"
+    )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for all tasks"
+    )
+    parser.add_argument("program", nargs="*", help="the program and its arguments, after --")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the arguments say."""
+    launch = launch_of(arguments)
+    if arguments.slurm:
+        from weft_distrib.launch.slurm import task_from_slurm
+
+        task = task_from_slurm(launch)
+        program = launch.job(task.place.job).program
+        os.environ.update(tf_config(task.cluster, task.place))
+        sys.stdout.flush()
+        try:
+            os.execvp(program[0], program)
+        except OSError as error:
+            raise errors.NotFoundError(f"cannot run {program[0]}: {error.strerror}") from error
+    if arguments.kubernetes:
+        from weft_distrib.launch.kubernetes import manifests, to_yaml
+
+        if not arguments.image:
+            raise errors.InvalidArgumentError("--kubernetes needs --image")
+        sys.stdout.write(to_yaml(manifests(launch, arguments.image, arguments.kubernetes)))
+        return 0
+    return run_local(launch, arguments.grace)
+
+
+def launch_of(arguments: argparse.Namespace) -> Launch:
+    """What the arguments ask for.
+
+    Raises: InvalidArgumentError: a job or a number is none.
+    """
+    counts = {name: getattr(arguments, name) for name in JOBS}
+    for text in arguments.job:
+        name, _, number = text.partition("=")
+        if not number.isdecimal():
+            raise errors.InvalidArgumentError(f"--job must be like NAME=2, got {text!r}")
+        counts[name] = counts.get(name, 0) + int(number)
+    program = tuple(arguments.program)
+    jobs = [
+        Job(name, count, program, arguments.cpus, arguments.gpus if _computes(name) else 0)
+        for name, count in counts.items()
+        if count
+    ]
+    environment = dict(_variable(text) for text in arguments.env)
+    return Launch(arguments.name, jobs, arguments.restarts, environment)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise errors.InvalidArgumentError(f"--env must be like NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _computes(job: str) -> bool:
+    return job not in ("ps", "evaluator")
+
+
+def run_local(launch: Launch, grace: float) -> int:
+    """Run a launch on this machine, with its output and, on a terminal, its table here."""
+    output = _Output(launch)
+    cluster = LocalCluster(launch, output.line, grace)
+    signal.signal(signal.SIGINT, lambda *_: cluster.interrupt())
+    signal.signal(signal.SIGTERM, lambda *_: cluster.interrupt())
+    with ExitStack() as stack:
+        output.begin(stack, cluster)
+        return cluster.run()
+
+
+class _Output:
+    """Writes lines with the names of their tasks, above the table where there is one."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._console = console()
+        self._live: Any = None
+        self._lock = threading.Lock()
+        self._width = max(len(str(place)) for place in launch.places())
+        names = [job.name for job in launch.jobs]
+        self._colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(names)}
+
+    def begin(self, stack: ExitStack, cluster: LocalCluster) -> None:
+        """Show the table, where there is a terminal, until the stack is unwound."""
+        if self._console is None:
+            return
+        from rich.live import Live
+
+        self._live = Live(table([]), console=self._console, auto_refresh=False)
+        stack.enter_context(self._live)
+        stack.callback(Watcher(cluster.cluster, self._show).close)
+
+    def _show(self, rows: list[Row]) -> None:
+        with self._lock:
+            self._live.update(table(rows), refresh=True)
+
+    def line(self, place: Place | None, text: str) -> None:
+        """Write a line of a task, or of the launcher."""
+        label = f"[{'launch' if place is None else place}]".ljust(self._width + 2)
+        with self._lock:
+            if self._console is None:
+                sys.stdout.write(f"{label} {text}\n")
+                sys.stdout.flush()
+                return
+            from rich.text import Text
+
+            colour = "bold" if place is None else self._colours[place.job]
+            body = Text.from_ansi(text)
+            self._console.print(Text(label + " ", colour) + body, soft_wrap=True)

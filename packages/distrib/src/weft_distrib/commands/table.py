@@ -1,0 +1,49 @@
+"""The table of tasks: on a terminal it stays in its place, elsewhere it is lines with tabs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from weft_distrib.launch.status import HEADER, Row
+from weft_tensor import errors
+
+_STYLES = {"running": "green", "idle": "", "busy": "yellow"}
+
+
+def console() -> Any:
+    """A console of rich's, where one is of use: on a terminal.
+
+    Returns: None elsewhere.
+    Raises: FailedPreconditionError: it is a terminal, and rich is not installed.
+    """
+    if not sys.stdout.isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ImportError as error:
+        raise errors.FailedPreconditionError(
+            "a table on a terminal needs rich: pip install weftml-distrib[launch]"
+        ) from error
+    return Console(highlight=False, markup=False)
+
+
+def table(rows: Sequence[Row]) -> Any:
+    """The rows as a table of rich's."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for title in HEADER:
+        made.add_column(title, justify="left" if title in ("task", "state") else "right")
+    for row in rows:
+        style = _STYLES.get(row[1], "red")
+        made.add_row(*[Text(cell, style if i == 1 else "") for i, cell in enumerate(row)])
+    return made
+
+
+def lines(rows: Sequence[Row]) -> str:
+    """The rows as lines, for other programs."""
+    return "".join(["\t".join(row) + "\n" for row in [HEADER, *rows]])

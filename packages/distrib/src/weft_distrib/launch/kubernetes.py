@@ -1,0 +1,209 @@
+"""What Kubernetes needs to start a launch: a headless Service, and Jobs, a JobSet or a TrainJob.
+
+Each pod finds its place by the index that Kubernetes gives it, which `TF_CONFIG` takes up, so a
+container runs its program with nothing around it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from weft_distrib.cluster.environment import VARIABLE
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.launch.spec import Job, Launch
+from weft_tensor import errors
+
+PORT: Final = 2222
+
+Form = Literal["jobs", "jobset", "trainjob"]
+
+_NUMBER = "WEFT_TASK"
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+_LABEL = "app.kubernetes.io/instance"
+_TRAINER = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
+    """The objects that make up a launch, in the order in which to apply them.
+
+    Args:
+      launch: what is wanted. A task that fails is started again in a new pod of the same name.
+      image: of the containers; it has weft and the program.
+      form: "jobs" for an Indexed Job for each job; "jobset" for a JobSet of them, which ends when
+        all are done but what serves; "trainjob" for a TrainingRuntime and a TrainJob of Kubeflow.
+    Raises: InvalidArgumentError: the form is unknown; or Kubeflow has no job to train.
+
+    Examples:
+      >>> from weft_distrib.launch import Job, Launch, kubernetes
+      >>> launch = Launch("digits", [Job("ps", 1), Job("worker", 2, ("python", "train.py"))])
+      >>> [each["kind"] for each in kubernetes.manifests(launch, "registry/digits:1", "jobset")]
+      ['Service', 'JobSet']
+    """
+    if form == "jobs":
+        return [_service(launch), *_jobs(launch, image)]
+    if form == "jobset":
+        return [_service(launch), _job_set(launch, image)]
+    if form == "trainjob":
+        return [_service(launch), *_train_job(launch, image)]
+    raise errors.InvalidArgumentError(f"form must be 'jobs', 'jobset' or 'trainjob', got {form!r}")
+
+
+def to_yaml(objects: list[dict[str, Any]]) -> str:
+    """The objects as documents of YAML.
+
+    Raises: FailedPreconditionError: PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ImportError as error:
+        raise errors.FailedPreconditionError(
+            "manifests need PyYAML: pip install weftml-distrib[kubernetes]"
+        ) from error
+    return str(yaml.safe_dump_all(objects, sort_keys=False, width=100))
+
+
+def _service(launch: Launch) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": launch.name, "labels": {_LABEL: launch.name}},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,  # tasks look for each other before all are there
+            "selector": {_LABEL: launch.name},
+            "ports": [{"name": "control", "port": PORT, "protocol": "TCP"}],
+        },
+    }
+
+
+def _jobs(launch: Launch, image: str) -> list[dict[str, Any]]:
+    cluster = _cluster(launch, lambda job: f"{launch.name}-{job.name}")
+    return [
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": f"{launch.name}-{job.name}", "labels": {_LABEL: launch.name}},
+            "spec": _job(launch, job, image, cluster),
+        }
+        for job in launch.jobs
+    ]
+
+
+def _job_set(launch: Launch, image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": launch.name, "labels": {_LABEL: launch.name}},
+        "spec": _job_set_spec(launch, image, trains=None),
+    }
+
+
+def _job_set_spec(launch: Launch, image: str, trains: Job | None) -> dict[str, Any]:
+    cluster = _cluster(launch, lambda job: f"{launch.name}-{job.name}-0")
+    spec: dict[str, Any] = {
+        "network": {"enableDNSHostnames": True, "subdomain": launch.name},
+        "replicatedJobs": [
+            {
+                "name": job.name,
+                "replicas": 1,
+                "template": {
+                    **({"metadata": {"labels": {_TRAINER: "trainer"}}} if job is trains else {}),
+                    "spec": _job(launch, job, image, cluster, "node"),
+                },
+            }
+            for job in launch.jobs
+        ],
+    }
+    done = [job.name for job in launch.jobs if not job.serves]
+    if done:
+        spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": done}
+    return spec
+
+
+def _train_job(launch: Launch, image: str) -> list[dict[str, Any]]:
+    trains = next((job for job in launch.jobs[::-1] if not job.serves), None)
+    if trains is None:
+        raise errors.InvalidArgumentError("a TrainJob needs a job with a program that ends")
+    api, metadata = "trainer.kubeflow.org/v1alpha1", {"name": launch.name}
+    runtime = {
+        "apiVersion": api,
+        "kind": "TrainingRuntime",
+        "metadata": metadata,
+        "spec": {
+            "mlPolicy": {"numNodes": trains.tasks},
+            "template": {"spec": _job_set_spec(launch, image, trains)},
+        },
+    }
+    job = {
+        "apiVersion": api,
+        "kind": "TrainJob",
+        "metadata": metadata,
+        "spec": {
+            "runtimeRef": {
+                "apiGroup": api.partition("/")[0],
+                "kind": "TrainingRuntime",
+                **metadata,
+            },
+            "trainer": {"numNodes": trains.tasks},
+        },
+    }
+    return [runtime, job]
+
+
+def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
+    """Where the pods will be: the name of a job's pods, a number, and the Service."""
+    hosts = {job.name: host(job) for job in launch.jobs}
+    return launch.cluster(
+        [f"{hosts[job]}-{number}.{launch.name}:{PORT}" for job, number in launch.places()]
+    )
+
+
+def _job(
+    launch: Launch, job: Job, image: str, cluster: ClusterSpec, container: str = "task"
+) -> dict[str, Any]:
+    """An Indexed Job: its pods have names, and one that fails comes back under its own."""
+    return {
+        "completionMode": "Indexed",
+        "completions": job.tasks,
+        "parallelism": job.tasks,
+        "backoffLimitPerIndex": launch.restarts,
+        "template": {
+            "metadata": {"labels": {_LABEL: launch.name}},
+            "spec": {
+                "subdomain": launch.name,
+                "restartPolicy": "Never",
+                "containers": [
+                    {
+                        "name": container,
+                        "image": image,
+                        "command": list(job.program),
+                        "env": _environment(launch, job, cluster),
+                        "ports": [{"name": "control", "containerPort": PORT, "protocol": "TCP"}],
+                        "resources": _resources(job),
+                    }
+                ],
+            },
+        },
+    }
+
+
+def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[str, Any]]:
+    """The variables of a container; Kubernetes puts those before into those after."""
+    said = json.dumps({"cluster": cluster.as_dict()})[:-1]
+    place = f'"task": {{"type": {json.dumps(job.name)}, "index": $({_NUMBER})}}'
+    return [
+        {"name": _NUMBER, "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}},
+        {"name": VARIABLE, "value": f"{said}, {place}}}"},
+        *({"name": name, "value": value} for name, value in launch.environment.items()),
+    ]
+
+
+def _resources(job: Job) -> dict[str, Any]:
+    wanted: dict[str, Any] = {"cpu": f"{job.cpus:g}"}
+    if job.memory:
+        wanted["memory"] = str(job.memory)
+    if job.gpus:
+        wanted["nvidia.com/gpu"] = str(job.gpus)
+    return {"requests": wanted, "limits": {k: v for k, v in wanted.items() if k != "cpu"}}

@@ -1,0 +1,202 @@
+"""A cluster of processes on this machine, for development."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO, Final
+
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.launch.spec import SERVER_COMMAND, Launch, Place, tf_config
+from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor, how
+
+GRACE_SECONDS: Final = 10.0
+"""How long a task has to end after SIGTERM, before it is killed."""
+
+_LINE_BYTES = 1 << 16
+_READ_BYTES = 1 << 16
+_TIED = Path(__file__).with_name("tied.py")
+
+Say = Callable[[Place | None, str], None]
+"""Takes a line that a task has written, or one of the launcher's own, without a task."""
+
+
+def free_addresses(count: int) -> list[str]:
+    """Addresses of this machine that nobody listens on, each another one."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
+        return [f"localhost:{each.getsockname()[1]}" for each in made]
+
+
+class LocalCluster:
+    """The tasks of a launch as processes; `run` starts them and returns when all have ended.
+
+    Run it in the main thread: tasks are told to end when the thread that started them does.
+
+    Args:
+      launch: what to run.
+      say: takes what the tasks write, line by line.
+      grace: seconds that a task has to end after SIGTERM.
+    Attributes:
+      cluster: where the tasks are.
+      supervisor: what decides.
+    """
+
+    def __init__(self, launch: Launch, say: Say, grace: float = GRACE_SECONDS) -> None:
+        self.cluster: ClusterSpec = launch.cluster(free_addresses(len(list(launch.places()))))
+        self.supervisor = Supervisor(launch)
+        self._launch, self._say, self._grace = launch, say, grace
+        self._tasks: dict[Place, _Task] = {}
+        self._selector = selectors.DefaultSelector()
+        self._kill_at: float | None = None
+        self._interrupts, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+
+    def run(self) -> int:
+        """Run the tasks to their end; returns the exit code of the whole."""
+        self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_interrupt)
+        try:
+            self._carry_out(self.supervisor.begin())
+            while not self.supervisor.over:
+                self._turn()
+        finally:
+            for task in list(self._tasks.values()):
+                task.signal(signal.SIGKILL)
+            self._selector.close()
+            self._interrupts.close()
+            self._wake.close()
+        return self.supervisor.code
+
+    def interrupt(self) -> None:
+        """End it; for signal handlers and other threads. A second time kills what still runs."""
+        with suppress(OSError):  # it is over, or has many such wishes
+            self._wake.send(b"!")
+
+    def process(self, place: Place) -> int | None:
+        """The process of a task; None where it does not run."""
+        task = self._tasks.get(place)
+        return None if task is None else task.process.pid
+
+    def _turn(self) -> None:
+        """Wait for something to happen, and see to it."""
+        left = None if self._kill_at is None else self._kill_at - time.monotonic()
+        for key, _ in self._selector.select(left if left is None else max(left, 0)):
+            key.data()
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            for task in self._tasks.values():
+                task.signal(signal.SIGKILL)
+
+    def _on_interrupt(self) -> None:
+        self._interrupts.recv(1)
+        told = self.supervisor.interrupted()
+        if not told:
+            self._kill_at = time.monotonic()
+        self._carry_out(told)
+
+    def _carry_out(self, instructions: Sequence[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Start(place):
+                    self._start(place)
+                case Stop(why):
+                    self._say(None, f"stopping: {why}")
+                    self._kill_at = time.monotonic() + self._grace
+                    for task in self._tasks.values():
+                        task.signal(signal.SIGTERM)
+
+    def _start(self, place: Place) -> None:
+        program = self._launch.job(place.job).program
+        if program == SERVER_COMMAND:  # of this interpreter, whatever the path finds
+            program = (sys.executable, "-m", "weft", *program[1:])
+        environment = {
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            **self._launch.environment,
+            **tf_config(self.cluster, place),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_TIED), str(os.getpid()), *program],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is the launcher's
+        )
+        task = self._tasks[place] = _Task(process, lambda line: self._say(place, line))
+        self._selector.register(task.output, selectors.EVENT_READ, lambda: self._read(task))
+        self._selector.register(task.end, selectors.EVENT_READ, lambda: self._ended(place, task))
+
+    def _read(self, task: _Task) -> None:
+        if not task.output.closed and not task.read():
+            self._selector.unregister(task.output)
+            task.output.close()
+
+    def _ended(self, place: Place, task: _Task) -> None:
+        """Take what it still wrote, and what it left running."""
+        self._selector.unregister(task.end)
+        os.close(task.end)
+        task.signal(signal.SIGKILL)
+        status = task.process.wait()
+        if not task.output.closed:
+            task.drain()
+            self._selector.unregister(task.output)
+            task.output.close()
+        del self._tasks[place]
+        told = self.supervisor.ended(place, status)
+        again = "; it is started again" if any(isinstance(each, Start) for each in told) else ""
+        if status or again:
+            self._say(None, f"{place} {how(status)}{again}")
+        self._carry_out(told)
+
+
+class _Task:
+    """One process: what it writes becomes lines."""
+
+    def __init__(self, process: subprocess.Popen[bytes], line: Callable[[str], None]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.output: IO[bytes] = process.stdout
+        self.end = os.pidfd_open(process.pid)
+        self._line = line
+        self._rest = b""
+        os.set_blocking(self.output.fileno(), False)
+
+    def read(self) -> bool:
+        """Take some of what it wrote; False at the end."""
+        try:
+            data = os.read(self.output.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return True
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LINE_BYTES or (not data and self._rest):
+            lines.append(self._rest)
+            self._rest = b""
+        for line in lines:
+            self._line(line.decode(errors="replace").rstrip("\r"))
+        return bool(data)
+
+    def drain(self) -> None:
+        """Take all that it wrote; somebody else may hold the other end, and write on."""
+        while _ready(self.output) and self.read():
+            pass
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and its children."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+def _ready(file: IO[bytes]) -> bool:
+    """Whether there is something to read, or the end of it."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(file, selectors.EVENT_READ)
+        return bool(selector.select(0))

@@ -1,0 +1,216 @@
+"""Where Slurm has started this task, from its environment."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.launch.spec import Launch, Place
+from weft_tensor import errors
+
+FIRST_PORT: Final = 20_000
+"""Ports are this and what follows, by the number of the Slurm job, where Slurm reserves none."""
+
+_PORTS: Final = 10_000
+_MAX_NODES: Final = 1 << 17
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+_COUNT = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?")
+
+
+class SlurmTask(NamedTuple):
+    """A task of a Slurm step.
+
+    Attributes:
+      cluster: where all tasks are.
+      place: of this one.
+    """
+
+    cluster: ClusterSpec
+    place: Place
+
+
+def task_from_slurm(
+    launch: Launch, environment: Mapping[str, str] | None = None, port: int | None = None
+) -> SlurmTask:
+    """The cluster that the tasks of a Slurm step make, and which of them this process is.
+
+    The ranks are given to the jobs in their order: with one "ps" and two "worker" tasks rank 0 is
+    the parameter server.
+
+    Args:
+      launch: the jobs; together as many tasks as the step has.
+      environment: the process's by default.
+      port: the first port on each node; by default what `srun --resv-ports` has reserved, or one by
+        the number of the Slurm job.
+    Raises: InvalidArgumentError: this is no Slurm step, it has another number of tasks, or they are
+      not laid out over the nodes in blocks or in turn.
+    """
+    told = _Environment(os.environ if environment is None else environment)
+    nodes = expand(told.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"))
+    counts = tasks_per_node(told.text("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
+    if len(nodes) != len(counts):
+        raise errors.InvalidArgumentError(
+            f"Slurm names {len(nodes)} nodes, and tasks of {len(counts)}"
+        )
+    places = list(launch.places())
+    if sum(counts) != len(places):
+        raise errors.InvalidArgumentError(
+            f"the jobs have {len(places)} tasks together, and the Slurm step {sum(counts)}"
+        )
+    rank = told.number("SLURM_PROCID")
+    where = list(layout(counts, told.get("SLURM_DISTRIBUTION", "block")))
+    if not rank < len(where):
+        raise errors.InvalidArgumentError(f"SLURM_PROCID is {rank}, of {len(where)} tasks")
+    node = int(told.get("SLURM_NODEID", str(where[rank][0])))
+    if node != where[rank][0]:
+        raise errors.InvalidArgumentError(
+            f"rank {rank} is on node {node}, and should be on node {where[rank][0]}: lay the tasks "
+            "out in blocks, srun --distribution=block"
+        )
+    first = _first_port(told, max(counts)) if port is None else port
+    addresses = [f"{nodes[node]}:{first + local}" for node, local in where]
+    return SlurmTask(launch.cluster(addresses), places[rank])
+
+
+class _Environment:
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def get(self, name: str, default: str) -> str:
+        return self._variables.get(name) or default
+
+    def text(self, *names: str) -> str:
+        for name in names:
+            if found := self._variables.get(name):
+                return found
+        raise errors.InvalidArgumentError(
+            f"the environment has no {' or '.join(names)}: was this started by srun?"
+        )
+
+    def number(self, name: str) -> int:
+        found = self.text(name)
+        if not found.isdecimal():
+            raise errors.InvalidArgumentError(f"{name} must be a number, got {found!r}")
+        return int(found)
+
+
+def expand(nodes: str) -> list[str]:
+    """The names of nodes, from a list as Slurm writes it.
+
+    Args:
+      nodes: such as "tux[01-03,7],login".
+    Raises: InvalidArgumentError: it is no such list, or names more than 131,072 nodes.
+
+    Examples:
+      >>> from weft_distrib.launch import slurm
+      >>> slurm.expand("tux[08-10],gpu-[1,3]-b,login")
+      ['tux08', 'tux09', 'tux10', 'gpu-1-b', 'gpu-3-b', 'login']
+    """
+    found: list[str] = []
+    for item in _items(nodes):
+        pieces = re.split(r"\[([^\]]*)\]", item)
+        choices: list[list[str]] = []
+        total = 1
+        for i, piece in enumerate(pieces):
+            if i % 2 == 0 and re.search(r"[\[\],\s]", piece):
+                raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}")
+            choices.append(list(_numbers(piece, nodes)) if i % 2 else [piece])
+            total *= len(choices[-1])
+            _check_size(total + len(found))
+        found += ["".join(parts) for parts in itertools.product(*choices)]
+    if not all(found):
+        raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}")
+    return found
+
+
+def _items(nodes: str) -> Iterator[str]:
+    """What stands between the commas that are in no brackets."""
+    depth, start = 0, 0
+    for i, c in enumerate(nodes):
+        depth += (c == "[") - (c == "]")
+        if not 0 <= depth <= 1:
+            raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}")
+        if c == "," and not depth:
+            yield nodes[start:i]
+            start = i + 1
+    yield nodes[start:]
+
+
+def _numbers(ranges: str, nodes: str) -> Iterator[str]:
+    for text in ranges.split(","):
+        match = _RANGE.fullmatch(text)
+        if match is None:
+            raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}: {text!r}")
+        low, high = match[1], match[2] or match[1]
+        if int(high) < int(low):
+            raise errors.InvalidArgumentError(f"no list of nodes: {nodes!r}: {text!r}")
+        _check_size(int(high) - int(low) + 1)
+        yield from (str(n).zfill(len(low)) for n in range(int(low), int(high) + 1))
+
+
+def _check_size(count: int) -> None:
+    if count > _MAX_NODES:
+        raise errors.InvalidArgumentError(f"a list of more than {_MAX_NODES} nodes")
+
+
+def tasks_per_node(counts: str) -> list[int]:
+    """How many tasks each node has, from a list as Slurm writes it.
+
+    Args:
+      counts: such as "2(x3),1".
+    Raises: InvalidArgumentError: it is no such list.
+
+    Examples:
+      >>> from weft_distrib.launch import slurm
+      >>> slurm.tasks_per_node("2(x3),1")
+      [2, 2, 2, 1]
+    """
+    found: list[int] = []
+    for text in counts.split(","):
+        match = _COUNT.fullmatch(text)
+        if match is None:
+            raise errors.InvalidArgumentError(f"no numbers of tasks: {counts!r}: {text!r}")
+        times = int(match[2] or 1)
+        _check_size(len(found) + times)
+        found += [int(match[1])] * times
+    _check_size(sum(found))
+    return found
+
+
+def layout(counts: list[int], distribution: str) -> Iterator[tuple[int, int]]:
+    """The node of each rank, and its number there.
+
+    Args:
+      counts: the tasks of each node.
+      distribution: as of SLURM_DISTRIBUTION: "block" or "cyclic", and what may follow a colon.
+    Raises: InvalidArgumentError: it is another one.
+    """
+    kind = distribution.partition(":")[0].partition(",")[0]
+    if kind == "block":
+        yield from ((node, i) for node, count in enumerate(counts) for i in range(count))
+    elif kind == "cyclic":
+        for i in range(max(counts)):
+            yield from ((node, i) for node, count in enumerate(counts) if i < count)
+    else:
+        raise errors.InvalidArgumentError(
+            f"the tasks must be laid out in blocks or in turn, got SLURM_DISTRIBUTION={kind!r}"
+        )
+
+
+def _first_port(told: _Environment, count: int) -> int:
+    """The first of as many ports in a row as a node has tasks."""
+    reserved = told.get("SLURM_STEP_RESV_PORTS", "")
+    if reserved:
+        match = _RANGE.fullmatch(reserved)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if match is None or last - first + 1 < count:
+            raise errors.InvalidArgumentError(
+                f"a node has {count} tasks, and the reserved ports are {reserved}: reserve them in "
+                "a row, srun --resv-ports=N"
+            )
+        return first
+    return FIRST_PORT + told.number("SLURM_JOB_ID") * 64 % _PORTS

@@ -1,0 +1,159 @@
+"""What is to be launched: jobs with their numbers of tasks, and what each task runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from weft_distrib.cluster.environment import VARIABLE
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_tensor import errors
+
+SERVER_COMMAND: Final = ("weft", "server")
+"""What a task runs that has no program of its own: a server that others' programs use."""
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
+_MAX_TASKS: Final = 100_000
+
+
+class Place(NamedTuple):
+    """One task: the name of its job, and its number in it."""
+
+    job: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.job}:{self.number}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Tasks that are alike.
+
+    Attributes:
+      name: such as "ps" or "worker"; small letters, digits and hyphens.
+      tasks: how many.
+      command: what each runs; nothing for a server.
+      cpus, gpus: what each needs, in processors.
+      memory: what each needs, in bytes; 0 where that is not said.
+    Raises: InvalidArgumentError: the name is none, or a number is out of range.
+    """
+
+    name: str
+    tasks: int
+    command: tuple[str, ...] = ()
+    cpus: float = 1.0
+    gpus: int = 0
+    memory: int = 0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise errors.InvalidArgumentError(
+                f"the name of a job must be small letters, digits and hyphens, got {self.name!r}"
+            )
+        if not 0 < self.tasks <= _MAX_TASKS:
+            raise errors.InvalidArgumentError(
+                f"job {self.name!r} must have 1 to {_MAX_TASKS} tasks, got {self.tasks}"
+            )
+        for what in ("cpus", "gpus", "memory"):
+            if not getattr(self, what) >= 0:
+                raise errors.InvalidArgumentError(
+                    f"{what} of job {self.name!r} must be 0 or more, got {getattr(self, what)}"
+                )
+
+    @property
+    def serves(self) -> bool:
+        """Whether its tasks are there for others, and never done of themselves."""
+        return not self.command or self.name == "ps"
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """What each task runs."""
+        return self.command or SERVER_COMMAND
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A cluster that is to be started.
+
+    Attributes:
+      name: of the whole; small letters, digits and hyphens.
+      jobs: its jobs.
+      restarts: how often each task may be started again after it has failed.
+      environment: variables that every task gets.
+    Raises: InvalidArgumentError: a name is none or stands twice, or a number is out of range.
+
+    Examples:
+      >>> from weft_distrib.launch import Job, Launch
+      >>> launch = Launch("digits", [Job("ps", 1), Job("worker", 2, ("python", "train.py"))])
+      >>> [str(place) for place in launch.places()]
+      ['ps:0', 'worker:0', 'worker:1']
+    """
+
+    name: str
+    jobs: Sequence[Job]
+    restarts: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise errors.InvalidArgumentError(
+                f"the name must be small letters, digits and hyphens, got {self.name!r}"
+            )
+        if not self.jobs:
+            raise errors.InvalidArgumentError("a launch needs at least one job with a task")
+        names = [job.name for job in self.jobs]
+        for name in names:
+            if names.count(name) > 1:
+                raise errors.InvalidArgumentError(f"the job {name!r} stands twice")
+        if self.restarts < 0:
+            raise errors.InvalidArgumentError(f"restarts must be 0 or more, got {self.restarts}")
+
+    def places(self) -> Iterator[Place]:
+        """All tasks, job by job."""
+        for job in self.jobs:
+            for number in range(job.tasks):
+                yield Place(job.name, number)
+
+    def job(self, name: str) -> Job:
+        """The job of a name.
+
+        Raises: InvalidArgumentError: there is none.
+        """
+        for job in self.jobs:
+            if job.name == name:
+                return job
+        raise errors.InvalidArgumentError(
+            f"there is no job {name!r}; there is {', '.join(job.name for job in self.jobs)}"
+        )
+
+    def cluster(self, addresses: Sequence[str]) -> ClusterSpec:
+        """The cluster that stands when the tasks are at some addresses.
+
+        Args:
+          addresses: "host:port" of each task, in the order of `places`.
+        Raises: InvalidArgumentError: there are not as many as tasks, or one stands twice.
+        """
+        places = list(self.places())
+        if len(addresses) != len(places):
+            raise errors.InvalidArgumentError(
+                f"{len(places)} tasks need as many addresses, got {len(addresses)}"
+            )
+        jobs: dict[str, list[str]] = {job.name: [] for job in self.jobs}
+        for place, address in zip(places, addresses, strict=True):
+            jobs[place.job].append(address)
+        return ClusterSpec(jobs)
+
+
+def tf_config(cluster: ClusterSpec, place: Place) -> dict[str, str]:
+    """The variable that tells a task its place.
+
+    Args:
+      cluster: where all tasks are.
+      place: of the task.
+    """
+    task = {"type": place.job, "index": place.number}
+    return {VARIABLE: json.dumps({"cluster": cluster.as_dict(), "task": task})}

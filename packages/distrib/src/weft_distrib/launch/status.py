@@ -1,0 +1,138 @@
+"""How the tasks of a cluster do, as rows of a table: asked for again and again, for the rates."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from weft_distrib.cluster.connections import Connections
+from weft_distrib.cluster.reports import gather
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.service import REPORTS, ControlClient
+from weft_distrib.security.credentials import Credentials
+from weft_distrib.security.roles import Role
+from weft_distrib.wire.hello import Opening
+
+HEADER: Final = ("task", "state", "steps", "steps/s", "in", "in/s", "out", "out/s", "up")
+"""The columns of `Rates.rows`."""
+
+EVERY_SECONDS: Final = 1.0
+
+_ASK_SECONDS = 10.0
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+Row = tuple[str, ...]
+
+
+class _Seen(NamedTuple):
+    time: float
+    report: messages.Report
+
+
+class Rates:
+    """Turns reports into rows; a rate is what came since the reports before."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, _Seen] = {}
+
+    def rows(self, now: float, reports: Sequence[messages.Report]) -> list[Row]:
+        """A row for each task, as `HEADER` says.
+
+        Args:
+          now: in seconds, of any clock that goes on.
+        """
+        return [self._row(_Seen(now, report)) for report in reports]
+
+    def _row(self, seen: _Seen) -> Row:
+        report = seen.report
+        name = report.task.removeprefix("/job:").replace("/replica:0/task:", ":")
+        if not report.incarnation:  # it said nothing itself
+            return (name, report.state, *[""] * (len(HEADER) - 2))
+        last = self._last.get(report.task)
+        self._last[report.task] = seen
+        if last is None or last.report.incarnation != report.incarnation or seen.time <= last.time:
+            steps = came = went = ""
+        else:
+            past, seconds = last.report, seen.time - last.time
+            steps = f"{(report.steps - past.steps) / seconds:.1f}"
+            came = size((report.bytes_in - past.bytes_in) / seconds)
+            went = size((report.bytes_out - past.bytes_out) / seconds)
+        up = duration(report.milliseconds / 1000)
+        into, out = size(report.bytes_in), size(report.bytes_out)
+        return (name, report.state, str(report.steps), steps, into, came, out, went, up)
+
+
+def size(count: float) -> str:
+    """A number of bytes in a few digits: "1.5 MB"."""
+    unit = 0
+    while abs(count) >= 999.5 and unit + 1 < len(_UNITS):
+        count /= 1000
+        unit += 1
+    return (
+        f"{count:.0f} {_UNITS[unit]}"
+        if not unit or count >= 99.95
+        else f"{count:.1f} {_UNITS[unit]}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time as hours, minutes and seconds: "1:02:03"."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def reports_of(address: str) -> list[messages.Report]:
+    """How all tasks of a cluster do, as the task at an address sees it.
+
+    Raises: UnavailableError: nobody answers there.
+    """
+    client = ControlClient(address, "the server", _opening())
+    try:
+        found: messages.Reports = client.call(REPORTS, messages.Empty(), _ASK_SECONDS)
+    finally:
+        client.close()
+    return found.tasks
+
+
+def _opening() -> Opening:
+    return Opening(messages.VERSION, Credentials.from_environment(), Role.CLIENT)
+
+
+class Watcher:
+    """Asks the tasks of a cluster how they do, in a thread of its own.
+
+    Args:
+      cluster: where they are.
+      show: takes the rows, each time.
+      every: seconds between two times.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        show: Callable[[list[Row]], None],
+        every: float = EVERY_SECONDS,
+    ) -> None:
+        self._cluster, self._show, self._every = cluster, show, every
+        self._connections = Connections(cluster, _opening())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="weft-status", daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        rates = Rates()
+        while not self._stop.is_set():
+            found = gather(self._cluster.tasks(), self._connections)
+            if not self._stop.is_set():
+                self._show(rates.rows(time.monotonic(), found.tasks))
+            self._stop.wait(self._every)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+        self._thread.join()
+        self._connections.close()

@@ -1,0 +1,99 @@
+"""When tasks are started, started again and stopped: a plain object, told which have ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from weft_distrib.launch.spec import Launch, Place
+
+INTERRUPTED: Final = 130
+"""The exit code after Ctrl-C, as of shells."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a task, again where it has run before."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop all tasks that run; comes once."""
+
+    why: str
+
+
+Instruction = Start | Stop
+
+
+class Supervisor:
+    """Decides what becomes of the tasks of a launch.
+
+    A task that fails is started again, as often as the launch allows; one more failure ends all.
+    All is over, too, when every task is done that is ever done: parameter servers and plain servers
+    are not, unless there is nothing else.
+
+    Attributes:
+      code: the exit code of the whole: 0, or that of the task that failed for good.
+      running: the tasks that run.
+      lives: how often each task was started.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._left = {place for place in launch.places() if not launch.job(place.job).serves}
+        self._only_servers = not self._left
+        self._stopping = False
+        self.code = 0
+        self.running: set[Place] = set()
+        self.lives: dict[Place, int] = {}
+
+    def begin(self) -> list[Instruction]:
+        """Start all."""
+        return [self._start(place) for place in self._launch.places()]
+
+    def _start(self, place: Place) -> Start:
+        self.running.add(place)
+        self.lives[place] = self.lives.get(place, 0) + 1
+        return Start(place)
+
+    def ended(self, place: Place, status: int) -> list[Instruction]:
+        """A task has ended.
+
+        Args:
+          status: its exit code; less than 0 for the signal that killed it.
+        """
+        self.running.discard(place)
+        if self._stopping:
+            return []
+        if status == 0:
+            self._left.discard(place)
+            over = not self.running if self._only_servers else not self._left
+            return self._stop("all is done") if over else []
+        if self.lives[place] <= self._launch.restarts:
+            return [self._start(place)]
+        self.code = status if status > 0 else 128 - status
+        return self._stop(f"{place} {how(status)}")
+
+    def interrupted(self) -> list[Instruction]:
+        """The user wants it no more."""
+        if self._stopping:
+            return []
+        self.code = INTERRUPTED
+        return self._stop("it was interrupted")
+
+    def _stop(self, why: str) -> list[Instruction]:
+        self._stopping = True
+        return [Stop(why)]
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing runs and nothing will."""
+        return self._stopping and not self.running
+
+
+def how(status: int) -> str:
+    """How a process has ended, in words."""
+    return f"exited with {status}" if status >= 0 else f"was killed by signal {-status}"

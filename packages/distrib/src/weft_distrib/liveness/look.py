@@ -1,0 +1,27 @@
+"""One look at a task that does not answer itself, by way of the process beside it."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from weft_distrib.liveness.watch import Watched
+
+_ANSWERS: Final = 3
+_AGAIN_SECONDS: Final = 0.05
+
+
+def look(watched: Watched, seconds: float) -> str:
+    """What is to be seen of a task from outside, in a word.
+
+    Args:
+      watched: the task, watched from now on; it is let go.
+      seconds: how long that may take.
+    Returns: "stopped", "busy" where it computes and answers nothing meanwhile, "stuck" where it
+      does not compute, or "unreachable".
+    """
+    end = time.monotonic() + seconds
+    while watched.heard < _ANSWERS and time.monotonic() < end:
+        time.sleep(_AGAIN_SECONDS)
+    watched.stop()
+    return watched.pulse.said or "unreachable"
