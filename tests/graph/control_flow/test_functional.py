@@ -311,6 +311,13 @@ def test_a_sparse_loop_variable_may_come_to_have_other_places() -> None:
         assert dense.tolist() == [2, 0, 0, 4, 0, 1, 1, 1, 0, 0]
         with pytest.raises(errors.InvalidArgumentError, match="shape_invariants"):
             wf.while_loop(lambda i, _: i < 3, wider, [0, x])
+        any_rank = [wf.TensorShape([]), wf.TensorShape([None])]
+        deep = wf.while_loop(lambda i, _: i < 3, wider, [0, x], any_rank)[1]
+        assert session.run(deep.dense_shape).tolist() == [1, 1, 1, 10]
+        for rank, message in (([5], "not compatible"), ([1, 1], "dense_shape")):
+            bad = [wf.TensorShape([]), wf.TensorShape(rank)]
+            with pytest.raises(errors.InvalidArgumentError, match=message):
+                wf.while_loop(lambda i, _: i < 3, more, [0, x], bad)
 
 
 def test_an_invariant_that_is_a_spec_describes_its_variable() -> None:
@@ -324,3 +331,22 @@ def test_an_invariant_that_is_a_spec_describes_its_variable() -> None:
     for others in ((0, wf.constant([1])), (0.0, x)):
         with pytest.raises(errors.InvalidTypeError, match="does not describe"):
             loop(*others)
+
+
+def test_a_branch_cannot_use_a_value_of_the_other() -> None:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(wf.identity(x))
+        return kept[0]
+
+    x = wf.constant(1.0)
+    for nested in (False, True):
+        kept.clear()
+        use = (
+            (lambda: wf.cond(x > 2, lambda: kept[0] * 2, lambda: x))
+            if nested
+            else (lambda: kept[0] * 2)
+        )
+        with pytest.raises(errors.InvalidArgumentError, match="has no value in the one for False"):
+            wf.cond(x > 0, lambda: keep(x), use)

@@ -67,6 +67,11 @@ class ClusterBackend(Backend):
     def __init__(self, link: MasterLink, config: SessionConfig) -> None:
         self._link = link
         self._config = config
+        if config.proto is not None and config.proto.isolate_session_state:
+            raise errors.UnimplementedError(
+                "sessions of a server share its variables, and isolate_session_state cannot be "
+                "set: give variables a container of their own"
+            )
         told = b"" if config.proto is None else config.proto.SerializeToString()
         limit = config.timeout_ms / 1000 or START_SECONDS
         made = link.create_session(messages.CreateSession(config=told), limit)

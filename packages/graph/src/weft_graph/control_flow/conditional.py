@@ -153,7 +153,8 @@ def _check_structures(conditional: Conditional, otherwise: Any, then: Any) -> No
     try:
         nest.assert_same_structure(then, otherwise)
     except (ValueError, TypeError) as cause:
-        raise errors.InvalidArgumentError(
+        kind = isinstance(cause, TypeError)
+        raise (errors.InvalidTypeError if kind else errors.InvalidArgumentError)(
             f"true_fn and false_fn of cond must return equal structures: {cause}"
         ) from cause
     check_arrays(then, otherwise, "true_fn and false_fn of cond")

@@ -24,6 +24,7 @@ from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 from weft_graph.variables import reads
 from weft_graph.variables.reads import SharedValue
+from weft_tensor import errors
 
 Recall = Callable[["ControlFlowContext", Output], "Output | None"]
 
@@ -258,6 +259,7 @@ class CondContext(ControlFlowContext):
         found = self._captured.get(value)
         if found is not None:
             return found
+        self._check_is_not_in_the_other(value)
         with self.outside(self.graph.scopes.name_prefix):
             sides = primitives.switch(value, self.conditional.pred)
         node = sides[0].node
@@ -266,6 +268,17 @@ class CondContext(ControlFlowContext):
             self.graph.prevent_feeding(side)
         found = self._captured[value] = sides[self.taken]
         return found
+
+    def _check_is_not_in_the_other(self, value: Output) -> None:
+        """Refuse a value of the other branch, which is never there when this one runs."""
+        for branch in self.conditional.branches:
+            if branch.taken is not self.taken and is_inside(value, branch):
+                raise errors.InvalidArgumentError(
+                    f"{value.name!r} is in the branch of the conditional {branch.name!r} for "
+                    f"{branch.taken}, and has no value in the one for {self.taken}: compute it "
+                    "before the conditional, or in each branch",
+                    line=value.node.line or None,
+                )
 
     def _bring_in_control(self, node: Node) -> Node:
         if self.outer is not None:

@@ -40,8 +40,10 @@ def while_loop(
       cond: takes the loop variables and returns a bool of rank 0.
       body: takes the loop variables and returns their next values, in the same structure.
       loop_vars: a structure of tensors, TensorArrays and sparse values, at least one.
-      shape_invariants: a structure of shapes, for variables whose shape changes; each must fit all
-        values that its variable takes. By default a variable keeps the shape it starts with.
+      shape_invariants: a structure of shapes or specs, for variables whose shape changes; each must
+        fit all values that its variable takes. That of a sparse tensor is the shape of its
+        `dense_shape`: [rank]. By default a variable keeps the shape it starts with, and a sparse
+        tensor its rank.
       parallel_iterations: how many iterations may run at a time.
       back_prop: whether gradients may flow through the loop.
       swap_memory: whether what gradients need may be kept on the host.
@@ -190,7 +192,7 @@ def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) 
     dims: list[Dims] = []
     for leaf, shape in zip(leaves, shapes, strict=True):
         _check_spec(leaf if hasattr(leaf, "dtype") else initial[len(dims)], shape)
-        dims.extend(_part_dims(leaf, as_dims(getattr(shape, "shape", shape))))
+        dims.extend(_part_dims(leaf, _dims_meant(leaf, shape)))
     for value, wanted in zip(initial, dims, strict=True):
         if not fits(value.dims, wanted):
             raise errors.InvalidArgumentError(
@@ -234,6 +236,19 @@ def _shapes(structure: Any, invariants: Any, count: int) -> list[Any]:
             f"got {len(shapes)}"
         )
     return shapes
+
+
+def _dims_meant(leaf: Any, shape: Any) -> Dims:
+    """The shape that an invariant stands for; of a sparse tensor it is that of its dense_shape."""
+    dims = as_dims(getattr(shape, "shape", shape))
+    if not isinstance(leaf, SparseTensor) or hasattr(shape, "value_type") or dims is None:
+        return dims
+    if len(dims) != 1:
+        raise errors.InvalidArgumentError(
+            f"the shape invariant of {leaf!r} must be that of its dense_shape, [rank], got "
+            f"{format_dims(dims)}"
+        )
+    return None if dims[0] is None else (None,) * dims[0]
 
 
 def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:

@@ -248,10 +248,13 @@ class _MutableTable(_ResourceTable, Saved):
     def _keep_in_checkpoints(self, checkpoint: bool, name: str) -> None:
         graph = self._resource_handle.graph
         taken = {each.name for each in graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)}
-        saved = name if name not in taken else self._resource_handle.op.name
-        self.saveable = _TableSaveable(self, saved)
+        self._saved_name = name if name not in taken else self._resource_handle.op.name
         if checkpoint:
-            graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self.saveable)
+            graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self.saveable())
+
+    def saveable(self, name: str | None = None) -> SaveableObject:
+        """What a Saver saves of it: all keys and values, under a name or the table's own."""
+        return _TableSaveable(self, name or self._saved_name)
 
     def lookup(self, keys: Any, dynamic_default_values: Any = None, name: str | None = None) -> Any:
         """The values of keys.

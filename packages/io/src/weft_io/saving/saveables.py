@@ -87,13 +87,11 @@ class SaveableObject:
 
 
 class Saved:
-    """An object that is no variable and can be saved: a table.
+    """An object that is no variable and can be saved: a table."""
 
-    Attributes:
-      saveable: how.
-    """
-
-    saveable: SaveableObject
+    def saveable(self, name: str | None = None) -> SaveableObject:
+        """How, under a name or its own."""
+        raise NotImplementedError
 
 
 class ReferenceVariableSaveable(SaveableObject):
@@ -189,7 +187,7 @@ def _by_own_name(var_list: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for item in var_list:
         part = item._get_save_slice_info() if isinstance(item, Variable) else None
-        item = item.saveable if isinstance(item, Saved) else item
+        item = item.saveable() if isinstance(item, Saved) else item
         name = _own_name(item) if part is None else part.full_name or ""
         if part is not None and isinstance(named.get(name, []), list):
             named.setdefault(name, []).append(item)
@@ -210,7 +208,7 @@ def _own_name(item: Any) -> str:
 
 def _saveables(name: str, value: Any) -> list[SaveableObject]:
     if isinstance(value, Saved):
-        value = value.saveable
+        value = value.saveable(name)
     if isinstance(value, SaveableObject):
         return [value]
     if isinstance(value, PartitionedVariable):

@@ -30,6 +30,7 @@ COUNTER: Final = "save_counter"
 
 _VALUE: Final = "VARIABLE_VALUE"
 _STATE: Final = "py_state"
+_TABLE: Final = "table"
 
 
 class PythonState:
@@ -137,7 +138,7 @@ def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
         found = [(k, v) for k, v in sorted(vars(value).items()) if k[0] != "_"]
     for name, child in found:
         if is_trackable(child):
-            yield str(name), child.saveable if isinstance(child, Saved) else child
+            yield str(name), child
 
 
 def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
@@ -230,6 +231,9 @@ class ObjectGraph:
                 result[f"{path}/.ATTRIBUTES/{_VALUE}"] = value
             elif isinstance(value, SaveableObject):
                 result[value.name] = value
+            elif isinstance(value, Saved):
+                key = f"{path}/.ATTRIBUTES/{_TABLE}"
+                result[key] = value.saveable(key)
             elif isinstance(value, PythonState):
                 key = f"{path}/.ATTRIBUTES/{_STATE}"
                 result[key] = StringSaveable(partial(_serialized, value), key)
@@ -265,6 +269,8 @@ def _attributes(value: Any, path: str) -> list[tuple[str, str, str]]:
         return [(_VALUE, name, f"{path}/.ATTRIBUTES/{_VALUE}")]
     if isinstance(value, PythonState):
         return [(_STATE, "", f"{path}/.ATTRIBUTES/{_STATE}")]
+    if isinstance(value, Saved):
+        return [(_TABLE, "", f"{path}/.ATTRIBUTES/{_TABLE}")]
     if isinstance(value, SaveableObject):
         return [(str(i), spec.name, spec.name) for i, spec in enumerate(value.specs)]
     return []
@@ -280,6 +286,8 @@ def _graph_of(root: Any) -> Any:
             return value.graph
         if isinstance(value, PartitionedVariable):
             return value.as_tensor().graph
+        if isinstance(value, Saved):
+            return value.saveable().op.graph
         for _, child in children_of(value, None):
             if id(child) not in seen:
                 seen.add(id(child))
