@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -52,16 +53,27 @@ def servers(cluster: Jobs, config: Any = None) -> Iterator[list[Server]]:
 
 
 class Process:
-    """A task in a process of its own."""
+    """A task in a process of its own.
 
-    def __init__(self, cluster: Jobs, job: str, task: int) -> None:
-        self._arguments = [sys.executable, "-c", _SERVE, repr(dict(cluster)), job, str(task)]
+    Args:
+      options: of `weft server`; without them it is a program of a few lines.
+    """
+
+    def __init__(
+        self, cluster: Jobs, job: str, task: int, options: Sequence[str] | None = None
+    ) -> None:
+        if options is None:
+            serve = ["-c", _SERVE, repr(dict(cluster)), job, str(task)]
+        else:
+            told = ["--cluster", json.dumps(dict(cluster)), "--job", job, "--task", str(task)]
+            serve = ["-m", "weft", "server", *told, *options]
+        self._arguments = [sys.executable, *serve]
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[str]:
         process = subprocess.Popen(self._arguments, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.stdout.readline().startswith(("ready", "listening"))
         return process
 
     def kill(self) -> None:

@@ -7,8 +7,14 @@ __all__ = ["Server"]
 import atexit
 import json
 import logging
+import os
+import signal
+import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
 
@@ -24,19 +30,26 @@ from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, traffic
 from weft_distrib.wire.hello import Opening
-from weft_distrib.wire.listener import Listener
+from weft_distrib.wire.listener import LEASE_SECONDS, Listener
 from weft_distrib.worker.worker import Worker
 from weft_exec.config import SessionConfig
 from weft_exec.kernels.description import describe_kernels
+from weft_exec.resources.file_access import FileRoots
 from weft_graph.ir.device_spec import DeviceParts
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
 
-_DRAIN_SECONDS: Final = 2.0
+_GROUP_SECONDS: Final = 2.0
 """How long a task that ends waits for others to read what it has sent to a group."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+DRAIN_SECONDS: Final = 20.0
+"""How long steps may take to end when a server is told to."""
+
+_LOOK_SECONDS = 0.02
+_ROOTS = "WEFT_FILE_ROOTS"
 
 _servers: dict[str, Server] = {}
 _lock = threading.Lock()
@@ -62,6 +75,11 @@ class Server:
       credentials: what it shows to other tasks, and whom it lets in; those of the environment by
         default.
       insecure: let it listen on other addresses than this machine's own without certificates.
+      file_roots: directories, and beginnings of URLs, below which sessions of other processes may
+        read and write files; those of `WEFT_FILE_ROOTS` by default, or else the working directory
+        and that for temporary files.
+      lease: seconds after which clients and tasks that give no sign of life are given up, with
+        their sessions.
     Raises:
       InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
       PermissionDeniedError: others could reach it, and it has no certificates.
@@ -86,6 +104,8 @@ class Server:
         *,
         credentials: Credentials | None = None,
         insecure: bool = False,
+        file_roots: Sequence[str] | None = None,
+        lease: float = LEASE_SECONDS,
     ) -> None:
         found = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
         self._cluster, self._task, self._protocol, self._config = found
@@ -102,14 +122,15 @@ class Server:
             )
         opening = Opening(messages.VERSION, credentials)
         self._connections = Connections(self._cluster, opening)
-        self._worker = Worker(self._task, SessionConfig.from_proto(self._config), self._connections)
+        roots = FileRoots(default_roots() if file_roots is None else file_roots)
         options = SessionConfig.from_proto(self._config)
+        self._worker = Worker(self._task, options, self._connections, roots)
         leader = leader_of(self._cluster, _leader_asked(self._config))
         self._collectives = Collectives(
             self._worker, self._connections, leader, options.deterministic
         )
         self._packages = _packages()
-        self._master = Master(self._cluster, self._worker, self._connections, self._packages)
+        self._master = Master(self._cluster, self._worker, self._connections, self._packages, lease)
         host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
         self._control = service.ControlServer(
             f"{f'[{host}]' if ':' in host else host}:{self._address.rpartition(':')[2]}",
@@ -126,9 +147,10 @@ class Server:
             },
             opening,
         )
-        self._listener = Listener(host, opening, self._worker.incarnation, self._serve)
+        self._listener = Listener(host, opening, self._worker.incarnation, self._serve, lease)
         self._heart = Heart(host, credentials)
         self._stopped = threading.Event()
+        self._draining = False
         self._started = False
         self._began = time.monotonic()
         if start:
@@ -171,12 +193,53 @@ class Server:
             self._control.start()
             with _lock:
                 _servers[self.target] = self
-            atexit.register(self._collectives.close, _DRAIN_SECONDS)
+            atexit.register(self._collectives.close, _GROUP_SECONDS)
             _log.info("%s listens on %s", self._task.to_string(), self.target)
 
     def join(self) -> None:
-        """Wait until the server is closed, which may be for ever."""
-        self._stopped.wait()
+        """Wait until the server is closed, which may be for ever.
+
+        Where nobody else wants to know of SIGTERM, it drains the server.
+        """
+        with self._draining_at_sigterm():
+            self._stopped.wait()
+
+    @contextmanager
+    def _draining_at_sigterm(self) -> Iterator[None]:
+        main = threading.current_thread() is threading.main_thread()
+        if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            yield
+            return
+        signal.signal(signal.SIGTERM, lambda *_: self.begin_drain())
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def begin_drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Drain in a thread of its own; a second time closes at once."""
+        again, self._draining = self._draining, True
+        end = self.close if again else partial(self.drain, seconds)
+        threading.Thread(target=end, name="weft-drain").start()
+
+    def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Let steps that run end, refuse new ones, then close.
+
+        Args:
+          seconds: how long the steps may take; those that run then are aborted.
+        """
+        name = self._task.to_string()
+        _log.info("%s drains", name)
+        self._control.health.stop()
+        self._master.leave()
+        self._worker.leave()
+        deadline = time.monotonic() + seconds
+        while self._master.running_steps or self._worker.running_steps:
+            if time.monotonic() > deadline:
+                _log.warning("%s: steps still ran after %g s, and are aborted", name, seconds)
+                break
+            time.sleep(_LOOK_SECONDS)
+        self.close()
 
     def close(self) -> None:
         """End all sessions and steps, and answer no more."""
@@ -187,7 +250,7 @@ class Server:
             _servers.pop(self.target, None)
         atexit.unregister(self._collectives.close)
         self._master.close()
-        self._collectives.close(_DRAIN_SECONDS)
+        self._collectives.close(_GROUP_SECONDS)
         self._control.stop()
         self._listener.close()
         self._connections.close()
@@ -250,6 +313,15 @@ class Server:
 def _leader_asked(config: Any) -> str:
     """The task that a ConfigProto says lets groups form; "" for none."""
     return "" if config is None else str(config.experimental.collective_group_leader)
+
+
+def default_roots() -> list[str]:
+    """Below which sessions of other processes may touch files, where nobody says it."""
+    told = os.environ.get(_ROOTS)
+    if told is not None:
+        return [root for root in told.split(os.pathsep) if root]
+    here = os.getcwd()
+    return [tempfile.gettempdir(), *([here] if here != os.path.sep else [])]
 
 
 def _kernels(request: messages.KernelsOf) -> messages.KernelsOf:

@@ -15,7 +15,7 @@ from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Answer, Channel
-from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.hello import Opening, check_version
 from weft_distrib.wire.listener import ask
 from weft_distrib.wire.methods import RunStep
 from weft_tensor import errors
@@ -66,7 +66,7 @@ class LocalLink:
 
     def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
-        return self._master.create_session(request)
+        return self._master.create_session(request, trusted=True)
 
     def extend(self, session: int, segment: np.ndarray) -> None:
         """As of `MasterLink`."""
@@ -107,6 +107,7 @@ class RemoteLink:
         opening = Opening(messages.VERSION, credentials, Role.CLIENT)
         self._control = service.ControlClient(address, "the server", opening)
         status = self._control.call(service.STATUS, messages.Empty(), _CONNECT_SECONDS, wait=True)
+        check_version(messages.VERSION, status.version)
         host = address.rpartition(":")[0].strip("[]")
         self._channel: Channel = dialled(host, f"{status.task} at {address}", status, opening)
 

@@ -59,14 +59,17 @@ class Connections:
         """
         return self._task(task).control
 
-    def status(self, task: DeviceParts, deadline: float) -> messages.Status:
+    def status(
+        self, task: DeviceParts, deadline: float, wanted: Callable[[], bool] = lambda: True
+    ) -> messages.Status:
         """Ask what a task is, waiting for one that is not there yet.
 
         Args:
           deadline: in `time.monotonic()`.
+          wanted: whether somebody still waits for the answer.
         Raises: UnavailableError: it did not answer; or what it answered.
         """
-        return self._task(task).ask(deadline)
+        return self._task(task).ask(deadline, wanted)
 
     def report(self, task: DeviceParts, seconds: float) -> messages.Report:
         """Ask how a task does; where it does not say so itself, what can be seen from outside."""
@@ -115,11 +118,13 @@ class _Task:
     def _host(self) -> str:
         return self._address.rpartition(":")[0].strip("[]")
 
-    def ask(self, deadline: float) -> messages.Status:
+    def ask(self, deadline: float, wanted: Callable[[], bool] = lambda: True) -> messages.Status:
         began = told = time.monotonic()
         while True:
             now = time.monotonic()
             left = deadline - now
+            if not wanted():
+                raise errors.CancelledError(f"nobody waits for {self._name} any more")
             if left <= 0:
                 raise errors.UnavailableError(
                     f"{self._name} at {self._address} did not answer within {now - began:.0f} s: "

@@ -6,11 +6,20 @@ import argparse
 import json
 import signal
 import sys
-from typing import Any
+from typing import Any, Final
 
 from weft_distrib.cluster.environment import VARIABLE, task_from_environment
-from weft_distrib.server import Server
+from weft_distrib.security.credentials import VARIABLES, Credentials
+from weft_distrib.server import DRAIN_SECONDS, Server
 from weft_tensor import errors
+
+_FILES: Final = {
+    "certificate": "the task's certificate",
+    "key": "the key of the certificate",
+    "authority": "the certificates of those who may sign others'",
+    "token": "a secret that all who take part show",
+}
+_INSECURE_TIMES: Final = 2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,14 +32,48 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--job", help="the task's job; may be left out where there is one")
     parser.add_argument("--task", type=int, help="its number; may be left out where there is one")
+    for name, what in _FILES.items():
+        parser.add_argument(
+            f"--{name}", metavar="FILE", default="", help=f"{what}; {VARIABLES[name]} by default"
+        )
+    parser.add_argument(
+        "--insecure",
+        action="count",
+        default=0,
+        help="said twice: be reachable from other machines without certificates",
+    )
+    parser.add_argument(
+        "--root",
+        action="append",
+        metavar="DIRECTORY",
+        help="where sessions of other processes may touch files; may be said several times; "
+        "the working directory and that for temporary files by default",
+    )
+    parser.add_argument(
+        "--drain",
+        type=float,
+        default=DRAIN_SECONDS,
+        metavar="SECONDS",
+        help=f"how long steps may take to end after SIGTERM; {DRAIN_SECONDS:g} by default",
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the task that the arguments or the environment describe."""
-    server = Server(*_task(arguments))
+    if arguments.insecure == 1:
+        raise errors.InvalidArgumentError(
+            "--insecure lets everybody who reaches this machine run code on it: say it twice"
+        )
+    told = {name: getattr(arguments, name) for name in _FILES}
+    server = Server(
+        *_task(arguments),
+        credentials=Credentials.from_environment(told=told),
+        insecure=arguments.insecure >= _INSECURE_TIMES,
+        file_roots=arguments.root,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.close())
+        signal.signal(number, lambda *_: server.begin_drain(arguments.drain))
     sys.stdout.write(f"listening on {server.target}\n")
     sys.stdout.flush()
     server.join()

@@ -16,8 +16,9 @@ import sys
 import time
 from contextlib import suppress
 
-ANSWER = struct.Struct("<QQ?")
-"""How often the server came round; its processor time in ticks; whether it is stopped."""
+VERSION = 1
+ANSWER = struct.Struct("<BQQ?")
+"""`VERSION`; how often the server came round; its processor time in ticks; if it is stopped."""
 
 _STOPPED = frozenset("Tt")
 
@@ -121,7 +122,7 @@ def _answer(sock: socket.socket, beats: mmap.mmap, server: int) -> bool:
         if not sock.recv(1):
             return False
         count = int.from_bytes(beats[:8], "little")
-        sock.send(ANSWER.pack(count, *_vitals(server)))
+        sock.send(ANSWER.pack(VERSION, count, *_vitals(server)))
     except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
         return True  # the handshake goes on
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Final
 
-from weft_distrib.liveness.answerer import ANSWER
+from weft_distrib.liveness.answerer import ANSWER, VERSION
 from weft_distrib.liveness.pulse import LIMIT_SECONDS, Pulse, Verdict
 from weft_distrib.security.credentials import Credentials
 from weft_tensor import errors
@@ -138,8 +138,11 @@ class Watch:
             return
         watched.received += data
         while len(watched.received) >= ANSWER.size:
-            answer = ANSWER.unpack_from(watched.received)
+            version, *answer = ANSWER.unpack_from(watched.received)
             watched.received = watched.received[ANSWER.size :]
+            if version != VERSION:
+                self._lose(watched, _other_version(watched.peer, version))
+                return
             watched.pulse.answered(time.monotonic(), *answer)
             watched.heard += 1
 
@@ -157,13 +160,13 @@ class Watch:
             if watched.stopped:
                 self._forget(watched)
             elif verdict is not Verdict.ALIVE:
-                self._forget(watched)
-                watched.stopped = True
-                watched.on_lost(
-                    errors.UnavailableError(
-                        f"{watched.peer} is lost: for {watched.limit:g} s {verdict.value}"
-                    )
-                )
+                why = f"{watched.peer} is lost: for {watched.limit:g} s {verdict.value}"
+                self._lose(watched, errors.UnavailableError(why))
+
+    def _lose(self, watched: Watched, error: errors.OpError) -> None:
+        self._forget(watched)
+        watched.stopped = True
+        watched.on_lost(error)
 
     def _forget(self, watched: Watched) -> None:
         with self._lock:
@@ -174,6 +177,13 @@ class Watch:
             assert watched.socket is not None
             self._selector.unregister(watched.socket)
             watched.socket.close()
+
+
+def _other_version(peer: str, version: int) -> errors.OpError:
+    return errors.FailedPreconditionError(
+        f"{peer} tells how it is in version {version}, and this process reads version {VERSION}: "
+        "install the same release of weftml-distrib on both"
+    )
 
 
 def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:

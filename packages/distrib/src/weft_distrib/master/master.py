@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from weft_distrib.cluster.connections import Connections
@@ -17,12 +18,15 @@ from weft_distrib.master.sessions import MasterSession, OwnWorker, RemoteWorker,
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import CLEAR, KERNELS
 from weft_distrib.protocol.tables import decode
+from weft_distrib.security.rates import Rate
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
+from weft_distrib.wire.listener import LEASE_SECONDS
 from weft_distrib.wire.methods import RunStep
 from weft_distrib.worker.worker import Done, Worker
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
+from weft_exec.resources.cancellation import Timer, call_at
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
@@ -32,7 +36,11 @@ _log = logging.getLogger("weft")
 START_SECONDS: Final = 600.0
 """How long a new session waits for tasks that are not there yet, unless its config says."""
 
+MAX_SESSIONS: Final = 4096
+"""How many a master keeps at a time."""
+
 _CLEAR_SECONDS = 60.0
+_SESSIONS_A_SECOND = 100.0
 
 
 class Master:
@@ -43,6 +51,7 @@ class Master:
       worker: of the master's own task.
       connections: to the other tasks.
       packages: as of `messages.Status`: those of this process.
+      lease: seconds after which a session is closed that no client has claimed.
     """
 
     def __init__(
@@ -51,12 +60,17 @@ class Master:
         worker: Worker,
         connections: Connections,
         packages: Sequence[str],
+        lease: float = LEASE_SECONDS,
     ) -> None:
+        self._lease = lease
+        self._created = Rate("new sessions", _SESSIONS_A_SECOND, MAX_SESSIONS)
+        self._leaving = False
         self._cluster = cluster
         self._worker = worker
         self._connections = connections
         self._packages = list(packages)
         self._sessions: dict[int, MasterSession] = {}
+        self._unclaimed: dict[int, Timer] = {}
         self._lock = threading.Lock()
 
     # ----------------------------------------------------------------------- sessions
@@ -73,24 +87,44 @@ class Master:
         with self._lock:
             return sum(session.running for session in self._sessions.values())
 
-    def create_session(self, request: messages.CreateSession) -> messages.Session:
+    def create_session(
+        self,
+        request: messages.CreateSession,
+        wanted: Callable[[], bool] = lambda: True,
+        trusted: bool = False,
+    ) -> messages.Session:
         """Open a session, once all tasks that it may use have answered.
 
-        Raises: UnavailableError: a task did not answer in time; the message names all such tasks.
+        Args:
+          wanted: whether the client still waits for it.
+          trusted: the client is in this process; else the session is closed unless the client
+            claims it within the lease, by the connection that it ends with.
+        Raises:
+          UnavailableError: a task did not answer in time; the message names all such tasks. Or this
+            one is about to end.
+          ResourceExhaustedError: there are too many sessions.
+          CancelledError: the client is gone.
         """
-        config = proto.ConfigProto.FromString(request.config)
+        self._check_staying()
+        self._created.take()
+        if len(self.open_sessions) >= MAX_SESSIONS:
+            raise errors.ResourceExhaustedError(
+                f"{self._worker.task.to_string()} has {MAX_SESSIONS} sessions, and no more"
+            )
+        config = _config_of(request.config)
+        isolated = config.isolate_session_state
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
         tasks = self._visible(config.device_filters)
-        answers = self._ask(tasks, time.monotonic() + seconds)
+        answers = self._ask(tasks, time.monotonic() + seconds, wanted)
         own = self._worker
         devices = self._describe(own.task, own.describe(), self._packages)
-        links: dict[DeviceParts, WorkerLink] = {own.task: OwnWorker(own)}
+        links: dict[DeviceParts, WorkerLink] = {own.task: OwnWorker(own, isolated, trusted)}
         incarnations = [own.incarnation] * len(devices)
         for task, status in answers.items():
             described = self._describe(task, status.devices, status.packages)
             devices += described
             incarnations += [status.incarnation] * len(described)
-            links[task] = RemoteWorker(self._connections.connect(task))
+            links[task] = RemoteWorker(self._connections.connect(task), isolated)
         number = secrets.randbits(63) | 1
         session = MasterSession(
             number,
@@ -101,8 +135,41 @@ class Master:
         )
         with self._lock:
             self._sessions[number] = session
+            if not trusted:
+                self._expire_unclaimed(number)
+        if not wanted():
+            self._close(number)
+            raise errors.CancelledError("the client does not wait for its session any more")
         told = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
         return messages.Session(number, told, incarnations)
+
+    def _expire_unclaimed(self, number: int) -> None:
+        expired = partial(self._expire, number)
+        self._unclaimed[number] = call_at(time.monotonic() + self._lease, expired)
+
+    def _expire(self, number: int) -> None:
+        with self._lock:
+            expired = self._unclaimed.pop(number, None) is not None
+        if expired:
+            _log.warning("session %x is closed: no client has claimed it", number)
+            self._close(number)
+
+    def _claim(self, number: int) -> None:
+        with self._lock:
+            timer = self._unclaimed.pop(number, None)
+        if timer is not None:
+            timer.cancel()
+
+    def leave(self) -> None:
+        """Take no new sessions and steps; those that run go on."""
+        self._leaving = True
+
+    def _check_staying(self) -> None:
+        if self._leaving:
+            raise errors.UnavailableError(
+                f"{self._worker.task.to_string()} is draining: it was told to end, and takes no "
+                "new sessions and steps"
+            )
 
     def _visible(self, filters: Sequence[str]) -> list[DeviceParts]:
         """The other tasks that a session may use: all, or those that a device filter matches."""
@@ -115,7 +182,7 @@ class Master:
         ]
 
     def _ask(
-        self, tasks: Sequence[DeviceParts], deadline: float
+        self, tasks: Sequence[DeviceParts], deadline: float, wanted: Callable[[], bool]
     ) -> dict[DeviceParts, messages.Status]:
         if not tasks:
             return {}
@@ -124,7 +191,7 @@ class Master:
 
         def ask(task: DeviceParts) -> None:
             try:
-                found[task] = self._connections.status(task, deadline)
+                found[task] = self._connections.status(task, deadline, wanted)
             except errors.UnavailableError as error:
                 absent.append(error.message)
 
@@ -173,6 +240,7 @@ class Master:
     def _close(self, number: int) -> None:
         with self._lock:
             session = self._sessions.pop(number, None)
+        self._claim(number)
         if session is not None:
             session.close()
 
@@ -205,6 +273,7 @@ class Master:
         fail: Callable[[errors.OpError], None],
     ) -> Callable[[errors.OpError], None]:
         """Run a step; as of `MasterSession.run`."""
+        self._check_staying()
         return self.session(request.session).run(request, values, done, fail)
 
     def serve(self, call: Call) -> bool:
@@ -217,6 +286,7 @@ class Master:
         elif call.method == methods.EXTEND:
             request = decode(messages.SessionRequest, call.meta)
             session = self.session(request.session)
+            self._claim(request.session)
             call.channel.when_lost((self, request.session), lambda _: self._close(request.session))
             threading.Thread(target=_extend, args=(session, call), daemon=True).start()
         else:
@@ -229,6 +299,13 @@ class Master:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
             session.close()
+
+
+def _config_of(data: bytes) -> Any:
+    try:
+        return proto.ConfigProto.FromString(data)
+    except ValueError as error:  # what protobuf's own class derives from
+        raise errors.DataLossError(f"the config of a session is no ConfigProto: {error}") from error
 
 
 def _extend(session: MasterSession, call: Call) -> None:

@@ -67,10 +67,16 @@ class WorkerLink(Protocol):
 
 
 class OwnWorker:
-    """The worker of the master's own task."""
+    """The worker of the master's own task.
 
-    def __init__(self, worker: Worker) -> None:
+    Args:
+      isolated: the session shares no state with others.
+      trusted: its client is in this process.
+    """
+
+    def __init__(self, worker: Worker, isolated: bool = False, trusted: bool = False) -> None:
         self._worker = worker
+        self._isolated, self._trusted = isolated, trusted
         self.abort = worker.abort
 
     def register(
@@ -79,7 +85,8 @@ class OwnWorker:
         """As of `WorkerLink`, in this thread."""
         told = [messages.Part(device) for device in parts]
         try:
-            self._worker.register(messages.Register(session, signature, told), list(parts.values()))
+            request = messages.Register(session, signature, told, self._isolated)
+            self._worker.register(request, list(parts.values()), self._trusted)
         except errors.OpError as error:
             answer.fail(error)
         else:
@@ -99,17 +106,19 @@ class RemoteWorker:
 
     Args:
       channel: to it.
+      isolated: the session shares no state with others.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, isolated: bool = False) -> None:
         self._channel = channel
+        self._isolated = isolated
 
     def register(
         self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
     ) -> None:
         """As of `WorkerLink`."""
         told = [messages.Part(device) for device in parts]
-        meta = encode(messages.Register(session, signature, told))
+        meta = encode(messages.Register(session, signature, told, self._isolated))
         self._channel.call(methods.REGISTER, meta, list(parts.values()), answer)
 
     def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:

@@ -9,9 +9,9 @@ import grpc
 
 from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.roles import Role, role_of
-from weft_distrib.wire.hello import Opening, admitted
+from weft_distrib.wire.hello import Opening, admitted, check_version
 
-_TOKEN, _ROLE = "authorization", "weft-role"
+_TOKEN, _ROLE, _VERSION = "authorization", "weft-role", "weft-version"
 _BEARER = "Bearer "
 
 
@@ -46,17 +46,25 @@ def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, A
 
 def metadata(opening: Opening) -> list[tuple[str, str]]:
     """What a call says of its caller."""
-    told = [(_ROLE, opening.role.name.lower())]
+    told = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
     token = opening.credentials.token
     return [*told, (_TOKEN, _BEARER + token.decode())] if token else told
 
 
-def caller(context: Any, credentials: Credentials) -> tuple[Role, str]:
+def caller(context: Any, opening: Opening, checked: bool = True) -> tuple[Role, str]:
     """What the caller of a call may do, and where it is.
 
-    Raises: UnauthenticatedError: its token is wrong or absent.
+    Args:
+      checked: its version must be that of `opening`; else it is told which that is.
+    Raises:
+      UnauthenticatedError: its token is wrong or absent.
+      FailedPreconditionError: it speaks another version of the protocol.
     """
+    credentials = opening.credentials
     told = dict(context.invocation_metadata())
+    if checked:
+        version = str(told.get(_VERSION, ""))
+        check_version(opening.version, int(version) if version.isdecimal() else 0)
     token = str(told.get(_TOKEN, "")).removeprefix(_BEARER).encode()
     claimed = Role.PEER if told.get(_ROLE) == Role.PEER.name.lower() else Role.CLIENT
     certified = Role.PEER

@@ -123,11 +123,12 @@ class Part:
 
 @dataclass
 class Register:
-    """Keep the parts that a task has of one signature of a session."""
+    """Keep the parts that a task has of one signature of a session, which may be `isolated`."""
 
     session: int = 0
     signature: int = 0
     parts: list[Part] = field(default_factory=list)
+    isolated: bool = False
 
 
 @dataclass

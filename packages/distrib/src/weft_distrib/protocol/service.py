@@ -13,8 +13,9 @@ import grpc
 
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.authentication import caller, channel_to, metadata, server_credentials
+from weft_distrib.protocol.health import Health
 from weft_distrib.protocol.tables import decode, encode
-from weft_distrib.security.credentials import Credentials, Files
+from weft_distrib.security.credentials import Files
 from weft_distrib.security.refusals import probe
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire.hello import Opening
@@ -43,17 +44,25 @@ _OPTIONS = [
 
 
 class Method(NamedTuple):
-    """One control call, and who may make it."""
+    """One control call.
+
+    Attributes:
+      role: who may make it.
+      waits: its handler takes a function as well, which tells whether the caller still waits.
+    """
 
     name: str
     request: type
     reply: type
     role: Role = Role.CLIENT
+    waits: bool = False
 
 
 STATUS: Final = Method("Status", messages.Empty, messages.Status)
 KERNELS: Final = Method("Kernels", messages.KernelsOf, messages.KernelsOf, Role.PEER)
-CREATE_SESSION: Final = Method("CreateSession", messages.CreateSession, messages.Session)
+CREATE_SESSION: Final = Method(
+    "CreateSession", messages.CreateSession, messages.Session, waits=True
+)
 PLAN: Final = Method("Plan", messages.Signature, messages.Planned)
 CLOSE_SESSION: Final = Method("CloseSession", messages.SessionRequest, messages.Empty)
 RESET: Final = Method("Reset", messages.Reset, messages.Empty)
@@ -61,7 +70,7 @@ CLEAR: Final = Method("Clear", messages.Reset, messages.Empty, Role.PEER)
 REPORT: Final = Method("Report", messages.Empty, messages.Report)
 REPORTS: Final = Method("Reports", messages.Empty, messages.Reports)
 
-Handler = Callable[[Any], Any]
+Handler = Callable[..., Any]
 
 
 class ControlServer:
@@ -73,6 +82,7 @@ class ControlServer:
       opening: whom it lets in.
     Attributes:
       port: the one it listens on.
+      health: tells whether it takes work.
     Raises: UnavailableError: the port is taken, or the address is not this machine's.
     """
 
@@ -80,6 +90,7 @@ class ControlServer:
         self, address: str, handlers: Mapping[Method, Handler], opening: Opening | None = None
     ) -> None:
         opening = opening or Opening(messages.VERSION)
+        self.health = Health(("", SERVICE))
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS, "weft-control"),
             options=_OPTIONS,
@@ -87,13 +98,11 @@ class ControlServer:
         )
         credentials = opening.credentials
         table = {
-            method.name: grpc.unary_unary_rpc_method_handler(
-                _answering(method, handler, credentials)
-            )
+            method.name: grpc.unary_unary_rpc_method_handler(_answering(method, handler, opening))
             for method, handler in handlers.items()
         }
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, table),)
+            (grpc.method_handlers_generic_handler(SERVICE, table), self.health.handler())
         )
         try:
             if credentials.secure:
@@ -114,14 +123,13 @@ class ControlServer:
         self._server.stop(grace)
 
 
-def _answering(
-    method: Method, handler: Handler, credentials: Credentials
-) -> Callable[[bytes, Any], bytes]:
+def _answering(method: Method, handler: Handler, opening: Opening) -> Callable[[bytes, Any], bytes]:
     def answer(request: bytes, context: Any) -> bytes:
         try:
-            role, who = caller(context, credentials)
+            role, who = caller(context, opening, checked=method is not STATUS)
             require(role, method.role, method.name, who)
-            reply = handler(decode(method.request, request))
+            told: Any = decode(method.request, request)
+            reply = handler(told, context.is_active) if method.waits else handler(told)
         except errors.OpError as error:
             return encode(messages.Reply(error=json.dumps(error.to_dict(), default=str)))
         except Exception as error:  # because a bug must reach the caller by name
@@ -182,6 +190,8 @@ class ControlClient:
         shown = metadata(self._opening)
         try:
             data = call(encode(request), timeout=timeout, wait_for_ready=wait, metadata=shown)
+        except ValueError as error:  # what gRPC says where another thread has closed the channel
+            raise errors.CancelledError(f"the connection to {self._peer} was closed") from error
         except grpc.RpcError as error:
             self._reached = False
             if error.code() is grpc.StatusCode.UNAVAILABLE:

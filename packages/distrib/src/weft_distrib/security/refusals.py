@@ -61,6 +61,10 @@ def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
         )
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return errors.UnauthenticatedError(f"{peer} shows no certificate")
+    if reason == "UNEXPECTED_EOF_WHILE_READING":
+        return errors.UnavailableError(
+            f"{peer} ended the connection where TLS should begin: has it certificates, too?"
+        )
     return errors.UnavailableError(f"TLS with {peer} failed: {error}")
 
 

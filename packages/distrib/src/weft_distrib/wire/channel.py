@@ -29,6 +29,9 @@ _log = logging.getLogger("weft")
 MAX_VALUES_BYTES: Final = 1 << 36
 """The most bytes that the values of one message may have."""
 
+MAX_CALLS: Final = 1 << 16
+"""How many calls of one connection may wait for their replies."""
+
 _OWN_BYTES = 1 << 18
 """What a thread that has something to send may send itself; the writer sends the rest."""
 
@@ -352,6 +355,10 @@ class Channel:
             if message.call in self._serving:
                 raise errors.DataLossError(f"the call {message.call} came twice")
             self._serving[message.call] = call
+            many = len(self._serving) > MAX_CALLS
+        if many:
+            call.fail(errors.ResourceExhaustedError(f"{MAX_CALLS} calls are waiting already"))
+            return
         if self._serve is None:
             call.fail(errors.PermissionDeniedError(f"{self.peer} may call nothing here"))
             return

@@ -116,13 +116,13 @@ class Opening:
 
 
 def check_version(own: int, told: int) -> None:
-    """Refuse a caller that speaks another version of the protocol.
+    """Refuse the other end where it speaks another version of the protocol.
 
     Raises: FailedPreconditionError: it does.
     """
     if own != told:
         raise errors.FailedPreconditionError(
-            f"this task speaks version {own} of the protocol, and the caller version {told}: "
+            f"this end speaks version {own} of the protocol, and the other end version {told}: "
             "install the same release of weftml-distrib on both"
         )
 

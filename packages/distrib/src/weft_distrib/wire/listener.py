@@ -8,20 +8,29 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
+from weft_distrib.security.rates import Rate
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
 from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello, Opening
 from weft_distrib.wire.streams import HANDSHAKE_SECONDS, stream_of
-from weft_exec.resources.cancellation import call_at
+from weft_exec.resources.cancellation import Timer, call_at
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
 
 _BACKLOG = 512
+_ASKED = 4
+"""How often somebody is asked for a sign of life within the lease."""
+
 _RETRY_SECONDS = 0.1
 _MAX_CONNECTIONS = 8192
+LEASE_SECONDS: Final = 120.0
+"""How long who has connected may give no sign of life."""
+
+_CONNECTIONS_A_SECOND = 1000.0
+_CONNECTIONS_AT_ONCE = 4096
 _HELLO_SECONDS = 2 * HANDSHAKE_SECONDS
 """How long a connection may take to say who calls."""
 
@@ -34,11 +43,21 @@ class Listener:
       opening: says who may connect.
       incarnation: of this task; who expects another one is refused.
       serve: takes the calls that come after a connection's first.
+      lease: seconds without a sign of life after which a connection is given up.
     Attributes:
       port: the one it listens on.
     """
 
-    def __init__(self, host: str, opening: Opening, incarnation: int, serve: Serve) -> None:
+    def __init__(
+        self,
+        host: str,
+        opening: Opening,
+        incarnation: int,
+        serve: Serve,
+        lease: float = LEASE_SECONDS,
+    ) -> None:
+        self._lease = lease
+        self._accepted = Rate("new connections", _CONNECTIONS_A_SECOND, _CONNECTIONS_AT_ONCE)
         self._opening, self._incarnation, self._serve = opening, incarnation, serve
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
@@ -58,8 +77,10 @@ class Listener:
                 time.sleep(_RETRY_SECONDS)  # such as too many open files, for a while
                 continue
             try:
+                self._accepted.take()
                 self._welcome(sock, f"{address[0]}:{address[1]}")
             except errors.OpError as error:
+                sock.close()
                 _log.warning("a connection was not accepted: %s", error.message)
 
     def _welcome(self, sock: socket.socket, caller: str) -> None:
@@ -75,6 +96,7 @@ class Listener:
         greeting = _Greeting(self)
         channel = Channel(stream, caller, greeting.serve, MAX_HELLO_BYTES, MAX_HELLO_BYTES)
         greeting.limit(channel)
+        _Lease(channel, self._lease).begin()
         with self._lock:
             self._channels.add(channel)
         if not self._open():
@@ -94,6 +116,41 @@ class Listener:
         self._socket.close()
         for channel in channels:
             channel.close()
+
+
+class _Lease:
+    """Asks the other end of a connection for signs of life, and ends it where none come."""
+
+    def __init__(self, channel: Channel, seconds: float) -> None:
+        self._channel, self._pause = channel, seconds / _ASKED
+        self._heard = self._silent = 0
+        self._timer: Timer | None = None
+
+    def begin(self) -> None:
+        self._channel.when_lost(self, lambda _: self._end())
+        self._wait()
+
+    def _wait(self) -> None:
+        self._timer = call_at(time.monotonic() + self._pause, self._look)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        channel = self._channel
+        self._silent = 0 if channel.heard != self._heard else self._silent + 1
+        self._heard = channel.heard
+        if self._silent >= _ASKED:
+            seconds = _ASKED * self._pause
+            channel.close(
+                errors.UnavailableError(
+                    f"{channel.peer} is lost: it has given no sign of life for {seconds:g} s"
+                )
+            )
+        elif channel.lost is None:
+            channel.ping()
+            self._wait()
 
 
 class _Greeting:

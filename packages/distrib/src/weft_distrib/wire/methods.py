@@ -27,7 +27,10 @@ JOIN: Final = 16
 OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP})
 """What clients may call, too; the rest is for tasks of the cluster."""
 
-_STEP_KEY = struct.Struct("<QQ")
+VERSION: Final = 1
+"""Of the metas below, each of which begins with it. Both ends must have the same one."""
+
+_STEP_KEY = struct.Struct("<B7xQQ")
 
 
 class StepKey(NamedTuple):
@@ -38,13 +41,15 @@ class StepKey(NamedTuple):
 
     def pack(self, rest: bytes = b"") -> bytes:
         """The bytes of it, and what follows."""
-        return _STEP_KEY.pack(*self) + rest
+        return _STEP_KEY.pack(VERSION, *self) + rest
 
     @classmethod
     def unpack(cls, meta: bytes) -> tuple[StepKey, bytes]:
         """What `pack` was given.
 
-        Raises: DataLossError: it is too short.
+        Raises:
+          DataLossError: it is too short.
+          FailedPreconditionError: it is of another version.
         """
         return cls(*_unpack(_STEP_KEY, meta)), meta[_STEP_KEY.size :]
 
@@ -69,7 +74,9 @@ class RunParts(NamedTuple):
 
     def pack(self) -> bytes:
         """The bytes of it."""
-        return _RUN_PARTS.pack(*self[:-1]) + struct.pack(f"<{len(self.running)}Q", *self.running)
+        return _RUN_PARTS.pack(VERSION, *self[:-1]) + struct.pack(
+            f"<{len(self.running)}Q", *self.running
+        )
 
     @classmethod
     def unpack(cls, meta: bytes) -> RunParts:
@@ -84,7 +91,7 @@ class RunParts(NamedTuple):
         return cls(*fixed)._replace(running=running)
 
 
-_RUN_PARTS = struct.Struct("<QQQQQ?")
+_RUN_PARTS = struct.Struct("<B7xQQQQQ?")
 
 
 class RunStep(NamedTuple):
@@ -97,7 +104,7 @@ class RunStep(NamedTuple):
 
     def pack(self) -> bytes:
         """The bytes of it."""
-        return _RUN_STEP.pack(*self)
+        return _RUN_STEP.pack(VERSION, *self)
 
     @classmethod
     def unpack(cls, meta: bytes) -> RunStep:
@@ -108,10 +115,16 @@ class RunStep(NamedTuple):
         return cls(*_unpack(_RUN_STEP, meta))
 
 
-_RUN_STEP = struct.Struct("<QQQ?")
+_RUN_STEP = struct.Struct("<B7xQQQ?")
 
 
 def _unpack(form: struct.Struct, meta: bytes) -> tuple[Any, ...]:
     if len(meta) < form.size:
         raise errors.DataLossError(f"a call with {len(meta)} bytes of meta needs {form.size}")
-    return form.unpack_from(meta)
+    version, *found = form.unpack_from(meta)
+    if version != VERSION:
+        raise errors.FailedPreconditionError(
+            f"a call of version {version} came, and this task speaks version {VERSION}: install "
+            "the same release of weftml-distrib on both"
+        )
+    return tuple(found)

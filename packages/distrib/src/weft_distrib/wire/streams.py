@@ -168,6 +168,8 @@ class TlsStream:
                 events = select.POLLIN
             except ssl.SSLWantWriteError:
                 events = select.POLLOUT
+            except (ssl.SSLError, ConnectionError):
+                return len(buffer)  # the reader finds out why, and ends the connection
             if not wait:
                 return 0
             self._wait(events)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
+from typing import Final
+
+from weft_tensor import errors
+
+MOST: Final = 8192
 
 _IDLE_SECONDS = 10.0
 
@@ -16,21 +21,42 @@ class WaitingThreads:
 
     Args:
       name: of the threads.
+      most: how many there may be.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, most: int = MOST) -> None:
         self._name = name
+        self._most = most
+        self._count = 0
         self._lock = threading.Lock()
         self._idle: list[SimpleQueue[Callable[[], None]]] = []
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Run `call`, which must not raise."""
+        """Run `call`, which must not raise.
+
+        Raises: ResourceExhaustedError: so many run that there can be no thread for it.
+        """
         with self._lock:
             queue = self._idle.pop() if self._idle else None
+            if queue is None:
+                self._check_count()
+                self._count += 1
         if queue is not None:
             queue.put(call)
             return
-        threading.Thread(target=self._loop, args=(call,), name=self._name, daemon=True).start()
+        thread = threading.Thread(target=self._loop, args=(call,), name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more
+            with self._lock:
+                self._count -= 1
+            raise errors.ResourceExhaustedError(f"{self._name}: {error}") from error
+
+    def _check_count(self) -> None:
+        if self._count >= self._most:
+            raise errors.ResourceExhaustedError(
+                f"{self._name}: {self._most} threads run already, for as many steps"
+            )
 
     def _loop(self, call: Callable[[], None]) -> None:
         queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -45,5 +71,6 @@ class WaitingThreads:
                 with self._lock:
                     if queue in self._idle:
                         self._idle.remove(queue)
+                        self._count -= 1
                         return
                 call = queue.get()  # somebody took the queue just now

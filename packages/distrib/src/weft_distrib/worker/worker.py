@@ -17,15 +17,17 @@ from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import RunParts, StepKey
 from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import StepRendezvous, task_of
+from weft_distrib.worker.scopes import Scope, Scopes
 from weft_distrib.worker.steps import Steps
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import make_devices
+from weft_exec.devices.device import Device, make_devices
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_part, derive_parts
 from weft_exec.executor.runner import Runner
 from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.file_access import FileRoots
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
@@ -77,13 +79,15 @@ class _Signature:
     Attributes:
       graphs: their durable form, by device.
       executable: what runs them.
+      scope: what the session sees of the task.
       epoch: of the state when they were derived.
     """
 
-    __slots__ = ("epoch", "executable", "graphs")
+    __slots__ = ("epoch", "executable", "graphs", "scope")
 
-    def __init__(self, graphs: dict[str, Any], executable: Executable, epoch: int) -> None:
-        self.graphs, self.executable, self.epoch = graphs, executable, epoch
+    def __init__(self, graphs: dict[str, Any], executable: Executable, scope: Scope) -> None:
+        self.graphs, self.executable, self.scope = graphs, executable, scope
+        self.epoch = scope.resources.epoch
 
 
 class Worker:
@@ -93,21 +97,32 @@ class Worker:
       task: the one that it is.
       config: of the server, whose devices and threads all sessions share.
       peers: the other tasks.
+      roots: what files sessions of other processes may touch.
     Attributes:
       incarnation: another number for each life of the task.
       when_forgotten: told the number of each session that is dropped, and why.
     """
 
-    def __init__(self, task: DeviceParts, config: SessionConfig, peers: Peers) -> None:
+    def __init__(
+        self,
+        task: DeviceParts,
+        config: SessionConfig,
+        peers: Peers,
+        roots: FileRoots | None = None,
+    ) -> None:
         blas.limit_once(config.intra_op_threads)
         self.task = task
         self.incarnation = secrets.randbits(63) | 1
         self.resources = ResourceManager()
         self.devices = {d.name: d for d in make_devices(self.resources, config, task)}
+        self._scopes = Scopes(
+            task.to_string(), self.devices, self.resources, roots or FileRoots(())
+        )
         self._peers = peers
         pool = shared_pool(config.inter_op_threads) if config.inter_op_threads > 1 else None
         self._runner = Runner(self.resources.default_container, pool)
         self._overlap = Overlap.of(config.executor_type, config.inter_op_threads)
+        self._leaving = False
         self._signatures: dict[tuple[int, int], _Signature] = {}
         self._steps = Steps(self._make_step)
         self._threads = WaitingThreads(f"weft-step-{task.to_string()}")
@@ -125,10 +140,16 @@ class Worker:
 
     # -------------------------------------------------------------------------- parts
 
-    def register(self, request: messages.Register, graphs: Sequence[Any]) -> None:
+    def register(
+        self, request: messages.Register, graphs: Sequence[Any], trusted: bool = False
+    ) -> None:
         """Keep the parts of a signature.
 
-        Raises: OpError: a part is none, its device is not here, or a kernel refuses its attributes.
+        Args:
+          trusted: the session's client is in this process.
+        Raises:
+          PermissionDeniedError: a part calls functions of another process.
+          OpError: a part is none, its device is not here, or a kernel refuses its attributes.
         """
         self._steps.add_session(request.session)
         parts: dict[str, Part] = {}
@@ -142,7 +163,8 @@ class Worker:
             parts = {device: part_from_bytes(graph) for device, graph in named.items()}
             for task in self._senders(parts.values()):
                 self._peers.connect(task)
-            made = _Signature(named, self._derive(parts), self.resources.epoch)
+            scope = self._scopes.of(request.session, request.isolated, trusted)
+            made = _Signature(named, self._derive(parts, scope.devices), scope)
         self._signatures[request.session, request.signature] = made
 
     def _senders(self, parts: Any) -> set[DeviceParts]:
@@ -155,13 +177,13 @@ class Worker:
         }
         return found - {self.task}
 
-    def _derive(self, parts: dict[str, Part]) -> Executable:
+    def _derive(self, parts: dict[str, Part], devices: dict[str, Device]) -> Executable:
         name, part = next(iter(parts.items()))
         if len(parts) == 1 and _ascending(part.feeds) and _ascending(part.fetches):
-            return derive_part(part, self.devices[name], self._overlap, self.devices)
+            return derive_part(part, devices[name], self._overlap, devices)
         feeds = _renumber(parts.values(), "feeds")
         fetches = _renumber(parts.values(), "fetches")
-        return derive_parts(parts, self.devices, self._overlap, feeds, fetches)
+        return derive_parts(parts, devices, self._overlap, feeds, fetches)
 
     def forget(self, session: int, error: errors.OpError | None = None) -> None:
         """Drop the parts of a session, and end its steps."""
@@ -169,6 +191,7 @@ class Worker:
         self._steps.remove_session(session, error)
         for key in [key for key in self._signatures if key[0] == session]:
             self._signatures.pop(key, None)
+        self._scopes.forget(session)
         for listener in self.when_forgotten:
             listener(session, error)
 
@@ -270,15 +293,30 @@ class Worker:
                 f"{self.task.to_string()} has no parts of signature {signature} of session "
                 f"{session:x}"
             )
-        epoch = self.resources.epoch
+        epoch = found.scope.resources.epoch
         if found.epoch != epoch:
             parts = {device: part_from_bytes(graph) for device, graph in found.graphs.items()}
-            found.executable, found.epoch = self._derive(parts), epoch
+            found.executable, found.epoch = self._derive(parts, found.scope.devices), epoch
         return found.executable
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
         """End a step here."""
         self._steps.abort(key, error)
+
+    def leave(self) -> None:
+        """Take no new steps and parts; those that run go on."""
+        self._leaving = True
+
+    def _check_staying(self) -> None:
+        if self._leaving:
+            raise errors.UnavailableError(
+                f"{self.task.to_string()} is draining: it was told to end, and takes no new steps"
+            )
+
+    @property
+    def running_steps(self) -> int:
+        """How many steps run here."""
+        return self._runner.running
 
     # ------------------------------------------------------------------------ service
 
@@ -294,6 +332,7 @@ class Worker:
         self._steps.open(key).rendezvous.serve(rest.decode(errors="replace"), call)
 
     def _serve_run(self, call: Call) -> None:
+        self._check_staying()
         self.run(RunParts.unpack(call.meta), call.values, call.reply, call.fail)
 
     def _serve_abort(self, call: Call) -> None:
@@ -306,6 +345,7 @@ class Worker:
         call.reply()
 
     def _serve_register(self, call: Call) -> None:
+        self._check_staying()
         request = decode(messages.Register, call.meta)
         if len(request.parts) != len(call.values):
             raise errors.DataLossError(

@@ -6,10 +6,11 @@ module that calls `register_device`.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -40,6 +41,19 @@ KernelFactory = Callable[["Node", "Device"], KernelFunction]
 """From a node and the device on which it runs to the function that computes it."""
 
 
+class Guard(Protocol):
+    """Refuses kernels that a session may not run, or watches over what they do."""
+
+    def __call__(
+        self, node: Node, make: Callable[[], KernelFunction], asynchronous: bool
+    ) -> KernelFunction:
+        """The function that computes a node, instead of what `make` gives.
+
+        Raises: PermissionDeniedError: the session may not run it.
+        """
+        ...
+
+
 class Device:
     """One device of a session.
 
@@ -56,9 +70,11 @@ class Device:
       resources: the session's variables, queues and counters.
       config: the session's options.
       performance: what its kernels reach.
+      guard: where others than this process decide what it runs, asked for each kernel.
     """
 
     memory_space: str = HOST
+    guard: Guard | None = None
 
     def __init__(
         self,
@@ -76,6 +92,12 @@ class Device:
         self.config = config
         self.performance: DevicePerformance = default_performance(self.type)
         self.empty: Callable[[tuple[int, ...], Any], Any] = allocator.empty
+
+    def seen_by(self, resources: ResourceManager, guard: Guard | None) -> Device:
+        """The same device, for a session that has state of its own, or is watched by a guard."""
+        seen = copy.copy(self)
+        seen.resources, seen.guard = resources, guard
+        return seen
 
     @property
     def memory_limit(self) -> int:

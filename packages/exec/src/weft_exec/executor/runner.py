@@ -99,6 +99,11 @@ class Runner:
         context.at_end(partial(self._running.discard, context))
         return step
 
+    @property
+    def running(self) -> int:
+        """How many steps run that can be cancelled."""
+        return len(self._running)
+
     def close(self) -> None:
         """Cancel the steps that run, and refuse others."""
         self._closed = True

@@ -12,6 +12,7 @@ import numpy as np
 from weft_exec.kernels import philox
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources.file_access import check_path
 from weft_exec.resources.resources import Resource
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
@@ -158,6 +159,7 @@ def _make_fixed(node: Node, device: Device) -> KernelFunction:
 
 def _counts_of(file: str) -> list[float]:
     """The last column of a CSV file."""
+    check_path(file)
     with reported("reading vocab_file", file):
         lines = Path(file).read_text().splitlines()
     try:

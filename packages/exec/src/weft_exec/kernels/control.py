@@ -14,6 +14,7 @@ import numpy as np
 
 from weft_exec.kernels.printing import summarize
 from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
+from weft_exec.resources.file_access import check_path
 from weft_exec.resources.resources import Resource
 from weft_graph.ops.control import py_function_of
 from weft_tensor import errors
@@ -111,7 +112,9 @@ def _emitter(stream: str) -> Callable[[str], Any]:
     if stream == "stderr":
         return lambda text: _write(sys.stderr, text)
     if stream.startswith("file://"):
-        return lambda text: _append(stream[len("file://") :], text)
+        path = stream[len("file://") :]
+        check_path(path)
+        return lambda text: _append(path, text)
     levels = {
         "log(info)": logging.INFO,
         "log(warning)": logging.WARNING,

@@ -123,6 +123,11 @@ class Kernel:
 
         What hands values on, or only finds a resource, runs nothing on the device.
         """
+        if device.guard is None:
+            return self._make(node, device)
+        return device.guard(node, lambda: self._make(node, device), self.asynchronous)
+
+    def _make(self, node: Node, device: Device) -> KernelFunction:
         if self.device_type == ANY_DEVICE or _finds(self.op):
             return self.factory(node, device)
         return device.make_kernel(self.factory, node, self.host)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from weft_exec.resources.file_access import check_path
 from weft_io.files import systems
 from weft_io.files.local_storage import LOCAL
 from weft_io.files.storage import Bytes, Storage
@@ -39,6 +40,7 @@ def storage_of(path: str) -> Storage:
 
     Raises: UnimplementedError: nothing installed knows the URL's scheme.
     """
+    check_path(path)
     if not systems.is_url(path):
         return LOCAL
     from weft_io.files.remote_storage import RemoteStorage

@@ -10,6 +10,7 @@ import stat as modes
 from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, cast
 
+from weft_exec.resources.file_access import check_path
 from weft_tensor import errors
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -232,6 +233,7 @@ def locate(path: str) -> tuple[FileSystem, str]:
 
     Raises: UnimplementedError: nothing installed knows the URL's scheme.
     """
+    check_path(path)
     if not is_url(path):
         return LOCAL, path.removeprefix("file://")
     from fsspec.core import url_to_fs

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.file_access import file_roots, within
 from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
 from weft_io.records.reader import Reader
 from weft_io.resources.queue import Queue
@@ -18,13 +19,14 @@ T = TypeVar("T")
 class _Read:
     """One read that waits, and the queue that it gets names from."""
 
-    __slots__ = ("cancellation", "error", "limit", "queue")
+    __slots__ = ("cancellation", "error", "limit", "queue", "roots")
 
     def __init__(self, queue: Queue, limit: int, cancellation: Cancellation | None) -> None:
         self.queue = queue
         self.limit = limit
         self.cancellation = cancellation
         self.error: BaseException | None = None
+        self.roots = file_roots()
 
 
 class _Name:
@@ -96,10 +98,11 @@ class ReaderResource(Resource):
         """Records, or NOT_READY while a name is missing; runs with the lock held."""
         if read.error is not None:
             raise read.error
-        while not self.reader.needs_work:
-            taken = self.reader.read(read.limit)
-            if taken[0]:
-                return taken
+        with within(read.roots):
+            while not self.reader.needs_work:
+                taken = self.reader.read(read.limit)
+                if taken[0]:
+                    return taken
         self._wanting = read
         return NOT_READY
 

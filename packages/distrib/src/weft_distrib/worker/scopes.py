@@ -1,0 +1,147 @@
+"""What one session sees of a task: its devices and state, and what its parts may do there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from weft_exec.devices.device import Device, KernelFunction
+from weft_exec.resources.file_access import FileRoots, within
+from weft_exec.resources.resources import ResourceManager
+from weft_graph.ir.node import Node
+from weft_graph.ir.traits import State
+from weft_tensor import errors
+
+_PATHS: Final = frozenset({"filename", "filenames", "data_source_name"})
+"""Inputs that name files which are opened later than the kernel runs, such as a dataset's."""
+
+
+class Scope:
+    """A session's view of a task.
+
+    Attributes:
+      devices: by name.
+      resources: the state.
+      own: whether the state is the session's own, and goes with it.
+    """
+
+    def __init__(
+        self, devices: Mapping[str, Device], resources: ResourceManager, own: bool = False
+    ) -> None:
+        self.devices = dict(devices)
+        self.resources = resources
+        self.own = own
+
+
+class Scopes:
+    """The views that sessions have of one task.
+
+    Args:
+      task: its name.
+      devices, resources: as sessions see them whose client is in this process.
+      roots: what files others may touch.
+    """
+
+    def __init__(
+        self,
+        task: str,
+        devices: Mapping[str, Device],
+        resources: ResourceManager,
+        roots: FileRoots,
+    ) -> None:
+        self._guard = _Guard(task, roots)
+        self._devices = devices
+        self._trusted = Scope(devices, resources)
+        self._others = self._seen(resources, trusted=False)
+        self._isolated: dict[int, Scope] = {}
+
+    def _seen(self, resources: ResourceManager, trusted: bool, own: bool = False) -> Scope:
+        guard = None if trusted else self._guard
+        seen = {name: device.seen_by(resources, guard) for name, device in self._devices.items()}
+        return Scope(seen, resources, own)
+
+    def of(self, session: int, isolated: bool, trusted: bool) -> Scope:
+        """The view of a session.
+
+        Args:
+          isolated: it shares no state with others.
+          trusted: its client is in this process.
+        """
+        if not isolated:
+            return self._trusted if trusted else self._others
+        made = self._isolated.get(session)
+        if made is None:
+            made = self._seen(ResourceManager(), trusted, own=True)
+            made = self._isolated.setdefault(session, made)
+        return made
+
+    def forget(self, session: int) -> None:
+        """Drop what a session had of its own."""
+        scope = self._isolated.pop(session, None)
+        if scope is not None:
+            scope.resources.clear()
+
+
+class _Guard:
+    """Watches over sessions whose client is in another process."""
+
+    def __init__(self, task: str, roots: FileRoots) -> None:
+        self._task = task
+        self._roots = roots
+
+    def __call__(
+        self, node: Node, make: Callable[[], KernelFunction], asynchronous: bool
+    ) -> KernelFunction:
+        traits = node.traits
+        if traits.host_code:
+            raise errors.PermissionDeniedError(
+                f"{node.type} calls a Python function of the client's process, and {self._task} "
+                "is another one: place it on the task that the session's client runs in",
+                op=node.type,
+                node=node.name,
+                line=node.line or None,
+            )
+        if not (traits.reads_files or traits.writes_files):
+            return make()
+        with within(self._roots):
+            made = make()
+        if asynchronous:
+            return self._asynchronous(node, made)
+        return self._synchronous(node, made)
+
+    def _synchronous(self, node: Node, made: KernelFunction) -> KernelFunction:
+        roots, places = self._roots, _path_places(node)
+        late = places if node.traits.state is State.CREATES else []
+
+        def run(*inputs: Any) -> Any:
+            _check(roots, inputs, late)
+            with within(roots):
+                return made(*inputs)
+
+        return run
+
+    def _asynchronous(self, node: Node, made: KernelFunction) -> KernelFunction:
+        roots, places = self._roots, _path_places(node)
+
+        def run(ctx: Any, inputs: Any, done: Any) -> Any:
+            _check(roots, inputs, places)
+            with within(roots):
+                return made(ctx, inputs, done)
+
+        return run
+
+
+def _path_places(node: Node) -> list[int]:
+    """Which inputs name files."""
+    names = [argument.name for argument in node.op_def.inputs]
+    simple = len(names) == len(node.inputs)
+    return [i for i, name in enumerate(names) if name in _PATHS] if simple else []
+
+
+def _check(roots: FileRoots, inputs: Any, places: list[int]) -> None:
+    for place in places:
+        for path in np.asarray(inputs[place]).ravel().tolist():
+            if path:  # a cache in memory has none
+                roots.check(path.decode("utf-8", "surrogateescape"))

@@ -1,0 +1,83 @@
+"""Which files a step may touch: all, or those below some roots where others decide what it does.
+
+Kernels run `within` roots where the session is one of another process. Whoever opens a file asks
+`check_path` first; what opens files later, on other threads, takes `file_roots()` along.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from weft_tensor import errors
+
+_here: Final = threading.local()
+
+
+class FileRoots:
+    """Directories, and beginnings of URLs, below which files may be touched.
+
+    Args:
+      roots: paths, which are resolved now, and URLs such as "s3://bucket/runs".
+    """
+
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._urls = tuple(root.rstrip("/") for root in roots if _is_url(root))
+        paths = [root.removeprefix("file://") for root in roots if not _is_url(root)]
+        self._paths = tuple(os.path.realpath(path) for path in paths)
+
+    def check(self, path: str) -> None:
+        """Refuse a path that leads elsewhere, by symbolic links and by ".." as well.
+
+        Raises: PermissionDeniedError: says what is allowed.
+        """
+        if not (self._has_url(path) if _is_url(path) else self._has(path.removeprefix("file://"))):
+            allowed = ", ".join([*self._paths, *self._urls]) or "none"
+            raise errors.PermissionDeniedError(
+                f"{path!r} is outside the files that sessions of other processes may touch here: "
+                f"{allowed}. Start the server with other roots (weft server --root, or "
+                "WEFT_FILE_ROOTS)"
+            )
+
+    def _has(self, path: str) -> bool:
+        real = Path(os.path.realpath(path))
+        return any(real.is_relative_to(root) for root in self._paths)
+
+    def _has_url(self, path: str) -> bool:
+        if "::" in path or "\\" in path or ".." in path.split("/"):
+            return False
+        return any(path == root or path.startswith(root + "/") for root in self._urls)
+
+
+def _is_url(path: str) -> bool:
+    return "://" in path and not path.startswith("file://")
+
+
+def file_roots() -> FileRoots | None:
+    """The roots that bind what this thread does; None where all files are allowed."""
+    return getattr(_here, "roots", None)
+
+
+@contextmanager
+def within(roots: FileRoots | None) -> Iterator[None]:
+    """Let roots bind what this thread does in the block."""
+    before = file_roots()
+    _here.roots = roots
+    try:
+        yield
+    finally:
+        _here.roots = before
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that this thread may not touch.
+
+    Raises: PermissionDeniedError: as `FileRoots.check`.
+    """
+    roots = file_roots()
+    if roots is not None:
+        roots.check(path)
