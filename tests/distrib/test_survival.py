@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from weft_testing.tasks import Process, jobs, processes
 from weft_testing.waiting import wait_until
@@ -71,3 +72,45 @@ def model() -> tuple[Any, Any, Any]:
     w = wf.get_variable("w", initializer=0.0)
     optimizer = wf.train.MomentumOptimizer(0.02, 0.9)
     return step, w, optimizer.minimize(wf.square(w - 10.0), global_step=step)
+
+
+def test_lost_dropout_and_datasets_go_on_with_the_same_bits(tmp_path: Path) -> None:
+    config = wf.ConfigProto()
+    config.experimental.deterministic = True
+    cluster = jobs(ps=1, worker=1)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "ps") as (ps,),
+        closing(Server(cluster, "worker", 0)) as worker,
+    ):
+        step, fetched, train = dropout_model("/job:ps/task:0")
+        strike, seen = Strike("kill", ps, worker, 13), {}
+        hooks = [strike, wf.train.StopAtStepHook(20)]
+        with wf.train.MonitoredTrainingSession(
+            worker.target, True, str(tmp_path), None, hooks, save_checkpoint_steps=5, config=config
+        ) as session:
+            while not session.should_stop():
+                _, at, *found = session.run([train, step, *fetched])
+                seen.setdefault(int(at), []).append(found)
+    assert strike.sessions == 2
+    with wf.Graph().as_default():
+        step, fetched, train = dropout_model("")
+        with wf.Session(config=config) as session:
+            session.run(wf.global_variables_initializer())
+            for _ in range(20):
+                _, at, *want = session.run([train, step, *fetched])
+                for found in seen[int(at)]:
+                    np.testing.assert_array_equal(found[0], want[0])
+                    np.testing.assert_array_equal(found[1], want[1])
+
+
+def dropout_model(where: str) -> tuple[Any, list[Any], Any]:
+    wf.set_random_seed(3)
+    with wf.device(where):
+        data = wf.data.Dataset.range(40).shuffle(13, seed=3).repeat().batch(4)
+        x = wf.cast(wf.data.make_one_shot_iterator(data).get_next(), wf.float32)
+        w = wf.get_variable("w", initializer=[1.0] * 4)
+        y = wf.nn.dropout(x * w, rate=0.5)
+        step = wf.train.get_or_create_global_step()
+        train = wf.train.MomentumOptimizer(1e-4, 0.9).minimize(wf.reduce_sum(y * y), step)
+    return step, [x, y], train

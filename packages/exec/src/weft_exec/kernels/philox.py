@@ -58,7 +58,7 @@ class RandomStream(Resource):
 
     Attributes:
       key: the Philox key, two 64-bit numbers.
-      count: number of steps that used it so far; it may be set, to restore a checkpoint.
+      count: number of steps that used it so far.
     """
 
     kind = "random stream"
@@ -82,6 +82,12 @@ class RandomStream(Resource):
         with self._lock:
             self._start()
             return function(np.random.Generator(self._bits), *args)
+
+    def resume(self, key: tuple[int, int], count: int) -> None:
+        """Go on as another stream of this key, which so many steps have used."""
+        with self._lock:
+            self.key = (key[0] & _MASK, key[1] & _MASK)
+            self.count = count
 
     def next_counter(self) -> tuple[int, int]:
         """The numbers e and t of the next execution."""

@@ -26,10 +26,15 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 
+def stream_name(node: str) -> str:
+    """The name in a container of the stream of a random op, from that of its node."""
+    return f"_random/{node}"
+
+
 def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
     """The stream of a random op, which lives as long as the session's own container."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
-    name = f"_random/{node.name}"
+    name = stream_name(node.name)
 
     def make() -> philox.RandomStream:
         key = (seed, seed2) if seed or seed2 else philox.entropy()

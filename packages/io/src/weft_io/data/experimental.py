@@ -4,34 +4,14 @@ from __future__ import annotations
 
 __all__ = ["make_saveable_from_iterator"]
 
-from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir.builder import create, out
-from weft_graph.ir.node import Node, Output
 from weft_io.data.iterator import Iterator
 from weft_io.ops.dataset import is_fed
-from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_io.saving.resuming import saveable_of
+from weft_io.saving.saveables import SaveableObject
 from weft_io.streams.prefetching import AUTOTUNE as AUTOTUNE
-from weft_tensor import dtypes, errors
-
-
-class _IteratorSaveable(SaveableObject):
-    def __init__(self, resource: Output, optional: bool) -> None:
-        name = resource.op.name
-        self.optional_restore = optional
-        spec = SaveSpec(self._state, "", name, dtypes.string, resource.device)
-        self._resource = resource
-        super().__init__(resource, [spec], name)
-
-    def _state(self) -> Output:
-        with self._resource.graph.colocate_with(self._resource.node):
-            return out("IteratorSerializeState", [self._resource])
-
-    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
-        """The node that puts the state back."""
-        with self._resource.graph.colocate_with(self._resource.node):
-            return create("IteratorRestoreState", [self._resource, restored_tensors[0]])
+from weft_tensor import errors
 
 
 def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
@@ -77,12 +57,3 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
             "iterators that it may stand for"
         )
     return saveable_of(resource)
-
-
-def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:
-    """What a Saver saves of the iterator that a handle is of.
-
-    Args:
-      optional: a checkpoint may lack it; the iterator is at its beginning then.
-    """
-    return _IteratorSaveable(resource, optional)

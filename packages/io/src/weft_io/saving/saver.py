@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -84,6 +84,10 @@ class Saver:
         it can be moved.
       filename: the default of the node that is fed the path.
       asynchronous: write checkpoints while the program goes on. TensorFlow has no such argument.
+      resumable: save also where the graph's random ops are in their streams, and its iterators in
+        their datasets, so that what is restored goes on with the same numbers and examples as if
+        it had not been interrupted. Random ops in bodies of functions are not among them, nor what
+        is added to the graph later. TensorFlow has no such argument.
     Raises:
       InvalidArgumentError: there is nothing to save, or a name occurs twice.
       InvalidTypeError: something in `var_list` is no variable, or a setting is of a wrong type.
@@ -120,6 +124,7 @@ class Saver:
         save_relative_paths: bool = False,
         filename: str | None = None,
         asynchronous: bool = False,
+        resumable: bool = False,
     ) -> None:
         if defer_build and var_list is not None:
             raise errors.InvalidArgumentError(
@@ -151,6 +156,7 @@ class Saver:
         self._save_relative_paths = save_relative_paths
         self._filename = filename
         self._asynchronous = asynchronous
+        self._resumable = resumable
         self._held: Any = None  # the output of the node that holds what is to be saved
         self._job: background.Job | None = None
         self._graph_cache: tuple[Any, bytes | None] = (None, None)
@@ -183,6 +189,8 @@ class Saver:
         found = self._var_list
         if found is None:
             found = all_saveable_objects(get_default_graph())
+        if self._resumable:
+            found = _with_state_of_run(found)
         if not found:
             if not self._allow_empty:
                 raise errors.InvalidArgumentError(
@@ -560,6 +568,16 @@ def _check_saver_def(saver_def: Any) -> None:
 
     if not isinstance(saver_def, proto.SaverDef):
         raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {saver_def!r}")
+
+
+def _with_state_of_run(found: Any) -> Any:
+    """What a saver saves, and what makes it resumable."""
+    from weft_io.saving.resuming import state_of_run
+
+    state = state_of_run(get_default_graph())
+    if isinstance(found, Mapping):
+        return {**found, **{each.name: each for each in state}}
+    return [*found, *state]
 
 
 def _check_session(sess: Any) -> None:

@@ -11,8 +11,9 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_io.arguments import listed
 from weft_io.coordination.coordinator import Coordinator
-from weft_io.data.experimental import make_saveable_from_iterator, saveable_of
+from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.ops.dataset import is_serialized, iterators_of
+from weft_io.saving.resuming import saveable_of
 from weft_io.saving.saveables import SaveableObject
 from weft_io.training.hook import SessionRunHook
 from weft_tensor import errors

@@ -6,6 +6,7 @@ __all__ = ["Scaffold"]
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
@@ -93,9 +94,11 @@ class Scaffold:
                 given[part] = other._parts[part] if given[part] is None else given[part]
         self._parts: dict[str, Any] = given
 
-    def finalize(self) -> Scaffold:
+    def finalize(self, resumable: bool = False) -> Scaffold:
         """Find or make what is not given, in the default graph, and finalize the graph.
 
+        Args:
+          resumable: of the saver, as of `Saver`, where one is made.
         Returns: itself.
         Raises: FailedPreconditionError: a collection has more than one item to choose from, or the
           graph is finalized and lacks something.
@@ -105,7 +108,8 @@ class Scaffold:
             if parts[part] is None:
                 parts[part] = Scaffold.get_or_default(part, key, default)
         if parts["saver"] is None:
-            parts["saver"] = Scaffold.get_or_default("saver", GraphKeys.SAVERS, _default_saver)
+            make = partial(Saver, sharded=True, allow_empty=True, resumable=resumable)
+            parts["saver"] = Scaffold.get_or_default("saver", GraphKeys.SAVERS, make)
         parts["saver"].build()
         get_default_graph().finalize()
         _log.info("Graph was finalized.")
@@ -197,10 +201,6 @@ def _default_init_op() -> Node:
 
 def _default_ready_for_local_init_op() -> Output:
     return variables.report_uninitialized_variables(variables.global_variables())
-
-
-def _default_saver() -> Any:
-    return Saver(sharded=True, allow_empty=True)
 
 
 _DEFAULTS: dict[str, tuple[str, Callable[[], Any]]] = {

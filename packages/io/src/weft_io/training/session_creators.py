@@ -6,6 +6,7 @@ __all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
 
 from typing import Any, Final
 
+from weft_exec.config import SessionConfig
 from weft_io.files.systems import PathLike
 from weft_io.training.scaffold import Scaffold
 from weft_io.training.session_manager import SessionManager
@@ -52,7 +53,8 @@ class ChiefSessionCreator(SessionCreator):
     Args:
       scaffold: the nodes for it; a `Scaffold()` by default.
       master: a session target.
-      config: a ConfigProto.
+      config: a ConfigProto; where it is deterministic, checkpoints of the default saver are
+        resumable.
       checkpoint_dir: its latest checkpoint is restored, if there is one; or
       checkpoint_filename_with_path: the checkpoint.
     Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: `scaffold` is
@@ -90,7 +92,7 @@ class ChiefSessionCreator(SessionCreator):
 
         Raises: FailedPreconditionError: the model is not ready after all.
         """
-        scaffold = self._scaffold.finalize()
+        scaffold = self._scaffold.finalize(SessionConfig.from_proto(self._config).deterministic)
         self._manager = self._manager or _manager_of(scaffold)
         return self._manager.prepare_session(
             self._master,

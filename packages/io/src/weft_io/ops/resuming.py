@@ -1,0 +1,26 @@
+"""Where random ops are in their streams: a restored program draws as if it had gone on."""
+
+from __future__ import annotations
+
+from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import READS, WRITES
+from weft_graph.ops.shape_rules import fixed, scalar
+
+register_op(
+    "RandomStreamState",
+    (),
+    ("state: string",),
+    {"stream": "string"},
+    scalar,
+    traits=READS,
+    doc="How often a random op of the task, the attribute `stream`, has drawn, and its key; or ''.",
+)
+register_op(
+    "RestoreRandomStream",
+    ("state: string",),
+    (),
+    {"stream": "string"},
+    fixed(),
+    traits=WRITES,
+    doc="Let a random op of the task go on from where another was; nothing for ''.",
+)

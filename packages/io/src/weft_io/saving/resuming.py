@@ -1,0 +1,107 @@
+"""What a checkpoint holds besides variables where training is to go on as if never interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from weft_graph.functions.state import draws
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_io.ops.dataset import is_serialized, iterators_of
+from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_tensor import dtypes
+
+
+class _IteratorSaveable(SaveableObject):
+    def __init__(self, resource: Output, optional: bool) -> None:
+        name = resource.op.name
+        self.optional_restore = optional
+        spec = SaveSpec(self._state, "", name, dtypes.string, resource.device)
+        self._resource = resource
+        super().__init__(resource, [spec], name)
+
+    def _state(self) -> Output:
+        with self._resource.graph.colocate_with(self._resource.node):
+            return out("IteratorSerializeState", [self._resource])
+
+    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
+        """The node that puts the state back."""
+        with self._resource.graph.colocate_with(self._resource.node):
+            return create("IteratorRestoreState", [self._resource, restored_tensors[0]])
+
+
+class _StreamSaveable(SaveableObject):
+    """The place of a random op in its stream."""
+
+    optional_restore = True
+
+    def __init__(self, node: Node) -> None:
+        name = f"_random/{node.name}"
+        # Streams are a task's, whichever of its devices draws.
+        task = DeviceSpec(*DeviceSpec.from_string(node.device).parts[:3])
+        self._where = task.replace(device_type="CPU", device_index=0).to_string()
+        self._stream = node.name
+        spec = SaveSpec(self._state, "", name, dtypes.string, self._where)
+        super().__init__(node, [spec], name)
+
+    def _state(self) -> Output:
+        with self.op.graph.device(self._where):
+            return out("RandomStreamState", [], {"stream": self._stream})
+
+    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
+        """The node that puts the place back."""
+        with self.op.graph.device(self._where):
+            return create("RestoreRandomStream", [restored_tensors[0]], {"stream": self._stream})
+
+
+def state_of_run(graph: Graph) -> list[SaveableObject]:
+    """The places of a graph's random ops in their streams, and of its iterators in their datasets.
+
+    Random ops of initializers alone are left out, and so are iterators that are saved already.
+    """
+    iterators = [
+        saveable_of(handle, optional=True)
+        for handle in iterators_of(graph)
+        if not is_serialized(handle)
+    ]
+    return [*map(_StreamSaveable, _drawing(graph)), *iterators]
+
+
+def _drawing(graph: Graph) -> Iterator[Node]:
+    initial = _before_initializers(graph)
+    for node in graph.nodes:
+        if draws(node) and (
+            node not in initial
+            or any(user not in initial for output in node.outputs for user in output.consumers())
+        ):
+            yield node
+
+
+def _before_initializers(graph: Graph) -> set[Node]:
+    """The nodes that initializers of variables run."""
+    found: set[Node] = set()
+    left: list[Node] = [
+        variable.initializer
+        for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES)
+        for variable in graph.get_collection(key)
+    ]
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += [source.node for source in node.inputs]
+            left += node.controls
+    return found
+
+
+def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:
+    """What a Saver saves of the iterator that a handle is of.
+
+    Args:
+      optional: a checkpoint may lack it; the iterator is at its beginning then.
+    """
+    return _IteratorSaveable(resource, optional)
