@@ -96,6 +96,7 @@ def test_clients_in_other_processes_share_the_state(program: Program) -> None:
         patch.setattr(client_target, "server_at", lambda target: None)
         with wf.Session(program.target) as session:
             session.run(program.v.assign(4.0))
+            assert session.run(wf.constant("a string")) == b"a string"
     assert program.session.run(program.y) == 8.0
 
 

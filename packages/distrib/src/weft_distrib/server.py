@@ -175,6 +175,11 @@ class Server:
         return f"grpc://{self._address.rpartition(':')[0]}:{self._control.port}"
 
     @property
+    def incarnation(self) -> int:
+        """The number of this life of the task; each has another one."""
+        return self._worker.incarnation
+
+    @property
     def master(self) -> Master:
         """What opens sessions, for those of this process."""
         return self._master

@@ -168,7 +168,7 @@ class ClusterBackend(Backend):
             values, meta = reply.result()
         if trace is not None:
             trace.add_step_stats(proto.StepStats.FromString(meta))
-        return list(values)
+        return [_fetched(value) for value in values]
 
     @contextmanager
     def _blaming_closing(self) -> Iterator[None]:
@@ -197,6 +197,11 @@ class ClusterBackend(Backend):
         with suppress(errors.UnavailableError):  # the master is gone, and the session with it
             self._link.close_session(self._session)
         self._link.close()
+
+
+def _fetched(value: Any) -> Any:
+    """A value as programs get it: a string of rank 0, which kernels take as an array, is bytes."""
+    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 
 class GrpcTarget:

@@ -1,0 +1,238 @@
+"""A cluster on Ray: servers are actors, which Ray places, watches and starts again.
+
+Ray is the control plane only. Tensors go from server to server, as everywhere, and never through
+its object store; that an actor was started again is a hint, which the incarnation number of the
+server confirms.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.launch.spec import Job, Launch, Place
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+START_SECONDS: Final = 120.0
+"""How long Ray may take to find room for all tasks and to start them."""
+
+_LOOK_SECONDS = 0.5
+_CALL_SECONDS = 30.0
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise errors.FailedPreconditionError(
+            "a cluster on Ray needs it: pip install weftml-distrib[ray]"
+        ) from error
+    return ray
+
+
+class Task:
+    """The actor of one task, in a process of its own that Ray starts.
+
+    Args:
+      host: what the others reach it by; this machine's address where it is left out.
+    """
+
+    def __init__(self, host: str = "") -> None:
+        self._host = host or _own_address()
+        self._server: Any = None
+
+    def reserve(self) -> str:
+        """An address that nobody listens on here."""
+        with socket.create_server((self._host, 0)) as sock:
+            return f"{self._host}:{sock.getsockname()[1]}"
+
+    def serve(
+        self, cluster: dict[str, Any], job: str, number: int, insecure: bool
+    ) -> tuple[int, int]:
+        """Be a task; returns its incarnation and its process."""
+        if self._server is None:
+            from weft_distrib.server import Server
+
+            self._server = Server(cluster, job, number, insecure=insecure)
+        return self._server.incarnation, os.getpid()
+
+    def incarnation(self) -> int:
+        """That of the server; 0 before `serve`, as after Ray has started this actor again."""
+        return 0 if self._server is None else self._server.incarnation
+
+
+def _own_address() -> str:
+    return str(_ray().util.get_node_ip_address())
+
+
+class RayCluster:
+    """The tasks of a launch as actors of Ray, until `close`.
+
+    Connect to Ray first (`ray.init`). Each task has a bundle of one placement group, so all are
+    placed or none. A task whose process dies is started again in its bundle, `restarts` times, and
+    serves at its old address. Programs are not run: sessions connect to `target`.
+
+    Args:
+      launch: the jobs; each without a command.
+      host: the address that servers listen on; each node's own by default, which needs certificates
+        or `insecure`.
+      strategy: of the placement group: "PACK", "SPREAD", "STRICT_PACK" or "STRICT_SPREAD".
+      insecure: as of `Server`.
+      on_restart: told when a task has come back.
+    Attributes:
+      cluster: where the tasks are.
+    Raises:
+      FailedPreconditionError: Ray is not installed, or not connected to.
+      UnavailableError: Ray found no room for the tasks in time.
+
+    Examples:
+      A parameter server and two workers on what Ray runs on:
+
+          ray.init()
+          launch = Launch("digits", [Job("ps", 1), Job("worker", 2)], restarts=3)
+          with RayCluster(launch) as cluster, wf.Session(cluster.target("worker")) as session:
+              ...
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        host: str = "",
+        strategy: str = "SPREAD",
+        insecure: bool = False,
+        on_restart: Callable[[Place], None] | None = None,
+    ) -> None:
+        ray = _ray()
+        if not ray.is_initialized():
+            raise errors.FailedPreconditionError("connect to Ray first: ray.init()")
+        for job in launch.jobs:
+            if job.command:
+                raise errors.InvalidArgumentError(
+                    f"tasks on Ray are servers; job {job.name!r} has the command {job.command}"
+                )
+        self._launch, self._insecure, self._on_restart = launch, insecure, on_restart
+        self._stop = threading.Event()
+        self._lives: dict[Place, tuple[int, int]] = {}
+        self._actors: dict[Place, Any] = {}
+        self._group = _placed(ray, launch, strategy)
+        try:
+            self._actors = _actors(ray, launch, self._group, host)
+            calls = [actor.reserve.remote() for actor in self._actors.values()]
+            self.cluster: ClusterSpec = launch.cluster(ray.get(calls, timeout=START_SECONDS))
+            for place in self._actors:
+                self._serve(place)
+        except BaseException:  # because what Ray has started must not stay
+            self._remove()
+            raise
+        self._thread = threading.Thread(target=self._watch, name="weft-ray", daemon=True)
+        self._thread.start()
+
+    def target(self, job: str, number: int = 0) -> str:
+        """The target of sessions on a task.
+
+        Raises: InvalidArgumentError: there is no such task.
+        """
+        return f"grpc://{self.cluster.task_address(job, number)}"
+
+    def process(self, job: str, number: int = 0) -> int:
+        """The process of a task, on its node."""
+        return self._lives[Place(job, number)][1]
+
+    def incarnation(self, job: str, number: int = 0) -> int:
+        """The number of a task's life, as it was last seen."""
+        return self._lives[Place(job, number)][0]
+
+    def _serve(self, place: Place) -> None:
+        call = self._actors[place].serve.remote(
+            self.cluster.as_dict(), place.job, place.number, self._insecure
+        )
+        self._lives[place] = _ray().get(call, timeout=START_SECONDS)
+
+    def _watch(self) -> None:
+        """See to it that actors that Ray has started again serve."""
+        while not self._stop.wait(_LOOK_SECONDS):
+            for place, actor in self._actors.items():
+                try:
+                    self._look(place, actor)
+                except Exception as error:  # because Ray raises many; the next look tells more
+                    _log.info("%s does not answer Ray: %s", place, error)
+                if self._stop.is_set():
+                    return
+
+    def _look(self, place: Place, actor: Any) -> None:
+        ray = _ray()
+        with suppress(ray.exceptions.GetTimeoutError):  # busy or frozen: others judge that
+            now = ray.get(actor.incarnation.remote(), timeout=_CALL_SECONDS)
+            if now == self.incarnation(*place):
+                return
+            self._serve(place)
+            _log.info("%s was started again by Ray", place)
+            if self._on_restart is not None:
+                self._on_restart(place)
+
+    def close(self) -> None:
+        """End all tasks."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join(_CALL_SECONDS)
+            self._remove()
+
+    def _remove(self) -> None:
+        ray = _ray()
+        for actor in self._actors.values():
+            ray.kill(actor, no_restart=True)
+        ray.util.remove_placement_group(self._group)
+
+    def __enter__(self) -> RayCluster:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+def _placed(ray: Any, launch: Launch, strategy: str) -> Any:
+    """A placement group with a bundle for each task."""
+    bundles = [_needs(launch.job(place.job)) for place in launch.places()]
+    group = ray.util.placement_group(bundles, strategy=strategy)
+    if not group.wait(START_SECONDS):
+        ray.util.remove_placement_group(group)
+        raise errors.UnavailableError(
+            f"Ray found no room for {len(bundles)} tasks within {START_SECONDS:g} s: they need "
+            f"{bundles}, and there is {ray.available_resources()}"
+        )
+    return group
+
+
+def _needs(job: Job) -> Mapping[str, float]:
+    wanted = {"CPU": job.cpus, "GPU": job.gpus, "memory": job.memory}
+    return {name: float(count) for name, count in wanted.items() if count}
+
+
+def _actors(ray: Any, launch: Launch, group: Any, host: str) -> dict[Place, Any]:
+    """An actor in each bundle."""
+    made = {}
+    for i, place in enumerate(launch.places()):
+        job = launch.job(place.job)
+        where = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(
+            group, placement_group_bundle_index=i
+        )
+        options = ray.remote(Task).options(
+            name=f"{launch.name}-{place}",
+            num_cpus=job.cpus,
+            num_gpus=job.gpus,
+            memory=job.memory or None,
+            max_restarts=launch.restarts,
+            max_concurrency=4,
+            scheduling_strategy=where,
+            runtime_env={"env_vars": dict(launch.environment)},
+        )
+        made[place] = options.remote(host)
+    return made
