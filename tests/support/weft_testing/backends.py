@@ -7,6 +7,7 @@ without any executor; `tests/conformance/test_ops.py` compares that reference wi
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
@@ -20,6 +21,7 @@ from cupy_standin.rawkernel import compiler
 
 import weft as wf
 from weft_distrib import Server
+from weft_distrib.wire import memory
 from weft_exec.gpu import residency
 from weft_testing.case_graph import CaseGraph, pin, unfolded
 from weft_testing.cases import Case
@@ -164,6 +166,7 @@ class Cluster(Backend):
 
     name = "cluster"
     tolerance: ClassVar[Tolerance] = Sessions.tolerance
+    protocol = "grpc"
 
     def takes(self, made: CaseGraph) -> bool:
         return True
@@ -171,11 +174,34 @@ class Cluster(Backend):
     def run(self, made: CaseGraph) -> list[Any]:
         for i, node in enumerate(made.graph.nodes):
             node.device = "" if _stays(node) else f"/job:worker/task:{i % 2}"
-        first, _ = two_servers()
+        first, _ = two_servers(self.protocol)
         with wf.Session(first.target, graph=made.graph, config=unfolded()) as session:
             results = list(session.run(made.fetches, made.feeds))
         wf.Session.reset(first.target)
         return results
+
+
+class SharedCluster(Cluster):
+    """The same with all arrays in shared memory, for a tenth of the cases."""
+
+    name = "cluster, shared memory"
+
+    def takes(self, made: CaseGraph) -> bool:
+        return zlib.crc32(f"{self.name} {made.case.op} {made.case.name}".encode()) % 10 == 0
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(memory, "SHARED_BYTES", 1)
+            yield
+
+
+class TcpCluster(Cluster):
+    """The same by TCP alone, for a tenth of the cases."""
+
+    name = "cluster, tcp"
+    protocol = "grpc+tcp"
+    takes = SharedCluster.takes
 
 
 def _stays(node: wf.Operation) -> bool:
@@ -185,10 +211,10 @@ def _stays(node: wf.Operation) -> bool:
 
 
 @lru_cache
-def two_servers() -> tuple[Server, Server]:
+def two_servers(protocol: str) -> tuple[Server, Server]:
     """Two tasks of one cluster; they last as long as the process."""
     cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
-    first, second = [Server(cluster, "worker", i) for i in range(2)]
+    first, second = [Server(cluster, "worker", i, protocol) for i in range(2)]
     return first, second
 
 
@@ -228,6 +254,8 @@ BACKENDS: tuple[Backend, ...] = (
     StandIn(all_there=True),
     Accelerator(),
     Cluster(),
+    SharedCluster(),
+    TcpCluster(),
     Gpu(),
 )
 """Every backend that the table runs on; a new one is one more entry."""

@@ -28,9 +28,10 @@ from weft_distrib.protocol import messages, service
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
-from weft_distrib.wire.channel import Call, traffic
+from weft_distrib.wire.channel import Call
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
+from weft_distrib.wire.traffic import Traffic, carried
 from weft_distrib.worker.worker import Worker
 from weft_exec.config import SessionConfig
 from weft_exec.kernels.description import describe_kernels
@@ -50,6 +51,7 @@ DRAIN_SECONDS: Final = 20.0
 
 _LOOK_SECONDS = 0.02
 _ROOTS = "WEFT_FILE_ROOTS"
+TCP_ONLY: Final = "grpc+tcp"
 
 _servers: dict[str, Server] = {}
 _lock = threading.Lock()
@@ -69,7 +71,7 @@ class Server:
       server_or_cluster_def: the cluster: what `ClusterSpec` takes, or a ServerDef.
       job_name: the job that this task belongs to; may be left out where the cluster has one.
       task_index: its number in the job; may be left out where the job has one task.
-      protocol: "grpc".
+      protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine.
       config: a ConfigProto, for the devices and threads of this task.
       start: whether to start at once.
       credentials: what it shows to other tasks, and whom it lets in; those of the environment by
@@ -120,7 +122,8 @@ class Server:
                 "(weft certificates makes some), or say insecure=True, on the command line "
                 "--insecure --insecure"
             )
-        opening = Opening(messages.VERSION, credentials)
+        local = self._protocol != TCP_ONLY
+        opening = Opening(messages.VERSION, credentials, local=local)
         self._connections = Connections(self._cluster, opening)
         roots = FileRoots(default_roots() if file_roots is None else file_roots)
         options = SessionConfig.from_proto(self._config)
@@ -188,6 +191,20 @@ class Server:
     def resources(self) -> Any:
         """The state of this task."""
         return self._worker.resources
+
+    def traffic(self) -> list[Traffic]:
+        """What has gone by the connections of this task that are open.
+
+        Returns: a `Traffic` for each, first of those that it has made, then of those made to it.
+
+        Examples:
+          >>> server = wf.train.Server.create_local_server()
+          >>> session = wf.Session(server.target)
+          >>> server.traffic()  # the session is in the same process, and needs no connection
+          []
+          >>> server.close()
+        """
+        return [*self._connections.traffic(), *self._listener.traffic()]
 
     def start(self) -> None:
         """Begin to answer; starting twice is fine."""
@@ -292,7 +309,7 @@ class Server:
 
     def _report(self, request: messages.Empty) -> messages.Report:
         steps, running = self._worker.steps
-        bytes_in, bytes_out = traffic.bytes()
+        bytes_in, bytes_out = carried.bytes()
         return messages.Report(
             incarnation=self._worker.incarnation,
             task=self._task.to_string(),
@@ -375,6 +392,8 @@ def _parsed(
             )
         (task,) = cluster.task_indices(job)
     cluster.task_address(job, task)
-    if protocol not in (None, "grpc"):
-        raise errors.InvalidArgumentError(f"protocol must be 'grpc', got {protocol!r}")
+    if protocol not in (None, "grpc", TCP_ONLY):
+        raise errors.InvalidArgumentError(
+            f"protocol must be 'grpc' or {TCP_ONLY!r}, got {protocol!r}"
+        )
     return cluster, DeviceParts(job, 0, task), protocol or "grpc", config

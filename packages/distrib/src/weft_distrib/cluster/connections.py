@@ -17,6 +17,7 @@ from weft_distrib.protocol.service import REPORT, STATUS, ControlClient
 from weft_distrib.wire.channel import Channel
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import dial
+from weft_distrib.wire.traffic import Traffic
 from weft_graph.ir.device_spec import DeviceParts
 from weft_tensor import errors
 
@@ -93,6 +94,12 @@ class Connections:
         if channel is None:
             raise errors.UnavailableError(f"there is no connection to {task.to_string()}")
         return channel
+
+    def traffic(self) -> list[Traffic]:
+        """What has gone by the value connections that are open."""
+        with self._lock:
+            channels = [task.channel for task in self._tasks.values()]
+        return [c.traffic for c in channels if c is not None and c.lost is None]
 
     def close(self) -> None:
         """End all connections."""

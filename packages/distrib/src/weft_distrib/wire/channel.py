@@ -5,23 +5,31 @@ from __future__ import annotations
 import itertools
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.frames import (
+    BLOCK,
     CANCEL,
+    FORGET,
     HEAD,
     MAX_HEAD_BYTES,
     PING,
     PONG,
+    RELEASE,
     Inbox,
     Message,
     Outbox,
 )
-from weft_distrib.wire.streams import Stream
+from weft_distrib.wire.memory import Mapped, Pool, SharedValue, is_shared
+from weft_distrib.wire.streams import LocalStream, Stream
+from weft_distrib.wire.traffic import Counters, Traffic, carried
+from weft_distrib.wire.values import Packed
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -34,6 +42,9 @@ MAX_CALLS: Final = 1 << 16
 
 _OWN_BYTES = 1 << 18
 """What a thread that has something to send may send itself; the writer sends the rest."""
+
+_IDLE_SECONDS = 5.0
+"""How long blocks of shared memory that hold nothing are kept for the next values."""
 
 OK: Final = 0
 
@@ -130,20 +141,34 @@ class Channel:
         self._stream = stream
         self._serve = serve
         self._when_lost: dict[Any, OnLost] = {}
-        self._inbox = Inbox(limit, head_limit)
+        self._pool: Pool | None = None
+        self._mapped: Mapped | None = None
+        # For the writer: there is something to send; send this, whose values are to be copied;
+        # say that a block is free. An array's end puts the last, whatever lock its thread holds.
+        self._work: SimpleQueue[Message | int | None] = SimpleQueue()
+        if isinstance(stream, LocalStream):
+            self._pool = Pool(self._hand_over)
+            self._mapped = Mapped(stream.next_file, self._work.put)
+        self._inbox = Inbox(limit, head_limit, self._mapped)
         self._outbox = Outbox()
         self._lock = threading.Lock()
         self._sending = False  # whether somebody is at it, who will send what is added meanwhile
-        self._more = threading.Semaphore(0)  # for the writer
         self._writer: threading.Thread | None = None
+        self._counters = Counters()
         self._waiting: dict[int, Answer] = {}
         self._serving: dict[int, Call] = {}
         self._numbers = itertools.count(1)
         self._error: errors.OpError | None = None
         self.heard = 0
-        self.bytes_in = self.bytes_out = 0
-        traffic.begin(self)
+        carried.begin(self._counters)
+        if self._pool is not None:
+            self._start_writer()
         threading.Thread(target=self._read, name=f"weft-read-{peer}", daemon=True).start()
+
+    @property
+    def traffic(self) -> Traffic:
+        """What went by this connection so far."""
+        return self._counters.traffic(self.peer, self._stream.transport)
 
     def admit(self, role: Role) -> None:
         """Let the other end, which has said who it is, do what its role may, in full size."""
@@ -164,7 +189,7 @@ class Channel:
                 number = next(self._numbers)
                 self._waiting[number] = answer
                 try:
-                    self._outbox.add(Message(HEAD, False, number, method, meta, values))
+                    self._add(Message(HEAD, False, number, method, meta, values))
                 except errors.OpError:
                     del self._waiting[number]
                     raise
@@ -189,7 +214,7 @@ class Channel:
             if self._serving.pop(number, None) is None or self._error is not None:
                 return
             try:
-                self._outbox.add(Message(HEAD, True, number, code, meta, values))
+                self._add(Message(HEAD, True, number, code, meta, values))
             except errors.OpError:
                 self._serving[number] = _UNANSWERED
                 raise
@@ -237,7 +262,9 @@ class Channel:
             self._when_lost.clear()
         with suppress(OSError):  # the other end was faster
             self._stream.shutdown()
-        self._more.release()
+        self._work.put(None)
+        if self._pool is not None:
+            self._pool.close()
         for answer in waiting.values():
             answer.fail(error.copy())
         for call in serving.values():
@@ -247,6 +274,20 @@ class Channel:
             told(error)
 
     # ------------------------------------------------------------------------ sending
+
+    def _add(self, message: Message) -> None:
+        """Let a message be sent, by the writer where it has values to copy first."""
+        if self._pool is not None and any(is_shared(value) for value in message.values):
+            self._work.put(message)
+            return
+        self._count(self._outbox.add(message))
+
+    def _count(self, packed: Packed) -> None:
+        counters = self._counters
+        counters.sent += 1
+        counters.sent_bytes += packed.nbytes
+        counters.copied += packed.copied
+        counters.shared += packed.shared
 
     def _send(self) -> None:
         """Send what the socket takes at once; leave the rest to the writer."""
@@ -263,11 +304,14 @@ class Channel:
                 break
             left -= count
         if self._writer is None:
-            self._writer = threading.Thread(
-                target=self._write, name=f"weft-write-{self.peer}", daemon=True
-            )
-            self._writer.start()
-        self._more.release()
+            self._start_writer()
+        self._work.put(None)
+
+    def _start_writer(self) -> None:
+        self._writer = threading.Thread(
+            target=self._write, name=f"weft-write-{self.peer}", daemon=True
+        )
+        self._writer.start()
 
     def _send_frames(self, wait: bool) -> int | None:
         """Send some; returns how many bytes, or None where all is sent and `_sending` is over."""
@@ -283,16 +327,93 @@ class Channel:
             count = sum(map(len, buffers))
         with self._lock:
             self._outbox.sent(count)
-            self.bytes_out += count
         return count
 
     def _write(self) -> None:
+        pool = self._pool
         while True:
-            self._more.acquire()
+            try:
+                work = self._work.get(timeout=_IDLE_SECONDS if pool and pool.idle else None)
+            except Empty:
+                assert pool is not None
+                self._let_go(pool)
+                continue
             if self._error is not None:
                 return
-            while self._send_frames(wait=True) is not None:
-                pass
+            if work is None:
+                while self._send_frames(wait=True) is not None:
+                    pass
+            elif isinstance(work, int):
+                self._tell([Message(RELEASE, False, work)])
+            else:
+                self._copy(work)
+            del work  # else its values live on until the next
+
+    def _tell(self, frames: Sequence[Message]) -> None:
+        with self._lock:
+            for frame in frames:
+                self._outbox.add(frame)
+        self._send()
+
+    # ----------------------------------------------------------------- shared memory
+
+    def _hand_over(self, number: int, file: int) -> None:
+        """Give the other end a new block, before anything that is in it."""
+        assert isinstance(self._stream, LocalStream)
+        with self._lock:
+            if self._error is not None:
+                os.close(file)
+                return
+            self._stream.attach(file)
+            self._outbox.add(Message(BLOCK, False, number))
+
+    def _copy(self, message: Message) -> None:
+        """Send a message whose large values go by shared memory, as far as there is room."""
+        assert self._pool is not None
+        values = [(self._put(v) or v) if is_shared(v) else v for v in message.values]
+        shared = [value for value in values if isinstance(value, SharedValue)]
+        with self._lock:
+            if self._error is not None:
+                return
+            if message.reply or message.call in self._waiting:  # else it was cancelled
+                refused = self._try_to_add(message._replace(values=values), shared)
+            else:
+                refused = None
+                self._give_back(shared)
+            answer = None if refused is None else self._waiting.pop(message.call, None)
+        if refused is not None and message.reply:
+            with self._lock:
+                error = Message(HEAD, True, message.call, refused.code, _error_bytes(refused))
+                self._outbox.add(error)
+        elif refused is not None and answer is not None:
+            answer.fail(refused)
+        self._send()
+
+    def _put(self, value: Any) -> SharedValue | None:
+        """Copy a value to shared memory; None where there is no room, and it goes by the socket."""
+        assert self._pool is not None
+        found = self._pool.put(value)
+        if found is None and self._pool.idle:  # blocks of other sizes
+            self._let_go(self._pool)
+            found = self._pool.put(value)
+        return found
+
+    def _let_go(self, pool: Pool) -> None:
+        """Let go of blocks that hold nothing, and let the other end do so."""
+        self._tell([Message(FORGET, False, number) for number in pool.trim()])
+
+    def _try_to_add(self, message: Message, shared: Sequence[SharedValue]) -> errors.OpError | None:
+        try:
+            self._count(self._outbox.add(message))
+        except errors.OpError as error:
+            self._give_back(shared)
+            return error
+        return None
+
+    def _give_back(self, shared: Sequence[SharedValue]) -> None:
+        assert self._pool is not None
+        for value in shared:
+            self._pool.give_back(value.block)
 
     # ------------------------------------------------------------------------ reading
 
@@ -306,14 +427,13 @@ class Channel:
                     self._lose(None)
                     return
                 self.heard += 1
-                self.bytes_in += count
                 for message in inbox.received(count):
                     self._take(message)
         except OSError as error:
             self._lose(error)
         except errors.OpError as error:
             _log.warning("the connection to %s is given up: %s", self.peer, error.message)
-            self.close(error)
+            self.close(error.copy())  # its frames would keep shared memory mapped
         except MemoryError as error:
             self.close(
                 errors.ResourceExhaustedError(f"no memory for what {self.peer} sent: {error}")
@@ -324,8 +444,10 @@ class Channel:
                 errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
             )
         finally:
-            traffic.end(self)
+            carried.end(self._counters)
             stream.close()
+            if self._mapped is not None:
+                self._mapped.close()
 
     def _take(self, message: Message) -> None:
         if message.kind == PING:
@@ -337,7 +459,13 @@ class Channel:
                 cancelled = self._serving.pop(message.call, None)
             if cancelled is not None and cancelled.on_cancel is not None:
                 cancelled.on_cancel()
+        elif message.kind == RELEASE:
+            if self._pool is None:
+                raise errors.DataLossError("a block came back, and there are none")
+            self._pool.give_back(message.call)
         elif message.kind == HEAD and message.reply:
+            self._counters.received += 1
+            self._counters.received_bytes += message.nbytes
             with self._lock:
                 answer = self._waiting.pop(message.call, None)
             if answer is None:
@@ -351,6 +479,8 @@ class Channel:
 
     def _take_call(self, message: Message) -> None:
         call = Call(self, message)
+        self._counters.received += 1
+        self._counters.received_bytes += message.nbytes
         with self._lock:
             if message.call in self._serving:
                 raise errors.DataLossError(f"the call {message.call} came twice")
@@ -371,37 +501,6 @@ class Channel:
         why = "it ended the connection" if error is None else str(error)
         self.close(errors.UnavailableError(f"{self.peer} is lost: {why}"))
 
-
-class Traffic:
-    """What the connections of this process have carried."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: set[Channel] = set()
-        self._ended = (0, 0)
-
-    def begin(self, channel: Channel) -> None:
-        """Count a connection."""
-        with self._lock:
-            self._open.add(channel)
-
-    def end(self, channel: Channel) -> None:
-        """Keep the count of a connection, and let go of it."""
-        with self._lock:
-            self._open.discard(channel)
-            self._ended = _sum([self._ended, (channel.bytes_in, channel.bytes_out)])
-
-    def bytes(self) -> tuple[int, int]:
-        """The bytes that have come in, and those that went out."""
-        with self._lock:
-            return _sum([self._ended, *((c.bytes_in, c.bytes_out) for c in self._open)])
-
-
-def _sum(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return sum(came for came, _ in counts), sum(went for _, went in counts)
-
-
-traffic: Final = Traffic()
 
 _UNANSWERED: Any = object()
 """Keeps a call's place while an error takes that of its results."""

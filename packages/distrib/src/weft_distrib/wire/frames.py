@@ -7,10 +7,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from weft_distrib.wire.values import Slot, describe, pack
+from weft_distrib.wire.memory import Mapped
+from weft_distrib.wire.values import Packed, Slot, describe, pack
 from weft_tensor import errors
 
 HEAD, DATA, CANCEL, PING, PONG = 1, 2, 3, 4, 5
+BLOCK, RELEASE, FORGET = 6, 7, 8
+_EMPTY = frozenset((CANCEL, PING, PONG, RELEASE))
 
 CHUNK_BYTES: Final = 1 << 20
 """The most bytes of one value before another message has its turn."""
@@ -21,14 +24,18 @@ _FRAME = struct.Struct("<BBHIQ")
 _HEAD = struct.Struct("<HHI")
 
 
+_NOTHING: Final = Packed(b"", [])
+
+
 class Message(NamedTuple):
     """A whole message, or a frame without content.
 
     Attributes:
-      kind: HEAD for a message; CANCEL, PING or PONG for such a frame.
+      kind: HEAD for a message; else that of a frame without content.
       reply: whether it answers a call.
-      call: the number of the call.
+      call: the number of the call, or of a block.
       code: the method called, or how the call went.
+      nbytes: of the values, where it was received.
     """
 
     kind: int
@@ -37,6 +44,7 @@ class Message(NamedTuple):
     code: int = 0
     meta: bytes = b""
     values: Sequence[Any] = ()
+    nbytes: int = 0
 
 
 class Outbox:
@@ -47,14 +55,15 @@ class Outbox:
         self._bulk: deque[_Outgoing] = deque()
         self._frame: list[memoryview] = []
 
-    def add(self, message: Message) -> None:
+    def add(self, message: Message) -> Packed:
         """Send a message, once those heads are sent that came before.
 
+        Returns: how its values are laid out.
         Raises: InvalidArgumentError: a value cannot leave its process, or the head is too long.
         """
         if message.kind != HEAD:
             self._heads.append(_FRAME.pack(message.kind, message.reply, 0, 0, message.call))
-            return
+            return _NOTHING
         packed = pack(message.values)
         head = _HEAD.pack(message.code, len(message.values), len(message.meta))
         size = len(head) + len(message.meta) + len(packed.head)
@@ -66,6 +75,7 @@ class Outbox:
         self._heads.append(b"".join((frame, head, message.meta, packed.head)))
         if packed.bulk:
             self._bulk.append(_Outgoing(message.reply, message.call, packed.bulk))
+        return packed
 
     def next(self) -> list[memoryview]:
         """The buffers to send next, whole frames; empty where all is sent."""
@@ -120,10 +130,14 @@ class Inbox:
     Args:
       limit: the most bytes that the values of a message may have.
       head_limit: the most bytes that its head may have.
+      mapped: the memory of the other end, where it shares some.
     """
 
-    def __init__(self, limit: int, head_limit: int = MAX_HEAD_BYTES) -> None:
+    def __init__(
+        self, limit: int, head_limit: int = MAX_HEAD_BYTES, mapped: Mapped | None = None
+    ) -> None:
         self.limit, self.head_limit = limit, head_limit
+        self._mapped = mapped
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._start = self._end = 0
         self._frame: tuple[int, bool, int] | None = None  # kind, reply, call
@@ -172,8 +186,11 @@ class Inbox:
         kind, reply, _, size, call = _FRAME.unpack_from(self._buffer, self._start)
         self._start += _FRAME.size
         frame = self._frame = (kind, bool(reply), call)
-        if kind in (CANCEL, PING, PONG) and not size:
+        if kind in _EMPTY and not size:
             found.append(Message(kind, frame[1], call))
+            return
+        if kind in (BLOCK, FORGET) and not size and self._mapped is not None:
+            (self._mapped.add if kind == BLOCK else self._mapped.forget)(call)
             return
         if (
             kind == HEAD
@@ -205,7 +222,7 @@ class Inbox:
             return
         if kind == HEAD:
             self._head = None
-            incoming.read_head(self.limit)
+            incoming.read_head(self.limit, self._mapped)
             self._partial[reply, call] = incoming
         if not incoming.target():
             del self._partial[reply, call]
@@ -219,7 +236,7 @@ class _Incoming:
         self._whole = memoryview(head)
         self._targets = deque([self._whole])
         self._slots: list[Slot] = []
-        self._code = 0
+        self._code = self._nbytes = 0
         self._meta = b""
 
     def target(self) -> memoryview:
@@ -230,14 +247,14 @@ class _Incoming:
         if rest:
             self._targets.appendleft(rest)
 
-    def read_head(self, limit: int) -> None:
+    def read_head(self, limit: int, mapped: Mapped | None) -> None:
         head = self._whole
         self._code, count, length = _HEAD.unpack_from(head)
         start = _HEAD.size + length
         if start > len(head):
             raise errors.DataLossError(f"a head of {len(head)} bytes with {length} of meta")
         self._meta = bytes(head[_HEAD.size : start])
-        self._slots, size = describe(head[start:], count, limit)
+        self._slots, size, self._nbytes = describe(head[start:], count, limit, mapped)
         start += size
         for slot in self._slots:
             buffer = slot.buffer
@@ -255,4 +272,4 @@ class _Incoming:
 
     def message(self, reply: bool, call: int) -> Message:
         values = [slot.take() for slot in self._slots]
-        return Message(HEAD, reply, call, self._code, self._meta, values)
+        return Message(HEAD, reply, call, self._code, self._meta, values, self._nbytes)

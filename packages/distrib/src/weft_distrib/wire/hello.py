@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role
+from weft_distrib.wire.local import is_possible
 from weft_tensor import errors
 
 HELLO: Final = 0
@@ -27,7 +28,7 @@ class Hello(NamedTuple):
       incarnation: of the task that the caller expects; it has another one in each life.
       role: as which it calls.
       token: that it shows; b"" for none.
-      offer: for the choice of a transport: what the caller could use.
+      offer: for the choice of a transport: what the caller could use, or a ticket.
     """
 
     version: int
@@ -70,12 +71,18 @@ class Opening:
       version: of the protocol.
       credentials: what it shows, and whom it believes.
       role: as which it calls.
+      local: whether it uses shared memory with processes of the same machine.
     """
 
     def __init__(
-        self, version: int, credentials: Credentials | None = None, role: Role = Role.PEER
+        self,
+        version: int,
+        credentials: Credentials | None = None,
+        role: Role = Role.PEER,
+        local: bool = True,
     ) -> None:
         self.version = version
+        self.local = local and is_possible()
         self.credentials = credentials or Credentials()
         self.role = role
 

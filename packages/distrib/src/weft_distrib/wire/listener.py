@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,7 +14,17 @@ from weft_distrib.security.rates import Rate
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
 from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello, Opening
-from weft_distrib.wire.streams import HANDSHAKE_SECONDS, stream_of
+from weft_distrib.wire.local import (
+    OFFER,
+    Invitation,
+    Tickets,
+    is_own_user,
+    listen,
+    process_of,
+    reach,
+)
+from weft_distrib.wire.streams import HANDSHAKE_SECONDS, LocalStream, Stream, stream_of
+from weft_distrib.wire.traffic import Traffic
 from weft_exec.resources.cancellation import Timer, call_at
 from weft_tensor import errors
 
@@ -33,6 +43,10 @@ _CONNECTIONS_A_SECOND = 1000.0
 _CONNECTIONS_AT_ONCE = 4096
 _HELLO_SECONDS = 2 * HANDSHAKE_SECONDS
 """How long a connection may take to say who calls."""
+
+
+Admit = Callable[[Hello, Channel], tuple[Role, bytes]]
+"""Says what a caller may do, and what it is told; raises why it may nothing."""
 
 
 class Listener:
@@ -65,12 +79,22 @@ class Listener:
         self._channels: set[Channel] = set()
         self._lock = threading.Lock()
         self._closed = False
-        threading.Thread(target=self._accept, name="weft-accept", daemon=True).start()
+        self._tickets = Tickets()
+        self._name = b""
+        doors = [self._socket]
+        if opening.local:
+            door, self._name = listen()
+            doors.append(door)
+        self._doors = doors
+        for door in doors:
+            threading.Thread(
+                target=self._accept, args=(door,), name="weft-accept", daemon=True
+            ).start()
 
-    def _accept(self) -> None:
+    def _accept(self, door: socket.socket) -> None:
         while True:
             try:
-                sock, address = self._socket.accept()
+                sock, address = door.accept()
             except OSError:
                 if self._closed:
                     return
@@ -78,7 +102,10 @@ class Listener:
                 continue
             try:
                 self._accepted.take()
-                self._welcome(sock, f"{address[0]}:{address[1]}")
+                if door is self._socket:
+                    self._welcome(sock, f"{address[0]}:{address[1]}")
+                else:
+                    self._welcome_local(sock)
             except errors.OpError as error:
                 sock.close()
                 _log.warning("a connection was not accepted: %s", error.message)
@@ -92,8 +119,19 @@ class Listener:
                 return
         credentials = self._opening.credentials
         context = credentials.contexts()[0] if credentials.secure else None
-        stream = stream_of(sock, context, caller)
-        greeting = _Greeting(self)
+        self._begin(stream_of(sock, context, caller), caller, self._admitted)
+
+    def _welcome_local(self, sock: socket.socket) -> None:
+        """The same, of one of this machine."""
+        with self._lock:
+            full = self._closed or len(self._channels) >= _MAX_CONNECTIONS
+        if full or not is_own_user(sock):
+            sock.close()
+            return
+        self._begin(LocalStream(sock), f"process {process_of(sock)} of this machine", self._invited)
+
+    def _begin(self, stream: Stream, caller: str, admit: Admit) -> None:
+        greeting = _Greeting(self._serve, admit)
         channel = Channel(stream, caller, greeting.serve, MAX_HELLO_BYTES, MAX_HELLO_BYTES)
         greeting.limit(channel)
         _Lease(channel, self._lease).begin()
@@ -106,14 +144,34 @@ class Listener:
         with self._lock:
             return not self._closed
 
+    def _admitted(self, hello: Hello, channel: Channel) -> tuple[Role, bytes]:
+        """What a caller may do, and an invitation if it could be on this machine."""
+        role = self._opening.admit(hello, self._incarnation, channel.caller)
+        if not self._name or hello.offer != OFFER:
+            return role, b""
+        ticket = self._tickets.give(role)
+        channel.when_lost(self._tickets, lambda _: self._tickets.take_back(ticket))
+        return role, Invitation(ticket, self._name).pack()
+
+    def _invited(self, hello: Hello, channel: Channel) -> tuple[Role, bytes]:
+        """What a caller may do that was invited."""
+        role = self._tickets.take(hello.offer)
+        return min(role, self._opening.admit(hello, self._incarnation, role)), b""
+
+    def traffic(self) -> list[Traffic]:
+        """What has gone by the connections that are open."""
+        with self._lock:
+            return [channel.traffic for channel in self._channels if channel.lost is None]
+
     def close(self) -> None:
         """Accept no more, and end all connections."""
         with self._lock:
             self._closed = True
             channels = list(self._channels)
-        with suppress(OSError):  # some systems want it connected for this
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        for door in self._doors:
+            with suppress(OSError):  # some systems want it connected for this
+                door.shutdown(socket.SHUT_RDWR)
+            door.close()
         for channel in channels:
             channel.close()
 
@@ -156,8 +214,8 @@ class _Lease:
 class _Greeting:
     """One connection's calls: the first must be a HELLO that fits."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, serve: Serve, admit: Admit) -> None:
+        self._serve, self._admit = serve, admit
         self._greeted = False
 
     def limit(self, channel: Channel) -> None:
@@ -174,23 +232,19 @@ class _Greeting:
 
     def serve(self, call: Call) -> None:
         if self._greeted:
-            self._listener._serve(call)
+            self._serve(call)
             return
         try:
-            role = self._admitted(call)
+            if call.method != HELLO:
+                raise errors.PermissionDeniedError("a connection begins by saying who calls")
+            role, told = self._admit(Hello.unpack(call.meta), call.channel)
         except errors.OpError as error:
             call.fail(error)
             call.channel.close(error)
             return
         self._greeted = True
         call.channel.admit(role)
-        call.reply()
-
-    def _admitted(self, call: Call) -> Role:
-        if call.method != HELLO:
-            raise errors.PermissionDeniedError("a connection begins by saying who calls")
-        listener, hello = self._listener, Hello.unpack(call.meta)
-        return listener._opening.admit(hello, listener._incarnation, call.channel.caller)
+        call.reply(meta=told)
 
 
 class Reply:
@@ -271,10 +325,26 @@ def dial(
     except errors.OpError:
         stream.close()
         raise
-    channel = Channel(stream, peer)
+    channel, told = _greeted(stream, peer, opening, incarnation, OFFER, timeout)
+    local = reach(Invitation.unpack(told).name) if opening.local and told else None
+    if local is None:
+        return channel
+    ticket = Invitation.unpack(told).ticket
     try:
-        ask(channel, HELLO, opening.hello(incarnation).pack(), (), timeout)
+        return _greeted(LocalStream(local), peer, opening, incarnation, ticket, timeout)[0]
+    finally:
+        channel.close()
+
+
+def _greeted(
+    stream: Stream, peer: str, opening: Opening, incarnation: int, offer: bytes, timeout: float
+) -> tuple[Channel, bytes]:
+    """A channel by which the other end knows who calls, and what it has answered."""
+    channel = Channel(stream, peer)
+    hello = opening.hello(incarnation, offer if opening.local else b"")
+    try:
+        _, told = ask(channel, HELLO, hello.pack(), (), timeout)
     except errors.OpError as error:
         channel.close(error)
         raise
-    return channel
+    return channel, told

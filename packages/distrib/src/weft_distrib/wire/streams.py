@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
+import struct
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
@@ -18,6 +21,9 @@ HANDSHAKE_SECONDS: Final = 10.0
 """How long the other end may take to show who it is."""
 
 _LINGER_SECONDS = 1.0
+_MAX_FILES = 64
+_MAX_WAITING = 1024
+_ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
 
 
 class Stream(Protocol):
@@ -51,6 +57,11 @@ class Stream(Protocol):
         """End it for both ends; who reads or writes is woken."""
         ...
 
+    @property
+    def transport(self) -> str:
+        """What carries large values: "socket", "tls" or "shared memory"."""
+        ...
+
     def close(self) -> None:
         """Let go of it; the reader calls it, last."""
         ...
@@ -68,6 +79,8 @@ class SocketStream:
         self.recv_into = sock.recv_into
         self.close = sock.close
 
+    transport = "socket"
+
     def begin(self) -> Role:
         """As of `Stream`."""
         return Role.PEER
@@ -82,6 +95,82 @@ class SocketStream:
     def shutdown(self) -> None:
         """As of `Stream`."""
         self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class LocalStream:
+    """A socket between processes of one machine, which carries open files as well.
+
+    A file that is attached goes with the next bytes, so it is there before them.
+
+    Args:
+      sock: of the family AF_UNIX, connected, blocking; the stream closes it.
+    """
+
+    transport = "shared memory"
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._attached: deque[int] = deque()
+        self._arrived: deque[int] = deque()
+        self._closed = False
+
+    def begin(self) -> Role:
+        """As of `Stream`."""
+        return Role.PEER
+
+    def attach(self, file: int) -> None:
+        """Send a file along with what is sent next, and close it here."""
+        self._attached.append(file)
+
+    def next_file(self) -> int | None:
+        """The next file that the other end has attached; who asks closes it."""
+        return self._arrived.popleft() if self._arrived else None
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """As of `Stream`."""
+        count, told, flags, _ = self._sock.recvmsg_into(
+            [buffer], _ANCILLARY_BYTES, socket.MSG_CMSG_CLOEXEC
+        )
+        for level, kind, data in told:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._arrived.extend(memoryview(data[: len(data) // 4 * 4]).cast("i"))
+        if flags & socket.MSG_CTRUNC or len(self._arrived) > _MAX_WAITING:
+            raise OSError("it sent more files than may wait")
+        return count
+
+    def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
+        """As of `Stream`."""
+        files = [self._attached.popleft() for _ in range(min(len(self._attached), _MAX_FILES))]
+        rights = struct.pack(f"{len(files)}i", *files)
+        told = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if files else []
+        try:
+            count = self._sock.sendmsg(buffers, told, 0 if wait else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            self._attached.extendleft(reversed(files))
+            files.clear()
+            if self._closed:
+                _close_all(self._attached)
+            return 0
+        finally:
+            for file in files:
+                os.close(file)
+        return count
+
+    def shutdown(self) -> None:
+        """As of `Stream`."""
+        self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """As of `Stream`."""
+        self._closed = True
+        self._sock.close()
+        _close_all(self._attached)
+        _close_all(self._arrived)
+
+
+def _close_all(files: deque[int]) -> None:
+    while files:
+        os.close(files.popleft())
 
 
 class TlsStream:
@@ -109,6 +198,8 @@ class TlsStream:
             server_hostname=host,
             do_handshake_on_connect=False,
         )
+
+    transport = "tls"
 
     def begin(self) -> Role:
         """As of `Stream`."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from weft_distrib.wire.memory import Mapped, SharedValue
 from weft_exec.devices.device import LARGE_BYTES
 from weft_exec.resources.rendezvous import DEAD
 from weft_tensor import dtypes, errors
@@ -21,7 +22,8 @@ INLINE_BYTES: Final = 1 << 14
 _MAX_INLINE_BYTES = 1 << 20
 """What the small values of a message may have together; more of them follow the head, too."""
 
-_DEAD_FLAG, _INLINE_FLAG = 1, 2
+_DEAD_FLAG, _INLINE_FLAG, _SHARED_FLAG = 1, 2, 4
+_BLOCK = struct.Struct("<Q")
 _DESCRIPTION = struct.Struct("<BBBxxxxxQ")
 _MAX_RANK = 32
 _MAX_VALUES = (1 << 16) - 1
@@ -35,17 +37,23 @@ class Packed(NamedTuple):
     Attributes:
       head: their descriptions and the bytes of small ones.
       bulk: the bytes of large ones, in order; each keeps its array alive.
+      nbytes: of all.
+      shared: of those that are in shared memory.
+      copied: of those in `bulk` that are copies.
     """
 
     head: bytes
     bulk: list[memoryview]
+    nbytes: int = 0
+    shared: int = 0
+    copied: int = 0
 
 
 def pack(values: Sequence[Any]) -> Packed:
     """Lay values out, without a copy of large ones.
 
     Args:
-      values: arrays, NumPy scalars, bytes, or `DEAD`.
+      values: arrays, NumPy scalars, bytes, `DEAD`, or what `Pool.put` gave.
     Raises:
       InvalidArgumentError: one is a handle or the like, which stays in its process; or there are
         too many of them, or of the dimensions of one.
@@ -58,9 +66,14 @@ def pack(values: Sequence[Any]) -> Packed:
     inline: list[Any] = []
     bulk: list[memoryview] = []
     left = _MAX_INLINE_BYTES
+    nbytes = shared = copied = 0
     for value in values:
         if value is DEAD:
             descriptions.append(_DESCRIPTION.pack(0, 0, _DEAD_FLAG, 0))
+            continue
+        if isinstance(value, SharedValue):
+            descriptions.append(_described(value))
+            shared += value.nbytes
             continue
         array = _as_array(value)
         if array.ndim > _MAX_RANK:
@@ -75,7 +88,24 @@ def pack(values: Sequence[Any]) -> Packed:
         if array.ndim:
             descriptions.append(struct.pack(f"<{array.ndim}q", *array.shape))
         (inline if small else bulk).append(data)
-    return Packed(b"".join([*descriptions, *inline]), bulk)
+        nbytes += data.nbytes
+        if not (small or (array.flags.c_contiguous and not array.dtype.hasobject)):
+            copied += data.nbytes
+    head = b"".join([*descriptions, *inline])
+    return Packed(head, bulk, nbytes + shared, shared, copied)
+
+
+def _described(value: SharedValue) -> bytes:
+    rank = len(value.shape)
+    fixed = _DESCRIPTION.pack(_code_of(value.dtype), rank, _SHARED_FLAG, value.nbytes)
+    return fixed + struct.pack(f"<{rank}q", *value.shape) + _BLOCK.pack(value.block)
+
+
+def _code_of(dtype: np.dtype[Any]) -> int:
+    code = _codes.get(dtype)
+    if code is None:
+        code = _codes[dtype] = dtypes.as_dtype(dtype).as_datatype_enum
+    return code
 
 
 def _as_array(value: Any) -> np.ndarray:
@@ -89,10 +119,7 @@ def _as_array(value: Any) -> np.ndarray:
 def _contents(array: np.ndarray) -> tuple[int, memoryview]:
     if array.dtype.kind == "O":
         return dtypes.string.as_datatype_enum, memoryview(_pack_strings(array))
-    code = _codes.get(array.dtype)
-    if code is None:
-        code = _codes[array.dtype] = dtypes.as_dtype(array.dtype).as_datatype_enum
-    return code, _bytes_of(np.ascontiguousarray(array))
+    return _code_of(array.dtype), _bytes_of(np.ascontiguousarray(array))
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
@@ -118,7 +145,14 @@ class Slot:
 
     __slots__ = ("_array", "_shape", "_text", "buffer", "inline")
 
-    def __init__(self, code: int, shape: tuple[int, ...], flags: int, nbytes: int) -> None:
+    def __init__(
+        self,
+        code: int,
+        shape: tuple[int, ...],
+        flags: int,
+        nbytes: int,
+        shared: np.ndarray | None = None,
+    ) -> None:
         self.inline = bool(flags & _INLINE_FLAG)
         self._array: np.ndarray | None = None
         self._shape = shape
@@ -128,22 +162,12 @@ class Slot:
             return
         self._text = code == dtypes.string.as_datatype_enum
         if self._text:
+            if shared is not None:
+                raise errors.DataLossError("strings do not come by shared memory")
             self._array = np.empty(nbytes, np.uint8)
         else:
-            dtype = _dtype(code)
-            if math.prod(shape) * dtype.itemsize != nbytes:
-                raise errors.DataLossError(
-                    f"a value of {nbytes} bytes cannot have the type {dtype} and the shape {shape}"
-                )
-            # From the pool, since the pages of a new array cost more than to fill it.
-            large = nbytes > LARGE_BYTES
-            try:
-                self._array = (
-                    cpu_allocator().empty(shape, dtype) if large else np.empty(shape, dtype)
-                )
-            except ValueError as error:  # some sizes are vast, and another is 0
-                raise errors.DataLossError(f"a value of the shape {shape}: {error}") from error
-        if nbytes:
+            self._array = _array_for(shape, _dtype(code), nbytes, shared)
+        if nbytes and shared is None:
             self.buffer = _bytes_of(self._array)
 
     def take(self) -> Any:
@@ -154,6 +178,24 @@ class Slot:
         if self._text:
             return _strings(array, self._shape)
         return array if array.ndim else array[()]
+
+
+def _array_for(
+    shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int, shared: np.ndarray | None
+) -> np.ndarray:
+    """An array for the bytes of a value, or that over those that are there."""
+    if math.prod(shape) * dtype.itemsize != nbytes:
+        raise errors.DataLossError(
+            f"a value of {nbytes} bytes cannot have the type {dtype} and the shape {shape}"
+        )
+    try:
+        if shared is not None:
+            return shared.view(dtype).reshape(shape)
+        # From the pool, since the pages of a new array cost more than to fill it.
+        large = nbytes > LARGE_BYTES
+        return cpu_allocator().empty(shape, dtype) if large else np.empty(shape, dtype)
+    except ValueError as error:  # some sizes are vast, and another is 0
+        raise errors.DataLossError(f"a value of the shape {shape}: {error}") from error
 
 
 def _dtype(code: int) -> np.dtype[Any]:
@@ -181,11 +223,14 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return made.reshape(shape)
 
 
-def describe(head: memoryview, count: int, limit: int) -> tuple[list[Slot], int]:
-    """The values that a head describes, and how many of its bytes the descriptions take.
+def describe(
+    head: memoryview, count: int, limit: int, mapped: Mapped | None = None
+) -> tuple[list[Slot], int, int]:
+    """The values that a head describes, how many of its bytes this takes, and how many they have.
 
     Args:
       limit: the most bytes that they may have together.
+      mapped: where the bytes of those are that come by shared memory.
     Raises:
       DataLossError: a description is cut, or its numbers do not fit together.
       ResourceExhaustedError: the values are larger than `limit`.
@@ -208,5 +253,11 @@ def describe(head: memoryview, count: int, limit: int) -> tuple[list[Slot], int]
             )
         if any(size < 0 for size in shape):
             raise errors.DataLossError(f"a value of the shape {shape}")
-        slots.append(Slot(code, shape, flags, nbytes))
-    return slots, position
+        shared = None
+        if flags & _SHARED_FLAG:
+            if mapped is None or len(head) - position < _BLOCK.size:
+                raise errors.DataLossError("a value is in shared memory, of which there is none")
+            shared = mapped.lease(_BLOCK.unpack_from(head, position)[0], nbytes)
+            position += _BLOCK.size
+        slots.append(Slot(code, shape, flags, nbytes, shared))
+    return slots, position, total

@@ -1,0 +1,292 @@
+"""Memory that both ends of a connection have: blocks into which one end copies what it sends.
+
+Each end has blocks of its own for what it sends (`Pool`) and maps those of the other (`Mapped`). A
+block is a file without a name, which only who is handed its descriptor can open. It holds one value
+at a time: from the sender's copy until the last array over it dies at the receiver.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import mmap
+import os
+import stat
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_tensor import errors
+
+SHARED_BYTES: Final = 1 << 18
+"""Values of at least so many bytes go by shared memory; below, a thread sends them at once."""
+
+_MAX_BLOCKS = 4096
+_MAX_TOTAL_BYTES = 1 << 32
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_BYTE = np.dtype(np.uint8)
+
+
+class SharedValue(NamedTuple):
+    """An array whose bytes are in a block, as messages describe it."""
+
+    block: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+def is_shared(value: Any) -> bool:
+    """Whether a value goes by shared memory where there is some."""
+    return (
+        isinstance(value, np.ndarray) and value.nbytes >= SHARED_BYTES and not value.dtype.hasobject
+    )
+
+
+class Budget:
+    """How many bytes the blocks of all connections of a process may have together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """How many they have."""
+        return self._used
+
+    def take(self, nbytes: int) -> bool:
+        """Count a new block, unless it would be too much; returns whether it may be."""
+        with self._lock:
+            fits = self._used + nbytes <= self.limit
+            self._used += nbytes if fits else 0
+            return fits
+
+    def give_back(self, nbytes: int) -> None:
+        """A block is no more."""
+        with self._lock:
+            self._used -= nbytes
+
+
+def _usual_limit() -> int:
+    return min(_MAX_TOTAL_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
+
+
+process_budget: Final = Budget(_usual_limit())
+"""The budget of this process."""
+
+
+class _Block(NamedTuple):
+    number: int
+    size: int
+    memory: mmap.mmap
+
+
+class Pool:
+    """The blocks into which one end of a connection copies what it sends.
+
+    Args:
+      hand_over: gives the other end the descriptor of a new block, and closes it.
+      budget: what all such pools share.
+    """
+
+    def __init__(
+        self, hand_over: Callable[[int, int], None], budget: Budget = process_budget
+    ) -> None:
+        self._hand_over = hand_over
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._free: dict[int, list[_Block]] = {}
+        self._used: dict[int, _Block] = {}
+        self._closed = False
+
+    def put(self, array: np.ndarray) -> SharedValue | None:
+        """Copy an array into a block; None where there is no room for it."""
+        block = self._take(array.nbytes)
+        if block is None:
+            return None
+        there = np.ndarray(array.shape, array.dtype, block.memory)
+        np.copyto(there, array, casting="no")
+        return SharedValue(block.number, array.dtype, array.shape, array.nbytes)
+
+    def _take(self, nbytes: int) -> _Block | None:
+        size = _size_class(nbytes)
+        with self._lock:
+            if self._closed:
+                return None
+            free = self._free.get(size)
+            if free:
+                block = free.pop()
+                self._used[block.number] = block
+                return block
+        return self._new(size)
+
+    def _new(self, size: int) -> _Block | None:
+        if len(self._used) >= _MAX_BLOCKS or not self._budget.take(size):
+            return None
+        try:
+            file = _anonymous_file(size)
+        except OSError:  # no memory, or too many open files: the socket needs neither
+            self._budget.give_back(size)
+            return None
+        block = _Block(next(self._numbers), size, mmap.mmap(file, size))
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._used[block.number] = block
+        if closed:
+            os.close(file)
+            self._budget.give_back(size)
+            return None
+        self._hand_over(block.number, file)
+        return block
+
+    def give_back(self, number: int) -> None:
+        """The other end does not need a block any more.
+
+        Raises: DataLossError: it has none of that number.
+        """
+        with self._lock:
+            block = self._used.pop(number, None)
+            if block is None:
+                if self._closed:
+                    return
+                raise errors.DataLossError(f"block {number} came back, which was not given away")
+            self._free.setdefault(block.size, []).append(block)
+
+    def trim(self) -> list[int]:
+        """Let go of the blocks that hold nothing; returns their numbers, for the other end."""
+        with self._lock:
+            gone = [block for blocks in self._free.values() for block in blocks]
+            self._free.clear()
+        for block in gone:
+            self._budget.give_back(block.size)
+        return [block.number for block in gone]
+
+    @property
+    def idle(self) -> bool:
+        """Whether there are blocks that hold nothing."""
+        return any(self._free.values())
+
+    def close(self) -> None:
+        """Let go of all blocks; the other end keeps what it has mapped."""
+        with self._lock:
+            self._closed = True
+            held = list(self._used.values())
+            self._used.clear()
+        self.trim()
+        for block in held:
+            self._budget.give_back(block.size)
+
+
+def _size_class(nbytes: int) -> int:
+    """At most an eighth more than is needed, so that sizes that vary a little share blocks."""
+    step = max(mmap.PAGESIZE, 1 << (nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
+
+
+def _anonymous_file(size: int) -> int:
+    """A file of some size that has no name, whose size nobody can change."""
+    file = os.memfd_create("weft-values", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.posix_fallocate(file, 0, size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+class _Lease(np.ndarray[Any, Any]):
+    """The base of an array over a block; tells when the last view of it has died."""
+
+    __slots__ = ("end",)
+
+    end: Callable[[], None]
+
+    def __del__(self) -> None:
+        try:
+            end = self.end
+        except AttributeError:  # a view or copy that somebody made of the lease itself
+            return
+        end()
+
+
+class Mapped:
+    """The blocks of the other end of a connection.
+
+    Args:
+      next_file: the next descriptor that the other end has handed over; None where there is none.
+      release: told when a block is free again, by any thread, which may hold any lock.
+    """
+
+    def __init__(self, next_file: Callable[[], int | None], release: Callable[[int], None]) -> None:
+        self._next_file = next_file
+        self._release = release
+        self._blocks: dict[int, mmap.mmap] = {}
+        self._leased: set[int] = set()
+
+    def add(self, number: int) -> None:
+        """Map a block that was handed over.
+
+        Raises:
+          DataLossError: there is none, or its size could change under who reads it.
+          ResourceExhaustedError: there are too many.
+        """
+        file = self._next_file()
+        if file is None:
+            raise errors.DataLossError(f"block {number} was announced, and no file came")
+        try:
+            if number in self._blocks or len(self._blocks) >= 2 * _MAX_BLOCKS:
+                raise errors.ResourceExhaustedError(
+                    f"block {number} is one too many, or came twice"
+                )
+            self._blocks[number] = mmap.mmap(file, _checked_size(file))
+        except (OSError, ValueError) as error:
+            raise errors.DataLossError(f"block {number} cannot be mapped: {error}") from error
+        finally:
+            os.close(file)
+
+    def lease(self, number: int, nbytes: int) -> np.ndarray:
+        """The first bytes of a block, which is released when all views of them have died.
+
+        Raises: DataLossError: there is no such block, it is shorter, or it holds another value.
+        """
+        block = self._blocks.get(number)
+        if block is None or nbytes > len(block) or number in self._leased:
+            raise errors.DataLossError(f"a value of {nbytes} bytes cannot be in block {number}")
+        self._leased.add(number)
+        lease = _Lease(nbytes, _BYTE, block)  # over an array NumPy would make that the base
+        lease.end = lambda: self._end(number)
+        return np.ndarray(nbytes, _BYTE, lease)
+
+    def _end(self, number: int) -> None:
+        self._leased.discard(number)
+        self._release(number)
+
+    def forget(self, number: int) -> None:
+        """The other end has let go of a block."""
+        self._blocks.pop(number, None)
+
+    def close(self) -> None:
+        """Let go of all blocks but those of arrays that somebody still has."""
+        self._blocks.clear()
+
+
+def _checked_size(file: int) -> int:
+    """The size of a file that is memory and can be read as long as it is mapped.
+
+    Raises: OSError, ValueError: it is none.
+    """
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is no file")
+    if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+        raise ValueError("it may shrink")
+    if not found.st_size:
+        raise ValueError("it is empty")
+    return found.st_size

@@ -1,0 +1,228 @@
+"""Which way values go between tasks, and what is left when one of them is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.tasks import jobs, processes
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft import errors
+from weft_distrib.security.roles import Role
+from weft_distrib.server import Server
+from weft_distrib.wire import listener as listeners, local
+from weft_distrib.wire.channel import Call
+from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.listener import Listener, ask, dial
+from weft_distrib.wire.memory import process_budget
+from weft_distrib.wire.traffic import Traffic
+from weft_exec.resources.resources import VariableState
+
+PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
+LARGE = 1 << 22  # floats: 16 MB
+
+
+def total(server: Server) -> Traffic:
+    """What went by all connections of a server, which are of one kind."""
+    found = server.traffic()
+    (transport,) = {each.transport for each in found}
+    return Traffic("", transport, *map(sum, zip(*[each[2:] for each in found], strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "transport"), [("grpc", "shared memory"), ("grpc+tcp", "socket")]
+)
+def test_a_step_goes_as_its_server_was_told(protocol: str, transport: str) -> None:
+    cluster = jobs(ps=1, worker=1)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "ps"),
+        closing(Server(cluster, "worker", 0, protocol)) as worker,
+        wf.Session(worker.target) as session,
+    ):
+        with wf.device(PS):
+            v = wf.Variable(wf.ones([LARGE]))
+        with wf.device(WORKER):
+            doubled = v * 2.0
+        update = v.assign_add(doubled).op
+        session.run(wf.global_variables_initializer())
+        for _ in range(3):
+            session.run(update)
+        assert session.run(wf.reduce_max(v)) == 27.0
+        told = total(worker)
+    assert told.transport == transport
+    assert min(told.bytes_sent, told.bytes_received) >= 3 * 4 * LARGE
+    assert told.bytes_copied == 0
+    assert told.bytes_shared == (3 * 4 * LARGE if transport == "shared memory" else 0)
+
+
+def test_an_update_of_a_parameter_server_copies_nothing() -> None:
+    """It stays where it is, and what goes to it and from it is copied to shared memory at most."""
+    cluster = jobs(ps=1, worker=1)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "worker"),
+        closing(Server(cluster, "ps", 0)) as ps,
+        wf.Session(ps.target) as session,
+    ):
+        with wf.device(PS):
+            v = wf.Variable(wf.zeros([LARGE]), name="v")
+        with wf.device(WORKER):
+            gradient = v + 1.0
+        update = wf.assign_sub(v, gradient).op
+        session.run(v.initializer)
+
+        def place() -> int:
+            (state,) = ps.resources.resources(VariableState)
+            return int(state.read().ctypes.data)
+
+        places = set()
+        for _ in range(4):
+            session.run(update)
+            places.add(place())
+        told = total(ps)
+    assert len(places) == 1, "the variable moved, so it was copied"
+    assert told.bytes_copied == 0 and told.bytes_shared == 4 * 4 * LARGE
+
+
+class Tasks:
+    """A listener, and what dials it."""
+
+    def __init__(self) -> None:
+        self.roles: list[Role] = []
+        self.listener = Listener("127.0.0.1", Opening(1), 7, self._serve)
+
+    def _serve(self, call: Call) -> None:
+        self.roles.append(call.channel.caller)
+        call.reply(call.values)
+
+    def dial(self, role: Role = Role.PEER, **options: Any) -> Any:
+        opening = Opening(1, None, role, **options)
+        return dial(("127.0.0.1", self.listener.port), "the task", opening, 7, 30)
+
+
+@pytest.fixture
+def tasks() -> Iterator[Tasks]:
+    made = Tasks()
+    yield made
+    made.listener.close()
+
+
+def test_processes_of_one_machine_share_memory(tasks: Tasks) -> None:
+    for role in Role.CLIENT, Role.PEER:
+        channel = tasks.dial(role)
+        assert channel.traffic.transport == "shared memory"
+        ask(channel, 1, b"", [np.zeros(LARGE)], 30)
+        channel.close()
+    assert tasks.roles == [Role.CLIENT, Role.PEER], "an invitation gives no rights"
+    wait_until(lambda: not tasks.listener.traffic())
+
+
+def test_who_does_not_want_to_or_cannot_stays_with_the_socket(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tasks.dial(local=False).traffic.transport == "socket"
+    monkeypatch.setattr(local, "_address", lambda name: b"\0weft-of-another-machine")
+    assert tasks.dial().traffic.transport == "socket"
+
+
+def test_another_users_process_is_not_let_in(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "is_own_user", lambda sock: False)
+    assert tasks.dial().traffic.transport == "socket"
+    monkeypatch.undo()
+    monkeypatch.setattr(listeners, "is_own_user", lambda sock: False)
+    with pytest.raises(errors.UnavailableError):
+        tasks.dial()
+
+
+def test_without_a_ticket_nobody_gets_in(tasks: Tasks) -> None:
+    name = tasks.listener._name
+    for offer in b"", b"local", b"x" * 16:
+        sock = local.reach(name)
+        assert sock is not None
+        with pytest.raises((errors.PermissionDeniedError, errors.UnavailableError)):
+            listeners._greeted(listeners.LocalStream(sock), "the task", Opening(1), 7, offer, 30)
+    assert not tasks.roles
+
+
+_PULLS = """
+import sys, threading, os
+import weft as wf
+from weft_distrib.server import Server
+server = Server(eval(sys.argv[1], {}), "worker", 0)
+with wf.device("/job:ps/task:0"):
+    v = wf.Variable(wf.ones([1 << 24]))
+with wf.device("/job:worker/task:0"):
+    y = v + 1.0
+session = wf.Session(server.target)
+session.run(v.initializer)
+session.run(y.op)
+print("ready", flush=True)
+while True:
+    session.run(y.op)
+"""
+
+
+def _memory_files(process: int) -> int:
+    directory = f"/proc/{process}/fd"
+    found = 0
+    for name in os.listdir(directory):
+        try:
+            found += "memfd:weft-values" in os.readlink(f"{directory}/{name}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_nothing_is_left_when_the_receiver_is_killed_in_a_transfer() -> None:
+    cluster = jobs(ps=1, worker=1)
+    used = process_budget.used
+    with closing(Server(cluster, "ps", 0)) as ps:
+        command = [sys.executable, "-c", _PULLS, repr(cluster)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as puller:
+            assert puller.stdout is not None and puller.stdout.readline() == "ready\n"
+            assert _memory_files(puller.pid) and _memory_files(os.getpid())
+            wait_until(lambda: ps._worker._steps.count)
+            puller.kill()
+        wait_until(lambda: not ps.traffic())
+        wait_until(lambda: process_budget.used == used)
+        wait_until(lambda: not _memory_files(os.getpid()))
+
+
+def test_nothing_is_left_when_the_sender_is_killed_in_a_transfer() -> None:
+    cluster = jobs(ps=1, worker=1)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "ps") as (ps,),
+        closing(Server(cluster, "worker", 0)) as worker,
+        wf.Session(worker.target) as session,
+    ):
+        with wf.device(PS):
+            v = wf.Variable(wf.ones([1 << 24]))
+        with wf.device(WORKER):
+            y = v + 1.0
+        session.run(v.initializer)
+        kept = session.run(v)  # lies in the memory that is shared
+        session.run(y.op)
+        before = total(worker).bytes_received
+
+        def strike() -> None:
+            wait_until(lambda: total(worker).bytes_received > before)
+            ps.kill()
+
+        threading.Thread(target=strike).start()
+        with pytest.raises(errors.UnavailableError, match="/job:ps"):
+            while True:
+                session.run(y.op)
+        assert kept.min() == kept.max() == 1.0
+        del kept
+        wait_until(lambda: not _memory_files(os.getpid()))
