@@ -16,8 +16,8 @@ The code of a call is a method, that of a reply 0 or an error's. Who calls numbe
 The bytes of strings are u64 offsets, one more than there are elements, then the texts.
 
 Between processes of one machine the connection is a socket that carries open files as well, and
-large values are copied into blocks of memory that both ends have mapped (`memory.py`): whoever sends
-makes blocks and hands them over, and gets each back when nobody has the value any more that was in
-it. Where there is no room for more blocks, values follow on the socket, so nobody ever waits for a
-block. `local.py` says how two processes find out that they are on one machine.
+large values are copied into blocks of memory that both ends have mapped (`memory.py`). Whoever
+sends makes blocks and hands them over, and gets each back when nobody has the value any more that
+was in it. Where there is no room for more blocks, values follow on the socket, so nobody ever waits
+for a block. `local.py` says how two processes find out that they are on one machine.
 """
