@@ -379,3 +379,33 @@ def test_tasks_forget_steps_while_another_waits(target: str, cluster: list[Serve
             left = known.count
             session.run(put)
         assert waiting.outcome == 1.0 and left < 5
+
+
+def test_state_without_a_task_is_where_it_is_already(target: str, cluster: list[Server]) -> None:
+    def program() -> Any:
+        v = wf.Variable(2.0, name="v")
+        queue = wf.FIFOQueue(9, [wf.float32], [[]], shared_name="q")
+        return v, queue.enqueue(v + 0.0), queue.dequeue(), v.assign_add(1.0)
+
+    v, put, _, _ = program()
+    with wf.Session(target) as first:
+        first.run(v.initializer)
+        first.run(put)
+        for server in (cluster[2], cluster[0]):  # other masters, other graphs
+            with wf.Graph().as_default(), wf.Session(server.target) as other:
+                _, put, taken, more = program()
+                assert other.run(taken) == first.run(v)
+                other.run(more)
+                other.run(put)
+        assert first.run(v) == 4.0
+    with wf.Graph().as_default(), wf.device(W1):  # another of the same name, as was asked
+        own = wf.Variable(7.0, name="v")
+        with wf.Session(cluster[2].target) as other:
+            other.run(own.initializer)
+            assert other.run(own) == 7.0
+    with wf.Graph().as_default(), wf.Session(cluster[0].target) as third:
+        v = wf.Variable(2.0, name="v")
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"task:0 and .*task:1 have a 'v' each"
+        ):
+            third.run(v)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.collective.exchange import Wait
 from weft_distrib.collective.groups import Member, Outcome
-from weft_distrib.collective.runtime import CollectiveRuntime, Leader, set_runtime
+from weft_distrib.collective.runtime import CollectiveRuntime, Leader
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
@@ -161,7 +161,7 @@ class Collectives:
     ) -> None:
         self._transport = ClusterTransport(worker, peers, leader)
         self._runtime = CollectiveRuntime(self._transport, deterministic)
-        set_runtime(worker.resources, self._runtime)
+        worker.collectives = self._runtime
         worker.when_forgotten.append(self._runtime.forget)
 
     def serve(self, call: Call) -> bool:

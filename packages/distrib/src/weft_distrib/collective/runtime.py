@@ -175,14 +175,8 @@ _runtimes: weakref.WeakKeyDictionary[ResourceManager, CollectiveRuntime] = (
 _lock = threading.Lock()
 
 
-def set_runtime(resources: ResourceManager, runtime: CollectiveRuntime) -> None:
-    """Say which runtime the devices with some resources use."""
-    with _lock:
-        _runtimes[resources] = runtime
-
-
-def runtime_of(resources: ResourceManager) -> CollectiveRuntime:
-    """The runtime of the devices with some resources; that of one process by default."""
+def local_runtime(resources: ResourceManager) -> CollectiveRuntime:
+    """The runtime of the devices of one process, with some resources."""
     with _lock:
         found = _runtimes.get(resources)
         if found is None:

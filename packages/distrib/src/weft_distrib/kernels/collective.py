@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_distrib.collective.exchange import Operation
-from weft_distrib.collective.runtime import runtime_of
+from weft_distrib.collective.runtime import CollectiveRuntime, local_runtime
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.resources import Done
 
@@ -27,7 +27,7 @@ _KINDS = {
 
 @kernel(*_KINDS)
 def _collective(node: Node, device: Device) -> KernelFunction:
-    runtime, attrs = runtime_of(device.resources), node.attrs
+    attrs = node.attrs
     operation = Operation(
         attrs["instance_key"],
         _KINDS[node.type],
@@ -43,6 +43,7 @@ def _collective(node: Node, device: Device) -> KernelFunction:
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         value = np.asarray(inputs[0]) if inputs else None
+        runtime: CollectiveRuntime = ctx.rendezvous.collectives or local_runtime(device.resources)
         runtime.start(ctx, device.name, group, operation, value, device.new_array, done)
 
     return run

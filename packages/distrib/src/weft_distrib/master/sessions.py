@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from weft_distrib.master.homes import homes_of
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import encode
@@ -65,6 +66,10 @@ class WorkerLink(Protocol):
         """Let it drop a session."""
         ...
 
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """Ask which resources it has; `answer` gets a `messages.Found`."""
+        ...
+
 
 class OwnWorker:
     """The worker of the master's own task.
@@ -100,6 +105,10 @@ class OwnWorker:
         """As of `WorkerLink`."""
         self._worker.forget(session)
 
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """As of `WorkerLink`."""
+        answer((), encode(self._worker.find(request)))
+
 
 class RemoteWorker:
     """The worker of another task.
@@ -134,6 +143,10 @@ class RemoteWorker:
         """As of `WorkerLink`."""
         meta = encode(messages.SessionRequest(session))
         self._channel.call(methods.FORGET, meta, (), _NOBODY)
+
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """As of `WorkerLink`."""
+        self._channel.call(methods.FIND, encode(request), (), answer)
 
 
 class _Answer:
@@ -196,6 +209,8 @@ class MasterSession:
         self._links = links
         overlap = Overlap.of(config.executor_type, config.inter_op_threads)
         self._deterministic = config.deterministic
+        self._isolated = config.proto is not None and config.proto.isolate_session_state
+        self._own = devices[0].task
         self._planner = PartPlanner(devices, host, config, overlap)
         self._extended = 0
         self._numbers = itertools.count(1)
@@ -216,8 +231,12 @@ class MasterSession:
         with self._planning:
             read_graph(memoryview(segment), into=self._graph)
             nodes = self._graph.nodes
-            self._planner.extend(nodes[self._extended :])
+            added = nodes[self._extended :]
+            self._planner.extend(added)
             self._extended = len(nodes)
+            asked = () if self._isolated else self._planner.without_task(added)
+            if asked:
+                self._planner.settle(homes_of(asked, self._own, self._links))
 
     def plan(self, request: messages.Signature) -> int:
         """Plan a signature, and register its parts with their tasks; returns its number.

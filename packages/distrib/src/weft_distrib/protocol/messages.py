@@ -180,6 +180,21 @@ class Reports:
     tasks: list[Report] = field(default_factory=list)
 
 
+@dataclass
+class Find:
+    """Ask which resources a task has, by their containers and names."""
+
+    containers: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Found:
+    """For each resource of `Find`, 1 where the task has it, else 0."""
+
+    here: list[int] = field(default_factory=list)
+
+
 MESSAGES: Final = (
     Reply,
     Empty,
@@ -196,6 +211,8 @@ MESSAGES: Final = (
     Register,
     Join,
     Group,
+    Find,
+    Found,
     Report,
     Reports,
 )

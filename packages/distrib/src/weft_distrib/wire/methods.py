@@ -23,6 +23,8 @@ RUN_STEP: Final = 7
 """Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
 JOIN: Final = 16
 """Of a worker: wait for the members of a group. Meta: `messages.Join`; in reply: `Group`."""
+FIND: Final = 17
+"""Of a worker: which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
 OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP})
 """What clients may call, too; the rest is for tasks of the cluster."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from weft_distrib.protocol import messages
-from weft_distrib.protocol.tables import decode
+from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import RunParts, StepKey
@@ -100,6 +100,7 @@ class Worker:
       roots: what files sessions of other processes may touch.
     Attributes:
       incarnation: another number for each life of the task.
+      collectives: what runs collective operations of its steps.
       when_forgotten: told the number of each session that is dropped, and why.
     """
 
@@ -126,12 +127,15 @@ class Worker:
         self._signatures: dict[tuple[int, int], _Signature] = {}
         self._steps = Steps(self._make_step)
         self._threads = WaitingThreads(f"weft-step-{task.to_string()}")
+        self.collectives: Any = None
         self.when_forgotten: list[Callable[[int, errors.OpError], None]] = []
         self._counting = threading.Lock()
         self._begun = self._ended = 0
 
     def _make_step(self, key: StepKey) -> WorkerStep:
-        return WorkerStep(StepRendezvous(key, self.task, self.devices, self._peers.channel))
+        rendezvous = StepRendezvous(key, self.task, self.devices, self._peers.channel)
+        rendezvous.collectives = self.collectives
+        return WorkerStep(rendezvous)
 
     def describe(self) -> list[str]:
         """The devices, as JSON of their descriptions; of the kernels see `fingerprint`."""
@@ -194,6 +198,18 @@ class Worker:
         self._scopes.forget(session)
         for listener in self.when_forgotten:
             listener(session, error)
+
+    def find(self, request: messages.Find) -> messages.Found:
+        """Which resources the task has, of those that sessions share.
+
+        Raises: DataLossError: there are not as many containers as names.
+        """
+        if len(request.containers) != len(request.names):
+            raise errors.DataLossError(
+                f"{len(request.containers)} containers were sent for {len(request.names)} names"
+            )
+        pairs = zip(request.containers, request.names, strict=True)
+        return messages.Found([int(self.resources.has(*pair)) for pair in pairs])
 
     def open_rendezvous(self, key: StepKey) -> StepRendezvous:
         """One that belongs to no session's step, whose values other tasks can pull all the same.
@@ -366,6 +382,9 @@ class Worker:
         else:
             call.reply()
 
+    def _serve_find(self, call: Call) -> None:
+        call.reply(meta=encode(self.find(decode(messages.Find, call.meta))))
+
     def _serve_forget(self, call: Call) -> None:
         session = decode(messages.SessionRequest, call.meta).session
         call.channel.forget_listener((self, session))
@@ -384,6 +403,7 @@ _METHODS: dict[int, Callable[[Worker, Call], None]] = {
     methods.ABORT: Worker._serve_abort,
     methods.REGISTER: Worker._serve_register,
     methods.FORGET: Worker._serve_forget,
+    methods.FIND: Worker._serve_find,
 }
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.kernels.description import kernels_on, runs_on
-from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.traits import Role
+from weft_graph.ir.traits import Role, State
 from weft_tensor import dtypes, errors
 
 _log = logging.getLogger("weft")
@@ -52,8 +52,8 @@ class Groups:
     """The groups of a session's nodes, found by union-find over the whole graph.
 
     Nodes are together by colocation, or because one takes the other's reference or handle. State
-    for which no task is asked stays in the first device's: another client's may have the same name,
-    and whether it is the same must not depend on what is faster.
+    for which no task is asked is where `settle` says that it is already; else in the task of the
+    first device, since whether it is another client's must not depend on what is faster.
     """
 
     def __init__(self, devices: Sequence[DeviceDescription], config: SessionConfig) -> None:
@@ -65,6 +65,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._moved: set[str] = set()
         self._matching: dict[str, tuple[int, ...]] = {"": tuple(range(len(devices)))}
+        self._homes: dict[str, DeviceParts | errors.OpError] = {}
 
     def extend(self, nodes: Iterable[Node]) -> None:
         """Take note of new nodes."""
@@ -137,7 +138,8 @@ class Groups:
             matching = self._matches(request)
             found = [i for i in found if i in matching]
         if self._far and _has_state(node, group) and not _asks_for_a_task(group):
-            found = [i for i in found if self._devices[i].task == self._devices[0].task]
+            home = self._home(group)
+            found = [i for i in found if self._devices[i].task == home]
         if len(group.members) > 1:
             members = group.members.values()
             kinds = {self._kinds[i] for i in found}
@@ -157,6 +159,28 @@ class Groups:
                 )
             return (able[0],)
         raise self._impossible(node, group, able)
+
+    def without_task(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those of some nodes that make or find state, in whichever task it is."""
+        return [
+            node
+            for node in nodes
+            if node.traits.state is State.CREATES and not _asks_for_a_task(self.group(node))
+        ]
+
+    def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
+        """Say where the state of some nodes is, by their names, or why that cannot be said."""
+        self._homes.update(homes)
+
+    def _home(self, group: Group) -> DeviceParts:
+        """The task of state for which no task is asked."""
+        for name in group.members:
+            found = self._homes.get(name)
+            if isinstance(found, errors.OpError):
+                raise found
+            if found is not None:
+                return found
+        return self._devices[0].task
 
     def _near(self, able: list[int], group: Group) -> list[int]:
         """Those of some devices that are of the tasks that a group asks for, if there are any."""

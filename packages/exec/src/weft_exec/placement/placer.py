@@ -11,7 +11,9 @@ from weft_exec.devices.description import DeviceDescription
 from weft_exec.kernels.description import waits_on
 from weft_exec.placement.groups import Groups
 from weft_exec.placement.report import PlacementReport
+from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.node import Node, Output
+from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
@@ -85,6 +87,14 @@ class Placer:
         self._groups.extend(nodes)
         if len(self._devices) > 1 or self._devices[0].memory_limit:
             self._nodes += nodes
+
+    def without_task(self, nodes: Iterable[Node]) -> list[Node]:
+        """As `Groups.without_task`."""
+        return self._groups.without_task(nodes)
+
+    def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
+        """As `Groups.settle`."""
+        self._groups.settle(homes)
 
     def note(self, nodes: Iterable[Node]) -> None:
         """Take note of nodes of a step that the session's graph does not have."""

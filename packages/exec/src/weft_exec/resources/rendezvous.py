@@ -33,9 +33,11 @@ class Rendezvous:
 
     Attributes:
       session: a number of the session whose step it is; 0 within one process.
+      collectives: what runs collective operations of the step; None within one process.
     """
 
     session = 0
+    collectives: Any = None
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -123,6 +123,12 @@ class ResourceManager:
             raise errors.NotFoundError(f"container {container!r} has no {cls.kind} named {name!r}")
         return _checked(found, cls)
 
+    def has(self, container: str, name: str) -> bool:
+        """Whether there is a resource of that name."""
+        with self._lock:
+            found = self._containers.get(container or self.default_container, {}).get(name)
+        return found is not None and not found.closed
+
     def delete(self, container: str, name: str) -> None:
         """Remove one resource and close it.
 

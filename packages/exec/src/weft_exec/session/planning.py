@@ -19,6 +19,7 @@ from weft_exec.kernels.description import kernels_on
 from weft_exec.passes.prepare import Watch, prepare
 from weft_exec.placement import Assigned, Placer
 from weft_exec.session.partial import PartialPlan
+from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part, StepGraph
 from weft_graph.ops.step import EXTEND, TRUNCATE
@@ -26,6 +27,7 @@ from weft_graph.passes.caller import meet_caller
 from weft_graph.passes.compression import lossy_where_asked
 from weft_graph.passes.late_fetches import read_last
 from weft_graph.passes.partition import partition
+from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
@@ -69,6 +71,7 @@ class PartPlanner:
     ) -> None:
         check_all(devices)
         self._known = {device.name: device for device in devices}
+        self._several_tasks = len({device.task for device in devices}) > 1
         self._host = host
         self._home = devices[0].name
         self._away = gates(devices)
@@ -90,6 +93,14 @@ class PartPlanner:
     def extend(self, nodes: Sequence[Node]) -> None:
         """Take note of new nodes of the session's graph."""
         self._placer.extend(nodes)
+
+    def without_task(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those of some nodes that make or find state, in whichever task it is."""
+        return self._placer.without_task(nodes) if self._several_tasks else []
+
+    def settle(self, homes: Mapping[str, DeviceParts | errors.OpError]) -> None:
+        """Say where the state of some nodes is, by their names, or why that cannot be said."""
+        self._placer.settle(homes)
 
     def parts(
         self,

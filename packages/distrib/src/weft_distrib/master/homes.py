@@ -1,0 +1,89 @@
+"""Where state is that no task was asked for: in the task that has it already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.tables import decode
+from weft_distrib.wire.channel import Answer
+from weft_distrib.wire.listener import Reply
+from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.ir.node import Node
+from weft_tensor import errors
+
+_FIND_SECONDS: Final = 30.0
+
+
+class Finder(Protocol):
+    """A task that can be asked what it has."""
+
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """Ask which resources it has; `answer` gets a `messages.Found`."""
+        ...
+
+
+def homes_of(
+    nodes: Sequence[Node], own: DeviceParts, tasks: Mapping[DeviceParts, Finder]
+) -> dict[str, DeviceParts | errors.OpError]:
+    """The tasks that have the state of some nodes already, or why they cannot be told.
+
+    What the master's own task has is there; what nobody has yet will be. A task that is lost has
+    nothing.
+
+    Args:
+      nodes: they make state, or find what others have made of the same container and name.
+      own: the master's task.
+      tasks: all of them.
+    Returns: by the names of nodes, of those whose state another task has.
+    """
+    keys = [_key_of(node) for node in nodes]
+    request = messages.Find([key[0] for key in keys], [key[1] for key in keys])
+    replies = []
+    for task, finder in tasks.items():
+        reply = Reply()
+        finder.find(request, reply)
+        replies.append((task, reply))
+    deadline = time.monotonic() + _FIND_SECONDS
+    having: list[list[DeviceParts]] = [[] for _ in nodes]
+    for task, reply in replies:
+        for i, here in enumerate(_told(task, reply, deadline, len(nodes))):
+            if here:
+                having[i].append(task)
+    found: dict[str, DeviceParts | errors.OpError] = {}
+    for node, holders in zip(nodes, having, strict=True):
+        if holders and own not in holders:
+            found[node.name] = holders[0] if len(holders) == 1 else _several(node, holders)
+    return found
+
+
+def _key_of(node: Node) -> tuple[str, str]:
+    attrs = node.attrs
+    return attrs.get("container") or "", attrs.get("shared_name") or node.name
+
+
+def _told(task: DeviceParts, reply: Reply, deadline: float, count: int) -> Sequence[int]:
+    if not reply.wait(max(deadline - time.monotonic(), 0.0)):
+        raise errors.DeadlineExceededError(
+            f"{task.to_string()} did not say within {_FIND_SECONDS:g} s what state it has"
+        )
+    try:
+        _, meta = reply.result()
+    except errors.UnavailableError:
+        return [0] * count
+    here = decode(messages.Found, meta).here
+    if len(here) != count:
+        raise errors.DataLossError(f"{task.to_string()} told of {len(here)} of {count} resources")
+    return here
+
+
+def _several(node: Node, holders: Sequence[DeviceParts]) -> errors.OpError:
+    names = " and ".join(sorted(task.to_string() for task in holders))
+    return errors.InvalidArgumentError(
+        f"{names} have a {_key_of(node)[1]!r} each: say by a device which one is meant",
+        op=node.type,
+        node=node.name,
+        line=node.line or None,
+    )
