@@ -21,6 +21,7 @@ from weft_exec.devices.device import make_devices
 from weft_exec.gpu import discovery, residency
 from weft_exec.gpu.device import GpuDevice
 from weft_exec.resources.resources import ResourceManager
+from weft_exec.settings import settings
 
 MEGABYTES = 1 << 20
 GROWING = GpuOptions(allow_growth=True)
@@ -66,6 +67,36 @@ def test_a_session_has_all_gpus_unless_it_asks_for_fewer(machine: Machine) -> No
     assert [len(gpus(device_count={"GPU": n})) for n in (0, 1, 2, 9)] == [0, 1, 2, 3]
     with pytest.raises(errors.InvalidArgumentError, match="device_count of GPU"):
         devices(device_count={"GPU": -1})
+
+
+@pytest.mark.gpus(3)
+def test_gpus_of_the_machine_and_what_sessions_see(machine: Machine) -> None:
+    experimental = wf.config.experimental
+    there = wf.config.list_physical_devices("GPU")
+    assert [each.name[-5:] for each in there] == ["GPU:0", "GPU:1", "GPU:2"]
+    known = {"device_name": "Stand-in", "compute_capability": (8, 0)}
+    assert experimental.get_device_details(there[1]) == known
+    try:
+        experimental.set_memory_growth(there[2], True)
+        assert [experimental.get_memory_growth(each) for each in there] == [False, False, True]
+        wf.config.set_visible_devices(there[2], "GPU")
+        assert wf.config.get_visible_devices("GPU") == [there[2]]
+        assert [each.name for each in wf.config.list_logical_devices("GPU")] == ["/device:GPU:0"]
+        assert experimental.get_memory_info("GPU:0") == {"current": 0, "peak": 0}
+        (only,) = gpus(gpu=GpuOptions())
+        assert only.hardware.index == 2 and not only.allocator.statistics().bytes_reserved
+        assert len(gpus(gpu=GpuOptions(visible_device_list="0,1", allow_growth=True))) == 2
+        kept = only.empty((MEGABYTES,), np.float32)
+        assert experimental.get_memory_info("GPU:0")["peak"] >= kept.nbytes
+        del kept
+        experimental.reset_memory_stats("GPU:0")
+        assert experimental.get_memory_info("GPU:0")["peak"] < 4 * MEGABYTES
+        with pytest.raises(errors.FailedPreconditionError, match="a session has used"):
+            experimental.set_memory_growth(there[2], False)
+        wf.config.set_visible_devices([], "GPU")
+        assert not gpus() and not wf.config.list_logical_devices("GPU")
+    finally:
+        settings.visible, settings.memory_growth = {}, {}
 
 
 @pytest.mark.gpus(3)

@@ -133,6 +133,7 @@ class SessionConfig:
                 settings.inter_op_threads,
                 settings.intra_op_threads,
                 allow_soft_placement=settings.soft_placement,
+                log_device_placement=settings.log_device_placement,
                 optimize=_optimized(),
             )
         if isinstance(proto, SessionConfig):
@@ -146,7 +147,7 @@ class SessionConfig:
             proto.intra_op_parallelism_threads or settings.intra_op_threads,
             proto.device_count,
             proto.allow_soft_placement,
-            proto.log_device_placement,
+            proto.log_device_placement or settings.log_device_placement,
             proto.operation_timeout_in_ms,
             _deterministic(proto),
             level >= 0 and _optimized(),

@@ -21,6 +21,11 @@ class _Settings:
     soft_placement = False
     check_numerics = False
     optimizer: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
+    log_device_placement = False
+
+    def __init__(self) -> None:
+        self.visible: dict[str, tuple[int, ...]] = {}
+        self.memory_growth: dict[tuple[str, int], bool] = {}
 
 
 settings = _Settings()
@@ -102,6 +107,28 @@ def set_soft_device_placement(enabled: bool) -> None:
       >>> wf.config.set_soft_device_placement(False)
     """
     settings.soft_placement = bool(enabled)
+
+
+def get_log_device_placement() -> bool:
+    """Whether sessions log by default where their nodes went.
+
+    Examples:
+      >>> wf.debugging.get_log_device_placement()
+      False
+    """
+    return settings.log_device_placement
+
+
+def set_log_device_placement(enabled: bool) -> None:
+    """Let sessions that are made from now on log where each node went, ConfigProto or not.
+
+    Args:
+      enabled: whether they do.
+
+    Examples:
+      >>> wf.debugging.set_log_device_placement(False)
+    """
+    settings.log_device_placement = bool(enabled)
 
 
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:

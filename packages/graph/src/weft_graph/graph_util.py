@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
-__all__ = ["extract_sub_graph", "remove_training_nodes", "tensor_shape_from_node_def_name"]
+__all__ = [
+    "extract_sub_graph",
+    "must_run_on_cpu",
+    "remove_training_nodes",
+    "tensor_shape_from_node_def_name",
+]
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
-from weft_tensor import errors
+from weft_graph.ir.node import Node
+from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 
+_VARIABLES: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
+_TYPES_ON_CPU: Final = {
+    "Const": ("dtype", dtypes.string),
+    "DynamicStitch": ("T", dtypes.int32),
+    "Cast": ("SrcT", dtypes.int32),
+}
 _TRANSPARENT: Final = frozenset({"CheckNumerics", "Identity"})
 
 
 def source_of(name: str) -> str:
     """The node that an input of a `NodeDef` comes from: "^a", "a:1" and "a" are all "a"."""
     return name.removeprefix("^").partition(":")[0]
+
+
+def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
+    """Whether TensorFlow's GPUs lack a kernel of a node, which device functions ask of it.
+
+    weft needs nobody to ask: it places what GPUs lack on the CPU.
+
+    Args:
+      node: a node, or its `NodeDef`.
+      pin_variables_on_cpu: whether variables count as such nodes.
+
+    Examples:
+      >>> wf.graph_util.must_run_on_cpu(wf.constant("a").op)
+      True
+      >>> wf.graph_util.must_run_on_cpu(wf.constant(1.0).op)
+      False
+    """
+    node_def = node.node_def if isinstance(node, Node) else node
+    if node_def.op in _VARIABLES:
+        return pin_variables_on_cpu
+    attr = _TYPES_ON_CPU.get(node_def.op)
+    return attr is not None and node_def.attr[attr[0]].type == attr[1].as_datatype_enum
 
 
 def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> proto.GraphDef:

@@ -50,6 +50,10 @@ from weft_graph.ops.checks import *
 from weft_graph.ops.comparison import *
 from weft_graph.ops.contraction import *
 from weft_graph.ops.control import *
+from weft_graph.ops.conv import (
+    conv2d_backprop_filter_v2 as conv2d_backprop_filter_v2,
+    conv2d_backprop_input_v2 as conv2d_backprop_input_v2,
+)
 from weft_graph.ops.diagonals import *
 from weft_graph.ops.division import *
 from weft_graph.ops.division import (
@@ -138,6 +142,7 @@ from weft_graph.variables.initializers import (
     variance_scaling_initializer as variance_scaling_initializer,
     zeros_initializer as zeros_initializer,
 )
+from weft_graph.variables.module import *
 from weft_graph.variables.partitioned import *
 from weft_graph.variables.reference import *
 from weft_graph.variables.scope import *

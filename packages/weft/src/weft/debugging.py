@@ -4,6 +4,8 @@ from weft import _lazy
 from weft_exec.settings import (
     disable_check_numerics as disable_check_numerics,
     enable_check_numerics as enable_check_numerics,
+    get_log_device_placement as get_log_device_placement,
+    set_log_device_placement as set_log_device_placement,
 )
 from weft_graph.ops import identity as _identity
 from weft_graph.ops.checks import *

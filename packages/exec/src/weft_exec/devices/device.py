@@ -10,7 +10,7 @@ import copy
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -241,6 +241,20 @@ class DeviceAttributes:
 DeviceFactory = Callable[[ResourceManager, SessionConfig, DeviceParts], Sequence[Device]]
 
 
+class Hardware(NamedTuple):
+    """What the machine has of a type of devices; each is asked for by its number there.
+
+    Attributes:
+      number: how many there are.
+      details: what is known of one, by names.
+      allocator: what has the memory of one; None as long as no session has used it.
+    """
+
+    number: Callable[[], int]
+    details: Callable[[int], dict[str, Any]]
+    allocator: Callable[[int], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceType:
     """What is known of all devices of a type, before there is one.
@@ -255,6 +269,7 @@ class DeviceType:
       dtypes: the element types that its kernels compute with; None for all.
       asynchronous: whether its devices make asynchronous functions of the kernels that they share.
       kernels: the module or package that registers its kernels, imported when one is looked up.
+      hardware: what the machine has of them, where that can be asked.
     """
 
     name: str
@@ -263,6 +278,7 @@ class DeviceType:
     dtypes: frozenset[DType] | None = None
     asynchronous: bool = False
     kernels: str | None = None
+    hardware: Hardware | None = None
 
 
 _types: Registry[DeviceType] = Registry("device type", group="weft_exec.devices")
@@ -278,19 +294,20 @@ def register_device(
     element_types: Collection[Any] | None = None,
     asynchronous: bool = False,
     kernels: str | None = None,
+    hardware: Hardware | None = None,
 ) -> None:
     """Register a type of devices.
 
     Args:
       device_type: "GPU".
-      factory, array_module, asynchronous, kernels: see DeviceType.
+      factory, array_module, asynchronous, kernels, hardware: see DeviceType.
       element_types: its `dtypes`, or their names.
     Raises: AlreadyExistsError: the type is registered already.
     """
     known = None if element_types is None else frozenset(map(dtypes.as_dtype, element_types))
     _types.register(
         device_type,
-        DeviceType(device_type, factory, array_module, known, asynchronous, kernels),
+        DeviceType(device_type, factory, array_module, known, asynchronous, kernels, hardware),
     )
 
 

@@ -5,33 +5,17 @@ from __future__ import annotations
 __all__ = [
     "VirtualDeviceConfiguration",
     "get_virtual_device_configuration",
-    "list_physical_devices",
     "set_virtual_device_configuration",
 ]
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from weft_exec.devices.machine import CPU, PhysicalDevice, get_visible_devices
 from weft_tensor import errors
 from weft_tensor.allocator import CpuAllocator, cpu_allocator
 
 _MEGABYTE: Final = 1 << 20
-
-
-class PhysicalDevice(NamedTuple):
-    """What this machine has.
-
-    Args:
-      name: "/physical_device:CPU:0".
-      device_type: "CPU".
-
-    Examples:
-      >>> wf.config.list_physical_devices("CPU")
-      [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
-    """
-
-    name: str
-    device_type: str
 
 
 class VirtualDeviceConfiguration(NamedTuple):
@@ -68,21 +52,7 @@ class LogicalDevice(NamedTuple):
     device_type: str
 
 
-_CPU: Final = PhysicalDevice("/physical_device:CPU:0", "CPU")
 _configured: list[tuple[VirtualDeviceConfiguration, CpuAllocator]] = []
-
-
-def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices that can be split.
-
-    Args:
-      device_type: "CPU"; None for all types.
-
-    Examples:
-      >>> wf.config.experimental.list_physical_devices()
-      [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
-    """
-    return [_CPU] if device_type in (None, "CPU") else []
 
 
 def set_virtual_device_configuration(
@@ -91,7 +61,7 @@ def set_virtual_device_configuration(
     """Split a device for the sessions that are made from now on, which share its pools.
 
     Args:
-      device: of `list_physical_devices`.
+      device: the processor, of `list_physical_devices`.
       virtual_devices: what `/device:CPU:0`, `/device:CPU:1`, ... are; None or nothing for one
         device without a limit. `ConfigProto.device_count` may ask for more, which have none.
     Raises: InvalidArgumentError: there is no such device, or a limit is not positive.
@@ -126,7 +96,7 @@ def get_virtual_device_configuration(
     """What a device is split into; None where it is whole.
 
     Args:
-      device: of `list_physical_devices`.
+      device: the processor, of `list_physical_devices`.
     Raises: InvalidArgumentError: there is no such device.
 
     Examples:
@@ -140,31 +110,24 @@ def get_virtual_device_configuration(
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """The CPU devices of sessions that are made from now on; a ConfigProto may ask for more.
+    """The devices of sessions that are made from now on; a ConfigProto may ask for more.
 
     Args:
-      device_type: "CPU"; None for all types.
+      device_type: "CPU" or "GPU"; None for all types.
 
     Examples:
       >>> wf.config.list_logical_devices("CPU")
       [LogicalDevice(name='/device:CPU:0', device_type='CPU')]
     """
-    if device_type not in (None, "CPU"):
-        return []
-    return [LogicalDevice(f"/device:CPU:{i}", "CPU") for i in range(max(1, len(_configured)))]
-
-
-def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices that sessions use: all.
-
-    Args:
-      device_type: "CPU"; None for all types.
-
-    Examples:
-      >>> [device.name for device in wf.config.get_visible_devices()]
-      ['/physical_device:CPU:0']
-    """
-    return list_physical_devices(device_type)
+    kinds = [each.device_type for each in get_visible_devices(device_type)]
+    counts = {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+    if "CPU" in counts:
+        counts["CPU"] = max(1, len(_configured))
+    return [
+        LogicalDevice(f"/device:{kind}:{i}", kind)
+        for kind, count in counts.items()
+        for i in range(count)
+    ]
 
 
 def cpu_allocators(count: int | None) -> list[Any]:
@@ -184,5 +147,5 @@ def _allocator(configuration: VirtualDeviceConfiguration, number: int) -> CpuAll
 
 
 def _check(device: PhysicalDevice) -> None:
-    if device != _CPU:
-        raise errors.InvalidArgumentError(f"this machine has {_CPU.name}, got {device!r}")
+    if device != CPU:
+        raise errors.InvalidArgumentError(f"only {CPU.name} can be split, got {device!r}")

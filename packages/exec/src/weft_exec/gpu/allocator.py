@@ -88,6 +88,12 @@ class GpuAllocator:
                 used, self._peak, reserved, self._limit or None, free, self._count, self._largest
             )
 
+    def reset_peak(self) -> None:
+        """Let the peak start again from what is in use now."""
+        with self._lock:
+            self._peak = 0
+        self._observe()
+
     def trim(self) -> int:
         """Give unused blocks back to the system; returns how many bytes."""
         with self._cupy.cuda.Device(self._index):

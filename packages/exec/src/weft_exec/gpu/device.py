@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import Device, KernelFactory, KernelFunction, register_device
+from weft_exec.devices.device import (
+    Device,
+    Hardware,
+    KernelFactory,
+    KernelFunction,
+    register_device,
+)
 from weft_exec.devices.performance import LinkPerformance
 from weft_exec.gpu.element_types import NUMBERS
 from weft_exec.resources.resources import Done, ResourceManager, VariableState
@@ -156,10 +163,18 @@ def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
     ]
 
 
+def _ask(question: str, *args: Any) -> Any:
+    """What `discovery`, which needs CuPy, says."""
+    from weft_exec.gpu import discovery
+
+    return getattr(discovery, question)(*args)
+
+
 register_device(
     TYPE,
     _make,
     array_module="cupy",
     element_types=NUMBERS,
     kernels="weft_exec.gpu.kernels",
+    hardware=Hardware(*[partial(_ask, each) for each in ("count", "details", "allocator")]),
 )

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from weft_exec.config import GpuOptions
 from weft_exec.gpu.hardware import Gpu
+from weft_exec.gpu.properties import read_properties
+from weft_exec.settings import settings
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -69,24 +71,42 @@ def _versions(cupy: Any) -> str:
     return f"{note}up to {have // 1000}.{have % 1000 // 10})"
 
 
+def count() -> int:
+    """How many GPUs the machine has."""
+    return 0 if modules() is None else int(_state["count"])
+
+
+def details(index: int) -> dict[str, Any]:
+    """The name and the compute capability of a GPU."""
+    found = modules()
+    assert found is not None
+    known = read_properties(found[0], index)
+    return {"device_name": known.name, "compute_capability": known.compute_capability}
+
+
+def allocator(index: int) -> Any:
+    """What has the memory of a GPU; None as long as no session has used it."""
+    with _lock:
+        made = _gpus.get(index)
+    return None if made is None else made.allocator
+
+
 def visible(options: GpuOptions) -> list[int]:
     """CUDA's numbers of the GPUs of a session, in the order of its devices.
 
     Raises: InvalidArgumentError: visible_device_list names none, one twice, or one that is not.
     """
-    if modules() is None:
-        return []
-    count: int = _state["count"]
-    if not options.visible_device_list:
-        return list(range(count))
+    there = count()
+    if not there or not options.visible_device_list:
+        return list(settings.visible.get("GPU", range(there)))
     try:
         chosen = [int(part) for part in options.visible_device_list.split(",")]
     except ValueError:
         chosen = [-1]
-    if len(set(chosen)) != len(chosen) or any(not 0 <= index < count for index in chosen):
+    if len(set(chosen)) != len(chosen) or any(not 0 <= index < there for index in chosen):
         raise errors.InvalidArgumentError(
             "gpu_options.visible_device_list must be a list of different numbers in "
-            f"[0, {count}), got {options.visible_device_list!r}"
+            f"[0, {there}), got {options.visible_device_list!r}"
         )
     return chosen
 
@@ -103,7 +123,7 @@ def gpu(index: int, options: GpuOptions) -> Gpu:
         made = _gpus.get(index)
         if made is None:
             made = Gpu(cupy, cupyx, index, _limit(cupy, index, options.memory_fraction))
-            if not options.allow_growth:
+            if not (options.allow_growth or settings.memory_growth.get(("GPU", index))):
                 made.allocator.reserve()
             _gpus[index] = made
         return made

@@ -26,6 +26,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
+from weft_graph.ir.tf2_switches import functions_run_eagerly
 from weft_graph.variables.base import Variable
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims
@@ -151,6 +152,8 @@ class PythonFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it in the graph of its arguments, or in the default graph."""
+        if functions_run_eagerly():
+            return self.python_function(*args, **kwargs)
         structure, leaves, names = self._arguments(args, kwargs)
         graph = _graph_of(leaves)
         with graph.as_default():

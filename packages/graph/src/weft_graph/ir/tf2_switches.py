@@ -15,6 +15,7 @@ __all__ = [
     "enable_v2_behavior",
     "enable_v2_tensorshape",
     "executing_eagerly",
+    "executing_eagerly_outside_functions",
 ]
 
 from collections.abc import Callable
@@ -31,6 +32,53 @@ def executing_eagerly() -> bool:
       False
     """
     return False
+
+
+def executing_eagerly_outside_functions() -> bool:
+    """False: weft always builds graphs.
+
+    Examples:
+      >>> wf.executing_eagerly_outside_functions()
+      False
+    """
+    return False
+
+
+class _Functions:
+    run_eagerly = False
+
+
+_functions = _Functions()
+
+
+def functions_run_eagerly() -> bool:
+    """Whether functions of `wf.function` are built into the graph that calls them.
+
+    Examples:
+      >>> wf.config.functions_run_eagerly()
+      False
+    """
+    return _functions.run_eagerly
+
+
+def run_functions_eagerly(run_eagerly: bool) -> None:
+    """Let calls of functions build their bodies right there, anew each time, to look into them.
+
+    What functions return is the same; nodes have the names that they have outside of a function.
+
+    Args:
+      run_eagerly: whether they do so from now on.
+
+    Examples:
+      >>> @wf.function
+      ... def double(x):
+      ...     return x + x
+      >>> wf.config.run_functions_eagerly(True)
+      >>> double(wf.constant(2.0)).op.type
+      'AddV2'
+      >>> wf.config.run_functions_eagerly(False)
+    """
+    _functions.run_eagerly = bool(run_eagerly)
 
 
 def control_flow_v2_enabled() -> bool:

@@ -348,6 +348,91 @@ def conv2d_backprop_input(
     return out("Conv2DBackpropInput", [input_sizes, filter, out_backprop], attrs, name)
 
 
+def conv2d_backprop_input_v2(
+    input: Any,
+    filter: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    use_cudnn_on_gpu: bool = True,
+    explicit_paddings: Sequence[int] = (),
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Output:
+    """`nn.conv2d_backprop_input` with the input itself in place of its shape.
+
+    Args:
+      input: floating, shape (N, H, W, C) or (N, C, H, W); only its shape is used.
+      explicit_paddings: 8 integers, where `padding` is "EXPLICIT".
+      filter, out_backprop, strides, padding, use_cudnn_on_gpu, data_format, dilations: as there.
+    Returns: the shape of `input`.
+
+    Examples:
+      >>> kernel, slope = wf.ones([2, 2, 1, 1]), wf.ones([1, 2, 2, 1])
+      >>> grad = wf.conv2d_backprop_input_v2(wf.zeros([1, 3, 3, 1]), kernel, slope, 1, "VALID")
+      >>> wf.Session().run(grad)[0, 1, :, 0]
+      array([2., 4., 2.], dtype=float32)
+    """
+    return conv2d_backprop_input(
+        out("Shape", [input]),
+        filter,
+        out_backprop,
+        strides,
+        _padding_of(padding, explicit_paddings),
+        use_cudnn_on_gpu,
+        data_format,
+        dilations,
+        name,
+    )
+
+
+def conv2d_backprop_filter_v2(
+    input: Any,
+    filter: Any,
+    out_backprop: Any,
+    strides: Any,
+    padding: Any,
+    use_cudnn_on_gpu: bool = True,
+    explicit_paddings: Sequence[int] = (),
+    data_format: str = "NHWC",
+    dilations: Any = (1, 1, 1, 1),
+    name: str | None = None,
+) -> Output:
+    """`nn.conv2d_backprop_filter` with the filter itself in place of its shape.
+
+    Args:
+      filter: floating, shape (KH, KW, C, O); only its shape is used.
+      explicit_paddings: 8 integers, where `padding` is "EXPLICIT".
+      input, out_backprop, strides, padding, use_cudnn_on_gpu, data_format, dilations: as there.
+    Returns: the shape of `filter`.
+
+    Examples:
+      >>> image, slope = wf.ones([1, 3, 3, 1]), wf.ones([1, 2, 2, 1])
+      >>> grad = wf.conv2d_backprop_filter_v2(image, wf.zeros([2, 2, 1, 1]), slope, 1, "VALID")
+      >>> wf.Session().run(grad)[0, :, 0, 0]
+      array([4., 4.], dtype=float32)
+    """
+    return conv2d_backprop_filter(
+        input,
+        out("Shape", [filter]),
+        out_backprop,
+        strides,
+        _padding_of(padding, explicit_paddings),
+        use_cudnn_on_gpu,
+        data_format,
+        dilations,
+        name,
+    )
+
+
+def _padding_of(padding: Any, explicit: Sequence[int]) -> Any:
+    """A padding in the form of `conv2d`: "EXPLICIT" is a pair for each axis."""
+    if padding != "EXPLICIT":
+        return padding
+    return [list(explicit[i : i + 2]) for i in range(0, len(explicit), 2)]
+
+
 def conv2d_backprop_filter(
     input: Any,
     filter_sizes: Any,

@@ -15,6 +15,14 @@ class MethodNameUpdater:
     Args:
       export_dir: its directory.
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+
+    Examples:
+      >>> with wf.Session() as session:
+      ...     x = wf.placeholder(wf.float32, [], name="x")
+      ...     wf.saved_model.simple_save(session, "./renamed", {"x": x}, {"y": x + 1.0})
+      >>> updater = wf.saved_model.signature_def_utils.MethodNameUpdater("./renamed")
+      >>> updater.replace_method_name("serving_default", "ours/predict")
+      >>> updater.save()
     """
 
     def __init__(self, export_dir: str) -> None:

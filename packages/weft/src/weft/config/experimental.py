@@ -1,10 +1,8 @@
-"""`wf.config.experimental`: splitting the CPU into several devices."""
+"""`wf.config.experimental`: what devices sessions have, and how their memory is used."""
 
 from weft import _lazy
+from weft_exec.devices.machine import *
 from weft_exec.devices.virtual import *
-from weft_exec.devices.virtual import (
-    get_visible_devices as get_visible_devices,
-    list_logical_devices as list_logical_devices,
-)
+from weft_exec.devices.virtual import list_logical_devices as list_logical_devices
 
 _lazy.hint(__name__)

@@ -2,6 +2,7 @@
 
 from weft_io.data.cardinality import *
 from weft_io.data.choosing import *
+from weft_io.data.elements import *
 from weft_io.data.grouping import *
 from weft_io.data.lookup_tables import *
 from weft_io.data.optional import *

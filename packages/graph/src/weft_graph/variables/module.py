@@ -1,0 +1,123 @@
+"""Objects that have variables: the base class of a program's own building blocks."""
+
+from __future__ import annotations
+
+__all__ = ["Module"]
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.variables.base import Variable
+from weft_tensor import errors
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Module:
+    """The base class of objects that have variables and other modules as attributes.
+
+    Lists, tuples and dictionaries of these count, too.
+
+    Args:
+      name: of its name scope; made of the class's name by default.
+    Raises: InvalidArgumentError: `name` is no identifier.
+
+    Examples:
+      >>> class Affine(wf.Module):
+      ...     def __init__(self, width, name=None):
+      ...         super().__init__(name)
+      ...         with self.name_scope:
+      ...             self.w = wf.Variable(wf.ones([width, 1]), name="w")
+      ...             self.b = wf.Variable(0.0, name="b")
+      ...
+      ...     def __call__(self, x):
+      ...         return wf.matmul(x, self.w) + self.b
+      >>> affine = Affine(2)
+      >>> [variable.name for variable in affine.trainable_variables]
+      ['affine/b:0', 'affine/w:0']
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is None:
+            name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
+        if not name.isidentifier():
+            raise errors.InvalidArgumentError(
+                f"the name of a module must be an identifier, got {name!r}"
+            )
+        self._name = name
+        graph = get_default_graph()
+        with graph.name_scope(name) as scope:
+            self._scope = scope
+
+    @property
+    def name(self) -> str:
+        """Its name, as it was given."""
+        return self._name
+
+    @property
+    def name_scope(self) -> AbstractContextManager[Any]:
+        """Its name scope, to be opened by `with`; the same each time."""
+        return get_default_graph().name_scope(self._scope)
+
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """The variables that it leads to, in the order of the attributes' names."""
+        return tuple(each for each in self._reached() if isinstance(each, Variable))
+
+    @property
+    def trainable_variables(self) -> tuple[Any, ...]:
+        """Those that are trained."""
+        return tuple(each for each in self.variables if each.trainable)
+
+    @property
+    def non_trainable_variables(self) -> tuple[Any, ...]:
+        """Those that are not."""
+        return tuple(each for each in self.variables if not each.trainable)
+
+    @property
+    def submodules(self) -> tuple[Module, ...]:
+        """The modules that it leads to, without itself."""
+        return tuple(each for each in self._reached() if isinstance(each, Module))
+
+    @classmethod
+    def with_name_scope(cls, method: _F) -> _F:
+        """A method that opens the name scope of its module before anything else.
+
+        Args:
+          method: takes the module first.
+        """
+
+        @functools.wraps(method)
+        def inside(self: Module, *args: Any, **kwargs: Any) -> Any:
+            with self.name_scope:
+                return method(self, *args, **kwargs)
+
+        return inside  # type: ignore[return-value]  # wraps keeps what callers see
+
+    def _reached(self) -> Iterator[Any]:
+        """Variables and modules, each once: one's own first, then those of modules."""
+        seen: set[int] = {id(self)}
+        waiting: list[Any] = [vars(self)]
+        while waiting:
+            found: list[Any] = []
+            for value in _leaves(waiting.pop(0)):
+                if id(value) not in seen:
+                    seen.add(id(value))
+                    found.append(value)
+            yield from found
+            waiting += [vars(value) for value in found if isinstance(value, Module)]
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Variable | Module):
+        yield value
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            yield from _leaves(value[key])
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)

@@ -1,0 +1,32 @@
+"""Datasets of elements that a program has in a list."""
+
+from __future__ import annotations
+
+__all__ = ["from_list"]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir import nest
+from weft_graph.ops.join import stack
+from weft_io.data.dataset import Dataset
+from weft_tensor import errors
+
+
+def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
+    """The elements of a list, one after the other.
+
+    Args:
+      elements: at least one; structures of tensors, all of the same types and shapes.
+      name: accepted; the nodes of datasets have names of their own.
+    Raises: InvalidArgumentError: there are none, or they have different structures or shapes.
+
+    Examples:
+      >>> pairs = wf.data.experimental.from_list([(1, "a"), (2, "b")])
+      >>> wf.Session().run(pairs.skip(1).make_one_shot_iterator().get_next())
+      (np.int32(2), b'b')
+    """
+    if not elements:
+        raise errors.InvalidArgumentError("from_list needs an element, to know the types")
+    parts = nest.map_structure(lambda *same: stack(list(same)), *elements)
+    return Dataset.from_tensor_slices(parts)
