@@ -223,21 +223,61 @@ def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
     return rotated <= prod(counts) * channels * (depth + SHARE_COST)
 
 
+class _Runs:
+    """Along which axes a window's shares are added at once, and along which tap by tap.
+
+    Along an axis with one window its taps are neighbours, as the channels are: one addition takes
+    them all. So a text's windows, as wide as its embeddings, are added row by row.
+
+    Attributes:
+      taps: of each axis, 1 where they are taken at once.
+      first: whether the channels come first while shares are added up, since the sums are longer
+        along the windows than along the channels and such taps.
+    """
+
+    def __init__(self, conv: Convolution, taps: Sizes, counts: Sizes, channels: int) -> None:
+        self._merged = [n == 1 and conv.device.xp is np for n in counts]
+        self.taps = [1 if one else k for one, k in zip(self._merged, taps, strict=True)]
+        run = channels
+        for axis in reversed(range(len(taps))):
+            if not self._merged[axis] or conv.dilations[axis] > 1:
+                break
+            run *= taps[axis]
+        self.first = run < FEW_CHANNELS
+        every = zip(conv.strides, conv.dilations, self._merged, strict=True)
+        self._steps = [d if one else s for s, d, one in every]
+        self._dilations = conv.dilations
+
+    def merged(self, shares: Array, windows: int, taps: int) -> Array:
+        """A view of shares in which merged taps are where the windows were.
+
+        Args:
+          windows: the first axis of windows.
+          taps: the first axis of taps.
+        """
+        for axis, one in enumerate(self._merged):
+            if one:
+                shares = shares.swapaxes(windows + axis, taps + axis)
+        return shares
+
+    def places(self, tap: Sizes, sizes: Sizes) -> tuple[slice, ...]:
+        """Which places of the image take the shares of a tap, of these sizes."""
+        every = zip(tap, self._dilations, self._steps, sizes, strict=True)
+        return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in every)
+
+
 def _scatter(
     conv: Convolution, grad: Array, filters: Array, shape: Sizes, before: Sizes, after: Sizes
 ) -> Any:
-    """The gradient by the input of any convolution: each window gets its share added.
-
-    Few channels come first while it is added up: the sums run along the axes of windows then.
-    """
+    """The gradient by the input of any convolution: each window gets its share added."""
     xp, batch, counts, depth = conv.device.xp, grad.shape[0], grad.shape[1:-1], grad.shape[-1]
-    taps, channels = filters.shape[:-2], filters.shape[-2]
-    first = channels < FEW_CHANNELS
+    taps, channels, axes = filters.shape[:-2], filters.shape[-2], len(counts)
+    runs = _Runs(conv, taps, counts, channels)
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
-    full = (channels, batch, *sizes) if first else (batch, *sizes, channels)
+    full = (channels, batch, *sizes) if runs.first else (batch, *sizes, channels)
     whole = new_array(conv.device, full, conv.wide)
     whole.fill(0)
-    last = xp.moveaxis(whole, 0, -1) if first else whole
+    last = xp.moveaxis(whole, 0, -1) if runs.first else whole
     matrix = filters.reshape(prod(filters.shape[:-1]), depth)
     row_bytes = prod(counts[1:]) * prod(taps) * channels * conv.wide.itemsize
     for images, rows in (
@@ -245,23 +285,19 @@ def _scatter(
     ):
         block = grad[images, rows]
         flat = block.reshape(-1, depth)
-        if first:
+        if runs.first:
             shares = xp.matmul(matrix, flat.T).reshape(*taps, channels, *block.shape[:-1])
+            # Axes as in the other layout; only the order in memory differs.
+            shares = xp.moveaxis(shares, (*range(axes), axes), (*range(-axes - 1, -1), -1))
         else:
             shares = xp.matmul(flat, matrix.T).reshape(*block.shape[:-1], *taps, channels)
+        shares = runs.merged(shares, 1, 1 + axes)
         target = last[images, rows.start * conv.strides[0] :]
-        for tap in product(*map(range, taps)):
-            inner = [
-                slice(t * d, t * d + (n - 1) * s + 1, s)
-                for t, d, s, n in zip(
-                    tap, conv.dilations, conv.strides, block.shape[1:-1], strict=True
-                )
-            ]
-            view = target[(slice(None), *inner)]
-            every = (slice(None),) * (1 + len(counts))
-            share = xp.moveaxis(shares[tap], 0, -1) if first else shares[(*every, *tap)]
+        for tap in product(*map(range, runs.taps)):
+            share = shares[(*(slice(None),) * (1 + axes), *tap)]
+            view = target[(slice(None), *runs.places(tap, share.shape[1:-1]))]
             xp.add(view, share, out=view)
-    if not first and not any(before) and not any(after):
+    if not runs.first and not any(before) and not any(after):
         return whole
     inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
     return contiguous(last[(slice(None), *inside)], conv.wide, conv.device)

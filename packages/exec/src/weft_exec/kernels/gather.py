@@ -11,7 +11,7 @@ import numpy as np
 
 from weft_exec.kernels import rows, scatter
 from weft_exec.kernels.array import filled, sizes_of
-from weft_exec.kernels.common import LARGE, constant_input, new_array, widened
+from weft_exec.kernels.common import LARGE, constant_input, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.gather import check_bounds
 from weft_graph.ops.shape_rules import normal_axis
@@ -185,32 +185,15 @@ def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, A
     return target.reshape(count, inner), ids, xp.asarray(updates).reshape(ids.size, inner)
 
 
-def combine(ufunc: Any, target: Array, ids: Array, rows: Array, last: Any = None) -> None:
-    """Rows of `target` combined with the rows at equal ids, in order: target[id] op row op ….
-
-    Args:
-      ufunc: reduces the rows of one id.
-      last: combines that with the target's row; `ufunc` by default.
-    """
-    if not ids.size:
-        return
-    order = np.argsort(ids, kind="stable")
-    sorted_ids = ids[order]
-    starts = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
-    chosen = sorted_ids[starts]
-    reduced = ufunc.reduceat(widened(rows[order]), starts, axis=0)
-    target[chosen] = (last or ufunc)(widened(target[chosen]), reduced)
-
-
-def _combining(xp: Any, reduce: Any, last: Any = None) -> Callable[[Any, Any, Any], None]:
+def _combining(xp: Any, combine: np.ufunc) -> Callable[[Any, Any, Any], None]:
     """A function that combines rows with their updates."""
     if xp is np:
-        return lambda target, ids, updates: combine(reduce, target, ids, updates, last)
-    if reduce in (np.maximum, np.minimum):
-        return rows.writing(xp, "Max" if reduce is np.maximum else "Min")
-    if last is np.subtract:
+        return scatter.combining(combine)
+    if combine is np.add or combine is np.logical_or:
+        return partial(rows.add_rows, xp)
+    if combine is np.subtract:
         return lambda target, ids, updates: rows.add_rows(xp, target, ids, -updates)
-    return partial(rows.add_rows, xp)
+    return rows.writing(xp, "Max" if combine is np.maximum else "Min")
 
 
 @kernel("ScatterNd", device=ARRAY_DEVICE, host=("shape",))
@@ -230,19 +213,19 @@ def _scatter_nd(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-_COMBINE: dict[str, tuple[Any, Any]] = {
-    "TensorScatterAdd": (np.add, None),
-    "ScatterNdNonAliasingAdd": (np.add, None),
-    "TensorScatterSub": (np.add, np.subtract),
-    "TensorScatterMax": (np.maximum, None),
-    "TensorScatterMin": (np.minimum, None),
+_COMBINE: dict[str, np.ufunc] = {
+    "TensorScatterAdd": np.add,
+    "ScatterNdNonAliasingAdd": np.add,
+    "TensorScatterSub": np.subtract,
+    "TensorScatterMax": np.maximum,
+    "TensorScatterMin": np.minimum,
 }
 
 
 @kernel(*_COMBINE, device=ARRAY_DEVICE)
 def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    put = _combining(xp, *_COMBINE[node.type])
+    put = _combining(xp, _COMBINE[node.type])
 
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft_exec.kernels.common import widened
+from weft_exec.kernels.common import NARROW, widened
 from weft_exec.kernels.rows import rows_of_points
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -98,55 +99,70 @@ def set_rows(array: Array, rows: Array, updates: Any) -> None:
     array[rows] = updates
 
 
-def combining(combine: np.ufunc, merge: np.ufunc | None = None) -> Scatter:
-    """A function that updates rows by `array[row] = combine(array[row], update)`.
-
-    Args:
-      combine: what an update does to a row.
-      merge: what joins the updates of equal rows beforehand; None applies them in turn.
-    """
+def combining(combine: np.ufunc) -> Scatter:
+    """A function that updates rows by `array[row] = combine(array[row], update)`, one by one."""
 
     def scatter(array: Array, rows: Array, updates: Any) -> None:
-        if array.ndim == 1:
+        if array.dtype in _WIDENED:
+            _by_rows(array, rows, updates, combine)
+        elif array.ndim == 1:
             combine.at(array, rows, updates)
-            return
-        if len(rows) > 1:
-            ordered = np.sort(rows)
-            if (ordered[1:] == ordered[:-1]).any():
-                _scatter_equal(array, rows, updates, combine, merge)
-                return
-        array[rows] = combine(array[rows], updates)
+        elif updates.shape and prod(array.shape[1:]) <= _SHORT:
+            _in_turn(array, rows, updates, combine)
+        else:
+            _by_rows(array, rows, updates, combine)
 
     return scatter
 
 
+_WIDENED = [dtype.numpy for dtype in NARROW]
+_SHORT = 64
+"""Up to so many elements in a row `ufunc.at` beats to find out which rows are equal."""
 _TURNS = 8
-"""Up to so many updates of one row are applied in turn, which beats `reduceat`."""
+"""Up to so many updates of one row are faster applied to whole rows, turn by turn."""
+_BLOCK = 1 << 15
+"""Elements whose positions are written down at a time."""
 
 
-def _scatter_equal(
-    array: Array, rows: Array, updates: Any, combine: np.ufunc, merge: np.ufunc | None
-) -> None:
+def _in_turn(array: Array, rows: Array, updates: Array, combine: np.ufunc) -> None:
+    """Element by element: `ufunc.at` is quick where it has one index alone."""
+    if not array.flags.c_contiguous or not array.size:
+        combine.at(array, rows, updates)
+        return
+    width = prod(array.shape[1:])
+    flat, columns = array.reshape(-1), np.arange(width)
+    step = max(_BLOCK // width, 1)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step].astype(np.intp)[:, None] * width + columns
+        combine.at(flat, part.reshape(-1), updates[start : start + step].reshape(-1))
+
+
+def _by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc) -> None:
+    if len(rows) < 2:
+        array[rows] = combine(array[rows], updates)
+        return
     order = rows.argsort(kind="stable")
     ordered = rows[order]
     first = np.empty(len(rows), np.bool_)
     first[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    if first.all():
+        array[rows] = combine(array[rows], updates)
+        return
     starts = first.nonzero()[0]
-    counts = np.empty(len(starts), np.int64)
-    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
-    counts[-1] = len(rows) - starts[-1]
+    counts = np.diff(starts, append=len(rows))
     if not updates.shape:
         updates = np.broadcast_to(updates, rows.shape + array.shape[1:])
     targets = ordered[starts]
     result = widened(array[targets])
     turns = int(counts.max())
-    if merge is not None and turns > _TURNS:
-        merged = merge.reduceat(widened(updates.take(order, 0)), starts, axis=0)
-        array[targets] = combine(result, merged)
-        return
-    combine(result, updates.take(order[starts], 0), out=result)
-    for turn in range(1, turns):
-        left = (counts > turn).nonzero()[0]
-        result[left] = combine(result[left], updates.take(order[starts[left] + turn], 0))
+    if turns > _TURNS:
+        places = np.empty(len(rows), np.intp)
+        places[order] = np.cumsum(first) - 1
+        _in_turn(result, places, widened(updates), combine)
+    else:
+        result = combine(result, updates.take(order[starts], 0))
+        for turn in range(1, turns):
+            left = (counts > turn).nonzero()[0]
+            result[left] = combine(result[left], updates.take(order[starts[left] + turn], 0))
     array[targets] = result

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft_exec.kernels.common import NARROW, Array, as_exact, new_array, wide
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.scatter import combining
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
+_add = combining(np.add)
 _UFUNCS: dict[str, Any] = {
     "Sum": np.add,
     "Mean": np.add,
@@ -148,15 +150,7 @@ def sum_rows(rows: Array, ids: Array, count: int, device: Device) -> Array:
     """Rows summed by ids that are in range, in a pooled array."""
     result = new_array(device, (count, *rows.shape[1:]), rows.dtype)
     result[...] = 0
-    if not ids.size:
-        return result
-    order = np.argsort(ids, kind="stable")
-    chosen = ids[order]
-    starts = _starts(chosen)
-    if len(starts) == len(ids):
-        result[ids] = rows
-    else:
-        result[chosen[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=rows.dtype)
+    _add(result, ids, rows)
     return result
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from weft_exec.kernels.array import filled, sizes_of
 from weft_exec.kernels.common import as_exact, widened
-from weft_exec.kernels.gather import columns_of, combine
+from weft_exec.kernels.gather import columns_of
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.scatter import combining
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -89,7 +90,7 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
             )
         result = np.zeros((m, dense.shape[1]), widened(dense[:0]).dtype)
         products = widened(values)[:, None] * widened(dense[columns])
-        combine(np.add, result, rows, products)
+        combining(np.add)(result, rows, products)
         return as_exact(result, dtype, device)
 
     return run

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from weft_exec.kernels.common import Array, new_array
-from weft_exec.kernels.gather import combine
 from weft_exec.kernels.hashing import fingerprint64
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.scatter import combining
 from weft_exec.kernels.sparse_parts import checked
 from weft_tensor import dtypes, errors, memory
 from weft_tensor.shape import format_dims
@@ -240,5 +240,5 @@ def _counted(
         totals[...] = 1
     else:
         each = weights if weighted else np.ones(len(values), dtype)
-        combine(np.add, totals, inverse.reshape(-1), each)
+        combining(np.add)(totals, inverse.reshape(-1), each)
     return places, totals, np.array([*lead, size], np.int64)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import Array, as_exact, new_array, wide, widened
-from weft_exec.kernels.gather import combine
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.scatter import combining
 from weft_exec.kernels.sparse_parts import (
     Sparse,
     checked,
@@ -98,7 +98,7 @@ def _add_dense(node: Node, device: Device) -> KernelFunction:
             )
         result = new_array(device, b.shape, b.dtype)
         result[...] = b
-        combine(np.add, result.reshape(-1), flat(a.places, a.sizes), a.values)
+        combining(np.add)(result.reshape(-1), flat(a.places, a.sizes), a.values)
         return result
 
     return run
@@ -154,15 +154,13 @@ def _reduce(node: Node, device: Device) -> KernelFunction:
         result[...] = 0
         sizes = tuple([sparse.sizes[i] for i in left])
         at = flat(sparse.places[:, left], sizes)
-        combine(ufunc, result.reshape(-1), at, sparse.values, last=_second)
+        flat_result, values = result.reshape(-1), widened(sparse.values)
+        if ufunc is np.maximum:
+            flat_result[at] = values  # one of each group, where 0 might exceed them all
+        ufunc.at(flat_result, at, values)
         return as_exact(result, dtype.numpy, device)
 
     return run
-
-
-def _second(old: Any, new: Any) -> Any:
-    """Of a sum of nothing so far and what there is, the latter."""
-    return new
 
 
 def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]]:

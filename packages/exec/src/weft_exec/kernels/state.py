@@ -259,11 +259,11 @@ def _scatter_of(how: str, dtype: np.dtype[Any], xp: Any) -> scatter.Scatter:
     if how == "Div":
         return scatter.combining(_divide(dtype))
     return {
-        "Add": scatter.combining(np.add, np.add),
-        "Sub": scatter.combining(np.subtract, np.add),
-        "Mul": scatter.combining(np.multiply, np.multiply),
-        "Min": scatter.combining(np.minimum, np.minimum),
-        "Max": scatter.combining(np.maximum, np.maximum),
+        "Add": scatter.combining(np.add),
+        "Sub": scatter.combining(np.subtract),
+        "Mul": scatter.combining(np.multiply),
+        "Min": scatter.combining(np.minimum),
+        "Max": scatter.combining(np.maximum),
     }[how]
 
 

@@ -9,6 +9,7 @@ the same rule on the gathered rows and scatter them back.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -52,12 +53,17 @@ class Hyper:
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
+    def fixed(self, *numbers: Any) -> Iterator[Any]:
+        """Numbers as NumPy's functions take them quickest, of the variable's type."""
+        dtype = self.one.dtype
+        return (np.array(number, dtype) if self.xp is np else number for number in numbers)
+
 
 # -------------------------------------------------------------------------------- rules
 
 
 def _gradient_descent(h: Hyper) -> Step:
-    alpha = h["alpha"]
+    (alpha,) = h.fixed(h["alpha"])
 
     def step(xp: Any, scratch: Array, var: Array, grad: Array) -> None:
         t = scratch[0]
@@ -92,7 +98,8 @@ def _proximal_gradient_descent(h: Hyper) -> Step:
 
 
 def _momentum(h: Hyper) -> Step:
-    rate, momentum, nesterov = h["lr"], h["momentum"], h.attrs["use_nesterov"]
+    rate, momentum = h.fixed(h["lr"], h["momentum"])
+    nesterov = h.attrs["use_nesterov"]
 
     def step(xp: Any, scratch: Array, var: Array, accum: Array, grad: Array) -> None:
         t = scratch[0]
@@ -265,7 +272,10 @@ def _adam(h: Hyper) -> Step:
     rest1, rest2 = h.one - h["beta1"], h.one - h["beta2"]
     root = h.xp.sqrt(h.one - h["beta2_power"])
     rate = h["lr"] * root / (h.one - h["beta1_power"])
-    beta1, epsilon, nesterov = h["beta1"], h["epsilon"], h.attrs["use_nesterov"]
+    nesterov, ahead = h.attrs["use_nesterov"], rest1 * rate
+    beta1, epsilon, rest1, rest2, rate, ahead = h.fixed(
+        h["beta1"], h["epsilon"], rest1, rest2, rate, ahead
+    )
 
     def step(xp: Any, scratch: Array, var: Array, m: Array, v: Array, grad: Array) -> None:
         t, u = scratch
@@ -281,7 +291,7 @@ def _adam(h: Hyper) -> Step:
             xp.divide(u, t, out=u)
             xp.multiply(u, rate, out=u)
             xp.subtract(var, u, out=var)
-            xp.multiply(grad, rest1 * rate, out=u)
+            xp.multiply(grad, ahead, out=u)
         else:
             xp.multiply(m, rate, out=u)
         xp.divide(u, t, out=u)
@@ -367,7 +377,8 @@ def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, n
             f"requires {names[-1]} to have the shape of var, "
             f"got var {list(var.shape)} and {names[-1]} {list(grad.shape)}"
         )
-    if all(array.flags.c_contiguous for array in arrays):
+    few = var.ndim and var.size <= BLOCK
+    if not few and all(array.flags.c_contiguous for array in arrays):
         _in_blocks([array.reshape(-1) for array in arrays], grad.reshape(-1), step, device)
     else:
         step(device.xp, _scratch(device, var.shape, var.dtype), *arrays, grad)
@@ -455,29 +466,59 @@ def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
         yield xp.array(positions)
 
 
+class _Steps:
+    """Makes the step of a rule from its scalar inputs, and keeps the last one.
+
+    The updates of one optimizer have the same scalars, the objects themselves, all through a step.
+    """
+
+    def __init__(self, rule: UpdateRule, names: Sequence[str], node: Node, xp: Any) -> None:
+        self._make = _STEPS[rule.name]
+        self._names = names
+        self._attrs = node.attrs
+        self._one = node.attrs["T"].numpy.type(1)
+        self._xp = xp
+        self._last: tuple[tuple[Any, ...], Step] | None = None
+
+    def __call__(self, scalars: tuple[Any, ...]) -> Step:
+        last = self._last
+        if last is not None and all(map(is_, scalars, last[0])):
+            return last[1]
+        named = zip(self._names, scalars, strict=True)
+        values = {name: _scalar(name, value, self._one) for name, value in named}
+        step = self._make(Hyper(values, self._attrs, self._one, self._xp))
+        self._last = (scalars, step)
+        return step
+
+
 def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
     count = len(rule.states)
     arguments = rule.arguments(sparse)
     is_grad = next(name for name in arguments if name in ("grad", "delta"))
     names = (*rule.states, is_grad)
-    make_step = _STEPS[rule.name]
+    of_scalars = [at for at, name in enumerate(arguments) if name not in (is_grad, "indices")]
+    scalar_names = [arguments[at] for at in of_scalars]
+    of_grad = count + arguments.index(is_grad)
+    of_indices = count + arguments.index("indices") if sparse else 0
+    scalars_of = itemgetter(slice(0, 0), *[count + at for at in of_scalars])
+    known: dict[tuple[Any, ...], _Steps] = {}
 
     def make(node: Node, device: Device) -> KernelFunction:
-        attrs = node.attrs
-        one = attrs["T"].numpy.type(1)
+        key = (device.xp, node.attrs["T"], *[node.attrs[attr] for attr in rule.attrs])
+        steps = known.get(key)
+        if steps is None:
+            steps = known[key] = _Steps(rule, scalar_names, node, device.xp)
 
         def run(*inputs: Any) -> Any:
             states = tuple([state_of(value) for value in inputs[:count]])
-            given = dict(zip(arguments, inputs[count:], strict=True))
-            grad, indices = given.pop(is_grad), given.pop("indices", None)
-            scalars = {key: _scalar(key, value, one) for key, value in given.items()}
-            step = make_step(Hyper(scalars, attrs, one, device.xp))
+            grad = inputs[of_grad]
+            step = steps(scalars_of(inputs)[1:])
 
             def work(*arrays: Array) -> None:
-                if indices is None:
-                    _dense(arrays, grad, step, device, names)
+                if sparse:
+                    _sparse(arrays, grad, inputs[of_indices], step, device, names)
                 else:
-                    _sparse(arrays, grad, indices, step, device, names)
+                    _dense(arrays, grad, step, device, names)
 
             if count == 1:
                 states[0].update(work)
