@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft_exec.kernels.array import sizes_of
+from weft_exec.kernels.common import LARGE
 from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -25,6 +27,10 @@ def _broadcast_to(node: Node, device: Device) -> KernelFunction:
         if x.shape == target:
             return x
         try:
+            if xp is np and x.ndim <= len(target) and prod(target) * x.dtype.itemsize <= LARGE:
+                filled = np.empty(target, x.dtype)  # quicker than a view, and to work with
+                filled[...] = x
+                return filled
             found = xp.broadcast_to(x, target)
         except ValueError:
             raise errors.InvalidArgumentError(
@@ -57,16 +63,27 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
 @kernel("BroadcastGradientArgs", device=ARRAY_DEVICE, host=ALL)
 def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
+    last: tuple[Any, Any] = (None, None)
 
     def run(a: Any, b: Any) -> tuple[Any, Any]:
-        x, y = sizes_of(a), sizes_of(b)
-        whole = _broadcast(x, y)
-        axes = []
-        for shape in (x, y):
-            lead = len(whole) - len(shape)
-            axes.append(
-                [i for i, n in enumerate(whole) if i < lead or (shape[i - lead] == 1 and n != 1)]
-            )
-        return np.array(axes[0], dtype), np.array(axes[1], dtype)
+        nonlocal last
+        shapes = (a.tobytes(), b.tobytes())  # which rarely change from step to step
+        known, found = last
+        if shapes != known:
+            found = [np.array(axes, dtype) for axes in _reduced_axes(sizes_of(a), sizes_of(b))]
+            last = (shapes, found)
+        return found[0].copy(), found[1].copy()
 
     return run
+
+
+def _reduced_axes(x: tuple[int, ...], y: tuple[int, ...]) -> list[list[int]]:
+    """Along which axes of the whole shape each of two was repeated."""
+    whole = _broadcast(x, y)
+    axes = []
+    for shape in (x, y):
+        lead = len(whole) - len(shape)
+        axes.append(
+            [i for i, n in enumerate(whole) if i < lead or (shape[i - lead] == 1 and n != 1)]
+        )
+    return axes

@@ -9,6 +9,7 @@ output array from the device's pool where it is large.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -55,12 +56,20 @@ def pooled(value: Any, device: Device) -> Any:
 def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
     """The shape of an elementwise result; raises ValueError where the shapes do not fit."""
     shape: tuple[int, ...] = a.shape
-    if shape == b.shape or not b.shape:
+    other: tuple[int, ...] = b.shape
+    if shape == other or not other:
         return shape
-    if not shape:
-        other: tuple[int, ...] = b.shape
-        return other
-    return np.broadcast_shapes(shape, b.shape)
+    if len(shape) < len(other):
+        shape, other = other, shape
+    lead = len(shape) - len(other)
+    if shape[lead:] == other:
+        return shape
+    joined = list(shape[:lead])
+    for n, m in zip(shape[lead:], other, strict=True):
+        if n != m and n != 1 and m != 1:
+            return np.broadcast_shapes(shape, other)  # which says what does not fit
+        joined.append(m if n == 1 else n)
+    return tuple(joined)
 
 
 def unary(function: Function, scalar: Function | None = None) -> KernelFactory:
@@ -108,6 +117,8 @@ def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
         empty, dtype, limit = device.empty, output.dtype.numpy, LARGE // output.dtype.numpy.itemsize
 
         def run(x: Any, y: Any) -> Any:
+            if x.size * y.size <= limit:
+                return function(x, y)
             shape = x.shape if x.shape == y.shape else broadcast_shape(x, y)
             if x.size <= limit and y.size <= limit and not _over(shape, limit):
                 return function(x, y)
@@ -143,27 +154,58 @@ def exact(function: Function) -> KernelFactory:
 
 
 _WORDS: Final = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
-_FEW: Final = 4096
+_FEW: Final = 2048
+_BLOCK: Final = 1 << 14
+"""Elements that are chosen at a time, so that the masks stay in the cache."""
 
 
-def choose_into(condition: Array, t: Any, e: Any, out: Array) -> None:
-    """`np.where(condition, t, e)` into an array, which may be one of the three.
+def chosen(condition: Any, t: Any, e: Any, shape: tuple[int, ...], device: Device) -> Any:
+    """`np.where(condition, t, e)`, which has `shape`, of two values of one type; pooled if large.
 
     Elements are chosen by masks of bits: branches take ten times as long where the condition cannot
     be predicted.
     """
+    dtype = t.dtype
+    count = prod(shape)
+    if count < _FEW or dtype.kind == "O" or dtype.itemsize not in _WORDS:
+        return np.where(condition, t, e)
+    result = new_array(device, shape, dtype)
+    choose_into(np.broadcast_to(condition, shape), t, e, result)
+    return result
+
+
+def choose_into(condition: Array, t: Any, e: Any, out: Array) -> None:
+    """`np.where(condition, t, e)` into an array, which may be one of the three."""
     word = _WORDS.get(out.dtype.itemsize)
     plain = out.dtype.kind != "O" and t.dtype == e.dtype == out.dtype
     if word is None or not plain or out.size < _FEW or not condition.ndim:
         _copy_chosen(condition, t, e, out)
         return
-    mask = condition.view(np.int8).astype(word)
-    np.negative(mask, out=mask)
-    target, ones, others = out.view(word), t.view(word), e.view(word)
-    shared = out is t or out is e or out is condition
-    differing = np.bitwise_xor(ones, others, out=np.empty_like(target) if shared else target)
-    np.bitwise_and(differing, mask, out=differing)
-    np.bitwise_xor(differing, others, out=target)
+    target = out.view(word)
+    operands = [condition.view(np.int8), t.view(word), e.view(word)]
+    operands = [
+        np.broadcast_to(each, out.shape) if each.ndim and each.shape != out.shape else each
+        for each in operands
+    ]
+    if not all(each.flags.c_contiguous or not each.ndim for each in (*operands, target)):
+        _choose_bits(operands[0], operands[1], operands[2], target)
+        return
+    flat = [each.reshape(-1) if each.ndim else each for each in (*operands, target)]
+    for start in range(0, out.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        which, ones, others, into = [each[part] if each.ndim else each for each in flat]
+        _choose_bits(which, ones, others, into)
+
+
+def _choose_bits(condition: Array, t: Any, e: Any, out: Array) -> None:
+    mask = np.negative(condition, dtype=out.dtype)
+    if not e.ndim and not e:
+        np.bitwise_and(t, mask, out=out)
+    elif not t.ndim and not t:
+        np.bitwise_and(e, np.invert(mask, out=mask), out=out)
+    else:
+        np.bitwise_and(np.bitwise_xor(t, e), mask, out=mask)
+        np.bitwise_xor(mask, e, out=out)
 
 
 def _copy_chosen(condition: Any, t: Any, e: Any, out: Array) -> None:

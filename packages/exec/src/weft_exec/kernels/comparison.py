@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import broadcast_shape, choose_into, new_array
+from weft_exec.kernels.common import broadcast_shape, chosen
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 @kernel("Select", device=ARRAY_DEVICE, alias=True)
 def _select(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
-    strings = node.outputs[0].dtype.numpy.kind == "O"
 
     def run(condition: Any, t: Any, e: Any) -> Any:
         if t.shape != e.shape:
@@ -39,17 +38,9 @@ def _select(node: Node, device: Device) -> KernelFunction:
             condition = condition.reshape(-1, *(1,) * (t.ndim - 1))
         if xp is not np:  # to look at the condition would be to wait for the device
             return xp.where(condition, t, e)
-        return _choose(device, condition, t, e, t.shape, strings)
+        return chosen(condition, t, e, t.shape, device)
 
     return run
-
-
-def _choose(
-    device: Device, condition: Any, t: Any, e: Any, shape: tuple[int, ...], strings: bool
-) -> Any:
-    result = np.empty(shape, object) if strings else new_array(device, shape, t.dtype)
-    choose_into(condition, t, e, result)
-    return result
 
 
 @kernel("SelectV2", device=ARRAY_DEVICE, alias=True)
@@ -57,7 +48,6 @@ def _select_v2(node: Node, device: Device) -> KernelFunction:
     if device.xp is not np:
         where: KernelFunction = device.xp.where
         return where
-    strings = node.outputs[0].dtype.numpy.kind == "O"
 
     def run(condition: Any, t: Any, e: Any) -> Any:
         if condition.ndim == 0 and t.shape == e.shape:
@@ -65,6 +55,6 @@ def _select_v2(node: Node, device: Device) -> KernelFunction:
         shape = t.shape if t.shape == e.shape else broadcast_shape(t, e)
         if condition.shape != shape:
             shape = np.broadcast_shapes(condition.shape, shape)
-        return _choose(device, condition, t, e, shape, strings)
+        return chosen(condition, t, e, shape, device)
 
     return run

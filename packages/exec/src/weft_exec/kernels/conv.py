@@ -294,7 +294,8 @@ def _scatter(
         shares = runs.merged(shares, 1, 1 + axes)
         target = last[images, rows.start * conv.strides[0] :]
         for tap in product(*map(range, runs.taps)):
-            share = shares[(*(slice(None),) * (1 + axes), *tap)]
+            chosen: tuple[Any, ...] = (*(slice(None),) * (1 + axes), *tap)
+            share = shares[chosen]
             view = target[(slice(None), *runs.places(tap, share.shape[1:-1]))]
             xp.add(view, share, out=view)
     if not runs.first and not any(before) and not any(after):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, widened
+from weft_exec.kernels.common import LARGE, new_array, widened
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, column_sums, contiguous
+from weft_exec.kernels.sums import summed
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _make_bias_add(node: Node, device: Device) -> KernelFunction:
             )
         if channels_first:
             bias = bias.reshape((-1,) + (1,) * (value.ndim - 2))
+        if value.nbytes <= LARGE:
+            return xp.add(value, bias)
         return xp.add(value, bias, out=new_array(device, value.shape, value.dtype))
 
     return run
@@ -85,7 +88,8 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
 
     def run(t: Any) -> Any:
         flat = widened(t).reshape(-1)
-        return (dot(flat, flat) * flat.dtype.type(0.5)).astype(exact)
+        half = dot(flat, flat) * flat.dtype.type(0.5)
+        return half if half.dtype == exact else half.astype(exact)
 
     return run
 
@@ -93,12 +97,33 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
 # ----------------------------------------------------------------------------- softmax
 
 
+_SHORT = 48
+"""Up to so many columns the maxima of rows are quicker found in a transposed copy."""
+
+
+def _maxima(logits: Array) -> Array:
+    """The maximum of each row, on an axis of its own."""
+    if logits.shape[-1] > _SHORT or logits.size < 4 * _SHORT or not logits.flags.c_contiguous:
+        found: Array = np.maximum.reduce(logits, axis=-1, keepdims=True)
+        return found
+    columns = np.ascontiguousarray(logits.reshape(-1, logits.shape[-1]).T)
+    found = np.maximum.reduce(columns, axis=0)
+    return found.reshape(*logits.shape[:-1], 1)
+
+
+def row_sums(values: Array) -> Array:
+    """The sum of each row, on an axis of its own."""
+    axis = values.ndim - 1
+    sums: Array = summed(values, axis, axis + 1).reshape(*values.shape[:-1], 1)
+    return sums
+
+
 def _shifted(logits: Array, device: Device) -> Array:
     """The logits less the maximum of their row, in a new array; float32 for narrow types."""
     logits = widened(logits)
     result = new_array(device, logits.shape, logits.dtype)
     if logits.size:
-        np.subtract(logits, logits.max(-1, keepdims=True), out=result)
+        np.subtract(logits, _maxima(logits), out=result)
     return result
 
 
@@ -109,7 +134,7 @@ def _make_softmax(node: Node, device: Device) -> KernelFunction:
     def run(logits: Any) -> Any:
         result = _shifted(logits, device)
         np.exp(result, out=result)
-        np.divide(result, result.sum(-1, keepdims=True), out=result)
+        np.divide(result, row_sums(result), out=result)
         return contiguous(result, exact, device)
 
     return run
@@ -121,8 +146,9 @@ def _make_log_softmax(node: Node, device: Device) -> KernelFunction:
 
     def run(logits: Any) -> Any:
         result = _shifted(logits, device)
-        total = np.exp(result).sum(-1, keepdims=True)
-        np.subtract(result, np.log(total), out=result)
+        powers = new_array(device, result.shape, result.dtype)
+        np.exp(result, out=powers)
+        np.subtract(result, np.log(row_sums(powers)), out=result)
         return contiguous(result, exact, device)
 
     return run
@@ -145,10 +171,10 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
         shifted = _shifted(logits, device)
         backprop = new_array(device, shifted.shape, shifted.dtype)
         np.exp(shifted, out=backprop)
-        total = backprop.sum(-1, keepdims=True)
+        total = row_sums(backprop)
         np.subtract(np.log(total), shifted, out=shifted)
         np.multiply(shifted, labels, out=shifted)
-        loss = shifted.sum(-1)
+        loss = summed(shifted, 1, 2)
         np.divide(backprop, total, out=backprop)
         np.subtract(backprop, labels, out=backprop)
         return contiguous(loss, exact, device), contiguous(backprop, exact, device)
@@ -172,14 +198,18 @@ def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(logits: Any, labels: Any) -> Any:
-        rows = _check_labels(logits, labels)
+        _check_labels(logits, labels)
+        batch, classes = logits.shape
+        at = np.arange(0, batch * classes, classes or 1, dtype=np.intp)
+        np.add(at, labels, out=at, casting="unsafe")
         backprop = _shifted(logits, device)
-        chosen = backprop[rows, labels]
+        flat = backprop.reshape(-1)
+        chosen = flat.take(at)
         np.exp(backprop, out=backprop)
-        total = backprop.sum(-1, keepdims=True)
+        total = row_sums(backprop)
         loss = np.log(total[:, 0]) - chosen
         np.divide(backprop, total, out=backprop)
-        backprop[rows, labels] -= 1
+        flat[at] -= 1
         return contiguous(loss, exact, device), contiguous(backprop, exact, device)
 
     return run
@@ -194,7 +224,7 @@ def check_label_shapes(logits: Any, labels: Any) -> None:
         )
 
 
-def _check_labels(logits: Array, labels: Array) -> Array:
+def _check_labels(logits: Array, labels: Array) -> None:
     check_label_shapes(logits, labels)
     batch, classes = logits.shape
     if batch and not (labels.min() >= 0 and labels.max() < classes):
@@ -204,4 +234,3 @@ def _check_labels(logits: Array, labels: Array) -> Array:
             f"Received a label value of {bad} which is outside the valid range of "
             f"[0, {classes}).  Label values: {shown}"
         )
-    return np.arange(batch)

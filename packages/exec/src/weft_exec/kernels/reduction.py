@@ -19,6 +19,7 @@ from weft_exec.kernels.common import (
     widened,
 )
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_exec.kernels.sums import PRODUCTS, summed
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -73,8 +74,8 @@ def _reducer(
                 return lambda x, axes: _by_columns(
                     ufunc, x, np.empty(_reduced_shape(x.shape, fixed, keep), dtype)
                 )
-            given: Axes = tuple(constant.reshape(-1).tolist())  # NumPy counts negative ones itself
-            return lambda x, axes: reduce(x, given, keep, None)
+            known: Axes = fixed
+            return lambda x, axes: reduce(x, known, keep, None)
 
     def run(x: Any, axes: Any) -> Any:
         where = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
@@ -138,7 +139,22 @@ def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
 
 @kernel("Sum", device=ARRAY_DEVICE, host=_AXES)
 def _sum(node: Node, device: Device) -> KernelFunction:
-    return _reducer(node, device, _accumulating(node, device, np.add, "sum"), np.add)
+    if device.xp is not np:
+        return _reducer(node, device, _accumulating(node, device, np.add, "sum"))
+    by_products = wide(node.attrs["T"]).char in PRODUCTS
+    return _reducer(node, device, _sums, None if by_products else np.add)
+
+
+def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
+    """The sums on the host."""
+    if not axes or axes[-1] - axes[0] != len(axes) - 1:
+        fold: Any = np.add.reduce
+        return fold(x, axis=axes, dtype=x.dtype, out=into, keepdims=keep)
+    bare = into.reshape(_reduced_shape(x.shape, axes, False)) if keep and into is not None else into
+    found = summed(x, axes[0], axes[-1] + 1, bare)
+    if into is not None:
+        return into
+    return found.reshape(_reduced_shape(x.shape, axes, True)) if keep else found
 
 
 @kernel("Prod", device=ARRAY_DEVICE, host=_AXES)
@@ -197,13 +213,13 @@ def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
 def _mean(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
     xp, element = device.xp, wide(dtype)
-    fold = _folding(xp, np.add, "sum")
     if dtype.is_integer:
         return _reducer(node, device, _integer_mean(xp, element))
+    total_of = _sums if xp is np else _accumulating(node, device, np.add, "sum")
     scalar = element.type
 
     def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
-        total = fold(x, axis=axes, dtype=element, out=into, keepdims=keep)
+        total = total_of(x, axes, keep, into)
         count = scalar(_count(x.shape, axes))
         return xp.divide(total, count, out=into)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import new_array
+from weft_exec.kernels.sums import LONG, summed
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
@@ -155,11 +156,13 @@ def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tup
 def column_sums(matrix: Any) -> Any:
     """The sums of the columns of a matrix in C order.
 
-    Short rows are folded side by side first: NumPy adds long rows five times as fast, and shorter
+    Short rows are folded side by side first: NumPy adds long ones five times as fast, and shorter
     chains of additions lose less.
     """
     rows, width = matrix.shape
     if 0 < width < 2048 and rows > 1:
+        if type(matrix) is np.ndarray and (width < 64 or rows <= LONG):
+            return summed(matrix, 0, 1)
         fold = gcd(rows, 1 << max((4096 // width).bit_length() - 1, 0))
         if fold > 1:
             total = matrix.reshape(rows // fold, fold * width).sum(0, dtype=matrix.dtype)

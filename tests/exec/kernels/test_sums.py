@@ -1,0 +1,54 @@
+"""Sums that go by products with ones: what no product may change, and how near they are."""
+
+import numpy as np
+import pytest
+from weft_testing.parts import Parts
+
+import weft as wf
+
+
+def run(value, **how):
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.as_dtype(value.dtype))
+        return session.run(wf.reduce_sum(x, **how), {x: value})
+
+
+SHAPES = [(70,), (3, 40), (40, 3), (9, 8, 7), (2, 3000, 5), (3, 5, 64, 2), (0, 90), (90, 0)]
+
+
+def test_all_axes_and_types():
+    with Parts() as parts:
+        for shape in SHAPES:
+            for dtype in ("float32", "float64", "complex64", "int32"):
+                value = (np.arange(np.prod(shape)) % 17 - 8).astype(dtype).reshape(shape)
+                for axis in [None, *range(-len(shape), len(shape)), tuple(range(len(shape) - 1))]:
+                    for keepdims in (False, True):
+                        with parts.part(f"{shape} {dtype} {axis} {keepdims}"):
+                            got = run(value, axis=axis, keepdims=keepdims)
+                            wanted = value.sum(axis, keepdims=keepdims, dtype=dtype)
+                            assert got.dtype == dtype
+                            np.testing.assert_array_equal(got, wanted)
+
+
+def test_strided_values_are_summed_as_they_are():
+    value = np.arange(6000, dtype=np.float32).reshape(60, 100) % 7
+    with wf.Graph().as_default(), wf.Session() as session:
+        turned = wf.reduce_sum(wf.transpose(wf.constant(value))[::2], axis=1)
+        np.testing.assert_array_equal(session.run(turned), value.T[::2].sum(1))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_is_not_finite_stays_in_its_own_sum(axis):
+    value = np.ones((80, 90), np.float32)
+    value[3, 4], value[5, 6], value[7, 8] = np.nan, np.inf, -np.inf
+    found = run(value, axis=axis)
+    np.testing.assert_array_equal(found, value.sum(axis))
+    assert np.isfinite(found).sum() == len(found) - 3
+
+
+@pytest.mark.parametrize("shape", [(300_000, 3), (3, 300_000), (300_001,)])
+def test_long_sums_lose_little(shape):
+    value = np.random.RandomState(0).rand(*shape).astype(np.float32)
+    axis = int(np.argmax(shape))
+    exact = value.sum(axis, dtype=np.float64)
+    np.testing.assert_allclose(run(value, axis=axis), exact, rtol=8 * np.finfo(np.float32).eps)
