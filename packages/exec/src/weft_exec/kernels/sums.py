@@ -45,8 +45,10 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
         return summed(parts.reshape(*shape[:start], -1, *shape[stop:]), start, start + 1, into)
     ones = ones[:count]
     out = into if into is None else into.reshape(_flat(before, after))
-    if after == 1:
-        found = x.reshape(before, count).dot(ones, out) if start else x.reshape(-1).dot(ones)
+    if before == after == 1 and into is None:
+        found = x.reshape(-1).dot(ones)
+    elif after == 1:
+        found = x.reshape(before, count).dot(ones, out)
     elif before == 1:
         found = ones.dot(x.reshape(count, after), out)
     else:
