@@ -409,3 +409,43 @@ def test_state_without_a_task_is_where_it_is_already(target: str, cluster: list[
             errors.InvalidArgumentError, match=r"task:0 and .*task:1 have a 'v' each"
         ):
             third.run(v)
+
+
+def test_partial_runs_over_tasks(target: str, cluster: list[Server]) -> None:
+    a, b = wf.placeholder(wf.float32, [2]), wf.placeholder(wf.float32, [])
+    with wf.device(PS):
+        v = wf.Variable(1.0, name="v")
+        more = v.assign_add(wf.reduce_sum(a))
+    with wf.device(W1):
+        first = a * 2.0
+        second = wf.cond(b > 0.0, lambda: first * b, lambda: first - b)
+        (slope,) = wf.gradients(second, [a])
+        bad = wf.check_numerics(b / 0.0, "of b")
+    master = cluster[1].master
+    with wf.Session(target) as session:
+        session.run(v.initializer)
+        for k in range(2):
+            handle = session.partial_run_setup([first, second, slope, more.op, v], [a, b])
+            assert session.partial_run(handle, [], {}) == []
+            got = session.partial_run(handle, first, {a: [1.0, k]})
+            np.testing.assert_array_equal(got, [2, 2 * k])
+            with pytest.raises(errors.InvalidArgumentError, match="before"):
+                session.partial_run(handle, second)
+            got = session.partial_run(handle, [second, slope], {b: 3.0})
+            np.testing.assert_array_equal(got, [[6, 6 * k], [6, 6]])
+            session.partial_run(handle, v)
+            with pytest.raises(errors.InvalidArgumentError, match="no partial run"):
+                session.partial_run(handle, [])
+            wait_until(lambda: not master.running_steps)
+        assert session.run(v) == 4.0
+        handle = session.partial_run_setup([first, bad], [a, b])
+        with pytest.raises(errors.InvalidArgumentError, match="of b") as caught:
+            session.partial_run(handle, bad, {b: 1.0})
+        assert caught.value.node == bad.op.name
+        for _ in range(3):  # begun, and dropped
+            session.partial_run_setup([first, second], [a, b])
+        session._partial_runs.clear()
+        wait_until(lambda: not master.running_steps)
+        waiting = session.partial_run_setup([first, second], [a, b])
+        session.partial_run(waiting, first, {a: [1.0, 1.0]})
+    wait_until(lambda: not master.running_steps)

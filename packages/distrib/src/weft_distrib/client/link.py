@@ -17,7 +17,7 @@ from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Answer, Channel
 from weft_distrib.wire.hello import Opening, check_version
 from weft_distrib.wire.listener import ask
-from weft_distrib.wire.methods import RunStep
+from weft_distrib.wire.methods import RunStep, StepKey
 from weft_tensor import errors
 
 _CONNECT_SECONDS: Final = 30.0
@@ -37,8 +37,16 @@ class MasterLink(Protocol):
         """Add a segment of nodes to its graph."""
         ...
 
-    def plan(self, request: messages.Signature) -> int:
-        """Plan a signature; returns its number."""
+    def plan(self, request: messages.Signature) -> messages.Planned:
+        """Plan a signature."""
+        ...
+
+    def begin_partial(self, request: RunStep) -> StepKey:
+        """Begin a partial run."""
+        ...
+
+    def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
+        """Go on with one; `answer` gets what is fetched."""
         ...
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
@@ -72,9 +80,17 @@ class LocalLink:
         """As of `MasterLink`."""
         self._master.session(session).extend(segment)
 
-    def plan(self, request: messages.Signature) -> int:
+    def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
-        return self._master.plan(request).signature
+        return self._master.plan(request)
+
+    def begin_partial(self, request: RunStep) -> StepKey:
+        """As of `MasterLink`."""
+        return self._master.begin_partial(request)
+
+    def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
+        """As of `MasterLink`."""
+        self._master.advance(request, values, lambda got: answer(got, b""), answer.fail)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
         """As of `MasterLink`."""
@@ -125,9 +141,19 @@ class RemoteLink:
         meta = encode(messages.SessionRequest(session))
         ask(self._channel, methods.EXTEND, meta, [segment], _CALL_SECONDS)
 
-    def plan(self, request: messages.Signature) -> int:
+    def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
-        return int(self._control.call(service.PLAN, request, _CALL_SECONDS).signature)
+        planned: messages.Planned = self._control.call(service.PLAN, request, _CALL_SECONDS)
+        return planned
+
+    def begin_partial(self, request: RunStep) -> StepKey:
+        """As of `MasterLink`."""
+        method, meta = methods.BEGIN_PARTIAL, request.pack()
+        return StepKey.unpack(ask(self._channel, method, meta, [], _CALL_SECONDS)[1])[0]
+
+    def advance(self, request: messages.Advance, values: Sequence[Any], answer: Answer) -> None:
+        """As of `MasterLink`."""
+        self._channel.call(methods.ADVANCE, encode(request), values, answer)
 
     def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
         """As of `MasterLink`."""

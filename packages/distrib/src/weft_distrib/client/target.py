@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_distrib.client.link import LocalLink, MasterLink, RemoteLink
+from weft_distrib.client.partial import RemotePartialStep
 from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
 from weft_distrib.security.credentials import credentials_of_query
@@ -34,6 +35,7 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
+    from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.tracing import StepTrace
 
 SCHEME: Final = "grpc"
@@ -121,7 +123,45 @@ class ClusterBackend(Backend):
             size,
         )
         with self._blaming_closing():
-            return Planned(self._link.plan(request), len(feeds))
+            return Planned(self._link.plan(request).signature, len(feeds))
+
+    def begin_partial(self, signature: PartialSignature) -> PartialRun:
+        """As the base's. A fetch that an update has to wait for is waited for."""
+        from weft_exec.session.partial import PartialPlan, PartialRun
+
+        with self._blaming_closing():
+            if not hasattr(signature, "plan"):
+                planned = self._link.plan(
+                    messages.Signature(
+                        self._session,
+                        [feed.name for feed in signature.feeds],
+                        [output.name for output in signature.outputs],
+                        [target.name for target in signature.targets],
+                        partial=True,
+                    )
+                )
+                needs = [frozenset(map(int, filter(None, n.split(",")))) for n in planned.needs]
+                made = Planned(planned.signature, 0)
+                signature.plan = PartialPlan(made, planned.home, needs)
+            executable = signature.plan.executable
+            assert isinstance(executable, Planned)
+            key = self._link.begin_partial(RunStep(self._session, executable.number))
+        step = RemotePartialStep(self._session, key.step, self._advance, self._end_partial)
+        return PartialRun(signature, step)
+
+    def _end_partial(self, request: messages.Advance) -> None:
+        with suppress(errors.OpError):  # it has ended, or the session, or the master is gone
+            self._link.advance(request, (), Reply())
+
+    def _advance(
+        self, request: messages.Advance, values: Sequence[Any], timeout: float | None
+    ) -> Sequence[Any]:
+        reply = Reply()
+        with self._blaming_closing():
+            self._link.advance(request, values, reply)
+            if not reply.wait(timeout):
+                raise errors.DeadlineExceededError(f"the partial run took more than {timeout:g} s")
+            return reply.result()[0]
 
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int

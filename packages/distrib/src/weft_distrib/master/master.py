@@ -22,7 +22,7 @@ from weft_distrib.security.rates import Rate
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
 from weft_distrib.wire.listener import LEASE_SECONDS
-from weft_distrib.wire.methods import RunStep
+from weft_distrib.wire.methods import RunStep, StepKey
 from weft_distrib.worker.worker import Done, Worker
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
@@ -230,7 +230,7 @@ class Master:
 
     def plan(self, request: messages.Signature) -> messages.Planned:
         """Plan a signature of a session."""
-        return messages.Planned(self.session(request.session).plan(request))
+        return self.session(request.session).plan(request)
 
     def close_session(self, request: messages.SessionRequest) -> messages.Empty:
         """Close a session; nothing where there is none."""
@@ -289,9 +289,27 @@ class Master:
             self._claim(request.session)
             call.channel.when_lost((self, request.session), lambda _: self._close(request.session))
             threading.Thread(target=_extend, args=(session, call), daemon=True).start()
+        elif call.method == methods.BEGIN_PARTIAL:
+            call.reply(meta=self.begin_partial(RunStep.unpack(call.meta)).pack())
+        elif call.method == methods.ADVANCE:
+            self.advance(decode(messages.Advance, call.meta), call.values, call.reply, call.fail)
         else:
             return False
         return True
+
+    def begin_partial(self, request: RunStep) -> StepKey:
+        """Begin a partial run; as of `MasterSession.begin_partial`."""
+        return self.session(request.session).begin_partial(request)
+
+    def advance(
+        self,
+        request: messages.Advance,
+        values: Sequence[Any],
+        reply: Callable[[Sequence[Any]], None],
+        fail: Callable[[errors.OpError], None],
+    ) -> None:
+        """Go on with a partial run; as of `MasterSession.advance`."""
+        self.session(request.session).advance(request, values, reply, fail)
 
     def close(self) -> None:
         """Close all sessions."""

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from weft_distrib.master.homes import homes_of
+from weft_distrib.master.partial import PartialStep
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import encode
@@ -26,6 +27,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.executor.overlap import Overlap
 from weft_exec.resources.cancellation import Timer, call_at
+from weft_exec.resources.rendezvous import Rendezvous
 from weft_exec.session.planning import PartPlanner
 from weft_exec.tracing import NodeRecord
 from weft_graph import proto
@@ -104,6 +106,10 @@ class OwnWorker:
     def forget(self, session: int) -> None:
         """As of `WorkerLink`."""
         self._worker.forget(session)
+
+    def rendezvous(self, key: StepKey) -> Rendezvous:
+        """That of a step."""
+        return self._worker.begin_step(key)
 
     def find(self, request: messages.Find, answer: Answer) -> None:
         """As of `WorkerLink`."""
@@ -217,6 +223,7 @@ class MasterSession:
         self._steps = itertools.count(1)
         self._planned: dict[int, _Planned] = {}
         self._running: dict[int, _Step] = {}
+        self._partial: dict[int, PartialStep] = {}
         self._lock = threading.Lock()
         self._planning = threading.RLock()
         self._closed = False
@@ -238,8 +245,8 @@ class MasterSession:
             if asked:
                 self._planner.settle(homes_of(asked, self._own, self._links))
 
-    def plan(self, request: messages.Signature) -> int:
-        """Plan a signature, and register its parts with their tasks; returns its number.
+    def plan(self, request: messages.Signature) -> messages.Planned:
+        """Plan a signature, and register its parts with their tasks.
 
         Raises: OpError: a name is unknown, a node has no place, or a task refuses its part.
         """
@@ -249,8 +256,15 @@ class MasterSession:
             outputs = [self._output(name) for name in request.fetches]
             targets = [self._node(name) for name in request.targets]
             signature = next(self._numbers)
+            planned = messages.Planned(signature)
             with paused_gc():
-                parts = self._planner.parts(feeds, outputs, targets, request.size)
+                if request.partial:
+                    parts, planned.home, needs = self._planner.partial_parts(
+                        feeds, outputs, targets
+                    )
+                    planned.needs = [",".join(map(str, sorted(each))) for each in needs]
+                else:
+                    parts = self._planner.parts(feeds, outputs, targets, request.size)
                 if self._deterministic:
                     _merge_in_order(parts)
                 try:
@@ -258,8 +272,9 @@ class MasterSession:
                 finally:
                     if self._closed:  # meanwhile, so that tasks forgot the session before this part
                         self._let_forget()
-        self._planned[signature] = _Planned(tuple(shares), len(outputs))
-        return signature
+        fetches = 0 if request.partial else len(outputs)
+        self._planned[signature] = _Planned(tuple(shares), fetches)
+        return planned
 
     def _register(self, signature: int, parts: dict[str, Part]) -> list[_Share]:
         by_task: dict[DeviceParts, dict[str, Part]] = {}
@@ -298,19 +313,66 @@ class MasterSession:
         Returns: what cancels the step.
         Raises: OpError: there is no such signature.
         """
+        if request.traced:
+            done = self._learning(done)
+        step, running = self._new_step(request, done, fail, self._forget_step)
+        step.begin(request, values, running)
+        return step.cancel
+
+    def _new_step(
+        self, request: RunStep, done: Done, fail: Fail, forget: Callable[[int], None]
+    ) -> tuple[_Step, tuple[int, ...]]:
+        """A step of a signature, and the numbers of those that run already."""
         planned = self._planned.get(request.signature)
         if planned is None:
             raise errors.NotFoundError(f"the session has no signature {request.signature}")
         with self._lock:
             self._check_open()
-            number = next(self._steps)
-            if request.traced:
-                done = self._learning(done)
-            step = _Step(StepKey(self.number, number), planned, done, fail, self._forget_step)
+            step = _Step(StepKey(self.number, next(self._steps)), planned, done, fail, forget)
             running = tuple(self._running)
-            self._running[number] = step
-        step.begin(request, values, running)
-        return step.cancel
+            self._running[step.key.step] = step
+        return step, running
+
+    def begin_partial(self, request: RunStep) -> StepKey:
+        """Begin a step that its client feeds and fetches by `advance`.
+
+        Raises: OpError: there is no such signature.
+        """
+        told: list[PartialStep] = []
+        step, running = self._new_step(
+            request,
+            lambda values, meta: told[0].done(None),
+            lambda error: told[0].done(error),
+            lambda number: None,  # until the client has all that it wants
+        )
+        key = step.key
+        own = self._links[self._own]
+        assert isinstance(own, OwnWorker)
+        rendezvous = own.rendezvous(key)
+        told.append(PartialStep(rendezvous, step.cancel, lambda: self._forget_step(key.step)))
+        with self._lock:
+            self._partial[key.step] = told[0]
+        step.begin(request, (), running)
+        return key
+
+    def advance(
+        self,
+        request: messages.Advance,
+        values: Sequence[Any],
+        reply: Callable[[Sequence[Any]], None],
+        fail: Fail,
+    ) -> None:
+        """Go on with a partial run; one of `reply` and `fail` is called once, by any thread.
+
+        Raises: AbortedError: there is none of that number, or none any more.
+        """
+        with self._lock:
+            found = self._partial.get(request.step)
+        if found is None:
+            raise errors.AbortedError(
+                f"the session has no partial run {request.step}: it has ended"
+            )
+        found.advance(request, values, reply, fail)
 
     def _learning(self, done: Done) -> Done:
         """Let the cost model learn from a trace before the client gets it."""
@@ -331,6 +393,7 @@ class MasterSession:
     def _forget_step(self, number: int) -> None:
         with self._lock:
             self._running.pop(number, None)
+            self._partial.pop(number, None)
 
     def close(self, error: errors.OpError | None = None) -> None:
         """Abort the steps that run, and let the tasks forget the session."""
@@ -397,7 +460,7 @@ class _Step:
         fail: Fail,
         forget: Callable[[int], None],
     ) -> None:
-        self._key = key
+        self.key = key
         self._planned = planned
         self._links = {share.task: share.link for share in planned.shares}
         self._results: list[Any] = [None] * planned.fetches
@@ -413,7 +476,7 @@ class _Step:
             error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
             deadline = time.monotonic() + request.timeout / 1000
             self._timer = call_at(deadline, lambda: self.cancel(error))
-        key, self._traced = self._key, request.traced
+        key, self._traced = self.key, request.traced
         signature, timeout = request.signature, request.timeout
         told = RunParts(*key, signature, key.step, timeout, request.traced, running)
         if not self._planned.shares:
@@ -470,7 +533,7 @@ class _Step:
         for instruction in instructions:
             if isinstance(instruction, Abort):
                 aborted = True
-                self._links[instruction.task].abort(self._key, instruction.error)
+                self._links[instruction.task].abort(self.key, instruction.error)
             else:
                 self._finish(instruction)
                 return
@@ -478,7 +541,7 @@ class _Step:
             call_at(time.monotonic() + ABORT_SECONDS, self._give_up)
 
     def _finish(self, how: Finish) -> None:
-        self._forget(self._key.step)
+        self._forget(self.key.step)
         if self._timer is not None:
             self._timer.cancel()
         if how.error is None:

@@ -82,20 +82,30 @@ class Extend:
 
 @dataclass
 class Signature:
-    """Plan a step: names of outputs and nodes; `size` stands for sizes left open."""
+    """Plan a step: names of outputs and nodes; `size` stands for sizes left open.
+
+    Where it is `partial`, the client feeds and fetches while the step runs.
+    """
 
     session: int = 0
     feeds: list[str] = field(default_factory=list)
     fetches: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
     size: int = 0
+    partial: bool = False
 
 
 @dataclass
 class Planned:
-    """The number of a planned signature within its session."""
+    """The number of a planned signature within its session.
+
+    Of a partial one: the device that the client feeds and fetches from, and for each fetch the
+    positions of the feeds that it needs, joined by commas.
+    """
 
     signature: int = 0
+    home: str = ""
+    needs: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -181,6 +191,23 @@ class Reports:
 
 
 @dataclass
+class Advance:
+    """Feed a partial run, and wait for some of its fetches.
+
+    Feeds and fetches are told by the names under which the step sends and receives them. `complete`
+    says that nothing will come after this, so that the reply comes when the step is over; `ends`
+    that nothing of it is wanted any more.
+    """
+
+    session: int = 0
+    step: int = 0
+    fed: list[str] = field(default_factory=list)
+    wanted: list[str] = field(default_factory=list)
+    complete: bool = False
+    ends: bool = False
+
+
+@dataclass
 class Find:
     """Ask which resources a task has, by their containers and names."""
 
@@ -211,6 +238,7 @@ MESSAGES: Final = (
     Register,
     Join,
     Group,
+    Advance,
     Find,
     Found,
     Report,

@@ -23,10 +23,14 @@ RUN_STEP: Final = 7
 """Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
 JOIN: Final = 16
 """Of a worker: wait for the members of a group. Meta: `messages.Join`; in reply: `Group`."""
+BEGIN_PARTIAL: Final = 18
+"""Of a master: begin a partial run. Meta: `RunStep`; in reply: a `StepKey`."""
+ADVANCE: Final = 19
+"""Of a master: go on with one. Meta: `messages.Advance`; values: what is fed and fetched."""
 FIND: Final = 17
 """Of a worker: which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
-OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP})
+OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP, BEGIN_PARTIAL, ADVANCE})
 """What clients may call, too; the rest is for tasks of the cluster."""
 
 VERSION: Final = 1

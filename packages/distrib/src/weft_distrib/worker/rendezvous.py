@@ -13,6 +13,7 @@ from weft_exec.devices.device import Device
 from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
 from weft_exec.resources.resources import Done
 from weft_graph.ir.device_spec import DeviceParts, parse
+from weft_graph.passes.caller import CALLER
 from weft_tensor import errors
 
 ChannelTo = Callable[[DeviceParts], Channel]
@@ -53,15 +54,18 @@ class StepRendezvous(Rendezvous):
     def send(self, key: str, value: Any) -> None:
         """As the base's; what leaves the task is taken out to the host's memory first."""
         sender, receiver = ends_of(key)
-        device = self._devices[sender]
-        if device.memory_space != HOST and value is not DEAD and task_of(receiver) != self._task:
+        device = None if receiver == CALLER or sender == CALLER else self._devices[sender]
+        if device is None:
+            super().send(key, value)
+        elif device.memory_space != HOST and value is not DEAD and task_of(receiver) != self._task:
             device.send(value, _Outbound(self, key))
         else:
             super().send(key, value)
 
     def receive(self, key: str, done: Done) -> None:
         """As the base's; what another task sends is pulled from there."""
-        sender = task_of(ends_of(key)[0])
+        device = ends_of(key)[0]
+        sender = self._task if device == CALLER else task_of(device)
         if sender == self._task:
             super().receive(key, done)
             return

@@ -36,6 +36,7 @@ from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.step_graph import Part
 from weft_graph.ir.traits import Role
+from weft_graph.passes.caller import CALLER
 from weft_graph.serialize import part_from_bytes
 from weft_tensor import errors
 
@@ -177,7 +178,7 @@ class Worker:
             task_of(node.attrs["send_device"])
             for part in parts
             for node in part.nodes
-            if node.role is Role.RECEIVE
+            if node.role is Role.RECEIVE and node.attrs["send_device"] != CALLER
         }
         return found - {self.task}
 
@@ -216,6 +217,14 @@ class Worker:
 
         Args:
           key: with a number that no session has.
+        """
+        self._steps.add_session(key.session)
+        return self._steps.open(key).rendezvous
+
+    def begin_step(self, key: StepKey) -> StepRendezvous:
+        """The rendezvous of a session's step, which may be run later.
+
+        Raises: AbortedError: the step is over.
         """
         self._steps.add_session(key.session)
         return self._steps.open(key).rendezvous

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol
 
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.paused import PausedStep
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.session.feeds import converter
 from weft_exec.session.fetches import FetchPlan, unfeedable
@@ -55,6 +54,39 @@ class PartialSignature:
         self.plan: PartialPlan
 
 
+class _Meeting(Protocol):
+    """Where a caller puts what it feeds, and finds what it fetches."""
+
+    fetched: dict[str, Any]
+
+    def send(self, key: str, value: Any) -> None:
+        """Feed something."""
+        ...
+
+
+class CalledStep(Protocol):
+    """A step that its caller takes part in; `executor.paused.PausedStep` is one."""
+
+    ended: bool
+
+    @property
+    def rendezvous(self) -> _Meeting:
+        """Where they meet."""
+        ...
+
+    def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
+        """As of `PausedStep`."""
+        ...
+
+    def cancel(self, reason: errors.OpError) -> None:
+        """As of `PausedStep`."""
+        ...
+
+    def close(self, reason: BaseException | None = None) -> None:
+        """As of `PausedStep`."""
+        ...
+
+
 class PartialRun:
     """One partial run: what of it has been fed and fetched.
 
@@ -62,7 +94,7 @@ class PartialRun:
       step: is dropped, and what runs of it cancelled, when this object goes.
     """
 
-    def __init__(self, signature: PartialSignature, step: PausedStep) -> None:
+    def __init__(self, signature: PartialSignature, step: CalledStep) -> None:
         self._signature = signature
         self._plan = signature.plan
         self._step = step

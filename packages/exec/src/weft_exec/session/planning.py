@@ -147,6 +147,20 @@ class PartPlanner:
             name = next(iter(assigned.places.values()), name)
         return {name: Part(step, nodes, range(len(step.feeds)), range(len(step.fetches)))}
 
+    def partial_parts(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
+    ) -> tuple[dict[str, Part], str, list[frozenset[int]]]:
+        """What each device does of a step that its caller takes part in; arguments as of `parts`.
+
+        Returns: the parts, the device that the caller feeds and fetches from, and for each fetch
+          the positions of the feeds that it needs.
+        Raises: OpError: as `parts`.
+        """
+        self._assume(0)
+        step = self._prepare(feeds, outputs, targets, _ignore)
+        met, needs = meet_caller(step, self._home)
+        return self._divided(met), self._home, needs
+
     def explain(
         self,
         feeds: Sequence[Output],
@@ -349,10 +363,8 @@ class Planner(PartPlanner):
 
         Raises: OpError: as `plan`.
         """
-        self._assume(0)
-        step = self._prepare(feeds, outputs, targets, _ignore)
-        met, needs = meet_caller(step, self._home)
-        return PartialPlan(self._derived(self._divided(met), 0, 0), self._home, needs)
+        parts, home, needs = self.partial_parts(feeds, outputs, targets)
+        return PartialPlan(self._derived(parts, 0, 0), home, needs)
 
     def _derived(self, parts: Mapping[str, Part], feeds: int, outputs: int) -> Executable:
         """What runs the parts of a step of so many feeds and outputs."""

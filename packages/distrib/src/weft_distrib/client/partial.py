@@ -1,0 +1,70 @@
+"""The client's end of a partial run on a master."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from weft_distrib.protocol import messages
+from weft_tensor import errors
+
+Ask = Callable[[messages.Advance, Sequence[Any], float | None], Sequence[Any]]
+
+
+class FedLater:
+    """What is fed to the step by the next call, and what was fetched from it, by name."""
+
+    def __init__(self) -> None:
+        self.fed: dict[str, Any] = {}
+        self.fetched: dict[str, Any] = {}
+
+    def send(self, key: str, value: Any) -> None:
+        """Feed something."""
+        self.fed[key] = value
+
+
+class RemotePartialStep:
+    """A step on a master that its caller takes part in; as `PausedStep` in one process.
+
+    Args:
+      session, step: its numbers.
+      ask: calls the master, and waits for its reply.
+      tell: calls it, and does not wait, as the collector of garbage may do this.
+    Attributes:
+      rendezvous: where the caller puts feeds and finds fetches.
+      ended: whether nothing more can be fed or fetched.
+    """
+
+    def __init__(
+        self, session: int, step: int, ask: Ask, tell: Callable[[messages.Advance], None]
+    ) -> None:
+        self._session, self._step, self._ask, self._tell = session, step, ask, tell
+        self.rendezvous = FedLater()
+        self.ended = False
+
+    def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
+        """Feed what was put down, and wait for some fetches, or for all of the step.
+
+        Raises: OpError: the step has failed, or the time is over; it has ended then.
+        """
+        fed, self.rendezvous.fed = self.rendezvous.fed, {}
+        names = list(wanted)
+        request = messages.Advance(self._session, self._step, list(fed), names, to_the_end)
+        try:
+            values = self._ask(request, list(fed.values()), timeout)
+        except BaseException:  # because Ctrl-C must not leave the step behind
+            self.close()
+            raise
+        self.rendezvous.fetched.update(zip(names, values, strict=True))
+        self.ended = to_the_end
+
+    def cancel(self, reason: errors.OpError) -> None:
+        """End it from any thread."""
+        self.close(reason)
+
+    def close(self, reason: BaseException | None = None) -> None:
+        """End it; doing so twice is fine."""
+        if self.ended:
+            return
+        self.ended = True
+        self._tell(messages.Advance(self._session, self._step, ends=True))

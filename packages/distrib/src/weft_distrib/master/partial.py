@@ -1,0 +1,147 @@
+"""Partial runs: steps that their client feeds and fetches while they run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_distrib.protocol import messages
+from weft_exec.resources.rendezvous import Rendezvous, ends_of
+from weft_graph.passes.caller import CALLER
+from weft_tensor import errors
+from weft_tensor.memory import copied
+
+Reply = Callable[[Sequence[Any]], None]
+Fail = Callable[[errors.OpError], None]
+
+
+class PartialStep:
+    """One partial run as its master sees it.
+
+    Args:
+      rendezvous: of the master's own task, where the client takes part in the step.
+      cancel: ends the step.
+      forget: called once nothing of it is wanted any more.
+    """
+
+    def __init__(self, rendezvous: Rendezvous, cancel: Fail, forget: Callable[[], None]) -> None:
+        self._rendezvous, self._cancel, self._forget = rendezvous, cancel, forget
+        self._lock = threading.Lock()
+        self._over = False
+        self._error: errors.OpError | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    def done(self, error: errors.OpError | None) -> None:
+        """Its nodes have run, or it has failed."""
+        with self._lock:
+            self._over, self._error = True, error
+            waiting, self._waiting = self._waiting, []
+        if error is not None:
+            self._rendezvous.abort(error)
+            self._forget()
+        for call in waiting:
+            call()
+
+    def advance(
+        self, request: messages.Advance, values: Sequence[Any], reply: Reply, fail: Fail
+    ) -> None:
+        """Take some feeds, and reply with some fetches once they are there.
+
+        Raises: DataLossError: the feeds or fetches are none.
+        """
+        if request.ends:
+            self._cancel(errors.CancelledError("the client has ended the partial run"))
+            self._forget()
+            reply(())
+            return
+        _check(request, values)
+        for key, value in zip(request.fed, values, strict=True):
+            self._rendezvous.send(key, value)
+
+        def got_all(found: list[Any]) -> None:
+            if request.complete:
+                self._when_over(lambda: self._tell(found, reply, fail))
+            else:
+                self._tell(found, reply, fail)
+
+        def failed(error: errors.OpError) -> None:
+            # The step knows best why; what came here may only tell of another failure.
+            self._when_over(lambda: fail((self._error or error).copy()))
+
+        Gathered(len(request.wanted), got_all, failed).receive(self._rendezvous, request.wanted)
+
+    def _tell(self, found: list[Any], reply: Reply, fail: Fail) -> None:
+        if self._over:
+            if self._error is not None:
+                fail(self._error.copy())
+                return
+            if not self._rendezvous.pending:
+                self._forget()
+        reply(found)
+
+    def _when_over(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._over:
+                self._waiting.append(call)
+                return
+        call()
+
+
+class Gathered:
+    """Waits for several values of a rendezvous; tells them, or the first failure, once."""
+
+    def __init__(self, count: int, done: Callable[[list[Any]], None], fail: Fail) -> None:
+        self._values: list[Any] = [None] * count
+        self._left = count
+        self._done, self._fail = done, fail
+        self._lock = threading.Lock()
+
+    def receive(self, rendezvous: Rendezvous, keys: Sequence[str]) -> None:
+        """Ask for the values."""
+        if not keys:
+            self._done([])
+        for place, key in enumerate(keys):
+            rendezvous.receive(key, _Place(self, place))
+
+    def take(self, place: int, value: Any) -> None:
+        """One is there; arrays belong to the client from now on."""
+        if isinstance(value, np.ndarray):
+            value = copied(np.asarray(value)) if value.ndim else value[()]
+        with self._lock:
+            self._values[place] = value
+            self._left -= 1
+            complete = self._left == 0
+        if complete:
+            self._done(self._values)
+
+    def fail(self, error: errors.OpError) -> None:
+        """One will not come."""
+        with self._lock:
+            first, self._left = self._left > 0, -1
+        if first:
+            self._fail(error)
+
+
+class _Place:
+    def __init__(self, gathered: Gathered, place: int) -> None:
+        self._gathered, self._place = gathered, place
+
+    def __call__(self, value: Any = None) -> None:
+        self._gathered.take(self._place, value)
+
+    def fail(self, error: BaseException) -> None:
+        assert isinstance(error, errors.OpError)
+        self._gathered.fail(error)
+
+
+def _check(request: messages.Advance, values: Sequence[Any]) -> None:
+    """Refuse names that are not the client's to feed or fetch."""
+    if len(values) != len(request.fed):
+        raise errors.DataLossError(f"{len(request.fed)} feeds were named and {len(values)} came")
+    for names, end in ((request.fed, 0), (request.wanted, 1)):
+        for name in names:
+            if name.count(";") < 2 or ends_of(name)[end] != CALLER:
+                raise errors.DataLossError(f"{name!r} is no feed or fetch of a partial run")
