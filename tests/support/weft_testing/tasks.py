@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -68,10 +69,13 @@ class Process:
             told = ["--cluster", json.dumps(dict(cluster)), "--job", job, "--task", str(task)]
             serve = ["-m", "weft", "server", *told, *options]
         self._arguments = [sys.executable, *serve]
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 it lives as long as this
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[str]:
-        process = subprocess.Popen(self._arguments, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            self._arguments, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
         assert process.stdout is not None
         assert process.stdout.readline().startswith(("ready", "listening"))
         return process
@@ -80,6 +84,16 @@ class Process:
         """End it at once."""
         self._process.kill()
         self._process.wait()
+
+    def terminate(self) -> None:
+        """Tell it to end."""
+        self._process.send_signal(signal.SIGTERM)
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for its end; its exit status, and what it wrote to stderr."""
+        code = self._process.wait(60)
+        self._errors.seek(0)
+        return code, self._errors.read()
 
     def restart(self) -> None:
         """Another life, after `kill`."""

@@ -69,11 +69,6 @@ class ClusterBackend(Backend):
     def __init__(self, link: MasterLink, config: SessionConfig) -> None:
         self._link = link
         self._config = config
-        if config.proto is not None and config.proto.isolate_session_state:
-            raise errors.UnimplementedError(
-                "sessions of a server share its variables, and isolate_session_state cannot be "
-                "set: give variables a container of their own"
-            )
         told = b"" if config.proto is None else config.proto.SerializeToString()
         limit = config.timeout_ms / 1000 or START_SECONDS
         made = link.create_session(messages.CreateSession(config=told), limit)
@@ -258,6 +253,12 @@ class GrpcTarget:
             link.reset(messages.Reset(not containers, list(containers or ())))
         finally:
             link.close()
+
+
+def _fetched(value: Any) -> Any:
+    """A value as programs get it: a text of rank 0 is bytes, which messages have as an array."""
+    text = isinstance(value, np.ndarray) and value.dtype == object and not value.ndim
+    return value.item() if text else value
 
 
 def _link(target: str) -> MasterLink:

@@ -1,0 +1,447 @@
+"""What a task lets others do: how long, how often, in which files, and until it ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from weft_testing.tasks import Process, free_ports, jobs
+from weft_testing.waiting import in_threads, wait_until
+
+import weft as wf
+from weft import errors
+from weft_distrib.client import target as client_target
+from weft_distrib.liveness import answerer, watch
+from weft_distrib.protocol import health, messages, service
+from weft_distrib.security.rates import Rate
+from weft_distrib.server import Server
+from weft_distrib.wire import methods
+from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.listener import Listener, ask, dial
+from weft_distrib.worker.threads import WaitingThreads
+from weft_exec.resources.file_access import FileRoots, within
+from weft_io.resources.queue import Queue
+
+LOCAL = {"worker": ["localhost:0"]}
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions by sockets, as from another process."""
+    monkeypatch.setattr(client_target, "server_at", lambda target: None)
+
+
+@pytest.fixture
+def graph() -> Iterator[wf.Graph]:
+    with wf.Graph().as_default() as made:
+        yield made
+
+
+# --------------------------------------------------------------------------- binding
+
+
+def test_other_machines_are_let_in_when_it_is_said_twice(capfd: Any) -> None:
+    from weft_distrib.commands import server as command
+
+    (port,) = free_ports(1)
+    cluster = {"worker": [f"0.0.0.0:{port}"]}
+    with pytest.raises(errors.PermissionDeniedError, match="--insecure --insecure"):
+        Server(cluster)
+    with closing(Server(cluster, insecure=True)) as server:
+        assert server.target.endswith(str(port))
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    command.add(parser)
+    with pytest.raises(errors.InvalidArgumentError, match="say it twice"):
+        command.run(parser.parse_args(["--insecure"]))
+
+
+# ---------------------------------------------------------------------------- leases
+
+
+def test_a_session_that_nobody_claims_expires() -> None:
+    with closing(Server(LOCAL, lease=0.2)) as server:
+        opening = Opening(messages.VERSION)
+        with closing(
+            service.ControlClient(server.target.removeprefix("grpc://"), "it", opening)
+        ) as control:
+            control.call(service.CREATE_SESSION, messages.CreateSession(), 30)
+        wait_until(lambda: not server.master.open_sessions)
+
+
+def test_a_client_that_dies_while_its_session_is_made_leaves_none() -> None:
+    (absent,) = free_ports(1)
+    cluster = {"worker": ["localhost:0", f"localhost:{absent}"]}
+    with closing(Server(cluster, "worker", 0)) as server:
+        program = f"import weft as wf; print(flush=True); wf.Session({server.target!r})"
+        asked = threading.Event()
+        ask_all = server.master._ask
+
+        def ask(*arguments: Any) -> Any:
+            asked.set()
+            return ask_all(*arguments)
+
+        server.master._ask = ask  # type: ignore[method-assign]
+        client = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert asked.wait(60)
+        client.kill()
+        client.wait()
+        pool = "weft-greet"
+        wait_until(lambda: not any(t.name.startswith(pool) for t in threading.enumerate()))
+        assert not server.master.open_sessions
+
+
+def test_a_client_that_is_frozen_loses_its_session() -> None:
+    with closing(Server(LOCAL, lease=1.0)) as server:
+        program = (
+            f"import weft as wf, time; session = wf.Session({server.target!r}); "
+            "print(flush=True); time.sleep(600)"
+        )
+        client = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        assert client.stdout is not None and client.stdout.readline()
+        assert server.master.open_sessions
+        client.send_signal(signal.SIGSTOP)
+        wait_until(lambda: not server.master.open_sessions)
+        client.kill()
+        client.wait()
+
+
+def test_who_is_silent_and_idle_but_there_keeps_its_session(remote: None, graph: wf.Graph) -> None:
+    with closing(Server(LOCAL, lease=0.3)) as server:
+        one = wf.placeholder_with_default(1.0, []) + 0.0
+        with wf.Session(server.target) as session:
+            before = threading.Event()
+            before.wait(1.0)  # three leases
+            assert session.run(one) == 1.0
+
+
+def test_isolated_sessions_share_no_state(graph: wf.Graph) -> None:
+    cluster = jobs(ps=1, worker=1)
+    isolated = wf.ConfigProto(isolate_session_state=True)
+    with closing(Server(cluster, "ps", 0)) as ps, closing(Server(cluster, "worker", 0)) as worker:
+        with wf.device("/job:ps/task:0"):
+            v = wf.Variable(1.0, name="v")
+        with wf.Session(worker.target) as shared, wf.Session(worker.target, config=isolated) as own:
+            shared.run(v.initializer)
+            with pytest.raises(errors.FailedPreconditionError):
+                own.run(v)
+            own.run(v.assign(5.0))
+            assert (shared.run(v), own.run(v)) == (1.0, 5.0)
+        assert not ps._worker._scopes._isolated
+        with (
+            wf.Session(worker.target, config=isolated) as own,
+            pytest.raises(errors.FailedPreconditionError),
+        ):
+            own.run(v)
+
+
+# ----------------------------------------------------------------------------- files
+
+
+def test_roots(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "out").symlink_to("/etc")
+    roots = FileRoots([str(tmp_path / "in"), "s3://bucket/runs/"])
+    for path in (f"{tmp_path}/in/x", f"file://{tmp_path}/in/y/../z", "s3://bucket/runs/1"):
+        roots.check(path)
+    for path in (
+        f"{tmp_path}/x",
+        f"{tmp_path}/in/../x",
+        f"{tmp_path}/inside",
+        f"{tmp_path}/in/out/passwd",
+        "relative",
+        "s3://bucket/runs-of-others",
+        "s3://bucket/runs/../keys",
+        "simplecache::s3://bucket/runs/1",
+        "http://localhost/",
+        "FILE:///etc/passwd",
+    ):
+        with pytest.raises(errors.PermissionDeniedError, match="outside the files"):
+            roots.check(path)
+
+
+def file_programs(base: Path) -> dict[str, Any]:
+    """One program for each way of touching a file."""
+    path = str(base / "file")
+    names = wf.train.string_input_producer([path], num_epochs=None, shuffle=False)
+    rows = wf.data.experimental.SqlDataset("sqlite", path, "SELECT 1", (wf.int32,))
+    numbers = wf.data.Dataset.range(3)
+    words = wf.lookup.TextFileInitializer(
+        path,
+        wf.string,
+        wf.lookup.TextFileIndex.WHOLE_LINE,
+        wf.int64,
+        wf.lookup.TextFileIndex.LINE_NUMBER,
+    )
+    table = wf.lookup.StaticHashTable(words, -1)
+    v = wf.Variable(1.0, name=f"v_{base.name}")
+    saver = wf.train.Saver([v], sharded=False)
+    once = wf.data.Dataset.from_tensors
+
+    def first(dataset: Any) -> Any:
+        return wf.data.make_one_shot_iterator(dataset).get_next()
+
+    return {
+        "ReadFile": wf.read_file(path),
+        "WriteFile": wf.write_file(path, "x"),
+        "MatchingFiles": wf.matching_files(str(base / "*")),
+        "TextLineDataset": first(wf.data.TextLineDataset(path)),
+        "TFRecordDataset": first(wf.data.TFRecordDataset(path)),
+        "FixedLengthRecordDataset": first(wf.data.FixedLengthRecordDataset(path, 1)),
+        "CsvDataset": first(wf.data.experimental.CsvDataset(path, [wf.string])),
+        "SqlDataset": first(rows),
+        "cache": first(numbers.cache(path)),
+        "in a function": first(once(path).flat_map(wf.data.TextLineDataset)),
+        "in a parallel one": first(once(path).map(wf.read_file, num_parallel_calls=2)),
+        "reader": wf.WholeFileReader().read(names),
+        "table": table.initializer,
+        "PrintV2": wf.print("x", output_stream=f"file://{path}"),
+        "candidates": wf.nn.fixed_unigram_candidate_sampler(
+            wf.constant([[1]], wf.int64), 1, 1, True, 5, vocab_file=path
+        ),
+        "restore": wf.raw_ops.RestoreV2(
+            prefix=path, tensor_names=["v"], shape_and_slices=[""], dtypes=[wf.float32]
+        ),
+        "save": wf.raw_ops.SaveV2(
+            prefix=path, tensor_names=["v"], shape_and_slices=[""], tensors=[wf.constant(1.0)]
+        ),
+        "saver": (saver, v),
+    }
+
+
+def test_files_are_touched_below_roots_only(tmp_path: Path, remote: None, graph: wf.Graph) -> None:
+    allowed, secret = tmp_path / "allowed", tmp_path / "secret"
+    for folder in (allowed, secret):
+        folder.mkdir()
+        (folder / "file").write_text("a\nb\n")
+    programs = file_programs(secret)
+    saver, v = programs.pop("saver")
+    let_through = []
+    with closing(Server(LOCAL, file_roots=[str(allowed)])) as server:
+        with wf.Session(server.target) as session:
+            session.run(v.initializer)
+            coordinator = wf.train.Coordinator()
+            threads = wf.train.start_queue_runners(session, coordinator)
+            for name, fetch in programs.items():
+                try:
+                    session.run(fetch, options=wf.RunOptions(timeout_in_ms=20_000))
+                    let_through.append(name)
+                except errors.PermissionDeniedError as error:
+                    assert "outside the files" in error.message, name
+            with pytest.raises(errors.PermissionDeniedError):
+                saver.save(session, str(secret / "model"), write_meta_graph=False)
+            coordinator.request_stop()
+            assert session.run(wf.read_file(str(allowed / "file"))) == b"a\nb\n"
+            lines = wf.data.make_one_shot_iterator(wf.data.TextLineDataset(str(allowed / "file")))
+            assert session.run(lines.get_next()) == b"a"
+            saver.save(session, str(allowed / "model"), write_meta_graph=False)
+        coordinator.join(threads, stop_grace_period_secs=30, ignore_live_threads=True)
+    assert not let_through
+    assert sorted(path.name for path in secret.iterdir()) == ["file"]
+
+
+def test_a_client_of_the_same_process_touches_what_it_likes(
+    tmp_path: Path, graph: wf.Graph
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with closing(Server(LOCAL, file_roots=[])) as server, wf.Session(server.target) as session:
+        assert session.run(wf.read_file(str(tmp_path / "file"))) == b"x"
+
+
+def test_checkpoints_lead_nowhere_else(tmp_path: Path) -> None:
+    from weft_io.files.paths import storage_of
+
+    roots = FileRoots([str(tmp_path)])
+    with within(roots), pytest.raises(errors.PermissionDeniedError):
+        storage_of("/etc/passwd")
+    storage_of("/etc/passwd")
+
+
+def test_python_functions_run_where_the_client_is(
+    graph: wf.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = jobs(ps=1, worker=1)
+    calls: list[float] = []
+
+    def call(x: Any) -> Any:
+        calls.append(float(x))
+        return x
+
+    with closing(Server(cluster, "ps", 0)), closing(Server(cluster, "worker", 0)) as worker:
+        with wf.device("/job:worker/task:0"):
+            here = wf.py_func(call, [wf.constant(1.0)], wf.float32, name="here")
+        with wf.device("/job:ps/task:0"):
+            there = wf.py_func(call, [wf.constant(2.0)], wf.float32, name="there")
+        with wf.Session(worker.target) as session:
+            assert session.run(here) == 1.0
+            with pytest.raises(
+                errors.PermissionDeniedError, match="place it on the task"
+            ) as caught:
+                session.run(there)
+            assert caught.value.node == "there"
+        monkeypatch.setattr(client_target, "server_at", lambda target: None)
+        with wf.Session(worker.target) as session:
+            with pytest.raises(errors.PermissionDeniedError, match="another one"):
+                session.run(here)
+            mapped = wf.data.Dataset.range(1).map(lambda x: wf.py_func(call, [x], wf.int64))
+            with pytest.raises(errors.PermissionDeniedError):
+                session.run(wf.data.make_one_shot_iterator(mapped).get_next())
+    assert calls == [1.0]
+
+
+# ------------------------------------------------------------------- draining, health
+
+
+def status_of(target: str, name: str = "") -> bytes:
+    request = bytes([10, len(name)]) + name.encode() if name else b""
+    with grpc.insecure_channel(target.removeprefix("grpc://")) as channel:
+        found: bytes = channel.unary_unary(f"/{health.NAME}/Check")(request, timeout=30)
+        return found
+
+
+def test_health_is_told_and_watched() -> None:
+    with closing(Server(LOCAL)) as server:
+        assert status_of(server.target) == status_of(server.target, service.SERVICE) == b"\x08\x01"
+        with pytest.raises(grpc.RpcError) as caught:
+            status_of(server.target, "other")
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        with grpc.insecure_channel(server.target.removeprefix("grpc://")) as channel:
+            told = channel.unary_stream(f"/{health.NAME}/Watch")(b"", timeout=60)
+            assert next(told) == b"\x08\x01"
+            server._control.health.stop()
+            assert next(told) == b"\x08\x02"
+
+
+def test_sigterm_refuses_new_steps_and_leaves_in_silence(graph: wf.Graph) -> None:
+    cluster = jobs(ps=1)
+    ps = Process(cluster, "ps", 0, [])
+    begun = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="begun")
+    queue = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="q")
+    with wf.control_dependencies([begun.enqueue(1.0)]):
+        taken = queue.dequeue()
+    has_begun, size = begun.dequeue(), queue.size()
+    target = f"grpc://{cluster['ps'][0]}"
+    with wf.Session(target) as session, wf.Session(target) as other:
+        with in_threads(lambda: session.run(taken)) as (waiting,):
+            other.run([has_begun, size])
+            ps.terminate()
+            wait_until(lambda: status_of(target) == b"\x08\x02")
+            with pytest.raises(errors.UnavailableError, match="ps/replica:0/task:0 is draining"):
+                other.run([size])
+            with pytest.raises(errors.UnavailableError, match="draining"):
+                wf.Session(target)
+            ps.terminate()  # the second time it does not wait
+        assert isinstance(waiting.outcome, errors.OpError)
+    assert ps.ended() == (0, "")
+
+
+def test_a_drained_server_lets_a_step_end_and_leaves(graph: wf.Graph) -> None:
+    server = Server(LOCAL)
+    taken = wf.FIFOQueue(1, [wf.float32], [[]]).dequeue()
+    with wf.Session(server.target) as session:
+        with in_threads(lambda: session.run(taken)) as (waiting,):
+            wait_until(lambda: server.resources.resources(Queue))
+            server.begin_drain(60)
+            wait_until(lambda: server.master._leaving)
+            fill(server)
+        assert waiting.outcome == 3.0
+    server.join()
+
+
+class Done:
+    """A completion that nobody waits for."""
+
+    def __call__(self, value: Any = None) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+def fill(server: Server) -> None:
+    """Give the queue what a step waits for, though no step may begin any more."""
+    (queue,) = server.resources.resources(Queue)
+    queue.enqueue((np.float32(3.0),), Done())
+
+
+# -------------------------------------------------------------------------- versions
+
+
+def test_messages_of_another_version_are_refused_by_name() -> None:
+    for packed, kind in [
+        (methods.RunParts(1, 2, 3, 4).pack(), methods.RunParts),
+        (methods.RunStep(1, 2).pack(), methods.RunStep),
+        (methods.StepKey(1, 2).pack(), methods.StepKey),
+    ]:
+        other = bytes([packed[0] + 1]) + packed[1:]
+        with pytest.raises(errors.FailedPreconditionError, match="same release"):
+            kind.unpack(other)  # type: ignore[attr-defined]
+
+
+def test_control_calls_of_another_version_are_refused(remote: None) -> None:
+    with closing(Server(LOCAL)) as server:
+        address = server.target.removeprefix("grpc://")
+        with closing(service.ControlClient(address, "it", Opening(7))) as control:
+            assert control.call(service.STATUS, messages.Empty(), 30).version == messages.VERSION
+            with pytest.raises(errors.FailedPreconditionError, match=r"version 1 .* version 7"):
+                control.call(service.CREATE_SESSION, messages.CreateSession(), 30)
+
+
+def test_a_pulse_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[Any] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        watch.Watch().add(listener.getsockname(), "a task", lost.append)
+        sock, _ = listener.accept()
+        with sock:
+            sock.sendall(answerer.ANSWER.pack(9, 1, 2, False))
+            wait_until(lambda: lost)
+    assert "version 9" in lost[0].message
+
+
+# ---------------------------------------------------------------------------- bounds
+
+
+def test_rates() -> None:
+    rate = Rate("things", 2.0, 3)
+    for _ in range(3):
+        rate.take(10.0)
+    with pytest.raises(errors.ResourceExhaustedError, match="more things than 3"):
+        rate.take(10.4)
+    rate.take(10.6)
+
+
+def test_threads_are_bounded() -> None:
+    go_on = threading.Event()
+    threads = WaitingThreads("bounded", most=2)
+    for _ in range(2):
+        threads.submit(lambda: go_on.wait(60) and None)
+    with pytest.raises(errors.ResourceExhaustedError, match="2 threads run already"):
+        threads.submit(go_on.wait)  # type: ignore[arg-type]
+    go_on.set()
+
+
+def test_who_has_not_said_hello_may_send_little() -> None:
+    import struct
+
+    served: list[Any] = []
+    with closing(Listener("127.0.0.1", Opening(1), 7, served.append)) as listener:
+        address = ("127.0.0.1", listener.port)
+        with socket.create_connection(address) as sock:
+            sock.sendall(struct.pack("<BBHIQ", 1, 0, 0, 1 << 20, 1))
+            assert sock.recv(100) == b""
+        channel = dial(address, "it", Opening(1), 7, 30)
+        with pytest.raises(errors.OpError):
+            ask(channel, HELLO + 1, b"x" * (1 << 20), (), 0.2)
+        assert len(served) == 1
+        channel.close()
+        with pytest.raises(errors.PermissionDeniedError):
+            Hello.unpack(b"short")
