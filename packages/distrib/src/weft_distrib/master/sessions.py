@@ -44,6 +44,9 @@ ABORT_SECONDS: Final = 2.0
 
 _REGISTER_SECONDS = 300.0
 
+MAX_SIGNATURES: Final = 1 << 16
+"""How many a session may have planned."""
+
 Fail = Callable[[errors.OpError], None]
 
 
@@ -252,6 +255,10 @@ class MasterSession:
         """
         with self._planning:
             self._check_open()
+            if len(self._planned) >= MAX_SIGNATURES:
+                raise errors.ResourceExhaustedError(
+                    f"the session has {MAX_SIGNATURES} signatures already, and takes no more"
+                )
             feeds = [self._output(name) for name in request.feeds]
             outputs = [self._output(name) for name in request.fetches]
             targets = [self._node(name) for name in request.targets]

@@ -1,0 +1,393 @@
+"""A live server that gets messages with changed bytes: it stays up, and keeps nothing of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft_distrib.client import target as client_target
+from weft_distrib.protocol import authentication, health, messages, service
+from weft_distrib.protocol.tables import decode, encode
+from weft_distrib.wire import methods
+from weft_distrib.wire.frames import HEAD, PING, Message, Outbox
+from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.listener import ask, dial
+from weft_exec.config import SessionConfig
+from weft_exec.devices.description import DeviceDescription
+from weft_exec.devices.device import make_devices
+from weft_exec.executor.overlap import Overlap
+from weft_exec.resources.resources import ResourceManager
+from weft_exec.session.planning import PartPlanner
+from weft_graph.serialize import graph_to_bytes, part_to_bytes
+
+COUNT = 150
+LONG_COUNT = 100_000
+FRAMES_AT_ONCE = 25
+CALLS_AT_ONCE = 50
+PLANS_OF_ONE = 500  # session, which keeps what is planned
+LEAK_BYTES = 96 << 20
+
+SERVE = """
+import json, logging, sys, threading
+logging.disable(logging.CRITICAL)
+from weft_distrib import Server
+server = Server({"worker": ["localhost:0"]}, lease=2.0, file_roots=[])
+worker, master = server._worker, server.master
+print(server.target, flush=True)
+for line in sys.stdin:
+    told = [len(master.open_sessions), len(master._unclaimed), len(worker._signatures),
+            len(worker._scopes._isolated), worker.running_steps, threading.active_count()]
+    print(json.dumps(told), flush=True)
+"""
+
+
+class Target:
+    """A server in a process of its own, and valid messages for it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.target = self._process.stdout.readline().strip()
+        self.address = self.target.removeprefix("grpc://")
+        self.channel = grpc.insecure_channel(self.address)
+        self.opening = Opening(messages.VERSION)
+        reply = decode(messages.Reply, self.call("Status", encode(messages.Empty())))
+        self.status = decode(messages.Status, reply.body)
+
+    def call(self, name: str, request: bytes) -> bytes:
+        found: bytes = self.begin(f"/{service.SERVICE}/{name}", request).result()
+        return found
+
+    def begin(self, path: str, request: bytes) -> Any:
+        call = self.channel.unary_unary(path)
+        return call.future(request, timeout=60, metadata=authentication.metadata(self.opening))
+
+    def connect(self) -> socket.socket:
+        host, port = self.address.rpartition(":")[0], self.status.wire_port
+        return socket.create_connection((host, port), 60)
+
+    def new_session(self) -> int:
+        """The number of a session, for whose graph nothing has come."""
+        reply = decode(messages.Reply, self.call("CreateSession", encode(messages.CreateSession())))
+        assert not reply.error, reply.error
+        return decode(messages.Session, reply.body).session
+
+    @contextmanager
+    def session(self, segment: bytes) -> Iterator[int]:
+        """A session that has a graph and a planned signature of it."""
+        number = self.new_session()
+        to = (self.address.rpartition(":")[0], self.status.wire_port)
+        with closing(dial(to, "it", self.opening, self.status.incarnation, 60)) as channel:
+            meta = encode(messages.SessionRequest(number))
+            ask(channel, methods.EXTEND, meta, [array(segment)], 60)
+            self.call("Plan", encode(messages.Signature(number, ["x:0"], ["text:0"], [])))
+            yield number
+
+    def kept(self) -> list[int]:
+        """Sessions, unclaimed ones, signatures, isolated states, steps and threads."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return list(json.loads(self._process.stdout.readline()))
+
+    def used(self) -> tuple[int, int]:
+        """Bytes of memory, and open files."""
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        files = len(os.listdir(f"/proc/{self._process.pid}/fd"))
+        return pages * os.sysconf("SC_PAGESIZE"), files
+
+    def close(self) -> None:
+        self.channel.close()
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Target]:
+    made = Target()
+    yield made
+    made.close()
+
+
+# -------------------------------------------------------------------------- messages
+
+
+def graph_and_part(target: Target) -> tuple[bytes, bytes, str]:
+    """A graph, and the part of it that the server's device has."""
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [None, 3], name="x")
+        v = wf.get_variable("v", [3, 2])
+        y = wf.nn.relu(wf.matmul(x, v), name="y")
+        wf.while_loop(lambda i: i < 3, lambda i: i + 1, [0], name="loop")
+        wf.string_join(["a", "b"], name="text")
+    described = [DeviceDescription.from_dict(json.loads(each)) for each in target.status.devices]
+    config = SessionConfig(device_count={"CPU": 1, "GPU": 0})
+    host = make_devices(ResourceManager(), config)[0]
+    planner = PartPlanner(described, host, config, Overlap.EVERYTHING)
+    planner.extend(graph.nodes)
+    ((device, part),) = planner.parts([x], [y], [], 0).items()
+    return graph_to_bytes(graph, 0, len(graph.nodes)), part_to_bytes(part), device
+
+
+def array(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+def wire_messages(
+    target: Target, segment: bytes, session: int
+) -> dict[str, tuple[int, bytes, list[Any]]]:
+    _, part, device = graph_and_part(target)
+    fed = [np.ones((2, 3), np.float32), np.array([b"a", b"bc"], object)]
+    key = methods.StepKey(7, 1)
+    register = messages.Register(7, 1, [messages.Part(device)])
+    return {
+        "pull": (methods.PULL, key.pack(b"a;b;c;0:0"), []),
+        "run parts": (methods.RUN_PARTS, methods.RunParts(7, 1, 1, 1, 9).pack(), fed),
+        "abort": (methods.ABORT, key.pack(b'{"code": 1, "message": "m"}'), []),
+        "register": (methods.REGISTER, encode(register), [array(part)]),
+        "forget": (methods.FORGET, encode(messages.SessionRequest(7)), []),
+        "extend": (methods.EXTEND, encode(messages.SessionRequest(session)), [array(segment)]),
+        "run step": (methods.RUN_STEP, methods.RunStep(session, 1, 9).pack(), fed),
+        "join": (methods.JOIN, encode(messages.Empty()), []),
+    }
+
+
+WIRE = ["pull", "run parts", "abort", "register", "forget", "extend", "run step", "join"]
+
+CONTROL: dict[str, Any] = {
+    "Status": messages.Empty(),
+    "Kernels": messages.KernelsOf("CPU"),
+    "CreateSession": messages.CreateSession(
+        config=wf.ConfigProto(
+            device_filters=["/job:worker"], log_device_placement=True
+        ).SerializeToString()
+    ),
+    "CloseSession": messages.SessionRequest(7),
+    "Reset": messages.Reset(False, ["a container"]),
+    "Clear": messages.Reset(True, ["a container"]),
+}
+
+
+def framed(number: int, method: int, meta: bytes, values: list[Any]) -> bytes:
+    box = Outbox()
+    box.add(Message(HEAD, False, number, method, meta, values))
+    found = b""
+    while buffers := box.next():
+        found += b"".join(buffers)
+        box.sent(sum(map(len, buffers)))
+    return found
+
+
+def changed(data: bytes, by: random.Random, first: int = 0) -> bytes:
+    """The bytes with some changes, from a place on."""
+    made = bytearray(data)
+    for _ in range(by.choice((1, 1, 1, 2, 3, 8))):
+        at = by.randrange(first, len(made)) if len(made) > first else first
+        kind = by.randrange(6)
+        if kind == 0:
+            made[at : at + 1] = bytes([by.randrange(256)])
+        elif kind == 1 and at < len(made):
+            made[at] ^= 1 << by.randrange(8)
+        elif kind == 2:
+            size = by.choice((2, 4, 8))
+            value = by.choice((0, 1, (1 << 8 * size) - 1, 1 << (8 * size - 1), by.getrandbits(16)))
+            made[at : at + size] = value.to_bytes(size, "little")
+        elif kind == 3:
+            made[at:] = b""
+        elif kind == 4:
+            made[at:at] = by.randbytes(by.randrange(1, 9))
+        else:
+            other = by.randrange(first, len(made) + 1)
+            made[at:at] = made[other : other + by.randrange(1, 17)]
+    return bytes(made)
+
+
+# --------------------------------------------------------------------------- sending
+
+_FRAME = struct.Struct("<BBHIQ")
+
+
+def changed_frame(number: int, valid: tuple[int, bytes, list[Any]], by: random.Random) -> bytes:
+    """A whole frame of a message whose content is changed: its meta, or one of its values."""
+    method, meta, values = valid
+    place = by.randrange(len(values) + 1)
+    if place and values[place - 1].dtype == np.uint8:
+        values = list(values)
+        values[place - 1] = array(changed(values[place - 1].tobytes(), by))
+        return framed(number, method, meta, values)
+    if by.random() < 0.5:
+        return framed(number, method, changed(meta, by), values)
+    frame = framed(number, method, meta, values)
+    size = _FRAME.unpack_from(frame)[3]
+    if len(frame) != _FRAME.size + size:  # what follows the head would be out of place
+        return frame
+    payload = changed(frame[_FRAME.size :], by)
+    return _FRAME.pack(HEAD, 0, 0, len(payload), number) + payload
+
+
+def send_frames(
+    server: Target,
+    message: Callable[[], tuple[int, bytes, list[Any]]],
+    count: int,
+    by: random.Random,
+    first: Sequence[bytes] = (),
+) -> None:
+    """Send changed messages: whole frames, and last on each connection anything at all.
+
+    Args:
+      message: gives a valid one for each connection.
+      first: frames that go before them.
+    """
+    hello = server.opening.hello(server.status.incarnation).pack()
+    left = count
+    while left > 0:
+        many = min(FRAMES_AT_ONCE, left)
+        left -= many
+        valid = message()
+        frames = [changed_frame(9 + i, valid, by) for i in range(many - 1)]
+        frames.append(changed(framed(9 + many, *valid), by))
+        exchange(server, [framed(1, HELLO, hello, []), *first, *frames])
+
+
+def exchange(server: Target, frames: list[bytes]) -> None:
+    """Send, and read what comes until the server has seen it all or ends the connection."""
+    with server.connect() as sock:
+        try:
+            sock.sendall(b"".join(frames) + _FRAME.pack(PING, 0, 0, 0, 0))
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(1 << 16):
+                pass
+        except OSError:  # the server has ended the connection
+            return
+
+
+def send_calls(server: Target, path: str, valid: bytes, count: int, by: random.Random) -> None:
+    for start in range(0, count, CALLS_AT_ONCE):
+        many = range(min(CALLS_AT_ONCE, count - start))
+        for call in [server.begin(path, changed(valid, by)) for _ in many]:
+            error = call.exception()
+            assert error is None or error.code() is not grpc.StatusCode.UNKNOWN, error
+            if error is None and path.startswith(f"/{service.SERVICE}"):
+                told = decode(messages.Reply, call.result()).error
+                assert not told or "INTERNAL" not in told, told
+
+
+def check(server: Target, name: str, count: int, send: Callable[[random.Random], None]) -> None:
+    """The server works after all that, and keeps nothing that it had not before."""
+    by = random.Random(name)
+    work(server)
+    before, (memory, files) = server.kept(), server.used()
+    send(by)
+    work(server)
+    wait_until(lambda: server.kept()[:5] == before[:5] and server.used()[1] <= files + 4)
+    grown = server.used()[0] - memory
+    assert grown < LEAK_BYTES, f"{grown} bytes more after {count} messages"
+
+
+def work(server: Target) -> None:
+    """A program runs."""
+    with wf.Graph().as_default(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client_target, "server_at", lambda target: None)
+        total = wf.placeholder_with_default(1.0, []) + 1.0
+        deadline = time.monotonic() + 60
+        while True:  # other clients have a lease on the rate of new sessions
+            try:
+                with wf.Session(server.target) as session:
+                    assert session.run(total) == 2.0
+                return
+            except wf.errors.ResourceExhaustedError:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+
+
+# ----------------------------------------------------------------------------- tests
+
+
+def fuzz(server: Target, name: str, count: int) -> None:
+    segment = graph_and_part(server)[0]
+    if name in WIRE:
+        with server.session(segment) as session:
+            known = wire_messages(server, segment, session)
+
+            def message() -> tuple[int, bytes, list[Any]]:
+                if name != "extend":
+                    return known[name]
+                meta = encode(messages.SessionRequest(server.new_session()))
+                return methods.EXTEND, meta, [array(segment)]
+
+            first = [framed(2, *known["register"])] if name in ("pull", "run parts") else []
+            check(server, name, count, lambda by: send_frames(server, message, count, by, first))
+    elif name == "Plan":
+        check(server, name, count, lambda by: plan(server, segment, count, by))
+    elif name == "hello":
+        hello = framed(1, HELLO, server.opening.hello(server.status.incarnation).pack(), [])
+
+        def greet(by: random.Random) -> None:
+            for _ in range(count):
+                exchange(server, [changed(hello, by)])
+
+        check(server, name, count, greet)
+    elif name == "pulse":
+        check(server, name, count, lambda by: ask_pulse(server, count, by))
+    else:
+        path = f"/{service.SERVICE}/{name}"
+        request = encode(CONTROL[name]) if name in CONTROL else b"\x0a\x09weft.Task"
+        path = path if name in CONTROL else f"/{health.NAME}/{name}"
+        check(server, name, count, lambda by: send_calls(server, path, request, count, by))
+
+
+def plan(server: Target, segment: bytes, count: int, by: random.Random) -> None:
+    for start in range(0, count, PLANS_OF_ONE):
+        with server.session(segment) as session:
+            request = encode(messages.Signature(session, ["x:0"], ["y:0"], ["y"], 3))
+            many = min(PLANS_OF_ONE, count - start)
+            send_calls(server, f"/{service.SERVICE}/Plan", request, many, by)
+
+
+def ask_pulse(server: Target, count: int, by: random.Random) -> None:
+    address = (server.address.rpartition(":")[0], server.status.heart_port)
+    for _ in range(-(-count // 1000)):
+        with socket.create_connection(address, 60) as sock:
+            sock.sendall(by.randbytes(1000))
+            assert sock.recv(1)
+
+
+ALL = [*WIRE, "hello", "pulse", "Plan", *CONTROL, "Check"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_changed_messages(server: Target, name: str) -> None:
+    fuzz(server, name, COUNT)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ALL)
+def test_many_changed_messages(server: Target, name: str) -> None:
+    fuzz(server, name, LONG_COUNT)
+
+
+def test_a_hello_that_is_changed_is_read_or_refused() -> None:
+    by, valid = random.Random(0), Hello(1, 7, token=b"token", offer=b"offer").pack()
+    for _ in range(2000):
+        try:
+            assert isinstance(Hello.unpack(changed(valid, by)), Hello)
+        except wf.errors.PermissionDeniedError:
+            continue
