@@ -29,6 +29,7 @@ PAGES = [
     "docs/summaries.md",
     "docs/devices.md",
     "docs/cluster.md",
+    "docs/security.md",
     "docs/launch.md",
     "docs/training.md",
     "docs/porting.md",

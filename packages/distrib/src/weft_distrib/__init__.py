@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "AllReduceOptimizer",
     "ClusterSpec",
+    "Credentials",
     "GreedyLoadBalancingStrategy",
     "Server",
     "SyncReplicasOptimizer",
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         broadcast_receive,
         broadcast_send,
     )
+    from weft_distrib.security.credentials import Credentials
     from weft_distrib.server import Server
     from weft_distrib.training.all_reduce import AllReduceOptimizer
     from weft_distrib.training.device_setter import (
@@ -39,6 +41,7 @@ else:  # late, since the package is also imported for its ops and kernels, which
     _HOMES = {
         "cluster.spec": ("ClusterSpec",),
         "ops.collective": ("all_gather", "all_reduce", "broadcast_receive", "broadcast_send"),
+        "security.credentials": ("Credentials",),
         "server": ("Server",),
         "training.all_reduce": ("AllReduceOptimizer",),
         "training.device_setter": (

@@ -39,6 +39,7 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
 
     Examples:
       >>> import tempfile
+      >>> from weft_distrib.security.authority import make_certificates
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     made = make_certificates(folder, {"worker-0": "localhost"})
       >>> sorted(path.name for path in made)[:3]

@@ -57,6 +57,15 @@ class Credentials:
       InvalidArgumentError: one of certificate, key and authority lacks the others, a file holds
         nothing of its kind, or the key is not the certificate's.
       NotFoundError: a file cannot be read.
+
+    Examples:
+      >>> import pathlib, tempfile
+      >>> from weft_distrib import Credentials
+      >>> folder = pathlib.Path(tempfile.mkdtemp())
+      >>> _ = (folder / "token").write_text("0123456789abcdef")
+      >>> credentials = Credentials(token=str(folder / "token"))
+      >>> credentials.role_of_token(b"0123456789abcdef").name
+      'PEER'
     """
 
     def __init__(

@@ -191,6 +191,7 @@ class TlsStream:
     ) -> None:
         self._peer = peer
         self._role: Role | None = None
+        self._dry = False  # whether all that came was read
         self._lock = threading.Lock()
         self._sock = context.wrap_socket(
             sock,
@@ -225,17 +226,28 @@ class TlsStream:
                 pass
 
     def recv_into(self, buffer: memoryview) -> int:
-        """As of `Stream`."""
-        while True:
+        """As of `Stream`; as many of TLS's small records as are there."""
+        count = 0
+        while count < len(buffer):
+            if self._dry:
+                if count:
+                    return count
+                self._wait(select.POLLIN)
+                self._dry = False
             try:
                 with self._lock:
-                    return self._sock.recv_into(buffer)
+                    found = self._sock.recv_into(buffer[count:])
             except ssl.SSLWantReadError:
-                self._wait(select.POLLIN)
+                self._dry = True
             except ssl.SSLWantWriteError:
                 self._wait(select.POLLOUT)
             except ssl.SSLError as error:
                 raise refusal(error, self._peer) from error
+            else:
+                if not found:
+                    return count
+                count += found
+        return count
 
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
         """As of `Stream`."""
