@@ -255,12 +255,6 @@ class GrpcTarget:
             link.close()
 
 
-def _fetched(value: Any) -> Any:
-    """A value as programs get it: a text of rank 0 is bytes, which messages have as an array."""
-    text = isinstance(value, np.ndarray) and value.dtype == object and not value.ndim
-    return value.item() if text else value
-
-
 def _link(target: str) -> MasterLink:
     server = server_at(target.partition("?")[0])
     if server is not None:
