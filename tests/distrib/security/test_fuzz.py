@@ -37,11 +37,14 @@ from weft_exec.session.planning import PartPlanner
 from weft_graph.serialize import graph_to_bytes, part_to_bytes
 
 COUNT = 150
-LONG_COUNT = 100_000
+LONG_COUNT = int(os.environ.get("WEFT_FUZZ_COUNT", "100000"))
 FRAMES_AT_ONCE = 25
 CALLS_AT_ONCE = 50
+SLOW = {"Kernels": 20}  # which takes 20 ms and more, and is for peers
 PLANS_OF_ONE = 500  # session, which keeps what is planned
 LEAK_BYTES = 96 << 20
+
+INTERNAL = f'"code": {wf.errors.INTERNAL}'.encode()
 
 SERVE = """
 import json, logging, sys, threading
@@ -273,10 +276,12 @@ def exchange(server: Target, frames: list[bytes]) -> None:
         try:
             sock.sendall(b"".join(frames) + _FRAME.pack(PING, 0, 0, 0, 0))
             sock.shutdown(socket.SHUT_WR)
-            while sock.recv(1 << 16):
-                pass
+            said = b""
+            while more := sock.recv(1 << 16):
+                said += more
         except OSError:  # the server has ended the connection
             return
+    assert INTERNAL not in said, said[said.index(INTERNAL) - 300 :][:900]
 
 
 def send_calls(server: Target, path: str, valid: bytes, count: int, by: random.Random) -> None:
@@ -287,7 +292,7 @@ def send_calls(server: Target, path: str, valid: bytes, count: int, by: random.R
             assert error is None or error.code() is not grpc.StatusCode.UNKNOWN, error
             if error is None and path.startswith(f"/{service.SERVICE}"):
                 told = decode(messages.Reply, call.result()).error
-                assert not told or "INTERNAL" not in told, told
+                assert INTERNAL not in told.encode(), told
 
 
 def check(server: Target, name: str, count: int, send: Callable[[random.Random], None]) -> None:
@@ -297,7 +302,12 @@ def check(server: Target, name: str, count: int, send: Callable[[random.Random],
     before, (memory, files) = server.kept(), server.used()
     send(by)
     work(server)
-    wait_until(lambda: server.kept()[:5] == before[:5] and server.used()[1] <= files + 4)
+    wait_until(
+        lambda: (
+            all(now <= then for now, then in zip(server.kept()[:5], before, strict=False))
+            and server.used()[1] <= files + 4
+        )
+    )
     grown = server.used()[0] - memory
     assert grown < LEAK_BYTES, f"{grown} bytes more after {count} messages"
 
@@ -381,7 +391,7 @@ def test_changed_messages(server: Target, name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ALL)
 def test_many_changed_messages(server: Target, name: str) -> None:
-    fuzz(server, name, LONG_COUNT)
+    fuzz(server, name, LONG_COUNT // SLOW.get(name, 1))
 
 
 def test_a_hello_that_is_changed_is_read_or_refused() -> None:

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.master.sessions import MasterSession, OwnWorker, RemoteWorker, WorkerLink
@@ -322,7 +324,7 @@ class Master:
 def _config_of(data: bytes) -> Any:
     try:
         return proto.ConfigProto.FromString(data)
-    except ValueError as error:  # what protobuf's own class derives from
+    except DecodeError as error:
         raise errors.DataLossError(f"the config of a session is no ConfigProto: {error}") from error
 
 

@@ -390,6 +390,9 @@ class Worker:
             call.fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
         else:
             call.reply()
+        lost = call.channel.lost
+        if lost is not None:  # meanwhile, and perhaps before there was anything to forget
+            self.forget(session, lost)
 
     def _serve_find(self, call: Call) -> None:
         call.reply(meta=encode(self.find(decode(messages.Find, call.meta))))
