@@ -138,7 +138,7 @@ def test_isolated_sessions_share_no_state(graph: wf.Graph) -> None:
                 own.run(v)
             own.run(v.assign(5.0))
             assert (shared.run(v), own.run(v)) == (1.0, 5.0)
-        assert not ps._worker._scopes._isolated
+        wait_until(lambda: not ps._worker._scopes._isolated)
         with (
             wf.Session(worker.target, config=isolated) as own,
             pytest.raises(errors.FailedPreconditionError),
@@ -445,3 +445,17 @@ def test_who_has_not_said_hello_may_send_little() -> None:
         channel.close()
         with pytest.raises(errors.PermissionDeniedError):
             Hello.unpack(b"short")
+
+
+def test_messages_that_are_too_large_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = [("grpc.max_receive_message_length", 1 << 16)]
+    with monkeypatch.context() as patch:
+        patch.setattr(service, "_OPTIONS", options)
+        server = Server(LOCAL)
+    with closing(server):
+        address = server.target.removeprefix("grpc://")
+        with closing(service.ControlClient(address, "it")) as control:
+            large = messages.CreateSession(config=b"x" * (1 << 17))
+            with pytest.raises(errors.ResourceExhaustedError, match=r"it at .* CreateSession"):
+                control.call(service.CREATE_SESSION, large, 60)
+            assert control.call(service.STATUS, messages.Empty(), 30).task

@@ -132,7 +132,7 @@ class Master:
             number,
             devices,
             links,
-            next(iter(own.devices.values())),
+            own.host(trusted),
             SessionConfig.from_proto(config),
         )
         with self._lock:

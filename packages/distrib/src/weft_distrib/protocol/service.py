@@ -219,6 +219,10 @@ class ControlClient:
             return errors.UnimplementedError(
                 f"{where} is no server of weft, or of another version: it has no {method.name}"
             )
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return errors.ResourceExhaustedError(
+                f"{where} does not take {method.name}: {error.details()}"
+            )
         return errors.UnavailableError(f"{where} cannot be reached: {error.details()}")
 
     def close(self) -> None:

@@ -104,7 +104,7 @@ def _error_bytes(error: errors.OpError) -> bytes:
 def _error_from(meta: bytes) -> errors.OpError:
     try:
         return errors.OpError.from_dict(json.loads(meta))
-    except (UnicodeDecodeError, ValueError, errors.OpError) as error:
+    except (UnicodeDecodeError, ValueError, RecursionError, errors.OpError) as error:
         return errors.InternalError(f"a call failed, and its error cannot be read: {error}")
 
 

@@ -133,6 +133,14 @@ class Worker:
         self._counting = threading.Lock()
         self._begun = self._ended = 0
 
+    def host(self, trusted: bool) -> Device:
+        """A device that folds constants, as a session sees it.
+
+        Args:
+          trusted: the session's client is in this process.
+        """
+        return next(iter(self._scopes.of(0, False, trusted).devices.values()))
+
     def _make_step(self, key: StepKey) -> WorkerStep:
         rendezvous = StepRendezvous(key, self.task, self.devices, self._peers.channel)
         rendezvous.collectives = self.collectives
@@ -364,7 +372,7 @@ class Worker:
         key, rest = StepKey.unpack(call.meta)
         try:
             error = errors.OpError.from_dict(json.loads(rest))
-        except ValueError as bad:
+        except (ValueError, RecursionError) as bad:
             raise errors.DataLossError("the error of an aborted step cannot be read") from bad
         self.abort(key, error)
         call.reply()
