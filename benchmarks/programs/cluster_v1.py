@@ -53,6 +53,10 @@ class Here:
         self.server = server
         self._others = others
 
+    def received(self) -> int:
+        """The bytes that have come to worker 0; weft counts them."""
+        return sum(each.bytes_received for each in self.server.traffic())
+
     def let_begin(self) -> None:
         """Tell the others that the variables have values; else they would look every 30 s."""
         for process in self._others:
@@ -134,6 +138,11 @@ def null_steps(timer: Timer, name: str, per_worker: Callable[[], Any]) -> None:
             with tf.Session(server.target) as session:
                 session.run(tf.global_variables_initializer())
                 timer.time(f"{name}_{count}", stepper(session, sums))
+                if tf.__name__ == "weft":
+                    before = server.received()
+                    session.run(sums)
+                    moved = {"moved": f"{name}_{count}", "bytes": server.received() - before}
+                    print(json.dumps(moved), flush=True)
 
 
 def null_scalar(timer: Timer) -> None:

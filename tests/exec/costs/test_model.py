@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,8 +103,11 @@ def test_transfers_go_by_link() -> None:
     assert model.transfer_seconds(10**9, CPU, OTHER_CPU) == pytest.approx(1e-5)
     assert model.transfer_seconds(10**9, CPU, GPU) == pytest.approx(0.1 + 2e-5)
     assert model.transfer_seconds(10**9, GPU, device("/device:GPU:1")) == pytest.approx(0.10002)
-    assert model.transfer_seconds(10**9, CPU, remote) == pytest.approx(1 + 1e-4)
-    assert model.transfer_seconds(0, remote, CPU) == pytest.approx(1e-4)
+    assert model.transfer_seconds(10**9, CPU, remote) == pytest.approx(1 + 2.5e-4)
+    assert model.transfer_seconds(0, remote, CPU) == pytest.approx(2.5e-4)
+    near = [replace(each, machine="m") for each in (CPU, remote)]
+    assert model.transfer_seconds(10**9, *near) == pytest.approx(0.2 + 2.5e-4)
+    assert model.transfer_seconds(0, near[0], remote) == pytest.approx(2.5e-4)
 
 
 def test_a_device_may_tell_of_its_links_from_either_end() -> None:

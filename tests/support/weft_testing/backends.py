@@ -39,9 +39,11 @@ class Backend:
       name: in the names of the items.
       tolerance: element type to (relative, absolute), against the reference; others are exact.
       marks: of its items.
+      fewest: how many cases it takes at least.
     """
 
     name: str
+    fewest = 500
     tolerance: ClassVar[Tolerance] = {}
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
@@ -185,6 +187,7 @@ class SharedCluster(Cluster):
     """The same with all arrays in shared memory, for a tenth of the cases."""
 
     name = "cluster, shared memory"
+    fewest = 100
 
     def takes(self, made: CaseGraph) -> bool:
         return zlib.crc32(f"{self.name} {made.case.op} {made.case.name}".encode()) % 10 == 0
@@ -200,6 +203,7 @@ class TcpCluster(Cluster):
     """The same by TCP alone, for a tenth of the cases."""
 
     name = "cluster, tcp"
+    fewest = 100
     protocol = "grpc+tcp"
     takes = SharedCluster.takes
 

@@ -31,6 +31,7 @@ from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
+from weft_distrib.wire.local import machine
 from weft_distrib.wire.traffic import Traffic, carried
 from weft_distrib.worker.worker import Worker
 from weft_exec.config import SessionConfig
@@ -127,7 +128,9 @@ class Server:
         self._connections = Connections(self._cluster, opening)
         roots = FileRoots(default_roots() if file_roots is None else file_roots)
         options = SessionConfig.from_proto(self._config)
-        self._worker = Worker(self._task, options, self._connections, roots)
+        self._worker = Worker(
+            self._task, options, self._connections, roots, machine() if opening.local else ""
+        )
         leader = leader_of(self._cluster, _leader_asked(self._config))
         self._collectives = Collectives(
             self._worker, self._connections, leader, options.deterministic

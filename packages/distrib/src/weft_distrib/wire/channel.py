@@ -330,6 +330,15 @@ class Channel:
         return count
 
     def _write(self) -> None:
+        try:
+            self._write_all()
+        except Exception as error:  # because whoever waits for an answer must be told
+            _log.exception("the connection to %s is given up", self.peer)
+            self.close(
+                errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
+            )
+
+    def _write_all(self) -> None:
         pool = self._pool
         while True:
             try:

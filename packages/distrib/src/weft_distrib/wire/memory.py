@@ -185,7 +185,7 @@ class Pool:
 
 def _size_class(nbytes: int) -> int:
     """At most an eighth more than is needed, so that sizes that vary a little share blocks."""
-    step = max(mmap.PAGESIZE, 1 << (nbytes.bit_length() - 4))
+    step = max(mmap.PAGESIZE, 1 << max(nbytes.bit_length() - 4, 0))
     return -(-nbytes // step) * step
 
 

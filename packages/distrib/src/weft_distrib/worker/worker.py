@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from weft_distrib.protocol import messages
@@ -99,6 +100,7 @@ class Worker:
       config: of the server, whose devices and threads all sessions share.
       peers: the other tasks.
       roots: what files sessions of other processes may touch.
+      machine: as of `DeviceDescription`.
     Attributes:
       incarnation: another number for each life of the task.
       collectives: what runs collective operations of its steps.
@@ -111,9 +113,10 @@ class Worker:
         config: SessionConfig,
         peers: Peers,
         roots: FileRoots | None = None,
+        machine: str = "",
     ) -> None:
         blas.limit_once(config.intra_op_threads)
-        self.task = task
+        self.task, self._machine = task, machine
         self.incarnation = secrets.randbits(63) | 1
         self.resources = ResourceManager()
         self.devices = {d.name: d for d in make_devices(self.resources, config, task)}
@@ -149,7 +152,8 @@ class Worker:
     def describe(self) -> list[str]:
         """The devices, as JSON of their descriptions; of the kernels see `fingerprint`."""
         devices = list(self.devices.values())
-        return [json.dumps(device.describe(devices).to_dict()) for device in devices]
+        described = [replace(device.describe(devices), machine=self._machine) for device in devices]
+        return [json.dumps(each.to_dict()) for each in described]
 
     # -------------------------------------------------------------------------- parts
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from weft_exec.devices.performance import (
     NETWORK,
+    SAME_MACHINE,
     SAME_MEMORY,
     SAME_PROCESS,
     DevicePerformance,
@@ -54,6 +55,7 @@ class DeviceDescription:
       memory_space: where its values are; devices of one task and space share them without a copy.
       links: what carries values to other devices, by their names; for others the usual figures.
       kernels: what it can compute; None where that is what this process registers for its type.
+      machine: the one whose memory its task can share with others; "" where it shares none.
     """
 
     name: str
@@ -63,6 +65,7 @@ class DeviceDescription:
     memory_space: str = HOST
     links: Mapping[str, LinkPerformance] = field(default_factory=dict)
     kernels: Kernels | None = None
+    machine: str = ""
 
     @cached_property
     def spec(self) -> DeviceSpec:
@@ -86,6 +89,7 @@ class DeviceDescription:
             "type": self.type,
             "memory_limit": self.memory_limit,
             "memory_space": self.memory_space,
+            "machine": self.machine,
             "performance": list(self.performance),
             "links": {name: list(link) for name, link in self.links.items()},
             "kernels": None
@@ -118,6 +122,7 @@ class DeviceDescription:
                 str(data["memory_space"]),
                 {n: LinkPerformance(*map(float, link)) for n, link in data["links"].items()},
                 None if kernels is None else {op: _kernels(found) for op, found in kernels.items()},
+                str(data["machine"]),
             )
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise _refused(repr(error)) from error
@@ -196,5 +201,6 @@ def link_between(source: DeviceDescription, target: DeviceDescription) -> LinkPe
     if link is not None:
         return link
     if source.task != target.task:
-        return NETWORK
+        near = source.machine != "" and source.machine == target.machine
+        return SAME_MACHINE if near else NETWORK
     return SAME_MEMORY if source.memory == target.memory else SAME_PROCESS

@@ -55,8 +55,10 @@ SAME_MEMORY: Final = LinkPerformance(bandwidth=math.inf, latency=1e-5)
 """Between devices that share memory: a hand-over, no copy."""
 SAME_PROCESS: Final = LinkPerformance(bandwidth=1e10, latency=2e-5)
 """Between memories of one process, such as over PCI Express."""
-NETWORK: Final = LinkPerformance(bandwidth=1e9, latency=1e-4)
-"""Between tasks."""
+SAME_MACHINE: Final = LinkPerformance(bandwidth=5e9, latency=2.5e-4)
+"""Between tasks that share memory: a message, and a copy. `benchmarks/cluster.py` measures it."""
+NETWORK: Final = LinkPerformance(bandwidth=1e9, latency=2.5e-4)
+"""Between other tasks."""
 
 
 def default_performance(device_type: str) -> DevicePerformance:
