@@ -226,3 +226,23 @@ def test_nothing_is_left_when_the_sender_is_killed_in_a_transfer() -> None:
         assert kept.min() == kept.max() == 1.0
         del kept
         wait_until(lambda: not _memory_files(os.getpid()))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_half_of_the_bits_go_where_that_is_asked_for(whole: bool) -> None:
+    cluster = jobs(ps=1, worker=1)
+    config = wf.ConfigProto(graph_options=wf.GraphOptions(enable_bfloat16_sendrecv=whole))
+    with (
+        wf.Graph().as_default(),
+        closing(Server(cluster, "ps", 0)) as ps,
+        closing(Server(cluster, "worker", 0)) as worker,
+        wf.Session(worker.target, config=config) as session,
+    ):
+        with wf.device(PS):
+            v = wf.Variable(wf.fill([LARGE], 1.0 + 2.0**-9), name="v")
+        with wf.device(WORKER):
+            got = wf.reduce_max(v if whole else wf.lossy_transfers(v, WORKER))
+        session.run(v.initializer)
+        before = total(ps).bytes_sent
+        assert session.run(got) == 1.0
+        assert 2 * LARGE <= total(ps).bytes_sent - before < 2 * LARGE + 100
