@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import shutil
@@ -20,16 +21,24 @@ LIBRARY: Final = {"win32": "weft_lite.dll", "darwin": "libweft_lite.dylib"}.get(
 )
 """What the shared library is called."""
 
-COMMON: Final = ["-std=c11", "-O3", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
-"""Flags of all files. Contraction would round otherwise on one machine than on another."""
+COMMON: Final = [
+    "-std=c11",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+]
+"""Flags of all files. Only where vectors are is a product added in one rounding."""
+
+_AVX512 = ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma"]
 
 VECTORS: Final = {
     "x86_64": {
-        "avx2": ["-mavx2", "-mfma", "-mf16c"],
-        "avx512": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma", "-mf16c"],
-        "vnni": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512vnni", "-mfma"],
+        "avx2": ["-mavx2", "-mfma", "-ffp-contract=fast"],
+        "avx512": [*_AVX512, "-ffp-contract=fast"],
+        "vnni": [*_AVX512, "-mavx512vnni", "-ffp-contract=fast"],
     },
-    "aarch64": {"dotprod": ["-march=armv8.2-a+dotprod"]},
 }
 """What files of one instruction set need besides: `vector_<name>.c`, by the machine."""
 
@@ -70,12 +79,13 @@ def sources() -> list[Path]:
     return [path for path in found if path.stem.removeprefix("vector_") not in others]
 
 
-def build(target: Path, extra: Sequence[str] = ()) -> None:
+def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> None:
     """Compile the shared library.
 
     Args:
       target: where it goes; it appears there whole or not at all.
       extra: further flags, such as those of sanitizers.
+      kept: a folder of object files, where those whose sources and flags are the same are found.
     Raises:
       FileNotFoundError: there is no compiler.
       RuntimeError: the compiler refused; says with which words.
@@ -84,17 +94,28 @@ def build(target: Path, extra: Sequence[str] = ()) -> None:
     special = VECTORS.get(machine(), {})
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent) as folder, ThreadPoolExecutor(2) as pool:
-        objects = [Path(folder) / f"{path.stem}.o" for path in sources()]
+        headers = b"".join(path.read_bytes() for path in sorted(RUNTIME.glob("*.[hi]*")))
 
-        def compile_one(source: Path, out: Path) -> None:
+        def compile_one(source: Path) -> Path:
             flags = [*COMMON, *special.get(source.stem.removeprefix("vector_"), ()), *extra]
+            text = " ".join([*command, *flags]).encode() + headers + source.read_bytes()
+            name = f"{source.stem}-{hashlib.sha256(text).hexdigest()[:16]}.o"
+            if kept and (kept / name).exists():
+                return kept / name
+            out = Path(folder) / name
             _call([*command, *flags, "-c", str(source), "-o", str(out)])
+            return _keep(out, kept) if kept else out
 
-        list(pool.map(compile_one, sources(), objects))
+        objects = list(pool.map(compile_one, sources()))
         library = Path(folder) / LIBRARY
         libraries = [] if sys.platform == "win32" else ["-lm", "-lpthread"]
         _call([*command, "-shared", *extra, *map(str, objects), "-o", str(library), *libraries])
         library.replace(target)
+
+
+def _keep(made: Path, folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return made.replace(folder / made.name)
 
 
 def _call(command: list[str]) -> None:

@@ -1,1 +1,5 @@
 """Makes `.weftlite` files of graphs: needs the extra `convert` of weftml-lite."""
+
+from weft_lite.convert.converter import Converter
+
+__all__ = ["Converter"]

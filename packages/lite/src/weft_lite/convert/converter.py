@@ -1,0 +1,203 @@
+"""`Converter`: from a graph whose variables have values to the bytes of a `.weftlite` file."""
+
+from __future__ import annotations
+
+__all__ = ["Converter"]
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_exec.config import SessionConfig
+from weft_exec.devices.device import make_devices
+from weft_exec.passes.prepare import prepare
+from weft_exec.resources.resources import ResourceManager
+from weft_exec.session.session import Session
+from weft_graph.freezing import convert_variables_to_constants
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import ordered
+from weft_graph.messages.graph_def import graph_to_def
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_lite.convert.fuse import fuse
+from weft_lite.convert.lowered import Value
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
+from weft_lite.convert.writer import Writer
+from weft_tensor import errors
+
+KEY = "serving_default"
+
+
+class Converter:
+    """Converts a frozen graph.
+
+    Args:
+      graph: a graph without variables.
+      inputs: what is given a value; outputs of it.
+      outputs: what is computed.
+      bounds: for inputs whose shapes leave sizes open, by name: a shape with the largest sizes.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        bounds: Mapping[str, Sequence[int]] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        self._bounds = dict(bounds or {})
+
+    @classmethod
+    def from_session(
+        cls,
+        session: Any,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        bounds: Mapping[str, Sequence[int]] | None = None,
+    ) -> Converter:
+        """A converter of a session's graph, with its variables as constants.
+
+        Args:
+          session: a session that has initialised the variables.
+          inputs: tensors that are given a value.
+          outputs: tensors that are computed.
+          bounds: for inputs whose shapes leave sizes open, by name: a shape with the largest sizes.
+        Returns: a converter.
+        Raises:
+          FailedPreconditionError: a variable has no value.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [None, 2], name="x")
+          >>> y = wf.nn.softmax(x, name="y")
+          >>> with wf.Session() as session:
+          ...     converter = wf.lite.Converter.from_session(session, [x], [y], {"x": [8, 2]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.resize_tensor_input(0, [1, 2])
+          >>> interpreter.get_signature_runner()(x=[[0.0, 0.0]])["y"].tolist()
+          [[0.5, 0.5]]
+        """
+        names = [output.node.name for output in (*outputs, *inputs)]
+        with session.graph.as_default():
+            definition = graph_to_def(session.graph)
+        frozen = convert_variables_to_constants(session, definition, list(dict.fromkeys(names)))
+        graph = Graph()
+        with graph.as_default():
+            import_graph_def(frozen, name="")
+
+        def found(output: Output) -> Output:
+            return graph.get_operation_by_name(output.node.name).outputs[output.index]
+
+        return cls(graph, [found(x) for x in inputs], [found(y) for y in outputs], bounds)
+
+    def convert(self) -> bytes:
+        """The bytes of the file.
+
+        Raises:
+          UnimplementedError: lite cannot compute some nodes; lists all of them.
+          InvalidArgumentError: an input leaves sizes open and has no bound.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [1, 2], name="x")
+          >>> with wf.Session() as session:
+          ...     content = wf.lite.Converter.from_session(session, [x], [x + 1.0]).convert()
+          >>> content[:8]
+          b'weftlite'
+        """
+        bounds = [self._bound(x) for x in self._inputs]
+        open_sizes = any(None in self._dims(x) for x in self._inputs)
+        host = make_devices(ResourceManager(), SessionConfig())[0]
+        with self._graph.as_default():
+            step = prepare(self._inputs, self._outputs, [], host)
+        shapes = self._shapes(bounds)
+        builder = Builder(shapes, open_sizes)
+        for source, bound, fed in zip(self._inputs, bounds, step.feeds, strict=True):
+            value = builder.new(source.node.name, source.dtype.name, bound)
+            value.declared = tuple(-1 if d is None else d for d in self._dims(source))
+            builder.lowered.inputs.append(value)
+            builder.same(fed, value)
+        self._lower(ordered(set(step.graph.nodes)), builder)
+        try:
+            builder.lowered.outputs = self._results(builder, step.fetches)
+        except NotInLiteError as error:
+            raise errors.UnimplementedError(str(error)) from error
+        fuse(builder.lowered)
+        inputs = {x.node.name: v for x, v in zip(self._inputs, builder.lowered.inputs, strict=True)}
+        results = builder.lowered.outputs
+        outputs = {y.node.name: v for y, v in zip(self._outputs, results, strict=True)}
+        return Writer(builder.lowered).content([(KEY, inputs, outputs)])
+
+    def _dims(self, source: Output) -> tuple[int | None, ...]:
+        dims = source.dims
+        if dims is None:
+            raise errors.InvalidArgumentError(f"input {source.name} has no known rank: give it one")
+        return tuple(dims)
+
+    def _bound(self, source: Output) -> tuple[int, ...]:
+        dims = self._dims(source)
+        bound = self._bounds.get(source.node.name, dims)
+        fits = len(bound) == len(dims) and all(
+            b is not None and d in (None, b) for b, d in zip(bound, dims, strict=True)
+        )
+        if not fits:
+            raise errors.InvalidArgumentError(
+                f"input {source.name} has shape {dims}: bounds must give it whole, not {bound}"
+            )
+        return tuple(int(b) for b in bound if b is not None)
+
+    def _shapes(self, bounds: Sequence[tuple[int, ...]]) -> Any:
+        """The shapes of outputs: static ones, or those of a run on zeros of the largest sizes."""
+        feeds = {
+            x: np.zeros(bound, x.dtype.as_numpy_dtype)
+            for x, bound in zip(self._inputs, bounds, strict=True)
+        }
+        measured: dict[str, tuple[int, ...]] = {}
+
+        def shape_of(output: Output) -> tuple[int, ...]:
+            dims = output.dims
+            if dims is not None and None not in dims:
+                return tuple(int(size) for size in dims if size is not None)
+            if output.name not in measured:
+                source = self._graph.get_operation_by_name(output.node.name).outputs[output.index]
+                try:
+                    with Session(graph=self._graph) as session:
+                        measured[output.name] = np.shape(session.run(source, feeds))
+                except errors.OpError as error:
+                    why = f"lite cannot tell its size, since on zeros {error.message}"
+                    raise NotInLiteError(why) from error
+            return measured[output.name]
+
+        return shape_of
+
+    def _lower(self, nodes: Sequence[Node], builder: Builder) -> None:
+        refused: list[str] = []
+        known = rules()
+        for node in nodes:
+            if node.type in ("Const", "_Arg", "_Fetch", "NoOp"):
+                continue
+            try:
+                if node.type not in known:
+                    raise NotInLiteError("lite has no such op")
+                known[node.type](node, builder)
+            except NotInLiteError as error:
+                refused.append(f"{node.name} ({node.type}): {error}; made at {node.line}")
+                for output in node.outputs:  # so that what follows is looked at as well
+                    builder.same(output, Value(output.name, 1, (), ()))  # type: ignore[arg-type]  # because it is never written
+        if refused:
+            lines = "\n  ".join(refused)
+            raise errors.UnimplementedError(f"{len(refused)} nodes are not for lite:\n  {lines}")
+
+    def _results(self, builder: Builder, fetches: Sequence[Output]) -> list[Value]:
+        """The outputs: an input, a constant or a value that is one already is copied."""
+        found: list[Value] = []
+        for output in fetches:
+            value = builder.value(output)
+            if value in builder.lowered.inputs or value in found or value.array is not None:
+                copy = Value(value.name, value.dtype, value.shape, value.declared)
+                builder.add(OpKind.Copy, [value], [copy], None, output.node.name)
+                value = copy
+            found.append(value)
+        return found

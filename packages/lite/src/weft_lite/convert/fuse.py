@@ -1,0 +1,118 @@
+"""Passes over the lowered graph: each joins neighbours, and returns how many it joined."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
+from weft_lite.schema.enums import Activation, DataType, Layout, OpKind
+
+PRODUCTS = (OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected)
+ACTIVATIONS = {OpKind.Relu: Activation.RELU, OpKind.Relu6: Activation.RELU6}
+CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKind.AvgPool)
+
+
+def fuse(lowered: Lowered) -> int:
+    """Factors, biases and activations go into the products before them."""
+    return fuse_affine(lowered) + fuse_activations(lowered)
+
+
+def _sole_user(lowered: Lowered, users: dict[Value, list[Operation]], op: Operation) -> bool:
+    result = op.outputs[0]
+    return len(users.get(result, ())) == 1 and result not in lowered.outputs
+
+
+def fuse_affine(lowered: Lowered) -> int:
+    """`Mul` and `Add` of one constant for each channel, behind a product."""
+    users, joined = lowered.consumers(), 0
+    made: dict[Value | None, Operation] = {}
+    for op in list(lowered.ops):
+        before = made.get(op.inputs[0]) if op.inputs else None
+        if before and _sole_user(lowered, users, before) and _is_affine(op, before):
+            array = _array(op.inputs[1]).reshape(-1)
+            _scale(before, array) if op.kind is OpKind.Mul else _shift(before, array)
+            before.outputs = op.outputs
+            before.name = op.name
+            lowered.ops.remove(op)
+            op, joined = before, joined + 1
+        for value in op.outputs:
+            made[value] = op
+    return joined
+
+
+def _array(value: Value | None) -> Array:
+    assert value is not None
+    assert value.array is not None
+    return value.array
+
+
+def _channels(product: Operation) -> int:
+    return product.outputs[0].shape[-1]
+
+
+def _is_affine(op: Operation, before: Operation) -> bool:
+    if op.kind not in (OpKind.Mul, OpKind.Add) or before.kind not in PRODUCTS:
+        return False
+    other = op.inputs[1]
+    return (
+        before.options.activation == Activation.NONE
+        and other is not None
+        and other.array is not None
+        and other.dtype is DataType.FLOAT32
+        and before.outputs[0].dtype is DataType.FLOAT32
+        and other.array.size == _channels(before)
+        and other.shape[-1:] == (_channels(before),)
+        and len(other.shape) <= len(before.outputs[0].shape)
+        and op.options.activation == Activation.NONE
+        and before.inputs[1] is not None
+        and before.inputs[1].array is not None
+    )
+
+
+def _bias(product: Operation) -> Value | None:
+    return product.inputs[2] if len(product.inputs) > 2 else None
+
+
+def _shift(product: Operation, offset: Array) -> None:
+    bias = _bias(product)
+    total = offset if bias is None or bias.array is None else bias.array + offset
+    kept = constant(f"{product.name}/bias", np.asarray(total, np.float32))
+    product.inputs = [*product.inputs[:2], kept]
+
+
+def _scale(product: Operation, factor: Array) -> None:
+    weights, bias = product.inputs[1], _bias(product)
+    assert weights is not None
+    assert weights.array is not None
+    if weights.layout is Layout.PANELS:
+        padded = np.zeros(weights.shape[0] * 16, np.float32)
+        padded[: factor.size] = factor
+        scaled = weights.array * padded.reshape(-1, 1, 1, 16)
+    else:
+        scaled = weights.array * factor
+    product.inputs[1] = constant(weights.name, scaled, weights.layout)
+    if bias is not None and bias.array is not None:
+        product.inputs[2] = constant(bias.name, bias.array * factor)
+
+
+def fuse_activations(lowered: Lowered) -> int:
+    """`Relu` and `Relu6` behind what can keep its results within bounds."""
+    users, joined = lowered.consumers(), 0
+    made: dict[Value | None, Operation] = {}
+    for op in list(lowered.ops):
+        before = made.get(op.inputs[0]) if op.inputs else None
+        if (
+            op.kind in ACTIVATIONS
+            and before is not None
+            and before.kind in CLAMPING
+            and before.options.activation == Activation.NONE
+            and before.outputs[0].dtype is DataType.FLOAT32
+            and _sole_user(lowered, users, before)
+        ):
+            before.options.activation = ACTIVATIONS[op.kind]
+            before.outputs = op.outputs
+            lowered.ops.remove(op)
+            op, joined = before, joined + 1
+        for value in op.outputs:
+            made[value] = op
+    return joined

@@ -1,0 +1,91 @@
+"""A graph on its way to a file: what rules add to, and later passes edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
+
+Array = np.ndarray[Any, Any]
+
+TYPES = {
+    "float32": DataType.FLOAT32,
+    "int32": DataType.INT32,
+    "uint8": DataType.UINT8,
+    "int16": DataType.INT16,
+    "int8": DataType.INT8,
+    "int64": DataType.INT64,
+    "bool": DataType.BOOL,
+    "float16": DataType.FLOAT16,
+}
+"""Types of elements by the names that NumPy and graphs have for them."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the file: a constant where `array` is there.
+
+    Attributes:
+      shape: at the bound, where a size is open.
+      declared: the shape with -1 for open sizes.
+    """
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    declared: tuple[int, ...]
+    array: Array | None = None
+    storage: Storage = Storage.ARENA
+    layout: Layout = Layout.PLAIN
+    scales: list[float] = field(default_factory=list)
+    zero_points: list[int] = field(default_factory=list)
+    axis: int = 0
+
+
+@dataclass(eq=False)
+class Operation:
+    """An op of the file, on values; None is an operand that is not there."""
+
+    kind: OpKind
+    inputs: list[Value | None]
+    outputs: list[Value]
+    options: Any = None
+    name: str = ""
+
+
+@dataclass(eq=False)
+class Lowered:
+    """A graph of such ops, in the order in which they run.
+
+    `bodies` are subgraphs of If and While: their options name them by place in this list, from 1.
+    """
+
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    ops: list[Operation] = field(default_factory=list)
+    bodies: list[Lowered] = field(default_factory=list)
+
+    def consumers(self) -> dict[Value, list[Operation]]:
+        """Who reads each value."""
+        found: dict[Value, list[Operation]] = {}
+        for op in self.ops:
+            for value in op.inputs:
+                if value is not None:
+                    found.setdefault(value, []).append(op)
+        return found
+
+
+def constant(name: str, array: Any, layout: Layout = Layout.PLAIN) -> Value:
+    """A constant of the file."""
+    kept = np.require(array, requirements="C")  # which keeps rank 0
+    kind, shape = TYPES[kept.dtype.name], tuple(kept.shape)
+    return Value(name, kind, shape, shape, kept, Storage.CONSTANT, layout)
+
+
+def floats(values: Sequence[Value | None] | Iterable[Value | None]) -> bool:
+    """Whether all are of float32."""
+    return all(value is None or value.dtype is DataType.FLOAT32 for value in values)

@@ -1,0 +1,146 @@
+"""The plan of the arena: an offset for each value, so that no two alive at once overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from weft_lite.convert.lowered import Lowered, Operation, Value
+from weft_lite.schema.codec import aligned
+from weft_lite.schema.enums import DataType, OpKind, Storage
+
+SIZES = {
+    DataType.FLOAT32: 4,
+    DataType.INT32: 4,
+    DataType.UINT8: 1,
+    DataType.INT16: 2,
+    DataType.INT8: 1,
+    DataType.INT64: 8,
+    DataType.BOOL: 1,
+    DataType.FLOAT16: 2,
+}
+
+
+class Life(NamedTuple):
+    """The ticks from which and to which a value is alive."""
+
+    first: int
+    last: int
+
+
+class Plan(NamedTuple):
+    """Offsets of the values in the arena, and its size."""
+
+    offsets: dict[Value, int]
+    size: int
+
+
+def size_of(value: Value) -> int:
+    """Bytes of a value, at its bound."""
+    count = SIZES[value.dtype]
+    for size in value.shape:
+        count *= size
+    return count
+
+
+def plan(lowered: Lowered) -> Plan:
+    """Largest first, each at the lowest offset where it fits among those alive with it."""
+    lives = Lives(lowered).found
+    offsets: dict[Value, int] = {}
+    placed: list[tuple[int, int, Life]] = []  # offset, end, life
+    size = 0
+    for value in sorted(lives, key=lambda each: -size_of(each)):
+        wanted, life, start = aligned(size_of(value)), lives[value], 0
+        for offset, end, other in placed:  # in the order of offsets
+            if other.last < life.first or life.last < other.first:
+                continue
+            if start + wanted <= offset:
+                break
+            start = max(start, end)
+        offsets[value] = start
+        placed.append((start, start + wanted, life))
+        placed.sort(key=lambda each: each[0])
+        size = max(size, start + wanted)
+    return Plan(offsets, size)
+
+
+class Lives:
+    """When values are alive, on the clock that `runtime/plan.c` verifies."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.found: dict[Value, Life] = {}
+        self._clock = 0
+        self._whole = lowered
+        self._loops: list[tuple[set[Value], list[Value]]] = []
+        for value in lowered.inputs:
+            self._make(value)
+        self._run(lowered)
+        for value in [*lowered.inputs, *lowered.outputs]:
+            self._extend(value, 1 << 60)
+        for op in _all_ops(lowered):
+            for each in op.inputs:
+                if each is not None and each.storage is Storage.VARIABLE:
+                    self.found[each] = Life(0, 1 << 60)
+
+    def _make(self, value: Value) -> None:
+        self.found[value] = Life(self._clock, self._clock)
+        for inside, _ in self._loops:
+            inside.add(value)
+
+    def _extend(self, value: Value, tick: int) -> None:
+        if value in self.found:
+            life = self.found[value]
+            self.found[value] = Life(life.first, max(life.last, tick))
+
+    def _read(self, value: Value) -> None:
+        self._extend(value, self._clock)
+        for inside, outside in self._loops:
+            if value not in inside:
+                outside.append(value)
+                break
+
+    def _run(self, graph: Lowered) -> None:
+        for op in graph.ops:
+            self._clock += 1
+            for value in op.inputs:
+                if value is not None:
+                    self._read(value)
+            if op.kind is OpKind.While:
+                self._loop(op)
+            elif op.kind is OpKind.If:
+                self._branches(op)
+            for value in op.outputs:
+                self._make(value)
+
+    def _branches(self, op: Operation) -> None:
+        chosen = (op.options.then_subgraph, op.options.else_subgraph)
+        branches = [self._whole.bodies[number - 1] for number in chosen]
+        for branch in branches:
+            self._run(branch)
+        self._clock += 1
+        for value in (value for branch in branches for value in branch.outputs):
+            self._read(value)
+
+    def _loop(self, op: Operation) -> None:
+        cond = self._whole.bodies[op.options.cond_subgraph - 1]
+        body = self._whole.bodies[op.options.body_subgraph - 1]
+        for value in body.inputs:
+            self._make(value)
+        outside: list[Value] = []
+        self._loops.append((set(), outside))
+        self._run(cond)
+        self._run(body)
+        self._loops.pop()
+        self._clock += 1
+        for value in [*outside, *body.inputs, *body.outputs, *cond.outputs]:
+            self._extend(value, self._clock)
+            for inside, around in self._loops:
+                if value not in inside:
+                    around.append(value)
+                    break
+
+
+def _all_ops(lowered: Lowered) -> Iterator[Operation]:
+    yield from lowered.ops
+    for body in lowered.bodies:
+        yield from body.ops

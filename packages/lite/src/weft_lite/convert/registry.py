@@ -1,0 +1,167 @@
+"""Rules: how a node of a graph becomes ops of a file. One module of `rules` for each op family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import byref, c_int, c_uint32
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.node import Node, Output
+from weft_lite.convert.lowered import TYPES, Lowered, Operation, Value, constant
+from weft_lite.library import load
+from weft_lite.schema.enums import DataType, Layout, OpKind
+
+Rule = Callable[[Node, "Builder"], None]
+_RULES: dict[str, Rule] = {}
+
+
+class NotInLiteError(Exception):
+    """A node that lite has no way to compute; `advice` says what to do instead."""
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Marks the rule of some ops."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            assert name not in _RULES, name
+            _RULES[name] = function
+        return function
+
+    return register
+
+
+@cache
+def rules() -> dict[str, Rule]:
+    """All rules by the op that they are for."""
+    from weft_lite.convert import rules as package
+
+    for module in iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
+    return _RULES
+
+
+@cache
+def types_of(kind: OpKind) -> int:
+    """The types that the runtime's kernel takes as its first operand: a bit for each."""
+    types, in_place = c_uint32(), c_int()
+    load().wl_kernel_name(int(kind), byref(types), byref(in_place))
+    return types.value or ~0
+
+
+def computes(kind: OpKind, value: Value, first: bool) -> bool:
+    """Whether the runtime's kernel takes such an operand; of others than the first less is known.
+
+    Small integers without a scale are moved and compared, but not computed with.
+    """
+    types = types_of(kind)
+    moves = types >> DataType.FLOAT16 & 1 or OpKind.Less <= kind <= OpKind.NotEqual
+    taken = not first or bool(types >> value.dtype & 1)
+    if value.dtype in (DataType.INT8, DataType.UINT8, DataType.INT16, DataType.FLOAT16):
+        return taken and bool(moves or value.scales)
+    return taken
+
+
+class Builder:
+    """What a rule adds to: values and ops of the file.
+
+    Args:
+      shape_of: the shape of an output, at the bound where sizes are open.
+      open_sizes: whether sizes may be open.
+    """
+
+    def __init__(self, shape_of: Callable[[Output], tuple[int, ...]], open_sizes: bool) -> None:
+        self.lowered = Lowered()
+        self.shape_of = shape_of
+        self._open = open_sizes
+        self._values: dict[Output, Value] = {}
+
+    def value(self, output: Output) -> Value:
+        """The value of an output that was computed, or is a constant."""
+        if output not in self._values:
+            array = self.array(output)
+            if array is None:
+                raise NotInLiteError(f"lite has no output {output.name}, which is for training")
+            self._values[output] = constant(output.node.name, array)
+        return self._values[output]
+
+    def array(self, output: Output) -> Any:
+        """What a constant holds, or None for others."""
+        if output.node.type != "Const":
+            return None
+        return np.asarray(output.node.attrs["value"])
+
+    def require_array(self, output: Output, what: str) -> Any:
+        """What a constant holds.
+
+        Raises: NotInLiteError: it is computed.
+        """
+        found = self.array(output)
+        if found is None:
+            raise NotInLiteError(f"{what} must be a constant")
+        return found
+
+    def result(self, output: Output) -> Value:
+        """A new value for an output."""
+        shape = self.shape_of(output)
+        made = self.new(output.name.removesuffix(":0"), output.dtype.name, shape)
+        self._values[output] = made
+        return made
+
+    def new(self, name: str, dtype: str, shape: tuple[int, ...]) -> Value:
+        """A new value, which no output of the graph has.
+
+        Raises: NotInLiteError: lite has no such type of elements.
+        """
+        if dtype not in TYPES:
+            raise NotInLiteError(f"lite has no values of {dtype}")
+        return Value(name, TYPES[dtype], shape, (-1,) * len(shape) if self._open else shape)
+
+    def same(self, output: Output, value: Value) -> None:
+        """An output that is another value under a new name."""
+        self._values[output] = value
+
+    def emit(
+        self, kind: OpKind, node: Node, inputs: list[Value | None], options: Any = None
+    ) -> Operation:
+        """Add an op whose results are the outputs of a node."""
+        return self.add(
+            kind, inputs, [self.result(out) for out in node.outputs], options, node.name
+        )
+
+    def add(
+        self,
+        kind: OpKind,
+        inputs: list[Value | None],
+        outputs: list[Value],
+        options: Any,
+        name: str,
+    ) -> Operation:
+        """Add an op.
+
+        Raises: NotInLiteError: the runtime does not compute it with elements of that type.
+        """
+        first = next((value for value in inputs if value is not None), None)
+        for value in inputs:
+            if value is not None and not computes(kind, value, value is first):
+                what = value.dtype.name.lower()
+                raise NotInLiteError(f"lite does not compute {kind.name} of {what}")
+        op = Operation(kind, inputs, outputs, options, name)
+        self.lowered.ops.append(op)
+        return op
+
+    def ints(self, name: str, values: Any) -> Value:
+        """A constant of int32."""
+        return constant(name, np.asarray(values, np.int32))
+
+    def inputs(self, node: Node) -> list[Value | None]:
+        """The values of all inputs of a node."""
+        return [self.value(output) for output in node.inputs]
+
+
+__all__ = ["Builder", "DataType", "Layout", "NotInLiteError", "OpKind", "rule", "rules"]

@@ -1,0 +1,1 @@
+"""Rules of conversion, a module for each op family."""

@@ -1,0 +1,99 @@
+"""Shapes, joining, cutting, looking up."""
+
+from __future__ import annotations
+
+from weft_graph.ir.node import Node
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.schema.enums import PadMode
+from weft_lite.schema.tables import AxisOptions, BlockOptions, PadOptions, StridedSliceOptions
+
+PLAIN = {
+    "Reshape": "Reshape", "Transpose": "Transpose", "Slice": "Slice", "Tile": "Tile",
+    "BroadcastTo": "BroadcastTo", "Fill": "Fill", "Range": "Range", "Shape": "Shape",
+    "ExpandDims": "ExpandDims", "Pad": "Pad", "PadV2": "Pad", "ReverseV2": "Reverse",
+    "SpaceToBatchND": "SpaceToBatchNd", "BatchToSpaceND": "BatchToSpaceNd",
+    "GatherNd": "GatherNd",
+}  # fmt: skip
+
+
+@rule(*PLAIN)
+def plain(node: Node, b: Builder) -> None:
+    b.emit(OpKind[PLAIN[node.type]], node, b.inputs(node))
+
+
+@rule("Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "EnsureShape")
+def identity(node: Node, b: Builder) -> None:
+    b.same(node.outputs[0], b.value(node.inputs[0]))
+
+
+@rule("Squeeze")
+def squeeze(node: Node, b: Builder) -> None:
+    axes = [int(axis) for axis in node.attrs["squeeze_dims"]]
+    operand = [b.ints(f"{node.name}/axes", axes)] if axes else []
+    b.emit(OpKind.Squeeze, node, [b.value(node.inputs[0]), *operand])
+
+
+@rule("StridedSlice")
+def strided_slice(node: Node, b: Builder) -> None:
+    names = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    options = StridedSliceOptions(*(int(node.attrs[f"{name}_mask"]) for name in names))
+    b.emit(OpKind.StridedSlice, node, b.inputs(node), options)
+
+
+@rule("MirrorPad")
+def mirror_pad(node: Node, b: Builder) -> None:
+    b.emit(OpKind.MirrorPad, node, b.inputs(node), PadOptions(PadMode[node.attrs["mode"]]))
+
+
+@rule("ConcatV2")
+def concat(node: Node, b: Builder) -> None:
+    axis = int(b.require_array(node.inputs[-1], "the axis"))
+    b.emit(OpKind.Concat, node, b.inputs(node)[:-1], AxisOptions(axis))
+
+
+@rule("Pack", "Unpack")
+def pack(node: Node, b: Builder) -> None:
+    if node.type == "Unpack" and not node.outputs:
+        return
+    b.emit(OpKind[node.type], node, b.inputs(node), AxisOptions(int(node.attrs["axis"])))
+
+
+@rule("Split", "SplitV")
+def split(node: Node, b: Builder) -> None:
+    value, axis = (node.inputs[1], node.inputs[0]) if node.type == "Split" else (
+        node.inputs[0], node.inputs[2],
+    )  # fmt: skip
+    along = int(b.require_array(axis, "the axis"))
+    op = b.emit(OpKind.Split, node, [b.value(value)], AxisOptions(along))
+    for result in op.outputs:  # the sizes along the axis are what the results say
+        declared = list(result.declared)
+        declared[along] = result.shape[along]
+        if node.type == "SplitV":
+            result.declared = tuple(declared)
+
+
+@rule("Gather", "GatherV2")
+def gather(node: Node, b: Builder) -> None:
+    axis = int(b.require_array(node.inputs[2], "the axis")) if node.type == "GatherV2" else 0
+    batch = int(node.attrs.get("batch_dims", 0))
+    if batch < 0:
+        batch += len(b.value(node.inputs[1]).shape)
+    operands = [b.value(each) for each in node.inputs[:2]]
+    b.emit(OpKind.Gather, node, [*operands], AxisOptions(axis, batch))
+
+
+@rule("OneHot")
+def one_hot(node: Node, b: Builder) -> None:
+    b.emit(OpKind.OneHot, node, b.inputs(node), AxisOptions(int(node.attrs["axis"])))
+
+
+@rule("SpaceToDepth", "DepthToSpace")
+def blocks(node: Node, b: Builder) -> None:
+    if node.attrs["data_format"] != "NHWC":
+        raise NotInLiteError("lite computes images in the layout NHWC: transpose them")
+    b.emit(OpKind[node.type], node, b.inputs(node), BlockOptions(int(node.attrs["block_size"])))
+
+
+@rule("Cast")
+def cast(node: Node, b: Builder) -> None:
+    b.emit(OpKind.Cast, node, b.inputs(node))

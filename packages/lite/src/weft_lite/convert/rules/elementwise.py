@@ -1,0 +1,90 @@
+"""Functions of elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_graph.ir.node import Node
+from weft_lite.convert.lowered import constant
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.schema.tables import ElementwiseOptions
+
+ONE = [
+    "Abs", "Neg", "Sign", "Square", "Sqrt", "Rsqrt", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos",
+    "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Tanh", "Sigmoid",
+    "Relu", "Relu6", "Elu", "Selu", "Softplus", "Softsign", "Erf", "Erfc", "Floor", "Ceil", "Rint",
+    "Reciprocal", "IsNan", "IsInf", "IsFinite", "LogicalNot",
+]  # fmt: skip
+TWO = [
+    "Sub", "Mul", "Maximum", "Minimum", "Pow", "SquaredDifference", "Atan2", "FloorDiv", "FloorMod",
+    "TruncateDiv", "TruncateMod", "Less", "LessEqual", "Greater", "GreaterEqual", "Equal",
+    "NotEqual", "LogicalAnd", "LogicalOr",
+]  # fmt: skip
+RENAMED = {"Inv": "Reciprocal", "Add": "Add", "AddV2": "Add", "RealDiv": "Div", "Div": "Div"}
+
+
+@rule(*ONE, *TWO, *RENAMED)
+def elementwise(node: Node, b: Builder) -> None:
+    kind = OpKind[RENAMED.get(node.type, node.type)]
+    b.emit(kind, node, b.inputs(node), ElementwiseOptions())
+
+
+@rule("Round")
+def rounded(node: Node, b: Builder) -> None:
+    b.emit(OpKind.Rint, node, b.inputs(node), ElementwiseOptions())
+
+
+@rule("LeakyRelu")
+def leaky_relu(node: Node, b: Builder) -> None:
+    options = ElementwiseOptions(alpha=float(node.attrs["alpha"]))
+    b.emit(OpKind.LeakyRelu, node, b.inputs(node), options)
+
+
+@rule("BiasAdd")
+def bias_add(node: Node, b: Builder) -> None:
+    if node.attrs.get("data_format", "NHWC") != "NHWC":
+        raise NotInLiteError("lite computes images in the layout NHWC: transpose them")
+    b.emit(OpKind.Add, node, b.inputs(node), ElementwiseOptions())
+
+
+@rule("Select", "SelectV2")
+def select(node: Node, b: Builder) -> None:
+    values = b.inputs(node)
+    if node.type == "Select" and len(node.inputs[0].dims or ()) == 1:  # one truth for each row
+        rank = len(b.value(node.inputs[1]).shape)
+        condition = b.value(node.inputs[0])
+        if rank > 1:
+            shape = (*condition.shape, *[1] * (rank - 1))
+            wide = b.new(f"{node.name}/rows", "bool", shape)
+            target = b.ints(f"{node.name}/shape", [-1, *[1] * (rank - 1)])
+            b.add(OpKind.Reshape, [condition, target], [wide], None, node.name)
+            values[0] = wide
+    b.emit(OpKind.Select, node, values)
+
+
+@rule("ClipByValue")
+def clip(node: Node, b: Builder) -> None:
+    x, low, high = b.inputs(node)
+    least = b.new(f"{node.name}/least", node.outputs[0].dtype.name, b.shape_of(node.outputs[0]))
+    b.add(OpKind.Maximum, [x, low], [least], ElementwiseOptions(), node.name)
+    b.emit(OpKind.Minimum, node, [least, high], ElementwiseOptions())
+
+
+@rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def batch_norm(node: Node, b: Builder) -> None:
+    """x * factor + offset, with what is known of the four statistics."""
+    if node.attrs["is_training"] or node.attrs["data_format"] != "NHWC":
+        raise NotInLiteError("lite normalises with kept statistics, in the layout NHWC")
+    arrays = [b.require_array(each, "a statistic").astype(np.float64) for each in node.inputs[1:5]]
+    scale, offset, mean, variance = arrays
+    factor = scale / np.sqrt(variance + float(node.attrs["epsilon"]))
+    shift = (offset - mean * factor).astype(np.float32)
+    for result, source in zip(node.outputs[1:3], node.inputs[3:5], strict=True):
+        b.same(result, b.value(source))
+    output = node.outputs[0]
+    scaled = b.new(f"{node.name}/scaled", "float32", b.shape_of(output))
+    factors = constant(f"{node.name}/factor", factor.astype(np.float32))
+    x = b.value(node.inputs[0])
+    b.add(OpKind.Mul, [x, factors], [scaled], ElementwiseOptions(), node.name)
+    shifted = [scaled, constant(f"{node.name}/offset", shift)]
+    b.add(OpKind.Add, [*shifted], [b.result(output)], ElementwiseOptions(), node.name)

@@ -1,0 +1,453 @@
+"""`Interpreter`: runs a `.weftlite` file."""
+
+from __future__ import annotations
+
+__all__ = ["Interpreter", "SignatureRunner"]
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from weft_lite import library
+from weft_lite.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+)
+
+_ALIGNMENT = 64
+
+
+class _Type(NamedTuple):
+    name: str
+    size: int
+    format: str  # of the buffer protocol
+
+
+_TYPES: Final = {
+    1: _Type("float32", 4, "f"),
+    3: _Type("int32", 4, "i"),
+    4: _Type("uint8", 1, "B"),
+    5: _Type("int16", 2, "h"),
+    6: _Type("int8", 1, "b"),
+    9: _Type("int64", 8, "q"),
+    10: _Type("bool", 1, "?"),
+    19: _Type("float16", 2, "e"),
+}
+
+
+def _numpy() -> Any:
+    """NumPy if the program could use it, else None."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
+
+
+def _aligned(size: int) -> tuple[Any, int]:
+    """A block of zeros and the address in it at a multiple of the alignment."""
+    block = mmap.mmap(-1, max(size, 1) + _ALIGNMENT)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(block))
+    return block, -(-address // _ALIGNMENT) * _ALIGNMENT
+
+
+def _shaped(block: Any, form: Any, shape: tuple[int, ...]) -> memoryview[Any]:
+    """A view of a block as elements of a shape; a single one where there are no axes."""
+    return memoryview(block).cast("B").cast(form, shape or (1,))
+
+
+class _File:
+    """The bytes of a file at an aligned address: mapped, or copied if they came as bytes."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, content: Any) -> None:
+        if (path is None) == (content is None):
+            raise InvalidArgumentError("either model_path or model_content is required")
+        if path is not None:
+            with open(path, "rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                if self.size == 0:
+                    raise InvalidArgumentError(f"{os.fspath(path)} is empty")
+                # Private, so that ctypes may have its address; nothing writes to it.
+                self._block: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._block))
+            return
+        view = memoryview(content).cast("B")
+        self.size = view.nbytes
+        self._block, self.address = _aligned(self.size)
+        ctypes.memmove(self.address, bytes(view), self.size)
+
+
+class _Input(NamedTuple):
+    """What `set_tensor` needs to know of an input."""
+
+    type: _Type
+    data: int
+    shape: tuple[int, ...]
+    bytes: int
+
+
+class Interpreter:
+    """Runs a graph; the methods are those of `tf.lite.Interpreter`.
+
+    One thread at a time may use it. It is usable after an error.
+
+    Args:
+      model_path: a `.weftlite` file, which is mapped into memory.
+      model_content: its bytes, instead; anything with the buffer protocol.
+      num_threads: how many threads a large op is spread over.
+      work_limit: what one invocation may cost, in units of about a microsecond; meant to end
+        loops that do not end by themselves.
+    Raises:
+      DataLossError: the file is damaged or hostile; says what is wrong and where.
+      UnimplementedError: it needs a newer runtime.
+      ResourceExhaustedError: there is not enough memory for its arena.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [1, 3], name="x")
+      >>> y = wf.nn.relu(x * 2.0, name="y")
+      >>> with wf.Session() as session:
+      ...     content = wf.lite.Converter.from_session(session, [x], [y]).convert()
+      >>> interpreter = wf.lite.Interpreter(model_content=content)
+      >>> interpreter.set_tensor(interpreter.get_input_details()[0]["index"], [[1.0, -2.0, 3.0]])
+      >>> interpreter.invoke()
+      >>> interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tolist()
+      [[2.0, 0.0, 6.0]]
+    """
+
+    def __init__(
+        self,
+        model_path: str | os.PathLike[str] | None = None,
+        model_content: Any = None,
+        num_threads: int | None = None,
+        work_limit: int = 0,
+    ) -> None:
+        if num_threads is not None and not 1 <= num_threads <= 64:
+            raise InvalidArgumentError(f"num_threads must be 1 to 64, not {num_threads}")
+        self._handle: Any = None
+        self._pool: Any = None
+        self._library = library.load()
+        self._error = library.Error()
+        self._error_at = ctypes.byref(self._error)
+        self._file = _File(model_path, model_content)
+        self._config = self._configure(num_threads or 1, work_limit)
+        self._open()
+        lib, handle = self._library, self._handle
+        self._inputs = [lib.wl_input(handle, i) for i in range(lib.wl_input_count(handle))]
+        self._outputs = [lib.wl_output(handle, i) for i in range(lib.wl_output_count(handle))]
+        self._cached: dict[int, _Input] = {}
+        self._run = lib.wl_invoke
+        self._changed = False
+
+    def _configure(self, threads: int, work_limit: int) -> Any:
+        config = library.Config(tasks=threads, work_limit=work_limit)
+        if threads > 1:
+            self._pool = self._library.wl_pool_create(threads)
+            if self._pool:
+                run = ctypes.cast(self._library.wl_pool_run, ctypes.c_void_p)
+                config.parallel, config.context = run, self._pool
+        return config
+
+    def _open(self) -> None:
+        lib, size = self._library, ctypes.c_size_t()
+        file = (self._file.address, self._file.size)
+        config = ctypes.byref(self._config)
+        self._check(lib.wl_query(*file, config, ctypes.byref(size), self._error_at))
+        try:
+            self._memory, start = _aligned(size.value)
+        except (OSError, ValueError, OverflowError) as error:
+            raise ResourceExhaustedError(f"{size.value} bytes of memory are needed") from error
+        handle = ctypes.c_void_p()
+        opened = ctypes.byref(handle)
+        self._check(lib.wl_open(*file, start, size.value, config, opened, self._error_at))
+        self._handle = handle
+
+    def __del__(self) -> None:
+        """End the threads, if there are any."""
+        if getattr(self, "_pool", None):
+            self._library.wl_pool_destroy(self._pool)
+
+    def _check(self, status: int) -> None:
+        if status:
+            library.check(status, self._error)
+
+    def allocate_tensors(self) -> None:
+        """Derive all shapes from those of the inputs; `invoke` does so when it has to.
+
+        Raises: InvalidArgumentError: the shapes of the inputs do not go together.
+
+        Examples:
+          >>> interpreter.allocate_tensors()  # doctest: +SKIP
+        """
+        self._check(self._library.wl_plan(self._handle, self._error_at))
+        self._changed = False
+        self._cached.clear()
+
+    def resize_tensor_input(
+        self, input_index: int, tensor_size: Sequence[int], strict: bool = False
+    ) -> None:
+        """Give an input another shape.
+
+        Args:
+          input_index: the number of the input.
+          tensor_size: sizes; those that the graph leaves open may be anything up to their bound.
+          strict: taken for compatibility; sizes that the graph states never change.
+        Raises:
+          InvalidArgumentError: there is no such input, or the rank is another.
+          OutOfRangeError: a size is fixed, or above its bound.
+
+        Examples:
+          >>> interpreter.resize_tensor_input(0, [4, 28, 28, 1])  # doctest: +SKIP
+        """
+        dims = (ctypes.c_int32 * len(tensor_size))(*map(int, tensor_size))
+        call = self._library.wl_resize
+        self._check(call(self._handle, input_index, len(tensor_size), dims, self._error_at))
+        self._cached.clear()
+        self._changed = True
+
+    def set_tensor(self, tensor_index: int, value: Any) -> None:
+        """Give an input its value.
+
+        Args:
+          tensor_index: the number of the input.
+          value: of exactly its type and shape; any object with the buffer protocol, or with NumPy
+            whatever it makes an array of that type of without loss.
+        Raises: InvalidArgumentError: the type, or the shape, is another, or it is no input.
+
+        Examples:
+          >>> interpreter.set_tensor(0, [[1.0, 2.0]])  # doctest: +SKIP
+        """
+        wanted = self._cached.get(tensor_index) or self._input(tensor_index)
+        numpy = _numpy()
+        if numpy is not None:
+            self._copy_array(numpy, tensor_index, wanted, value)
+            return
+        view = memoryview(value)
+        if view.format.lstrip("<=@") != wanted.type.format or view.shape != wanted.shape:
+            raise self._misfit(tensor_index, wanted, f"{view.format} {view.shape}")
+        ctypes.memmove(wanted.data, view.tobytes(), wanted.bytes)
+
+    def _copy_array(self, numpy: Any, index: int, wanted: _Input, value: Any) -> None:
+        array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value)
+        if array.dtype != wanted.type.name:
+            if isinstance(value, numpy.ndarray | numpy.generic | memoryview):
+                raise self._misfit(index, wanted, f"{array.dtype} {array.shape}")
+            array = array.astype(wanted.type.name)
+        if array.shape != wanted.shape:
+            raise self._misfit(index, wanted, f"{array.dtype} {array.shape}")
+        if not array.flags.c_contiguous:
+            array = numpy.ascontiguousarray(array)
+        ctypes.memmove(wanted.data, array.ctypes.data, wanted.bytes)
+
+    def _misfit(self, index: int, wanted: _Input, got: str) -> InvalidArgumentError:
+        name = self._info(index).name.decode("utf-8", "replace")
+        return InvalidArgumentError(
+            f"input {index} ({name!r}) takes {wanted.type.name} {wanted.shape}, not {got}"
+        )
+
+    def _input(self, index: int) -> _Input:
+        if index not in self._inputs:
+            raise InvalidArgumentError(f"tensor {index} is no input; inputs are {self._inputs}")
+        info = self._info(index)
+        shape = tuple(info.dims[: info.rank])
+        data = self._library.wl_data(self._handle, index)
+        self._cached[index] = _Input(_TYPES[info.dtype], data, shape, info.bytes)
+        return self._cached[index]
+
+    def _info(self, index: int) -> Any:
+        info = library.Info()
+        if self._library.wl_tensor_info(self._handle, index, ctypes.byref(info)):
+            raise InvalidArgumentError(f"there is no tensor {index}")
+        return info
+
+    def invoke(self) -> None:
+        """Run the graph on the inputs as they are.
+
+        Raises:
+          InvalidArgumentError: shapes or values do not go together; names the op.
+          DeadlineExceededError: the limit of work was met.
+
+        Examples:
+          >>> interpreter.invoke()  # doctest: +SKIP
+        """
+        if self._run(self._handle, self._error_at):
+            library.check(self._error.status, self._error)
+
+    def tensor(self, tensor_index: int) -> Callable[[], Any]:
+        """A function that gives a view of a tensor, without a copy.
+
+        Args:
+          tensor_index: the number of the tensor.
+        Returns: a function; the view it gives shows what later invocations write.
+        Raises: InvalidArgumentError: there is no such tensor.
+
+        Examples:
+          >>> interpreter.tensor(0)()[:] = 1.0  # doctest: +SKIP
+        """
+        self._info(tensor_index)
+        return lambda: self._view(tensor_index)
+
+    def get_tensor(self, tensor_index: int) -> Any:
+        """A copy of a tensor's value.
+
+        Args:
+          tensor_index: the number of the tensor: an output, or another one whose bytes no later
+            op has taken.
+        Returns: an array with NumPy, else a memoryview, of the tensor's type and shape.
+        Raises: InvalidArgumentError: there is no such tensor.
+
+        Examples:
+          >>> interpreter.get_tensor(3)  # doctest: +SKIP
+        """
+        view = self._view(tensor_index)
+        if not isinstance(view, memoryview):
+            return view.copy()
+        return _shaped(bytearray(view.tobytes()), view.format, tuple(view.shape or ()))
+
+    def _view(self, index: int) -> Any:
+        info = self._info(index)
+        kind, shape = _TYPES[info.dtype], tuple(info.dims[: info.rank])
+        data = self._library.wl_data(self._handle, index)
+        block = (ctypes.c_uint8 * info.bytes).from_address(data)
+        block.owner = self  # the memory stays as long as the view
+        numpy = _numpy()
+        if numpy is not None:
+            array = numpy.frombuffer(block, kind.name).reshape(shape)
+            array.flags.writeable = info.storage != 1
+            return array
+        return _shaped(block, kind.format, shape)
+
+    def get_input_details(self) -> list[dict[str, Any]]:
+        """What the inputs are.
+
+        Returns: a dict for each: name, index, shape, shape_signature (-1 for open sizes), dtype,
+          quantization (scale and zero point, zeros without), quantization_parameters.
+
+        Examples:
+          >>> interpreter.get_input_details()[0]["shape"]  # doctest: +SKIP
+        """
+        return [self._details(index) for index in self._inputs]
+
+    def get_output_details(self) -> list[dict[str, Any]]:
+        """What the outputs are.
+
+        Returns: a dict for each, as of `get_input_details`.
+
+        Examples:
+          >>> interpreter.get_output_details()[0]["index"]  # doctest: +SKIP
+        """
+        return [self._details(index) for index in self._outputs]
+
+    def get_tensor_details(self) -> list[dict[str, Any]]:
+        """What all tensors are.
+
+        Returns: a dict for each, as of `get_input_details`.
+
+        Examples:
+          >>> len(interpreter.get_tensor_details())  # doctest: +SKIP
+        """
+        return [self._details(i) for i in range(self._library.wl_tensor_count(self._handle))]
+
+    def _details(self, index: int) -> dict[str, Any]:
+        info, numpy = self._info(index), _numpy()
+        kind = _TYPES[info.dtype]
+        scales = [float(info.scales[i]) for i in range(info.scale_count)]
+        zeros = [int(info.zero_points[i]) for i in range(info.zero_point_count)]
+        zeros = zeros or [0] * len(scales)
+        shape, declared = list(info.dims[: info.rank]), list(info.declared[: info.rank])
+        return {
+            "name": info.name.decode("utf-8", "replace"),
+            "index": index,
+            "shape": numpy.array(shape, "int32") if numpy else tuple(shape),
+            "shape_signature": numpy.array(declared, "int32") if numpy else tuple(declared),
+            "dtype": getattr(numpy, kind.name if kind.name != "bool" else "bool_")
+            if numpy
+            else kind.name,
+            "quantization": (scales[0], zeros[0]) if len(scales) == 1 else (0.0, 0),
+            "quantization_parameters": {
+                "scales": numpy.array(scales, "float32") if numpy else scales,
+                "zero_points": numpy.array(zeros, "int32") if numpy else zeros,
+                "quantized_dimension": info.axis,
+            },
+            "sparsity_parameters": {},
+        }
+
+    def reset_all_variables(self) -> None:
+        """Give the variables of the graph the values that they had at first.
+
+        Examples:
+          >>> interpreter.reset_all_variables()  # doctest: +SKIP
+        """
+        self._library.wl_reset_variables(self._handle)
+
+    def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
+        """The signatures by their keys, with the names of inputs and outputs.
+
+        Examples:
+          >>> interpreter.get_signature_list()  # doctest: +SKIP
+        """
+        return {
+            key: {"inputs": sorted(inputs), "outputs": sorted(outputs)}
+            for key, (inputs, outputs) in self._signatures().items()
+        }
+
+    def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
+        """A function that runs the graph on inputs by name.
+
+        Args:
+          signature_key: which signature; may be left out if there is one only.
+        Raises: InvalidArgumentError: there is no such signature, or several.
+
+        Examples:
+          >>> interpreter.get_signature_runner()(x=[[1.0]])  # doctest: +SKIP
+        """
+        found = self._signatures()
+        if signature_key is None and len(found) == 1:
+            (signature_key,) = found
+        if signature_key not in found:
+            raise InvalidArgumentError(f"no signature {signature_key!r}; there are {sorted(found)}")
+        return SignatureRunner(self, *found[signature_key])
+
+    def _signatures(self) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
+        lib, handle = self._library, self._handle
+        return {
+            lib.wl_signature_key(handle, s).decode("utf-8", "replace"): (
+                self._bindings(s, 0),
+                self._bindings(s, 1),
+            )
+            for s in range(lib.wl_signature_count(handle))
+        }
+
+    def _bindings(self, signature: int, outputs: int) -> dict[str, int]:
+        lib, tensor, found = self._library, ctypes.c_uint32(), {}
+        for i in range(lib.wl_binding_count(self._handle, signature, outputs)):
+            name = lib.wl_binding(self._handle, signature, outputs, i, ctypes.byref(tensor))
+            found[name.decode("utf-8", "replace")] = tensor.value
+        return found
+
+
+class SignatureRunner:
+    """Runs a signature: `runner(x=value)` gives a dict of the outputs by name."""
+
+    def __init__(
+        self, interpreter: Interpreter, inputs: Mapping[str, int], outputs: Mapping[str, int]
+    ) -> None:
+        self._interpreter = interpreter
+        self._inputs = inputs
+        self._outputs = outputs
+
+    def __call__(self, **values: Any) -> dict[str, Any]:
+        """Set the inputs, run, and copy the outputs.
+
+        Raises: FailedPreconditionError: an input is missing, or is not one of the signature.
+        """
+        if values.keys() != self._inputs.keys():
+            raise FailedPreconditionError(
+                f"the signature takes {sorted(self._inputs)}, not {sorted(values)}"
+            )
+        for name, value in values.items():
+            self._interpreter.set_tensor(self._inputs[name], value)
+        self._interpreter.invoke()
+        return {name: self._interpreter.get_tensor(i) for name, i in self._outputs.items()}

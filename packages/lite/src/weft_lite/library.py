@@ -1,0 +1,151 @@
+"""The runtime as a shared library, through ctypes.
+
+A wheel brings it along. In a checkout it is built when it is first used, and again when a source
+changes; it is kept in `packages/lite/build`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from ctypes import (
+    POINTER,
+    c_char_p,
+    c_float,
+    c_int,
+    c_int32,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from weft_lite.errors import BY_CODE, LiteError
+
+MAX_RANK = 8
+
+
+class Error(ctypes.Structure):
+    """`wl_error`."""
+
+    _fields_ = [("status", c_int), ("text", ctypes.c_char * 384)]
+
+
+class Config(ctypes.Structure):
+    """`wl_config`."""
+
+    _fields_ = [
+        ("tasks", ctypes.c_uint),
+        ("parallel", c_void_p),
+        ("context", c_void_p),
+        ("work_limit", c_uint64),
+        ("watch", c_void_p),
+        ("watch_context", c_void_p),
+    ]
+
+
+class Info(ctypes.Structure):
+    """`wl_info`."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("dtype", ctypes.c_uint8),
+        ("storage", ctypes.c_uint8),
+        ("layout", ctypes.c_uint8),
+        ("rank", ctypes.c_uint8),
+        ("dims", c_int32 * MAX_RANK),
+        ("declared", c_int32 * MAX_RANK),
+        ("bytes", c_size_t),
+        ("scales", POINTER(c_float)),
+        ("zero_points", POINTER(c_int32)),
+        ("scale_count", c_uint32),
+        ("zero_point_count", c_uint32),
+        ("axis", c_int32),
+    ]
+
+
+class OpInfo(ctypes.Structure):
+    """`wl_op_info`."""
+
+    _fields_ = [("kind", c_char_p), ("name", c_char_p)]
+
+
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "wl_query": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
+    "wl_open": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
+    "wl_verify_weights": (c_int, [c_void_p, c_size_t, c_void_p]),
+    "wl_tensor_count": (c_uint32, [c_void_p]),
+    "wl_op_count": (c_uint32, [c_void_p]),
+    "wl_input_count": (c_uint32, [c_void_p]),
+    "wl_output_count": (c_uint32, [c_void_p]),
+    "wl_input": (c_uint32, [c_void_p, c_uint32]),
+    "wl_output": (c_uint32, [c_void_p, c_uint32]),
+    "wl_tensor_info": (c_int, [c_void_p, c_uint32, c_void_p]),
+    "wl_describe_op": (c_int, [c_void_p, c_uint32, c_void_p]),
+    "wl_data": (c_void_p, [c_void_p, c_uint32]),
+    "wl_resize": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p]),
+    "wl_plan": (c_int, [c_void_p, c_void_p]),
+    "wl_invoke": (c_int, [c_void_p, c_void_p]),
+    "wl_reset_variables": (None, [c_void_p]),
+    "wl_signature_count": (c_uint32, [c_void_p]),
+    "wl_signature_key": (c_char_p, [c_void_p, c_uint32]),
+    "wl_binding_count": (c_uint32, [c_void_p, c_uint32, c_int]),
+    "wl_binding": (c_char_p, [c_void_p, c_uint32, c_int, c_uint32, c_void_p]),
+    "wl_scratch_needed": (c_size_t, [c_void_p]),
+    "wl_arena_bytes": (c_size_t, [c_void_p]),
+    "wl_kernel_name": (c_char_p, [c_uint32, c_void_p, c_void_p]),
+    "wl_instruction_set": (c_char_p, []),
+    "wl_pool_create": (c_void_p, [ctypes.c_uint]),
+    "wl_pool_destroy": (None, [c_void_p]),
+    "wl_pool_run": (None, [c_void_p, c_void_p, c_void_p, ctypes.c_uint]),
+}
+
+
+@cache
+def load() -> Any:
+    """The library, with the types of its functions.
+
+    Raises:
+      FileNotFoundError: in a checkout, without a C compiler.
+      RuntimeError: the compiler refused.
+    """
+    library = ctypes.CDLL(str(os.environ.get("WEFT_LITE_LIBRARY") or _path()))
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _path() -> Path:
+    here = Path(__file__).parent
+    for name in ("libweft_lite.so", "libweft_lite.dylib", "weft_lite.dll"):
+        if (here / name).exists():
+            return here / name
+    return _built()
+
+
+def _built() -> Path:
+    """A library of the sources as they are, in a checkout."""
+    from weft_lite import compiling
+
+    digest = hashlib.sha256(Path(compiling.__file__).read_bytes())
+    for source in sorted(compiling.RUNTIME.iterdir()):
+        digest.update(source.read_bytes())
+    folder = Path(__file__).parents[2] / "build"
+    path = folder / digest.hexdigest()[:16] / compiling.LIBRARY
+    if not path.exists():
+        compiling.build(path, kept=folder / "objects")
+    return path
+
+
+def check(status: int, error: Error) -> None:
+    """Raise what a status says."""
+    if status:
+        raise BY_CODE.get(status, LiteError)(error.text.decode("utf-8", "replace"))
+
+
+__all__ = ["Config", "Error", "Info", "OpInfo", "check", "load"]

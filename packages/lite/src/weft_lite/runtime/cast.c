@@ -1,0 +1,144 @@
+/* Between types: Cast of numbers, Quantize and Dequantize by scales and zero points. */
+#include "runtime.h"
+
+static wl_status shape(wl_interpreter *r, wl_op *op) {
+  return wl_set_shape_of(r, wl_out(r, op, 0), wl_in(r, op, 0));
+}
+
+static int64_t integer(const wl_tensor *t, int64_t i) {
+  switch (t->dtype) {
+    case WL_TYPE_BOOL: return t->data[i] != 0;
+    case WL_TYPE_UINT8: return t->data[i];
+    case WL_TYPE_INT8: return ((const int8_t *)t->data)[i];
+    case WL_TYPE_INT16: return ((const int16_t *)(const void *)t->data)[i];
+    case WL_TYPE_INT32: return ((const int32_t *)(const void *)t->data)[i];
+    default: return ((const int64_t *)(const void *)t->data)[i];
+  }
+}
+
+static bool floating(const wl_tensor *t) {
+  return t->dtype == WL_TYPE_FLOAT32 || t->dtype == WL_TYPE_FLOAT16;
+}
+
+static float real(const wl_tensor *t, int64_t i) {
+  if (t->dtype == WL_TYPE_FLOAT32) return ((const float *)(const void *)t->data)[i];
+  if (t->dtype == WL_TYPE_FLOAT16) return wl_half_to_float(((const uint16_t *)(const void *)t->data)[i]);
+  return (float)integer(t, i);
+}
+
+static void put_float(wl_tensor *t, int64_t i, float value) {
+  if (t->dtype == WL_TYPE_FLOAT32) ((float *)(void *)t->data)[i] = value;
+  else ((uint16_t *)(void *)t->data)[i] = wl_float_to_half(value);
+}
+
+/* Integers wrap, as in the graph. */
+static void put_integer(wl_tensor *t, int64_t i, int64_t value) {
+  switch (t->dtype) {
+    case WL_TYPE_BOOL: t->data[i] = value != 0; return;
+    case WL_TYPE_UINT8: case WL_TYPE_INT8: t->data[i] = (uint8_t)value; return;
+    case WL_TYPE_INT16: ((uint16_t *)(void *)t->data)[i] = (uint16_t)value; return;
+    case WL_TYPE_INT32: ((uint32_t *)(void *)t->data)[i] = (uint32_t)value; return;
+    default: ((int64_t *)(void *)t->data)[i] = value;
+  }
+}
+
+/* Where no integer is near, the least one: what x86-64 processors give. */
+static int64_t truncated(float value, unsigned type) {
+  if (type == WL_TYPE_INT64) return value >= -0x1p63f && value < 0x1p63f ? (int64_t)value : INT64_MIN;
+  return value > -2147483904.0f && value < 2147483648.0f ? (int64_t)(int32_t)value : INT32_MIN;
+}
+
+static wl_status compute_cast(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  wl_tensor *out = wl_out(r, op, 0);
+  int64_t n = wl_elements(x);
+  if (x->dtype == out->dtype) memmove(out->data, x->data, x->bytes);
+  else if (floating(out))
+    for (int64_t i = 0; i < n; i++) put_float(out, i, real(x, i));
+  else if (floating(x))
+    for (int64_t i = 0; i < n; i++) {
+      float value = real(x, i);
+      put_integer(out, i, out->dtype == WL_TYPE_BOOL ? value != 0 : truncated(value, out->dtype));
+    }
+  else
+    for (int64_t i = 0; i < n; i++) put_integer(out, i, integer(x, i));
+  return WL_OK;
+}
+
+const wl_kernel wl_op_Cast = {"Cast", NULL, shape, compute_cast, WL_ANY, 1, 1, 1, 0, false};
+
+/* ---------------------------------------------------------------- scales */
+
+/* The scale and zero point of element i: of the whole, or of its index along an axis. */
+typedef struct scaling {
+  const wl_tensor *t;
+  int64_t inner, count;
+} scaling;
+
+static scaling scaling_of(const wl_tensor *t) {
+  scaling s = {t, 1, t->scale_count};
+  if (t->scale_count > 1) s.inner = wl_product(t->dims, t->axis + 1, t->rank);
+  return s;
+}
+
+static int64_t which(const scaling *s, int64_t i) { return s->count > 1 ? i / s->inner % s->count : 0; }
+
+static float zero_of(const scaling *s, int64_t k) {
+  return !s->t->zero_point_count ? 0 : (float)s->t->zero_points[s->t->zero_point_count > 1 ? k : 0];
+}
+
+static float dequantised(const scaling *s, int64_t i) {
+  if (!s->t->scales) return real(s->t, i);
+  int64_t k = which(s, i);
+  return ((float)integer(s->t, i) - zero_of(s, k)) * s->t->scales[k];
+}
+
+static bool per_axis_packed(const wl_tensor *t) {
+  return t->scale_count > 1 && t->layout != WL_LAYOUT_PLAIN;
+}
+
+static wl_status check_quantize(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
+  WL_TRY(wl_expect_type(r, out, "the result", WL_QUANTISED));
+  if (!out->scales || (!x->scales && x->dtype != WL_TYPE_FLOAT32))
+    return wl_fail(r, WL_DATA_LOSS, "it needs scales");
+  if (per_axis_packed(x) || per_axis_packed(out))
+    return wl_fail(r, WL_DATA_LOSS, "scales of an axis need a plain layout");
+  return WL_OK;
+}
+
+static wl_status compute_quantize(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  wl_tensor *out = wl_out(r, op, 0);
+  scaling from = scaling_of(x), to = scaling_of(out);
+  float low = out->dtype == WL_TYPE_INT16 ? -32768 : out->dtype == WL_TYPE_UINT8 ? 0 : -128;
+  float high = out->dtype == WL_TYPE_INT16 ? 32767 : out->dtype == WL_TYPE_UINT8 ? 255 : 127;
+  int64_t n = wl_elements(x);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t k = which(&to, i);
+    float v = nearbyintf(dequantised(&from, i) / out->scales[k]) + zero_of(&to, k);
+    put_integer(out, i, (int64_t)(v > high ? high : v >= low ? v : low));
+  }
+  return WL_OK;
+}
+
+const wl_kernel wl_op_Quantize = {"Quantize", check_quantize, shape, compute_quantize, WL_FLOATS | WL_QUANTISED, 1, 1, 1, 0, false};
+
+static wl_status check_dequantize(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  WL_TRY(wl_expect_type(r, wl_out(r, op, 0), "the result", WL_FLOATS));
+  if (x->dtype != WL_TYPE_FLOAT16 && !x->scales) return wl_fail(r, WL_DATA_LOSS, "it needs scales");
+  if (per_axis_packed(x)) return wl_fail(r, WL_DATA_LOSS, "scales of an axis need a plain layout");
+  return WL_OK;
+}
+
+static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  float *out = (float *)(void *)wl_out(r, op, 0)->data;
+  scaling from = scaling_of(x);
+  int64_t n = wl_elements(x);
+  for (int64_t i = 0; i < n; i++) out[i] = dequantised(&from, i);
+  return WL_OK;
+}
+
+const wl_kernel wl_op_Dequantize = {"Dequantize", check_dequantize, shape, compute_dequantize, WL_QUANTISED | WL_TYPE(INT32) | WL_TYPE(FLOAT16), 1, 1, 1, 0, false};

@@ -1,0 +1,138 @@
+/* Along the last axis: Softmax, LogSoftmax, LayerNorm, L2Normalize. */
+#include "runtime.h"
+
+static wl_status check(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
+  WL_TRY(wl_expect_same_type(r, x, out, "the result"));
+  if (x->dtype != WL_TYPE_FLOAT32 && (x->scale_count != 1 || out->scale_count != 1))
+    return wl_fail(r, WL_DATA_LOSS, "operand and result need one scale each");
+  for (uint32_t i = 1; i < op->input_count; i++)
+    if (wl_in(r, op, i)) WL_TRY(wl_expect_type(r, wl_in(r, op, i), "scale or offset", WL_FLOATS));
+  return WL_OK;
+}
+
+static wl_status shape(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  WL_TRY(wl_expect_rank(r, x, "operand 0", 1, WL_MAX_RANK));
+  int32_t depth = x->dims[x->rank - 1];
+  for (uint32_t i = 1; i < op->input_count; i++) {
+    const wl_tensor *t = wl_in(r, op, i);
+    if (t && (t->rank != 1 || t->dims[0] != depth))
+      return wl_fail(r, WL_INVALID_ARGUMENT, "operand %d has shape %S for %d columns", (int64_t)i, t,
+                     (int64_t)depth);
+  }
+  op->scratch = x->dtype == WL_TYPE_FLOAT32 ? 0 : (size_t)depth * 4;
+  return wl_set_shape_of(r, wl_out(r, op, 0), x);
+}
+
+typedef struct rows {
+  wl_interpreter *r;
+  const wl_op *op;
+  const wl_tensor *x, *scale, *offset;
+  wl_tensor *out;
+  size_t depth;
+  float beta, epsilon;
+} rows;
+
+static void softmax(const rows *p, const float *x, float *out) {
+  const wl_vector *v = p->r->vector;
+  size_t n = p->depth;
+  if (p->beta != 1) {
+    for (size_t i = 0; i < n; i++) out[i] = x[i] * p->beta;
+    x = out;
+  }
+  v->exp(n, x, out, v->max(n, x));
+  float factor = 1 / v->sum(n, out);
+  for (size_t i = 0; i < n; i++) out[i] *= factor;
+}
+
+static void log_softmax(const rows *p, const float *x, float *out) {
+  float most = p->r->vector->max(p->depth, x), sum = 0;
+  for (size_t i = 0; i < p->depth; i++) sum += expf(x[i] - most);
+  sum = logf(sum);
+  for (size_t i = 0; i < p->depth; i++) out[i] = x[i] - most - sum;
+}
+
+static void layer_norm(const rows *p, const float *x, float *out) {
+  size_t n = p->depth;
+  const float *scale = p->scale ? (const float *)(const void *)p->scale->data : NULL;
+  const float *offset = p->offset ? (const float *)(const void *)p->offset->data : NULL;
+  float mean = p->r->vector->sum(n, x) / (float)n;
+  for (size_t i = 0; i < n; i++) out[i] = x[i] - mean;
+  float lanes[16] = {0}, squares = 0;
+  size_t k = 0;
+  for (; k + 16 <= n; k += 16)
+    for (size_t i = 0; i < 16; i++) lanes[i] += out[k + i] * out[k + i];
+  for (; k < n; k++) squares += out[k] * out[k];
+  squares += p->r->vector->sum(16, lanes);
+  float factor = 1 / sqrtf(squares / (float)n + p->epsilon);
+  for (size_t i = 0; i < n; i++)
+    out[i] = out[i] * factor * (scale ? scale[i] : 1) + (offset ? offset[i] : 0);
+}
+
+static void l2_normalise(const rows *p, const float *x, float *out) {
+  float squares = 0;
+  for (size_t i = 0; i < p->depth; i++) squares += x[i] * x[i];
+  float factor = 1 / sqrtf(squares > p->epsilon ? squares : p->epsilon);
+  for (size_t i = 0; i < p->depth; i++) out[i] = x[i] * factor;
+}
+
+static void one_row(const rows *p, const float *x, float *out) {
+  switch (p->op->kind) {
+    case WL_OP_Softmax: softmax(p, x, out); return;
+    case WL_OP_LogSoftmax: log_softmax(p, x, out); return;
+    case WL_OP_LayerNorm: layer_norm(p, x, out); return;
+    default: l2_normalise(p, x, out);
+  }
+}
+
+static int32_t zero_point(const wl_tensor *t) { return t->zero_point_count ? t->zero_points[0] : 0; }
+
+static void quantised_row(const rows *p, unsigned task, size_t row) {
+  float *real = (float *)(void *)wl_scratch(p->r, task);
+  bool bytes = p->x->dtype != WL_TYPE_INT16, s8 = p->x->dtype == WL_TYPE_INT8;
+  const uint8_t *x = p->x->data + row * p->depth * (bytes ? 1 : 2);
+  uint8_t *out = p->out->data + row * p->depth * (bytes ? 1 : 2);
+  for (size_t i = 0; i < p->depth; i++) {
+    int32_t q = !bytes ? ((const int16_t *)(const void *)x)[i] : s8 ? (int8_t)x[i] : x[i];
+    real[i] = (float)(q - zero_point(p->x)) * p->x->scales[0];
+  }
+  one_row(p, real, real);
+  float low = !bytes ? -32768 : s8 ? -128 : 0, high = !bytes ? 32767 : s8 ? 127 : 255;
+  for (size_t i = 0; i < p->depth; i++) {
+    float v = nearbyintf(real[i] / p->out->scales[0]) + (float)zero_point(p->out);
+    v = v > high ? high : v >= low ? v : low;
+    if (bytes) out[i] = (uint8_t)(int)v;
+    else ((int16_t *)(void *)out)[i] = (int16_t)v;
+  }
+}
+
+static void piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const rows *p = argument;
+  for (size_t row = begin; row < end; row++) {
+    if (p->x->dtype != WL_TYPE_FLOAT32)
+      quantised_row(p, task, row);
+    else
+      one_row(p, (const float *)(const void *)p->x->data + row * p->depth,
+              (float *)(void *)p->out->data + row * p->depth);
+  }
+}
+
+static wl_status compute(wl_interpreter *r, wl_op *op) {
+  rows p = {.r = r, .op = op, .x = wl_in(r, op, 0), .scale = wl_in(r, op, 1),
+            .offset = wl_in(r, op, 2), .out = wl_out(r, op, 0)};
+  p.depth = (size_t)p.x->dims[p.x->rank - 1];
+  p.beta = wl_float(r, op, WL_AXIS_BETA);
+  p.epsilon = wl_float(r, op, WL_AXIS_EPSILON);
+  if (p.beta == 0) p.beta = 1;
+  if (p.depth) wl_split(r, (size_t)wl_elements(p.x) / p.depth, 1 + 4096 / p.depth, piece, &p);
+  return WL_OK;
+}
+
+#define KERNEL(kind, types, most)                                                                      \
+  const wl_kernel wl_op_##kind = {#kind, check, shape, compute, types, 1, most, 1,                     \
+                                  1 + WL_TABLE_AXIS_OPTIONS, false};
+KERNEL(Softmax, WL_FLOATS | WL_QUANTISED, 1)
+KERNEL(LogSoftmax, WL_FLOATS | WL_QUANTISED, 1)
+KERNEL(LayerNorm, WL_FLOATS, 3)
+KERNEL(L2Normalize, WL_FLOATS, 1)

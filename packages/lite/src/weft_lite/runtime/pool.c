@@ -1,0 +1,164 @@
+/* Windows over images: MaxPool, and AvgPool, which counts only elements inside of the image. */
+#include "quantised.h"
+#include "runtime.h"
+
+enum { OUT_H, OUT_W, PAD_TOP, PAD_LEFT }; /* memo */
+enum { CHANNELS = 64 };
+
+static wl_status check(wl_interpreter *r, wl_op *op) {
+  for (unsigned slot = WL_POOL_WINDOW_H; slot <= WL_POOL_STRIDE_W; slot++)
+    if (wl_int(r, op, slot) < 1 || wl_int(r, op, slot) > 1 << 16)
+      return wl_fail(r, WL_DATA_LOSS, "a window or stride is not possible");
+  WL_TRY(wl_check_activation(r, wl_byte(r, op, WL_POOL_ACTIVATION)));
+  const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
+  if (x->dtype != WL_TYPE_FLOAT32) {
+    if (x->scale_count != 1 || out->scale_count != 1)
+      return wl_fail(r, WL_DATA_LOSS, "operand and result need one scale each");
+    if (x->scales[0] != out->scales[0] || wl_zero_point(x, 0) != wl_zero_point(out, 0))
+      return wl_fail(r, WL_DATA_LOSS, "operand and result need the same scale and zero point");
+  }
+  return wl_expect_same_type(r, x, out, "the result");
+}
+
+static wl_status place(wl_interpreter *r, const wl_op *op, int axis, int64_t size, int64_t *out,
+                       int64_t *before) {
+  int64_t window = wl_int(r, op, axis ? WL_POOL_WINDOW_W : WL_POOL_WINDOW_H);
+  int64_t stride = wl_int(r, op, axis ? WL_POOL_STRIDE_W : WL_POOL_STRIDE_H), after = 0;
+  unsigned padding = wl_byte(r, op, WL_POOL_PADDING);
+  *before = 0;
+  if (padding == WL_PADDING_SAME) {
+    *out = (size + stride - 1) / stride;
+    int64_t missing = (*out - 1) * stride + window - size;
+    *before = missing > 0 ? missing / 2 : 0;
+    return WL_OK;
+  }
+  uint32_t pads = wl_follow(r->metadata, op->options, WL_POOL_PADS);
+  if (padding == WL_PADDING_EXPLICIT && wl_length(r->metadata, pads) == 4) {
+    *before = wl_ints(r->metadata, pads)[2 * axis];
+    after = wl_ints(r->metadata, pads)[2 * axis + 1];
+    if (*before < 0 || after < 0 || *before >= window || after >= window)
+      return wl_fail(r, WL_DATA_LOSS, "a pad is negative, or as large as the window");
+  } else if (padding != WL_PADDING_VALID) {
+    return wl_fail(r, WL_DATA_LOSS, "padding %d is not known, or has no four pads", (int64_t)padding);
+  }
+  int64_t room = size + *before + after - window;
+  *out = room < 0 ? 0 : room / stride + 1;
+  return WL_OK;
+}
+
+static wl_status shape(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  WL_TRY(wl_expect_rank(r, x, "operand 0", 4, 4));
+  int64_t dims[4] = {x->dims[0], 0, 0, x->dims[3]};
+  WL_TRY(place(r, op, 0, x->dims[1], &dims[1], &op->memo[PAD_TOP]));
+  WL_TRY(place(r, op, 1, x->dims[2], &dims[2], &op->memo[PAD_LEFT]));
+  op->memo[OUT_H] = dims[1];
+  op->memo[OUT_W] = dims[2];
+  WL_TRY(wl_set_shape(r, wl_out(r, op, 0), 4, dims));
+  int64_t window_h = wl_int(r, op, WL_POOL_WINDOW_H), window_w = wl_int(r, op, WL_POOL_WINDOW_W);
+  int64_t window = (window_h < x->dims[1] ? window_h : x->dims[1]) *
+                   (window_w < x->dims[2] ? window_w : x->dims[2]);
+  op->cost = (uint64_t)wl_elements(wl_out(r, op, 0)) * (uint64_t)window / 8192;
+  return WL_OK;
+}
+
+typedef struct windows {
+  wl_interpreter *r;
+  const wl_op *op;
+  const wl_tensor *x;
+  wl_tensor *out;
+  bool average;
+  float low, high;
+  int32_t low8, high8;
+} windows;
+
+typedef struct area {
+  int64_t n, top, bottom, left, right;
+} area;
+
+static int64_t clip(int64_t value, int64_t most) { return value < 0 ? 0 : value > most ? most : value; }
+
+static area area_of(const windows *w, size_t result) {
+  const int64_t *memo = w->op->memo;
+  int64_t x = (int64_t)result % memo[OUT_W], rest = (int64_t)result / memo[OUT_W];
+  int64_t top = rest % memo[OUT_H] * wl_int(w->r, w->op, WL_POOL_STRIDE_H) - memo[PAD_TOP];
+  int64_t left = x * wl_int(w->r, w->op, WL_POOL_STRIDE_W) - memo[PAD_LEFT];
+  int64_t bottom = top + wl_int(w->r, w->op, WL_POOL_WINDOW_H);
+  int64_t right = left + wl_int(w->r, w->op, WL_POOL_WINDOW_W);
+  return (area){rest / memo[OUT_H], clip(top, w->x->dims[1]), clip(bottom, w->x->dims[1]),
+                clip(left, w->x->dims[2]), clip(right, w->x->dims[2])};
+}
+
+#define LOOPS(name, type, sum_type, lowest)                                                            \
+  static void name##_channels(const windows *w, area a, size_t first, size_t count, sum_type *found) { \
+    size_t channels = (size_t)w->x->dims[3];                                                           \
+    for (size_t c = 0; c < count; c++) found[c] = w->average ? 0 : lowest;                             \
+    for (int64_t i = a.top; i < a.bottom; i++)                                                         \
+      for (int64_t j = a.left; j < a.right; j++) {                                                     \
+        size_t at = (size_t)((a.n * w->x->dims[1] + i) * w->x->dims[2] + j) * channels + first;        \
+        const type *x = (const type *)(const void *)w->x->data + at;                                   \
+        if (w->average)                                                                                \
+          for (size_t c = 0; c < count; c++) found[c] += x[c];                                         \
+        else                                                                                           \
+          for (size_t c = 0; c < count; c++)                                                           \
+            found[c] = found[c] > x[c] || found[c] != found[c] ? found[c] : x[c];                      \
+      }                                                                                                \
+  }
+LOOPS(float, float, float, -INFINITY)
+LOOPS(int8, int8_t, int32_t, -128)
+LOOPS(uint8, uint8_t, int32_t, 0)
+#undef LOOPS
+
+static void float_result(const windows *w, area a, size_t result, size_t first, size_t count) {
+  float found[CHANNELS], *out = (float *)(void *)w->out->data;
+  out += result * (size_t)w->x->dims[3] + first;
+  float_channels(w, a, first, count, found);
+  float inside = (float)((a.bottom - a.top) * (a.right - a.left));
+  for (size_t c = 0; c < count; c++) {
+    float v = w->average ? found[c] / inside : found[c];
+    out[c] = v < w->low ? w->low : v > w->high ? w->high : v;
+  }
+}
+
+static void byte_result(const windows *w, area a, size_t result, size_t first, size_t count) {
+  int32_t found[CHANNELS], inside = (int32_t)((a.bottom - a.top) * (a.right - a.left));
+  uint8_t *out = w->out->data + result * (size_t)w->x->dims[3] + first;
+  if (w->x->dtype == WL_TYPE_INT8) int8_channels(w, a, first, count, found);
+  else uint8_channels(w, a, first, count, found);
+  for (size_t c = 0; c < count; c++) {
+    int32_t v = w->average && inside ? (int32_t)nearbyintf((float)found[c] / (float)inside) : found[c];
+    out[c] = (uint8_t)(v < w->low8 ? w->low8 : v > w->high8 ? w->high8 : v);
+  }
+}
+
+static void piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const windows *w = argument;
+  size_t channels = (size_t)w->x->dims[3];
+  (void)task;
+  for (size_t m = begin; m < end; m++) {
+    area a = area_of(w, m);
+    for (size_t first = 0; first < channels; first += CHANNELS) {
+      size_t count = channels - first < CHANNELS ? channels - first : CHANNELS;
+      if (w->x->dtype == WL_TYPE_FLOAT32) float_result(w, a, m, first, count);
+      else byte_result(w, a, m, first, count);
+    }
+  }
+}
+
+static wl_status compute(wl_interpreter *r, wl_op *op) {
+  windows w = {.r = r, .op = op, .x = wl_in(r, op, 0), .out = wl_out(r, op, 0)};
+  w.average = op->kind == WL_OP_AvgPool;
+  unsigned activation = wl_byte(r, op, WL_POOL_ACTIVATION);
+  wl_clamp(activation, &w.low, &w.high);
+  if (w.x->dtype != WL_TYPE_FLOAT32) wl_clamp8(w.out, activation, &w.low8, &w.high8);
+  if (wl_elements(w.out))
+    wl_split(r, (size_t)wl_product(w.out->dims, 0, 3), 1 + 4096 / (size_t)w.x->dims[3], piece, &w);
+  return WL_OK;
+}
+
+#define KERNEL(kind)                                                                         \
+  const wl_kernel wl_op_##kind = {#kind, check, shape, compute,                              \
+                                  WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(UINT8), 1, 1, 1,       \
+                                  1 + WL_TABLE_POOL_OPTIONS, false};
+KERNEL(MaxPool)
+KERNEL(AvgPool)

@@ -1,0 +1,131 @@
+/* Products of bytes. The bias of a product has the zero point of its operand in it: what is stored is
+ * bias - zero point * sum of the weights, so that sums run over the stored numbers as they are. */
+#include "quantised.h"
+
+wl_status wl_check_product8(wl_interpreter *r, const wl_op *op, int64_t channels) {
+  const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1), *out = wl_out(r, op, 0);
+  if (x->scale_count != 1 || out->scale_count != 1)
+    return wl_fail(r, WL_DATA_LOSS, "operand 0 and the result need one scale each");
+  if (filter->scale_count != 1 && filter->scale_count != channels)
+    return wl_fail(r, WL_DATA_LOSS, "its filter has %d scales for %d channels",
+                   (int64_t)filter->scale_count, channels);
+  for (uint32_t i = 0; i < filter->zero_point_count; i++)
+    if (filter->zero_points[i])
+      return wl_fail(r, WL_DATA_LOSS, "the zero point of a filter must be 0");
+  return WL_OK;
+}
+
+void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t *high) {
+  float from, to;
+  wl_clamp(activation, &from, &to);
+  int32_t zero = wl_zero_point(out, 0);
+  float least = from / out->scales[0] + (float)zero, most = to / out->scales[0] + (float)zero;
+  float first = out->dtype == WL_TYPE_UINT8 ? 0 : -128, last = first + 255;
+  *low = (int32_t)(least > first ? nearbyintf(least < last ? least : last) : first);
+  *high = (int32_t)(most < last ? nearbyintf(most > first ? most : first) : last);
+}
+
+/* Rows whose depth is no multiple of 4 are copied, with zeros behind them. */
+size_t wl_rows8_scratch(const wl_tensor *x, size_t taps) {
+  size_t depth = (size_t)x->dims[x->rank - 1];
+  return depth % 4 ? taps * WL_MOST_ROWS * ((depth + 3) / 4 * 4) : 0;
+}
+
+typedef struct product {
+  wl_interpreter *r;
+  wl_points *points;
+  const void *windows;
+  const wl_tensor *x, *filter, *bias;
+  wl_tensor *out;
+  size_t taps, pixel, channels;
+  wl_tile8 tile;
+} product;
+
+static void pad_rows(const product *p, size_t count, const void **rows, uint8_t *to) {
+  for (size_t i = 0; i < count; i++, to += p->tile.depth) {
+    memcpy(to, rows[i], p->pixel);
+    memset(to + p->pixel, 0, p->tile.depth - p->pixel);
+    rows[i] = to;
+  }
+}
+
+static void product_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const product *p = argument;
+  const wl_vector *vector = p->r->vector;
+  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
+  uint8_t *border = (uint8_t *)(rows + p->taps * 4 * WL_MOST_ROWS);
+  memset(border, wl_zero_point(p->x, 0), p->tile.depth);
+  wl_tile8 tile = p->tile;
+  size_t tiles = (end - begin + vector->rows8 - 1) / vector->rows8;
+  for (; tiles; tiles--) {
+    tile.rows = (end - begin + tiles - 1) / tiles;
+    p->points(p->windows, begin, tile.rows, p->pixel, border, rows);
+    if (p->pixel != tile.depth) pad_rows(p, p->taps * tile.rows, rows, border + tile.depth);
+    tile.a = (const int8_t *const *)rows;
+    tile.c = (int8_t *)p->out->data + begin * p->channels;
+    vector->tile8(&tile);
+    begin += tile.rows;
+  }
+}
+
+wl_status wl_conv8(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows, size_t taps,
+                   size_t results, size_t channels, unsigned activation) {
+  product p = {r, points, windows, wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2),
+               wl_out(r, op, 0), taps, 0, channels, {0}};
+  p.pixel = (size_t)p.x->dims[p.x->rank - 1];
+  p.tile = (wl_tile8){.columns = channels, .taps = taps, .depth = (p.pixel + 3) / 4 * 4,
+                      .b = (const int8_t *)p.filter->data, .scales = p.filter->scales,
+                      .one_scale = p.filter->scale_count == 1, .stride = channels,
+                      .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
+                      .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
+  wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+  wl_split(r, results, 1 + 65536 / (1 + taps * p.tile.depth * channels), product_piece, &p);
+  return WL_OK;
+}
+
+/* ---------------------------------------------------------------- depthwise */
+
+static void depthwise8_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const product *p = argument;
+  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
+  uint8_t *border = (uint8_t *)(rows + p->taps * 4 * WL_MOST_ROWS);
+  memset(border, wl_zero_point(p->x, 0), p->pixel);
+  size_t multiplier = p->channels / p->pixel;
+  const int8_t *weights = (const int8_t *)p->filter->data;
+  int8_t *out = (int8_t *)p->out->data + begin * p->channels;
+  for (size_t m = begin; m < end; m++, out += p->channels) {
+    p->points(p->windows, m, 1, p->pixel, border, rows);
+    for (size_t first = 0; first < p->channels; first += 64) {
+      int32_t sums[64] = {0};
+      size_t count = p->channels - first < 64 ? p->channels - first : 64;
+      if (p->tile.bias) memcpy(sums, p->tile.bias + first, 4 * count);
+      for (size_t t = 0; t < p->taps; t++) {
+        const int8_t *in = (const int8_t *)rows[t], *w = weights + t * p->channels + first;
+        if (multiplier == 1)
+          for (size_t c = 0; c < count; c++) sums[c] += (int16_t)(in[first + c] * w[c]);
+        else
+          for (size_t c = 0; c < count; c++) sums[c] += in[(first + c) / multiplier] * w[c];
+      }
+      for (size_t c = 0; c < count; c++) {
+        float scale = p->tile.factor * p->tile.scales[p->tile.one_scale ? 0 : first + c];
+        float value = rintf((float)sums[c] * scale) + (float)p->tile.zero;
+        value = value < (float)p->tile.low ? (float)p->tile.low : value;
+        out[first + c] = (int8_t)(value > (float)p->tile.high ? (float)p->tile.high : value);
+      }
+    }
+  }
+}
+
+wl_status wl_depthwise8(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows,
+                        size_t taps, size_t results, unsigned activation) {
+  product p = {r, points, windows, wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2),
+               wl_out(r, op, 0), taps, 0, 0, {0}};
+  p.pixel = (size_t)p.x->dims[3];
+  p.channels = (size_t)p.filter->dims[2];
+  p.tile = (wl_tile8){.scales = p.filter->scales, .one_scale = p.filter->scale_count == 1,
+                      .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
+                      .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
+  wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+  wl_split(r, results, 1 + 8192 / (1 + taps * p.channels), depthwise8_piece, &p);
+  return WL_OK;
+}

@@ -1,0 +1,23 @@
+/* Products of bytes, for the kernels of convolutions and matrices. */
+#ifndef WEFT_LITE_QUANTISED_H
+#define WEFT_LITE_QUANTISED_H
+
+#include "runtime.h"
+
+/* Pointers to what `rows` results from `first` on take, tap by tap; `border` is outside of the image. */
+typedef void wl_points(const void *windows, size_t first, size_t rows, size_t pixel,
+                       const void *border, const void **found);
+
+wl_status wl_check_product8(wl_interpreter *, const wl_op *, int64_t channels);
+size_t wl_rows8_scratch(const wl_tensor *x, size_t taps);
+wl_status wl_conv8(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
+                   size_t results, size_t channels, unsigned activation);
+wl_status wl_depthwise8(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
+                        size_t results, unsigned activation);
+void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t *high);
+
+static inline int32_t wl_zero_point(const wl_tensor *t, uint32_t i) {
+  return !t->zero_point_count ? 0 : t->zero_points[t->zero_point_count > 1 ? i : 0];
+}
+
+#endif

@@ -1,0 +1,24 @@
+/* A pool of threads for wl_config.parallel, beside the core: this file alone allocates and starts
+ * threads. */
+#ifndef WEFT_LITE_THREADS_H
+#define WEFT_LITE_THREADS_H
+
+#include "weft_lite.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct wl_pool wl_pool;
+
+/* A pool that runs tasks on `threads` threads, the caller's among them; NULL without memory or threads. */
+WL_API wl_pool *wl_pool_create(unsigned threads);
+WL_API void wl_pool_destroy(wl_pool *);
+
+/* For wl_config.parallel, with the pool as its context. One caller at a time. */
+WL_API void wl_pool_run(void *pool, wl_task *task, void *argument, unsigned count);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

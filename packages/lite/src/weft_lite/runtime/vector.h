@@ -1,0 +1,56 @@
+/* What has a body for each instruction set: `vector.inc` is compiled by one file for each of them. */
+#ifndef WEFT_LITE_VECTOR_H
+#define WEFT_LITE_VECTOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16 };
+
+/* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
+ * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
+typedef struct wl_tile {
+  size_t rows, columns, taps, depth;
+  const float *const *a;
+  const float *b;
+  const float *bias; /* of `columns`, or NULL */
+  float *c;
+  size_t stride; /* between rows of c, in elements */
+  float low, high;
+} wl_tile;
+
+/* The same of bytes: a holds u8 or s8 + 128 per `flip`, b Layout PANELS4; sums go through `finish`. */
+typedef struct wl_tile8 {
+  size_t rows, columns, taps, depth; /* depth: a multiple of 4 */
+  const int8_t *const *a;
+  const int8_t *b;
+  const int32_t *bias; /* of `columns`, with the zero point of a taken into account; or NULL */
+  const float *scales; /* of each column, or one where `one_scale` */
+  int one_scale;
+  float factor; /* the scale of a over that of the result */
+  int32_t zero; /* of the result */
+  int32_t low, high;
+  int8_t *c;
+  size_t stride;
+} wl_tile8;
+
+typedef struct wl_vector {
+  const char *name;
+  size_t rows;   /* that a tile has at most */
+  void (*tile)(const wl_tile *);
+  size_t rows8;
+  void (*tile8)(const wl_tile8 *);
+  /* out[c] = clamp(bias[c] + sum over taps of in[tap][c] * weights[tap * channels + c]) */
+  void (*depthwise)(size_t taps, size_t channels, const float *const *in, const float *weights,
+                    const float *bias, float *out, float low, float high);
+  void (*exp)(size_t n, const float *x, float *out, float minus);
+  void (*tanh)(size_t n, const float *x, float *out);
+  void (*sigmoid)(size_t n, const float *x, float *out);
+  float (*sum)(size_t n, const float *x);
+  float (*max)(size_t n, const float *x);
+} wl_vector;
+
+const wl_vector *wl_best_vector(void);
+extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512, wl_vector_vnni;
+
+#endif
