@@ -1,0 +1,157 @@
+"""Networks by the API that weft and TensorFlow share, with random weights.
+
+python models.py FOLDER [weft | tensorflow]   writes each as `<name>.weftlite` or `<name>.tflite`
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def _weights(tf: Any, *shape: int) -> Any:
+    return tf.get_variable(f"weights_{len(tf.global_variables())}", shape)
+
+
+def _norm(tf: Any, x: Any) -> Any:
+    ones, zeros = [[value] * int(x.shape[3]) for value in (1.0, 0.0)]
+    return tf.nn.fused_batch_norm(x, ones, zeros, zeros, ones, is_training=False)[0]
+
+
+def _dense(tf: Any, x: Any, width: int) -> Any:
+    weights, bias = _weights(tf, int(x.shape[-1]), width), _weights(tf, width)
+    shape = [int(size) for size in x.shape]
+    flat = tf.matmul(tf.reshape(x, [-1, shape[-1]]), weights) + bias
+    return tf.reshape(flat, [*shape[:-1], width])
+
+
+def _conv(tf: Any, x: Any, width: int, size: int, stride: int, act: Any) -> Any:
+    filters = _weights(tf, size, size, int(x.shape[3]), width)
+    x = _norm(tf, tf.nn.conv2d(x, filters, [1, stride, stride, 1], "SAME"))
+    return act(x) if act else x
+
+
+def _depthwise(tf: Any, x: Any, size: int, stride: int, act: Any) -> Any:
+    filters = _weights(tf, size, size, int(x.shape[3]), 1)
+    return act(_norm(tf, tf.nn.depthwise_conv2d(x, filters, [1, stride, stride, 1], "SAME")))
+
+
+def mobilenet_v1(tf: Any) -> tuple[Any, Any]:
+    x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
+    x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
+    strides = {128: 2, 256: 2, 512: 2, 1024: 2}
+    for width in [64, 128, 128, 256, 256, *[512] * 6, 1024, 1024]:
+        x = _depthwise(tf, x, 3, strides.pop(width, 1), tf.nn.relu6)
+        x = _conv(tf, x, width, 1, 1, tf.nn.relu6)
+    x = tf.reduce_mean(x, [1, 2])
+    return image, tf.nn.softmax(_dense(tf, x, 1000), name="y")
+
+
+def mobilenet_v2(tf: Any) -> tuple[Any, Any]:
+    x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
+    x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
+    rows = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+            (6, 160, 3, 2), (6, 320, 1, 1)]  # fmt: skip
+    for factor, width, count, stride in rows:
+        for i in range(count):
+            before, depth = x, int(x.shape[3])
+            if factor > 1:
+                x = _conv(tf, x, factor * depth, 1, 1, tf.nn.relu6)
+            x = _depthwise(tf, x, 3, stride if i == 0 else 1, tf.nn.relu6)
+            x = _conv(tf, x, width, 1, 1, None)
+            if i:
+                x = x + before
+    x = tf.reduce_mean(_conv(tf, x, 1280, 1, 1, tf.nn.relu6), [1, 2])
+    return image, tf.nn.softmax(_dense(tf, x, 1000), name="y")
+
+
+def resnet18(tf: Any) -> tuple[Any, Any]:
+    x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
+    x = _conv(tf, x, 64, 7, 2, tf.nn.relu)
+    x = tf.nn.max_pool(x, [1, 3, 3, 1], [1, 2, 2, 1], "SAME")
+    for width in (64, 128, 256, 512):
+        for i in range(2):
+            stride = 2 if i == 0 and width > 64 else 1
+            aside = _conv(tf, x, width, 1, stride, None) if stride == 2 else x
+            x = _conv(tf, _conv(tf, x, width, 3, stride, tf.nn.relu), width, 3, 1, None)
+            x = tf.nn.relu(x + aside)
+    return image, tf.nn.softmax(_dense(tf, tf.reduce_mean(x, [1, 2]), 1000), name="y")
+
+
+def keywords(tf: Any) -> tuple[Any, Any]:
+    """A DS-CNN over 49 frames of 10 coefficients."""
+    x = sound = tf.placeholder(tf.float32, [1, 49, 10, 1], name="x")
+    x = tf.nn.relu(tf.nn.conv2d(x, _weights(tf, 10, 4, 1, 64), [1, 2, 2, 1], "SAME"))
+    for _ in range(4):
+        x = _depthwise(tf, x, 3, 1, tf.nn.relu)
+        x = _conv(tf, x, 64, 1, 1, tf.nn.relu)
+    return sound, tf.nn.softmax(_dense(tf, tf.reduce_mean(x, [1, 2]), 12), name="y")
+
+
+def lstm(tf: Any) -> tuple[Any, Any]:
+    """32 steps of 128 units, unrolled."""
+    x = frames = tf.placeholder(tf.float32, [1, 32, 64], name="x")
+    kernel, bias = tf.get_variable("kernel", [192, 512]), tf.get_variable("bias", [512])
+    c = h = tf.zeros([1, 128])
+    for frame in tf.unstack(x, axis=1):
+        i, j, f, o = tf.split(tf.matmul(tf.concat([frame, h], 1), kernel) + bias, 4, axis=1)
+        c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+        h = tf.tanh(c) * tf.sigmoid(o)
+    return frames, tf.nn.softmax(_dense(tf, h, 20), name="y")
+
+
+def transformer(tf: Any) -> tuple[Any, Any]:
+    """Two layers of an encoder: 128 positions, width 256, 4 heads."""
+    x = tokens = tf.placeholder(tf.float32, [1, 128, 256], name="x")
+
+    def norm(x: Any) -> Any:
+        mean = tf.reduce_mean(x, [-1], keepdims=True)
+        variance = tf.reduce_mean(tf.squared_difference(x, mean), [-1], keepdims=True)
+        return (x - mean) * tf.rsqrt(variance + 1e-5)
+
+    def heads(x: Any) -> Any:
+        return tf.transpose(tf.reshape(_dense(tf, x, 256), [1, 128, 4, 64]), [0, 2, 1, 3])
+
+    for _ in range(2):
+        q, k, v = heads(x), heads(x), heads(x)
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True) * 0.125)
+        mixed = tf.reshape(tf.transpose(tf.matmul(weights, v), [0, 2, 1, 3]), [1, 128, 256])
+        x = norm(x + _dense(tf, mixed, 256))
+        x = norm(x + _dense(tf, tf.nn.relu(_dense(tf, x, 1024)), 256))
+    return tokens, tf.identity(x, name="y")
+
+
+MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "mobilenet_v1": mobilenet_v1,
+    "mobilenet_v2": mobilenet_v2,
+    "resnet18": resnet18,
+    "keywords": keywords,
+    "lstm": lstm,
+    "transformer": transformer,
+}
+
+
+def write(folder: Path, kind: str) -> None:
+    if kind == "weft":
+        import weft as tf
+        from weft_lite.convert import Converter
+    else:
+        import tensorflow.compat.v1 as tf
+
+        tf.disable_v2_behavior()
+    for name, build in MODELS.items():
+        with tf.Graph().as_default(), tf.Session() as session:
+            x, y = build(tf)
+            session.run(tf.global_variables_initializer())
+            if kind == "weft":
+                content = Converter.from_session(session, [x], [y]).convert()
+                (folder / f"{name}.weftlite").write_bytes(content)
+            else:
+                converter = tf.lite.TFLiteConverter.from_session(session, [x], [y])
+                (folder / f"{name}.tflite").write_bytes(converter.convert())
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), sys.argv[2])
