@@ -89,7 +89,7 @@ def test_the_variance_of_initializers(uniform: bool) -> None:
 
 def test_arg_scopes_refuse_what_they_cannot_give() -> None:
     with (
-        pytest.raises(errors.InvalidArgumentError, match="no argument 'nonsense'"),
+        pytest.raises(errors.InvalidTypeError, match="no argument 'nonsense'"),
         slim.arg_scope([slim.conv2d], nonsense=1),
     ):
         pass

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft as wf
 from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
 from weft_graph import layers, nn
@@ -454,3 +455,17 @@ def test_variables_of_a_build_by_itself_are_in_the_scope_of_the_layer() -> None:
     assert [v.name for v in global_variables()] == names
     first.built = True
     assert first(normal(5, 4)).op.name == "dense/BiasAdd"
+
+
+def test_a_misspelt_argument_is_told() -> None:
+    for use, message in (
+        (lambda: layers.Dense(3, activaton=None), "Dense has no argument 'activaton'.*activation"),
+        (lambda: layers.Conv2D(3, 2, strids=1), "Conv2D has no argument 'strids'.*strides"),
+        (
+            lambda: wf.Variable(1.0, trainble=False),
+            "Variable has no argument 'trainble'.*trainable",
+        ),
+        (lambda: wf.raw_ops.MatMul(a=1, b=1, transpos_a=True), "MatMul has no.*transpose_a"),
+    ):
+        with pytest.raises(errors.InvalidTypeError, match=message):
+            use()

@@ -29,6 +29,7 @@ from weft_io import (
 )
 from weft_io.checkpoint.index import Index
 from weft_io.checkpoint.reader import CheckpointReader
+from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import ALL_DTYPES
 
@@ -497,8 +498,6 @@ class TestRetention:
             monkeypatch.chdir(moved)
             assert saver.save(session, "n") == "n"
             assert latest_checkpoint(".") == "./n"
-            with pytest.raises(ValueError, match="name"):
-                saver.save(session, f"{moved}/")
             with pytest.raises(ValueError, match="latest_filename"):
                 saver.save(session, "n", latest_filename="a/b")
 
@@ -648,3 +647,33 @@ class TestWrongArguments:
         assert reader.get_tensor(b"v") == 1.0
         assert reader.has_tensor(b"v") and not reader.has_tensor(b"\xff")
         assert reader.shape(b"v") == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"builder": BundleSaverBuilder}, {"asynchronous": True}])
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_path_may_end_in_no_name(
+    options: dict[str, Any], absolute: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {key: value() if callable(value) else value for key, value in options.items()}
+    v = Variable(1.0)
+    saver, above = Saver(max_to_keep=2, **given), f"{tmp_path}/" if absolute else ""
+    with Session() as session:
+        session.run(v.initializer)
+        for step, value in ((None, 2.0), (7, 3.0), (None, 4.0), (8, 5.0), (None, 6.0)):
+            session.run(state_ops.assign(v, value))
+            prefix = saver.save(session, f"{above}kept/", step)
+        if options.get("asynchronous"):
+            saver.wait_until_finished()
+            assert prefix == f"{tmp_path}/kept/"
+        else:
+            assert prefix == f"{above}kept/"
+        session.run(v.initializer)
+        latest = latest_checkpoint(f"{above}kept")
+        assert latest is not None and latest.endswith("/")
+        saver.restore(session, latest)
+        assert session.run(v) == 6.0
+        saver.restore(session, f"{above}kept/-8")
+        assert session.run(v) == 5.0
+    assert [name for name in names(tmp_path / "kept") if "index" in name] == ["-8.index", ".index"]
+    assert len([name for name in names(tmp_path / "kept") if ".data-" in name]) == 2

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from weft_tensor import errors
+from weft_tensor.arguments import unknown_argument
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Scope = dict[str, dict[str, Any]]
@@ -145,7 +146,7 @@ def _extended(functions: Any, given: dict[str, Any]) -> Scope:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
         for name in given:
             if name not in known and not takes_any:
-                raise errors.InvalidArgumentError(f"{key} has no argument {name!r}")
+                raise unknown_argument(key, name, known)
         inside.setdefault(key, {}).update(given)
     return inside
 

@@ -14,6 +14,7 @@ from weft_graph.ir.builder import create
 from weft_graph.ir.named_results import named_results
 from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
 from weft_tensor import errors
+from weft_tensor.arguments import unknown_argument
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -38,6 +39,9 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
         if len(inputs) != len(op_def.inputs):
             wanted = ", ".join(arg.name for arg in op_def.inputs)
             raise errors.InvalidTypeError(f"{op_def.name} takes the inputs {wanted} by name")
+        for argument in given.keys() - op_def.attrs.keys():
+            if argument[0] != "_":
+                raise unknown_argument(op_def.name, argument, op_def.attrs)
         node = create(op_def.name, inputs, given, name)
         if not op_def.outputs:
             return node

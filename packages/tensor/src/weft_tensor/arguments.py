@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, Final
 
@@ -15,6 +15,15 @@ from weft_tensor import errors
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+
+
+def unknown_argument(what: str, name: str, known: Iterable[str]) -> errors.InvalidTypeError:
+    """The error of who is given an argument that it does not have, with what may be meant."""
+    import difflib  # slow to load
+
+    near = difflib.get_close_matches(name, list(known), n=3)
+    hint = f"; near misses: {', '.join(near)}" if near else ""
+    return errors.InvalidTypeError(f"{what} has no argument {name!r}{hint}")
 
 
 def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:

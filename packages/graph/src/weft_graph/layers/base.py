@@ -25,7 +25,7 @@ from weft_graph.variables.scope import (
     variable_scope,
 )
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import optional_function
+from weft_tensor.arguments import optional_function, unknown_argument
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
 
 _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
@@ -129,7 +129,10 @@ class Layer:
         activity_regularizer: Callable[[Output], Any] | None = None,
         _scope: Any = None,
         _reuse: Any = None,
+        **unknown: Any,
     ) -> None:
+        for argument in unknown:
+            raise unknown_argument(type(self).__name__, argument, _arguments_of(type(self)))
         self.built = False
         self.trainable = trainable
         self.input_spec: InputSpec | None = None
@@ -398,6 +401,15 @@ def _as_outputs(inputs: Any) -> Any:
     if nest.is_nested(inputs) and any(hasattr(each, "graph") for each in nest.flatten(inputs)):
         return nest.map_structure(convert_to_tensor, inputs)
     return convert_to_tensor(inputs)
+
+
+def _arguments_of(layer: type) -> set[str]:
+    """The names of all arguments that a layer takes, those that it hands on included."""
+    found: set[str] = set()
+    for base in layer.__mro__[:-1]:
+        parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]  # of a class
+        found |= {p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD}
+    return {name for name in found if name[0] != "_"} - {"self"}
 
 
 def _first(inputs: Any) -> Any:

@@ -24,7 +24,7 @@ from weft_graph.ops.batch_scatter import batch_scatter_update
 from weft_graph.ops.gather import gather, gather_nd
 from weft_graph.variables.slices import VariableSlice, note_slice
 from weft_tensor import errors
-from weft_tensor.arguments import optional_function
+from weft_tensor.arguments import optional_function, unknown_argument
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape
 
@@ -106,7 +106,7 @@ class _VariableMeta(type):
             kwargs[key] = value
         unknown = kwargs.keys() - set(_ARGUMENTS)
         if unknown:
-            raise TypeError(f"Variable has no argument {sorted(unknown)[0]!r}")
+            raise unknown_argument("Variable", sorted(unknown)[0], _ARGUMENTS)
         return makers.lookup("any")(**kwargs)
 
 

@@ -34,8 +34,6 @@ def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
       ResourceExhaustedError, PermissionDeniedError, ...: by what the operating system says.
     """
     prefix = paths.as_path(prefix)
-    if not paths.split_prefix(prefix)[1]:
-        raise errors.InvalidArgumentError(f"the bundle's path {prefix!r} ends in no name")
     plan = _Plan(items)
     with (
         reported("writing", prefix),

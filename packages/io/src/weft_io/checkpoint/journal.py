@@ -121,8 +121,10 @@ def settle(prefix: str, names: Iterable[str], needed: set[str] | None = None) ->
 
 def is_part_name(base: str, name: str) -> bool:
     """Whether a file belongs to a checkpoint at `base` and is not its index."""
-    rest = name.removeprefix(base)
-    return rest != name and (rest == ".meta" or _PART.fullmatch(rest) is not None)
+    if not name.startswith(base):
+        return False
+    rest = name[len(base) :]
+    return rest == ".meta" or _PART.fullmatch(rest) is not None
 
 
 def names_of(prefix: str) -> set[str]:

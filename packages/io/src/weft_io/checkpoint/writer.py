@@ -36,8 +36,6 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
     """
     prefix = paths.as_path(prefix)
     directory, base = paths.split_prefix(prefix)
-    if not base:
-        raise errors.InvalidArgumentError(f"the checkpoint's path {prefix!r} ends in no name")
     plan = _Plan(items)
     save = new_save_id()
     suffixes = [shard_suffix(i, len(plan.shards), save) for i in range(len(plan.shards))]

@@ -76,12 +76,17 @@ def is_absolute(path: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """The path as one that means the same wherever the program runs."""
-    return path if systems.is_url(path) else os.path.abspath(path)
+    """The path as one that means the same wherever the program runs; a slash at its end stays."""
+    return path if systems.is_url(path) else os.path.abspath(path) + _last_slash(path)
 
 
 def relative(path: str, directory: str) -> str:
     """The path as seen from a directory; a URL that is outside it stays itself."""
     if systems.is_url(path) or systems.is_url(directory):
         return path.removeprefix(systems.join(directory, ""))
-    return os.path.relpath(path, directory)
+    return os.path.relpath(path, directory) + _last_slash(path)
+
+
+def _last_slash(path: str) -> str:
+    """What a prefix that ends in no name has at its end."""
+    return "/" if path.endswith("/") and path.strip("/") else ""

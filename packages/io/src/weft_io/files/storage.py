@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 Bytes = bytes | bytearray | memoryview
 
-SAVING: Final = re.compile(r"^\.(?P<base>.+)\.(?P<save>[0-9a-f]{16})\.saving$", re.DOTALL)
+SAVING: Final = re.compile(r"^\.(?P<base>.*)\.(?P<save>[0-9a-f]{16})\.saving$", re.DOTALL)
 """The names of files that are being written, such as `.model-5.0123456789abcdef.saving`."""
 
 

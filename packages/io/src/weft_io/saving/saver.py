@@ -327,11 +327,9 @@ class Saver:
             text(latest_filename, "latest_filename")
         self.build()
         prefix = self._prefix(sess, paths.as_path(save_path), global_step)
-        if self._asynchronous and paths.base_name(prefix):
+        if self._asynchronous:
             prefix = paths.absolute(prefix)
-        directory, base = paths.split_prefix(prefix)
-        if not base:
-            raise errors.InvalidArgumentError(f"the path {save_path!r} ends in no name")
+        directory, _ = paths.split_prefix(prefix)
         state.state_path(directory, latest_filename)
         if self._is_empty:
             return None
