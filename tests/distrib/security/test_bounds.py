@@ -76,7 +76,7 @@ def test_a_session_that_nobody_claims_expires() -> None:
         with closing(
             service.ControlClient(server.target.removeprefix("grpc://"), "it", opening)
         ) as control:
-            control.call(service.CREATE_SESSION, messages.CreateSession(), 30)
+            control.call(service.CREATE_SESSION, messages.OpenSession(), 30)
         wait_until(lambda: not server.master.open_sessions)
 
 
@@ -393,7 +393,7 @@ def test_control_calls_of_another_version_are_refused(remote: None) -> None:
         with closing(service.ControlClient(address, "it", Opening(7))) as control:
             assert control.call(service.STATUS, messages.Empty(), 30).version == messages.VERSION
             with pytest.raises(errors.FailedPreconditionError, match=r"version 1 .* version 7"):
-                control.call(service.CREATE_SESSION, messages.CreateSession(), 30)
+                control.call(service.CREATE_SESSION, messages.OpenSession(), 30)
 
 
 def test_a_pulse_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ class Target:
 
     def new_session(self) -> int:
         """The number of a session, for whose graph nothing has come."""
-        reply = decode(messages.Reply, self.call("CreateSession", encode(messages.CreateSession())))
+        reply = decode(messages.Reply, self.call("CreateSession", encode(messages.OpenSession())))
         assert not reply.error, reply.error
         return decode(messages.Session, reply.body).session
 
@@ -178,7 +178,7 @@ WIRE = ["pull", "run parts", "abort", "register", "forget", "extend", "run step"
 CONTROL: dict[str, Any] = {
     "Status": messages.Empty(),
     "Kernels": messages.KernelsOf("CPU"),
-    "CreateSession": messages.CreateSession(
+    "CreateSession": messages.OpenSession(
         config=wf.ConfigProto(
             device_filters=["/job:worker"], log_device_placement=True
         ).SerializeToString()

@@ -29,7 +29,7 @@ Cancel = Callable[[errors.OpError], None]
 class MasterLink(Protocol):
     """A master, as sessions call it. All of it raises what the master raises."""
 
-    def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
+    def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """Open a session; `limit` is how many seconds it may wait for tasks."""
         ...
 
@@ -72,7 +72,7 @@ class LocalLink:
     def __init__(self, master: Master) -> None:
         self._master = master
 
-    def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
+    def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
         return self._master.create_session(request, trusted=True)
 
@@ -127,7 +127,7 @@ class RemoteLink:
         host = address.rpartition(":")[0].strip("[]")
         self._channel: Channel = dialled(host, f"{status.task} at {address}", status, opening)
 
-    def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
+    def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
         seconds = limit + _CONNECT_SECONDS  # the master tells, and knows who is absent
         made: messages.Session = self._control.call(service.CREATE_SESSION, request, seconds)

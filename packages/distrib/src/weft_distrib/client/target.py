@@ -71,7 +71,7 @@ class ClusterBackend(Backend):
         self._config = config
         told = b"" if config.proto is None else config.proto.SerializeToString()
         limit = config.timeout_ms / 1000 or START_SECONDS
-        made = link.create_session(messages.CreateSession(config=told), limit)
+        made = link.create_session(messages.OpenSession(config=told), limit)
         self._session = made.session
         self._described = [DeviceDescription.from_dict(json.loads(t)) for t in made.devices]
         self._incarnations = made.incarnations

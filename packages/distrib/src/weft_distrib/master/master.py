@@ -91,7 +91,7 @@ class Master:
 
     def create_session(
         self,
-        request: messages.CreateSession,
+        request: messages.OpenSession,
         wanted: Callable[[], bool] = lambda: True,
         trusted: bool = False,
     ) -> messages.Session:

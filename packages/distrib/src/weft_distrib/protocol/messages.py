@@ -55,7 +55,7 @@ class KernelsOf:
 
 
 @dataclass
-class CreateSession:
+class OpenSession:
     """Open a session: `config` is a ConfigProto."""
 
     version: int = VERSION
@@ -227,7 +227,7 @@ MESSAGES: Final = (
     Empty,
     Status,
     KernelsOf,
-    CreateSession,
+    OpenSession,
     Session,
     Extend,
     Signature,

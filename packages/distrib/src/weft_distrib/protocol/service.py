@@ -60,9 +60,7 @@ class Method(NamedTuple):
 
 STATUS: Final = Method("Status", messages.Empty, messages.Status)
 KERNELS: Final = Method("Kernels", messages.KernelsOf, messages.KernelsOf, Role.PEER)
-CREATE_SESSION: Final = Method(
-    "CreateSession", messages.CreateSession, messages.Session, waits=True
-)
+CREATE_SESSION: Final = Method("CreateSession", messages.OpenSession, messages.Session, waits=True)
 PLAN: Final = Method("Plan", messages.Signature, messages.Planned)
 CLOSE_SESSION: Final = Method("CloseSession", messages.SessionRequest, messages.Empty)
 RESET: Final = Method("Reset", messages.Reset, messages.Empty)
