@@ -1,4 +1,4 @@
-"""Walks the op table: our time per node beside TensorFlow's and PyTorch's, worst first."""
+"""Walks the op table: processor time per node, beside TensorFlow's and PyTorch's, worst first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from subjects import PROGRAM_DIRECTORY, environment
 
-SIZES = {"small": (1_000, 100), "medium": (1_000_000, 100), "large": (8_000_000, 10)}
+SIZES = {"small": (1_000, 100), "medium": (1_000_000, 20), "large": (8_000_000, 4)}
 """Elements of the largest input, and nodes in the graph."""
 
 SUBJECTS = {
@@ -25,7 +25,10 @@ SUBJECTS = {
     "torch": ["ops_torch.py"],
 }
 OUT = Path(__file__).parent / "out"
+REASONS = Path(__file__).parent / "reasons.json"
 WORST = 40  # rows on the terminal
+SLOW = 3.0
+"""Times the slower peer's time that need a reason in the file, or are something to mend."""
 
 
 def parse() -> argparse.Namespace:
@@ -56,18 +59,36 @@ def run(name: str, python: str, lines: str, nodes: int, budget: float) -> dict[s
     return {line["op"]: line["seconds"] for line in told if "seconds" in line}
 
 
-def rows(found: dict[str, dict[str, dict[str, float]]]) -> list[tuple[float, list[str]]]:
-    """Our time over that of the slower peer, and the cells of a row; worst first."""
+class Reasons:
+    """Why ops take more than `SLOW` times as long as the slower peer, and what would help."""
+
+    def __init__(self, path: Path) -> None:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        self._causes: dict[str, str] = told["causes"]
+        self._ops: dict[str, str] = {op: cause for cause, ops in told["ops"].items() for op in ops}
+
+    def why(self, op: str, ratio: float) -> str:
+        """The short name of the cause; a question mark where there ought to be one."""
+        return "" if ratio <= SLOW else self._ops.get(op, "?")
+
+    def legend(self) -> list[list[str]]:
+        return [list(each) for each in sorted(self._causes.items())]
+
+
+def rows(found: dict[str, dict[str, dict[str, float]]], reasons: Reasons) -> list[list[str]]:
+    """The cells of rows: first what is slow without a reason, and in this order worst first."""
     made = []
     for size, subjects in found.items():
         for op, ours in subjects["weft"].items():
             theirs = {n: t[op] for n, t in subjects.items() if n != "weft" and op in t}
             ratio = ours / max(theirs.values()) if theirs else 0.0
+            why = reasons.why(op, ratio)
             cells = [
                 f"{theirs[n] * 1e6:.3g}" if n in theirs else "–" for n in subjects if n != "weft"
             ]
-            made.append((ratio, [op, size, f"{ours * 1e6:.3g}", *cells, f"{ratio:.2f}"]))
-    return sorted(made, key=lambda row: -row[0])
+            row = [op, size, f"{ours * 1e6:.3g}", *cells, f"{ratio:.2f}", why]
+            made.append((why != "?", -ratio, row))
+    return [row for *_, row in sorted(made)]
 
 
 def main() -> int:
@@ -82,21 +103,25 @@ def main() -> int:
             name: run(name, python, lines, nodes, arguments.budget)
             for name, python in pythons.items()
         }
-    header = ["op", "size", *(f"{name}, µs" for name in pythons), "ours over theirs"]
-    body = rows(found)
+    header = ["op", "size", *(f"{name}, µs" for name in pythons), "ours over theirs", "why"]
+    reasons = Reasons(REASONS)
+    body = rows(found, reasons)
     table = Table(*header, title="time of a node")
-    for _, cells in body[:WORST]:
+    for cells in body[:WORST]:
         table.add_row(*cells)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
-    write(arguments.out, header, [cells for _, cells in body], found)
+    write(arguments.out, header, body, reasons, found)
     return 0
 
 
-def write(directory: Path, header: list[str], body: list[list[str]], found: Any) -> None:
+def write(
+    directory: Path, header: list[str], body: list[list[str]], reasons: Reasons, found: Any
+) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     data = json.dumps(machine() | {"seconds": found}, indent=1)
     (directory / "ops.json").write_text(data + "\n", encoding="utf-8")
-    text = f"# Ops, worst first\n\n{markdown_table(header, body)}\n"
+    tables = [markdown_table(header, body), markdown_table(["why", ""], reasons.legend())]
+    text = "\n\n".join(["# Ops, worst first", *tables]) + "\n"
     (directory / "ops.md").write_text(text, encoding="utf-8")
 
 

@@ -47,7 +47,18 @@ class Results:
                 text = "–" if value is None else f"{value * SCALE[row.unit]:.3g}"
                 cells.append(text if ratio is None else f"{text} ({ratio:.2f}×)")
             body.append(cells)
-        return header, body
+        mean = self.mean_of_models()
+        return header, [*body, mean] if mean else body
+
+    def mean_of_models(self) -> list[str]:
+        """The cells of a row with the geometric means of the ratios of all models."""
+        models = [row.name for row in self.rows if row.name.startswith("model_")]
+        cells = [f"geometric mean of {len(models)} models"]
+        for subject in self.subjects:
+            ratios = [self.ratio(name, subject.name) for name in models]
+            known = [ratio for ratio in ratios if ratio and subject.name != "weft"]
+            cells.append(f"({statistics.geometric_mean(known):.2f}×)" if known else "")
+        return cells if models else []
 
     def promises(self) -> tuple[list[str], list[list[str]]]:
         body = []
@@ -109,7 +120,8 @@ def markdown(results: Results, setting: dict[str, Any]) -> str:
     )
     parts = [
         "# Results",
-        f"{where}; {versions}. Threads: {setting['threads']}; rounds: {setting['rounds']}. "
+        f"{where}; {versions}. Threads: {setting['threads']}; rounds: {setting['rounds']}"
+        f"{'; processor time' if setting['processor_time'] else ''}. "
         "Medians of the rounds' medians. In parentheses: the peer's value over weft's in the "
         "same round, so that more than 1 means that weft is ahead.",
         markdown_table(*results.cells()),

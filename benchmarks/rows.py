@@ -82,6 +82,24 @@ def plans(op: str, title: str) -> list[Program]:
     ]
 
 
+MODELS = {
+    "mlp": "digits: dropout, Adam, accuracy",
+    "transformer_2": "transformer in small ops, 2 texts of 16",
+    "transformer_16": "the same, 16 texts of 32",
+    "actor_critic": "soft actor-critic",
+    "vae": "variational autoencoder",
+    "tagger": "tagger, LSTM in both directions",
+    "text_cnn": "text convolutions",
+    "gan": "generator against discriminator",
+    "word2vec": "word2vec with noise-contrastive estimation",
+}
+
+
+def model(name: str) -> Program:
+    row = Row(f"model_{name}", MODELS[name])
+    return Program(row.name, (row,), family="models")
+
+
 def records(kind: str) -> Program:
     rows = [
         Row(f"records_{kind}_{size}", f"TFRecord with {kind}, {title}, a record", "µs")
@@ -262,6 +280,7 @@ PROGRAMS = [
         )
         for count in (9000, 18_000, 36_000)
     ],
+    *map(model, MODELS),
     *plans("tanh", "a plain chain"),
     *plans("negative", "neg of neg of …"),
 ]

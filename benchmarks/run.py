@@ -21,12 +21,17 @@ PLAIN_WIDTH = 140  # where the output is a file and has no width of its own
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", help="names of programs or rows; all if none is given")
+    parser.add_argument(
+        "rows", nargs="*", help="names of programs, rows or families; all if none is given"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, default=1.0, help="seconds per row and round")
     parser.add_argument(
         "--compile", action="store_true", help="torch.compile too; wants a C++ compiler"
+    )
+    parser.add_argument(
+        "--processor-time", action="store_true", help="where the machine has other work to do"
     )
     parser.add_argument(
         "--gpu", action="store_true", help="the rows that need a GPU, and no others"
@@ -45,7 +50,8 @@ def chosen(names: Sequence[str], on_gpu: bool) -> list[Program]:
     programs = [
         program
         for program in (GPU_PROGRAMS if on_gpu else PROGRAMS)
-        if not names or {program.name, *(row.name for row in program.rows)} & set(names)
+        if not names
+        or {program.name, program.family, *(row.name for row in program.rows)} & set(names)
     ]
     if not programs:
         raise SystemExit(f"no such row: {', '.join(names)}")
@@ -95,6 +101,8 @@ def show(console: Console, title: str, header: list[str], body: list[list[str]])
 
 def main() -> int:
     arguments = parse()
+    if arguments.processor_time:
+        os.environ["WEFT_BENCH_CLOCK"] = "processor"  # for the children
     programs = chosen(arguments.rows, arguments.gpu)
     if arguments.gpu and not has_gpu():
         Console().print("There is no GPU here: nothing is measured.")
@@ -106,6 +114,7 @@ def main() -> int:
     setting = machine() | {
         "threads": arguments.threads,
         "rounds": arguments.rounds,
+        "processor_time": arguments.processor_time,
         "versions": {subject.name: subject.version() for subject in subjects},
     }
     results = Results(subjects, programs)

@@ -21,7 +21,10 @@ REQUIREMENTS = {
     "jax": ["jax==0.10.2", "jaxlib==0.10.2", "orbax-checkpoint"],
 }
 
-VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+VERSION = (
+    "import importlib.metadata as m, sys; name = sys.argv[1]; "
+    "print(*{d.version for d in m.distributions() if d.name in (name, name.removesuffix('-cpu'))})"
+)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ ROWS = {
         "two_products_in_turn",
         "two_products_at_once",
     },
+    ("model_mlp", "model_word2vec"): {"model_mlp", "model_word2vec"},
 }
 
 
