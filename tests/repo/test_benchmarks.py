@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import weft  # noqa: F401 # declares the ops
+from weft_graph.ir.op_def import registered_ops
+
 RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
 
 ROWS = {
@@ -51,3 +54,11 @@ def test_every_row_runs(programs: tuple[str, ...], tmp_path: Path) -> None:
     assert measured.keys() == ROWS[programs]
     assert all(values["weft"] > 0 for values in measured.values())
     assert (tmp_path / "results.md").read_text(encoding="utf-8").startswith("# Results\n")
+
+
+def test_reasons_are_of_ops_that_have_kernels() -> None:
+    told = json.loads((RUN.parent / "reasons.json").read_text(encoding="utf-8"))
+    assert told["ops"].keys() == told["causes"].keys()
+    ops = [op for each in told["ops"].values() for op in each]
+    assert len(set(ops)) == len(ops)
+    assert set(ops) <= set(registered_ops())
