@@ -26,6 +26,7 @@ AREAS = {  # where a name of `wf` itself is defined, and the page it is on
     "weft_graph.functions": "Functions",
     "weft_autodiff": "Gradients",
     "weft_graph.ops": "Operations",
+    "weft_graph.ragged": "Ragged tensors",
     "weft_graph.metrics": "Operations",
     "weft_io": "Input",
     "weft_tensor": "Types and shapes",

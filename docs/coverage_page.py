@@ -74,10 +74,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "data.experimental.get_model_proto": "of TensorFlow's own tuning",
     "data.experimental.pad_to_cardinality": "of TensorFlow 2",
     "data.experimental.snapshot": "of TensorFlow 2; there is `Dataset.cache`",
-    "*agged*": "ragged tensors are not there yet",
-    "strings.bytes_split": "its result is ragged",
-    "strings.unicode_decode*": "its result is ragged; there is the op `UnicodeDecode`",
-    "strings.unicode_split*": "its result is ragged; there is the op `UnicodeDecode`",
     "data.experimental.distributed_save": "several machines are not there yet",
     "debugging.*traceback_filtering*": "errors show the program's own lines",
     "debugging.experimental.*": "of TensorFlow's own debugger",
@@ -96,6 +92,7 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "*jxl": "Pillow cannot read it",
     "image.*jpeg_quality": "no way back from JPEG without loss of the graph's determinism",
     "*_proto": "needs descriptors of messages at run time",
+    "ragged_fill_empty_rows*": "of TensorFlow 2; there is the op `RaggedFillEmptyRows`",
 }
 """Why names are absent; a name that no pattern fits is absent without a reason yet."""
 

@@ -23,6 +23,7 @@ PAGES = [
     "docs/functions.md",
     "docs/input.md",
     "docs/datasets.md",
+    "docs/ragged.md",
     "docs/queues.md",
     "docs/checkpoints.md",
     "docs/strangers.md",

@@ -23,6 +23,9 @@ BESIDE = {"ops", "kernels", "grads"}
 """Folders in which op names belong, each to its family: declarations, kernels and gradients."""
 
 ALLOWED = {
+    "graph/src/weft_graph/ragged/rearranging.py": "rules of ops for ragged tensors",
+    "graph/src/weft_graph/ragged/reductions.py": "rules of ops for ragged tensors",
+    "graph/src/weft_graph/ragged/shaping.py": "rules of ops for ragged tensors",
     "contrib/src/weft_contrib/layers/summaries.py": "activations whose zeros are worth counting",
     "distrib/src/weft_distrib/training/device_setter.py": "TensorFlow names what servers keep",
     "graph/src/weft_graph/freezing.py": "it makes of each reader the op that takes a value",

@@ -54,6 +54,7 @@ from weft_graph.ops.conv import (
     conv2d_backprop_filter_v2 as conv2d_backprop_filter_v2,
     conv2d_backprop_input_v2 as conv2d_backprop_input_v2,
 )
+from weft_graph.ops.conversion import *
 from weft_graph.ops.diagonals import *
 from weft_graph.ops.division import *
 from weft_graph.ops.division import (
@@ -200,6 +201,7 @@ if _typing.TYPE_CHECKING:
         python_io as python_io,
         quantization as quantization,
         queue as queue,
+        ragged as ragged,
         random as random,
         raw_ops as raw_ops,
         resource_loader as resource_loader,
@@ -220,6 +222,7 @@ if _typing.TYPE_CHECKING:
     from weft._messages import *
     from weft._quantization import *
     from weft._queues import *
+    from weft._ragged import *
     from weft._sparse import *
     from weft.version import VERSION as VERSION, __version__ as __version__
 else:
@@ -233,5 +236,6 @@ else:
         "weft._quantization",
         "weft._maths",
         "weft._sparse",
+        "weft._ragged",
         "weft.version",
     )

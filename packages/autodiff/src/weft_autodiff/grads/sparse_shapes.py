@@ -76,6 +76,7 @@ def _fill(op: Node, _: Output | None, grad: Output | None, *__: Output | None) -
     return none_but(4, {1: found[0], 3: found[1]})
 
 
+@RegisterGradient("RaggedFillEmptyRowsGrad")
 @RegisterGradient("SparseFillEmptyRowsGrad")
 def _fill_grad(op: Node, values: Output | None, default: Output | None) -> Gradients:
     back, grad = op.inputs

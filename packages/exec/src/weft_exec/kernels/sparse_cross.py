@@ -11,6 +11,7 @@ from weft_exec.kernels.hashing import fingerprint64
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.scatter import combining
 from weft_exec.kernels.sparse_parts import checked
+from weft_exec.kernels.string_rows import check_splits
 from weft_tensor import dtypes, errors, memory
 from weft_tensor.shape import format_dims
 
@@ -148,13 +149,79 @@ def _cross(node: Node, device: Device) -> KernelFunction:
         choices = _choices(columns, device)
         if not hashed:
             return choices.places, _joined(columns, choices, b"_X_"), choices.shape
-        total = np.full(len(choices.places), key & (2**64 - 1), np.uint64)
-        for column, picks in zip(columns, choices.picks, strict=True):
-            total = _mixed(total, _hashes(column.features)[picks])
-        values = total % (np.uint64(buckets) if buckets else _MOST_HASH)
-        return choices.places, values.astype(np.int64), choices.shape
+        return choices.places, _hashed(columns, choices, buckets, key), choices.shape
 
     return run
+
+
+@kernel("RaggedCross")
+def _ragged_cross(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    hashed: bool = attrs["hashed_output"]
+    if hashed != (attrs["out_values_type"] is dtypes.int64):
+        raise errors.InvalidArgumentError(
+            f"out_values_type must be {'int64' if hashed else 'string'} where hashed_output is "
+            f"{hashed}, got {attrs['out_values_type'].name}"
+        )
+    order = attrs["input_order"]
+    order = order.decode() if isinstance(order, bytes) else order
+    buckets, key = attrs["num_buckets"], attrs["hash_key"]
+    splits_type = attrs["out_row_splits_type"].numpy
+
+    def run(*inputs: Any) -> Any:
+        columns = _columns_in_order(node, inputs, order)
+        choices = _choices(columns, device)
+        counts = np.stack([column.counts for column in columns]).prod(0)
+        splits = np.concatenate([[0], np.cumsum(counts)]).astype(splits_type)
+        if not hashed:
+            return _joined(columns, choices, b"_X_"), splits
+        return _hashed(columns, choices, buckets, key), splits
+
+    return run
+
+
+def _columns_in_order(node: Node, inputs: Any, order: str) -> list[_Column]:
+    """The inputs of a ragged cross, which the order names R, S and D.
+
+    Raises: InvalidArgumentError: it names others, or they have different numbers of rows.
+    """
+    ragged, sparse = len(node.attrs["ragged_values_types"]), node.attrs["Nsparse"]
+    rest = iter(inputs[2 * ragged + 3 * sparse :])
+    kinds = {
+        "R": iter([_ragged_column(inputs[i], inputs[ragged + i]) for i in range(ragged)]),
+        "S": iter(
+            [
+                _sparse_column(*inputs[2 * ragged + i : 2 * ragged + 3 * sparse : sparse], what="")
+                for i in range(sparse)
+            ]
+        ),
+        "D": iter([_dense_column(values) for values in rest]),
+    }
+    found = [next(kinds.get(kind, iter(())), None) for kind in order]
+    columns = [column for column in found if column is not None]
+    if len(columns) != len(found) or any(next(each, None) is not None for each in kinds.values()):
+        raise errors.InvalidArgumentError(
+            f"input_order must name each input as R, S or D, got {order!r}"
+        )
+    rows = {len(column.counts) for column in columns}
+    if len(rows) > 1:
+        raise errors.InvalidArgumentError(
+            f"all inputs must have the same number of rows, got {sorted(rows)}"
+        )
+    return columns
+
+
+def _ragged_column(values: Any, splits: Any) -> _Column:
+    check_splits(splits, len(values))
+    return _Column(values, splits[:-1], np.diff(splits))
+
+
+def _hashed(columns: list[_Column], choices: _Choices, buckets: int, key: int) -> Array:
+    total = np.full(len(choices.places), key & (2**64 - 1), np.uint64)
+    for column, picks in zip(columns, choices.picks, strict=True):
+        total = _mixed(total, _hashes(column.features)[picks])
+    values = total % (np.uint64(buckets) if buckets else _MOST_HASH)
+    return values.astype(np.int64)
 
 
 def _hashes(features: Array) -> Array:

@@ -204,7 +204,7 @@ def _fill(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("SparseFillEmptyRowsGrad")
+@kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad")
 def _fill_grad(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"].numpy
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.resources.resources import ResourceManager
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import (
@@ -88,6 +89,8 @@ class FetchPlan:
         if isinstance(fetch, SparseTensor):
             parts = (fetch.indices, fetch.values, fetch.dense_shape)
             return self._plan_parts(parts, SparseTensorValue)
+        if isinstance(fetch, CompositeTensor):
+            return self._plan_value(fetch)
         if fetch is None:
             raise errors.InvalidTypeError("None cannot be fetched")
         try:
@@ -135,6 +138,10 @@ class FetchPlan:
             return fill
         return lambda values: kind({key: part(values) for key, part in parts.items()})
 
+    def _plan_value(self, fetch: CompositeTensor) -> Rebuild:
+        plans = [self._plan(part) for part in fetch.parts]
+        return lambda values: fetch.value_of([plan(values) for plan in plans])
+
     def _plan_parts(self, parts: Sequence[Any], make: Callable[..., Any]) -> Rebuild:
         plans = [None if part is None else self._plan(part) for part in parts]
         return lambda values: make(*[None if plan is None else plan(values) for plan in plans])
@@ -167,6 +174,9 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
         if isinstance(value, IndexedSlicesValue):
             value = value[: len(outputs)]
         parts = list(zip(outputs, _parts_of(key, value, wanted), strict=True))
+        return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
+    if isinstance(key, CompositeTensor):
+        parts = list(zip(key.parts, key.fed_parts(value), strict=True))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, tuple | list):
         if not isinstance(value, Collection) or len(key) != len(value):

@@ -11,6 +11,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.session.feeds import converter
 from weft_exec.session.fetches import FetchPlan, unfeedable
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
@@ -215,6 +216,8 @@ def _fed_outputs(graph: Graph, feed: Any) -> list[Output]:
         if shape is not None and graph.is_feedable(shape):
             parts.append(shape)
         return parts
+    if isinstance(feed, CompositeTensor):
+        feed = feed.parts
     if isinstance(feed, list | tuple):
         return [output for part in feed for output in _fed_outputs(graph, part)]
     output = graph.as_graph_element(feed, allow_operation=False)

@@ -12,6 +12,7 @@ from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir import nest
 from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.composite import AppliesOps, makers
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
@@ -31,17 +32,20 @@ def map_fn(
     swap_memory: bool = False,
     infer_shape: bool = True,
     name: str | None = None,
+    fn_output_signature: Any = None,
 ) -> Any:
     """`fn` of every row, the results along a new first axis.
 
     Args:
       fn: takes a row of `elems`, in its structure.
-      elems: tensors of shape (N, ...), in any structure.
+      elems: tensors of shape (N, ...), or ragged ones of N rows, in any structure.
       dtype: the element types of what `fn` returns, in its structure; those of `elems` by default.
+        A RaggedTensorSpec describes what is ragged, or a tensor whose size differs from row to row.
       parallel_iterations: how many rows may be worked on at a time; 10 by default.
       back_prop: whether gradients may flow through it.
       swap_memory: whether what gradients need may be kept on the host.
       infer_shape: require all results of one call's output to have one shape.
+      fn_output_signature: newer name of `dtype`.
     Returns: tensors of shape (N, ...) in the structure of `dtype`.
     Raises:
       InvalidTypeError: `fn` is not callable, elements are sparse, or `fn` returns other types.
@@ -52,28 +56,57 @@ def map_fn(
       >>> wf.Session().run(wf.map_fn(lambda x: x * x, wf.constant([1, 2, 3])))
       array([1, 4, 9], dtype=int32)
     """
+    if fn_output_signature is not None:
+        dtype = fn_output_signature
     _refuse_sparse(elems)
     with _rows(fn, elems, name, "map") as rows:
         structure = rows.dtypes if dtype is None else dtype
-        results = [
-            TensorArray(each, size=rows.count, dynamic_size=False, infer_shape=infer_shape)
-            for each in nest.flatten(structure)
-        ]
+        kinds = [_results(each, rows.count, infer_shape) for each in nest.flatten(structure)]
 
-        def body(i: Output, arrays: list[TensorArray]) -> tuple[Output, list[TensorArray]]:
+        def body(
+            i: Output, arrays: list[list[TensorArray]]
+        ) -> tuple[Output, list[list[TensorArray]]]:
             values = fn(rows.read(i))
             nest.assert_same_structure(structure, values)
-            return i + 1, _written(arrays, i, nest.flatten(values))
+            each = zip(kinds, arrays, nest.flatten(values), strict=True)
+            return i + 1, [_written(own, i, kind.parts(value)) for kind, own, value in each]
 
         _, results = while_loop(
             lambda i, _: i < rows.count,
             body,
-            (_index(0), results),
+            (_index(0), [kind.arrays for kind in kinds]),
             parallel_iterations=parallel_iterations or 10,
             back_prop=back_prop,
             swap_memory=swap_memory,
         )
-        return nest.pack_sequence_as(structure, [each.stack() for each in results])
+        found = [kind.joined(own) for kind, own in zip(kinds, results, strict=True)]
+        return nest.pack_sequence_as(structure, found)
+
+
+class _Results:
+    """What a function gives for each row, as the slices of one tensor.
+
+    Attributes:
+      arrays: what the parts of each result are written to.
+    """
+
+    def __init__(self, dtype: Any, count: Any, infer_shape: bool) -> None:
+        self.arrays = [TensorArray(dtype, count, dynamic_size=False, infer_shape=infer_shape)]
+
+    def parts(self, value: Any) -> list[Any]:
+        """The parts of a result."""
+        return [value]
+
+    def joined(self, arrays: list[TensorArray]) -> Any:
+        """All results."""
+        return arrays[0].stack()
+
+
+def _results(wanted: Any, count: Any, infer_shape: bool) -> Any:
+    """What takes the results that an element type, or a spec, describes."""
+    if getattr(wanted, "ragged_rank", None) is not None:
+        return makers.lookup("results")(wanted, count)
+    return _Results(getattr(wanted, "dtype", wanted), count, infer_shape)
 
 
 def foldl(
@@ -251,17 +284,36 @@ class _Rows:
             count = _merged(count, leaf)
         self._structure = elems
         self.dtypes = nest.pack_sequence_as(elems, [leaf.dtype.base_dtype for leaf in leaves])
-        self.count: Any = shapes.shape(leaves[0])[0] if count is None else count
+        self.count: Any = _first_size(leaves[0]) if count is None else count
         self._arrays = [
-            TensorArray(leaf.dtype, size=self.count, dynamic_size=False, infer_shape=True).unstack(
-                leaf
-            )
+            _RowsOf(leaf)
+            if isinstance(leaf, AppliesOps)
+            else TensorArray(
+                leaf.dtype, size=self.count, dynamic_size=False, infer_shape=True
+            ).unstack(leaf)
             for leaf in leaves
         ]
 
     def read(self, index: Any) -> Any:
         """A row, in the structure."""
         return nest.pack_sequence_as(self._structure, [each.read(index) for each in self._arrays])
+
+
+class _RowsOf:
+    """The rows of what is no tensor, read by index."""
+
+    def __init__(self, leaf: Any) -> None:
+        self._leaf = leaf
+
+    def read(self, index: Any) -> Any:
+        """A row."""
+        return self._leaf[index]
+
+
+def _first_size(leaf: Any) -> Output:
+    if isinstance(leaf, AppliesOps):
+        return leaf.nrows(dtypes.int32)  # type: ignore[attr-defined, no-any-return]
+    return shapes.shape(leaf)[0]
 
 
 def _merged(count: int | None, leaf: Output) -> int | None:

@@ -13,6 +13,7 @@ from weft_graph.control_flow.structure import check_arrays, flatten, unpacked
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
@@ -209,6 +210,8 @@ def _default_dims(leaves: Sequence[Any], initial: Sequence[Output]) -> list[Dims
         parts = [value.dims for value in initial[len(dims) :][: len(flatten([leaf])[0])]]
         if isinstance(leaf, SparseTensor) and parts[0] is not None:
             parts[:2] = [(None, parts[0][1]), (None,)]
+        elif isinstance(leaf, CompositeTensor):
+            parts = leaf.part_dims(leaf.dims)
         dims.extend(parts)
     return dims
 
@@ -266,6 +269,8 @@ def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
     if isinstance(leaf, IndexedSlices):
         parts: list[Dims] = [dims, (None if dims is None else dims[0],)]
         return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape.dims]
+    if isinstance(leaf, CompositeTensor):
+        return leaf.part_dims(dims)
     return [dims]
 
 

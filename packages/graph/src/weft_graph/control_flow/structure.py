@@ -1,7 +1,7 @@
 """The values that branches return and loops carry, as flat lists of outputs.
 
 A structure nests lists, tuples, named tuples and dictionaries; its leaves are tensors, or things
-made of several: a TensorArray travels as its flow, sparse values as their parts.
+made of several: a TensorArray travels as its flow, sparse and ragged values as their parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from weft_graph.control_flow.tensor_array import TensorArray, rebuild
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
-from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.node import Output
 from weft_graph.ops import identity
 from weft_tensor import errors
@@ -24,11 +24,8 @@ def parts_of(leaf: Any) -> list[Output]:
     """The outputs that a leaf consists of."""
     if isinstance(leaf, TensorArray):
         return [leaf.flow]
-    if isinstance(leaf, SparseTensor):
-        return [leaf.indices, leaf.values, leaf.dense_shape]
-    if isinstance(leaf, IndexedSlices):
-        parts = [leaf.values, leaf.indices]
-        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
+    if isinstance(leaf, CompositeTensor):
+        return list(leaf.parts)
     value = convert_to_tensor(leaf)
     return [identity.identity(value) if value.dtype.is_ref else value]
 
@@ -37,8 +34,8 @@ def like(leaf: Any, parts: Sequence[Output]) -> Any:
     """A leaf of the kind of `leaf` with other outputs."""
     if isinstance(leaf, TensorArray):
         return rebuild(leaf, parts[0])
-    if isinstance(leaf, SparseTensor | IndexedSlices):
-        return type(leaf)(*parts)
+    if isinstance(leaf, CompositeTensor):
+        return leaf.rebuilt(parts)
     return parts[0]
 
 

@@ -22,9 +22,9 @@ from weft_graph.functions.function import Function
 from weft_graph.functions.trace import ArgumentSpec, Package, parts_of, placeholders, trace
 from weft_graph.functions.type_spec import TensorSpec
 from weft_graph.ir import builder, nest, thread_stacks
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.tf2_switches import functions_run_eagerly
 from weft_graph.variables.base import Variable
@@ -351,7 +351,7 @@ class _SignatureTensor:
         self.spec = spec
 
 
-_COMPOSITES = (IndexedSlices, SparseTensor, TensorArray)
+_COMPOSITES = (CompositeTensor, TensorArray)
 
 
 def _as_argument(leaf: Any) -> Any:
@@ -440,7 +440,7 @@ def _graph_of(leaves: Sequence[Any]) -> Graph:
     if not thread_stacks.tracing():
         for leaf in leaves:
             inner = leaf.value if isinstance(leaf, _Fitted) else leaf
-            if isinstance(inner, (Output, IndexedSlices, SparseTensor)):
+            if isinstance(inner, (Output, CompositeTensor)):
                 return inner.graph
     return get_default_graph()
 

@@ -14,8 +14,8 @@ from weft_graph.functions.call import why_not_a_node
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects, order_effects
 from weft_graph.ir import builder, nest, thread_stacks
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import identity
 from weft_tensor import errors
@@ -33,11 +33,8 @@ def parts_of(leaf: Any) -> list[Output]:
     """The outputs that an argument or a result consists of."""
     if isinstance(leaf, TensorArray):
         return [leaf.handle, leaf.flow]
-    if isinstance(leaf, SparseTensor):
-        return [leaf.indices, leaf.values, leaf.dense_shape]
-    if isinstance(leaf, IndexedSlices):
-        parts = [leaf.values, leaf.indices]
-        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
+    if isinstance(leaf, CompositeTensor):
+        return list(leaf.parts)
     return [builder.convert_to_tensor(leaf)]
 
 
@@ -222,7 +219,7 @@ class ArgumentSpec:
     @classmethod
     def of(cls, leaf: Any) -> ArgumentSpec:
         """The spec of a value that consists of outputs."""
-        composite = isinstance(leaf, TensorArray | SparseTensor | IndexedSlices)
+        composite = isinstance(leaf, TensorArray | CompositeTensor)
         parts = [(part.dtype.base_dtype, part.dims) for part in parts_of(leaf)]
         return cls(parts, leaf if composite else None)
 

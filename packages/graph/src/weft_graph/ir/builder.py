@@ -6,16 +6,17 @@
 
 from __future__ import annotations
 
-__all__ = ["constant", "convert_to_tensor", "register_tensor_conversion_function"]
+__all__ = ["constant", "register_tensor_conversion_function"]
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from weft_graph.ir import lossy, thread_stacks
+from weft_graph.ir.composite import Applied, AppliesOps, HandOver
 from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
@@ -82,8 +83,12 @@ def create(
         raise error.with_context(
             op=op, node=wanted_name(op, name), line=format_line(code, line)
         ) from error.__cause__
-    full_name = naming.full or _node_name(graph, op, name)
-    return graph.add_node(op_def, full_name, values, known, types, shapes, code, line)
+    except HandOver as found:
+        taker = found.value
+    else:
+        full_name = naming.full or _node_name(graph, op, name)
+        return graph.add_node(op_def, full_name, values, known, types, shapes, code, line)
+    return _handed_over(taker, op_def, inputs, attrs, name)
 
 
 def out(
@@ -94,6 +99,22 @@ def out(
 ) -> Output:
     """`create`, for ops with one output: that output."""
     return create(op, inputs, attrs, name).outputs[0]
+
+
+def _handed_over(
+    value: AppliesOps,
+    op_def: OpDef,
+    inputs: Sequence[Any],
+    attrs: Mapping[str, Any] | None,
+    name: str | None,
+) -> Node:
+    """What an input makes of an op; callers take the outputs, whatever they are."""
+    try:
+        results = value.apply_op(op_def, inputs, dict(attrs or {}), name)
+    except errors.OpError as error:
+        node, line = wanted_name(op_def.name, name), format_line(*user_line())
+        raise error.with_context(op=op_def.name, node=node, line=line) from error.__cause__
+    return cast(Node, Applied(results))
 
 
 def _node_name(graph: Graph, op: str, name: str | None) -> str:
@@ -219,6 +240,7 @@ def _resolve_inputs(
             values[i] = value = converted
         _check_type(op_def, arg, value, known)
     if pending is not None:
+        _hand_over([values[i] for i in pending])
         leave = naming.enter(values)
         try:
             for i in pending:
@@ -226,6 +248,13 @@ def _resolve_inputs(
         finally:
             leave()
     return tuple(values), known
+
+
+def _hand_over(values: Sequence[Any]) -> None:
+    """Raise HandOver if one of the values applies ops itself."""
+    for value in values:
+        if isinstance(value, AppliesOps):
+            raise HandOver(value)
 
 
 def _check_type(op_def: OpDef, arg: ArgDef, value: Output, known: dict[str, Any]) -> None:
@@ -298,6 +327,8 @@ def _resolve_lists(
                 _check_type(op_def, arg, member, known)
     flat = [member for members in groups for member in members]
     plain = all([type(member) is Output for member in flat])
+    if not plain:
+        _hand_over(flat)
     leave = None if plain else naming.enter(flat)
     try:
         for arg, members in zip(op_def.inputs, groups, strict=True):
@@ -421,17 +452,10 @@ def convert_to_tensor(
 ) -> Output:
     """`value` as an output: itself, a constant, a stack of outputs, or what a converter makes.
 
-    Args:
-      value: an output, a variable, a number, a string, a nested list of these, or an array.
-      dtype: element type; that of the value by default.
-      name: of the constant, if one is made.
-      preferred_dtype: used where it fits when `dtype` is not given; `dtype_hint` is its newer
-        name.
-    Raises: InvalidTypeError: the value does not fit `dtype`, or does not convert at all.
+    What applies ops by itself stays what it is, so that functions which convert their arguments
+    hand it on to the op; `ops.conversion.convert_to_tensor`, which programs call, refuses it.
 
-    Examples:
-      >>> wf.convert_to_tensor([1.0, wf.constant(2.0)])
-      <weft.Tensor 'Pack:0' shape=[2] dtype=float32>
+    Args and Raises: as of that.
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     found = output_of(value)
@@ -441,6 +465,8 @@ def convert_to_tensor(
         if wanted is not None and found.dtype.base_dtype is not wanted:
             raise errors.InvalidTypeError(f"requires {wanted.name}, got {found!r}")
         return found
+    if isinstance(value, AppliesOps):
+        return cast(Output, value.as_operand(wanted))
     for _, base_type, convert in _converters:
         if isinstance(value, base_type):
             result = convert(value, dtype=wanted, name=name, as_ref=False)

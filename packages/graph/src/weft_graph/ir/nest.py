@@ -79,6 +79,8 @@ def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
             return defaultdict(like.default_factory, pairs)
         make: Any = type(like)
         return make(pairs)
+    if isinstance(like, CompositeTensor):
+        return like.rebuilt(children)
     kind: Any = type(like)
     if kind is list or isinstance(like, MappingView | range):
         return list(children)
@@ -86,7 +88,7 @@ def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
         return tuple(children)
     if isinstance(like, tuple) and hasattr(kind, "_fields"):
         return kind(*children)
-    return kind(children) if is_nested(like) else kind(*children)
+    return kind(children)
 
 
 def _sketch(value: Any) -> str:

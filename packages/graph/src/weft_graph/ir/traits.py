@@ -87,6 +87,8 @@ class Traits:
     Attributes:
       elementwise: element i of the output is made of the elements i of the inputs, broadcast, or as
         `scalar` says.
+      by_element: element i of each output is made of element i of the first input, of which the
+        shape is; other inputs say how. Elementwise ops need not say so.
       scalar: for an elementwise op, what it computes of one element of each input.
       identity: its one output is its first input.
       involution: twice, it gives its input again.
@@ -120,6 +122,7 @@ class Traits:
     """
 
     elementwise: bool = False
+    by_element: bool = False
     scalar: Definition | None = None
     identity: bool = False
     involution: bool = False
@@ -170,6 +173,7 @@ PLAIN = Traits()
 """Of an op of which nothing is said."""
 
 NOT_DIFFERENTIABLE = Traits(differentiable=False)
+EACH_ELEMENT = Traits(by_element=True, differentiable=False)
 VIEW = Traits(view=0)
 CREATES = Traits(state=State.CREATES, differentiable=False)
 READS = Traits(state=State.READS, differentiable=False)

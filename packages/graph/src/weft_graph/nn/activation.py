@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope, static_number
 from weft_graph.ops import casting, elementary, nn, random, reduction, shapes
@@ -182,6 +183,11 @@ def dropped_by(
     x: Any, rate: Any, sample: Callable[..., Output], noise_shape: Any, name: str | None
 ) -> Output:
     """Dropout by the uniform numbers that `sample(shape=..., dtype=...)` gives."""
+    if isinstance(x, AppliesOps):
+        found: Output = x.map_elements(
+            lambda flat: dropped_by(flat, rate, sample, noise_shape, name)
+        )
+        return found
     with scope(name, "dropout") as full:
         x = convert_to_tensor(x)
         if not x.dtype.is_floating:

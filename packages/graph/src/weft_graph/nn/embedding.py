@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
@@ -63,6 +64,13 @@ def embedding_lookup(
       >>> wf.Session().run(wf.nn.embedding_lookup([[0.0, 0.1], [1.0, 1.1]], [1, 0]))
       array([1., 0.], dtype=float32)
     """
+    if isinstance(ids, AppliesOps):
+        found: Output = ids.map_elements(
+            lambda flat: embedding_lookup(
+                params, flat, partition_strategy, name, validate_indices, max_norm
+            )
+        )
+        return found
     parts = parts_of(params)
     with scope(name, "embedding_lookup") as full:
         ids = convert_to_tensor(ids)

@@ -25,6 +25,7 @@ from weft_graph.ir.builder import (
     convert_to_tensor,
     out,
 )
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
 from weft_graph.ir.costs import free
 from weft_graph.ir.node import Output
@@ -134,7 +135,11 @@ register_op(
     unchanged,
     value=array_values.full_value(np.zeros),
     traits=Traits(
-        cheap=True, differentiable=False, cost=cost_rules.written, shape_only=frozenset({0})
+        by_element=True,
+        cheap=True,
+        differentiable=False,
+        cost=cost_rules.written,
+        shape_only=frozenset({0}),
     ),
 )
 register_op(
@@ -145,7 +150,11 @@ register_op(
     unchanged,
     value=array_values.full_value(np.ones),
     traits=Traits(
-        cheap=True, differentiable=False, cost=cost_rules.written, shape_only=frozenset({0})
+        by_element=True,
+        cheap=True,
+        differentiable=False,
+        cost=cost_rules.written,
+        shape_only=frozenset({0}),
     ),
 )
 
@@ -310,6 +319,9 @@ def ones_like(
 
 def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
     value = convert_to_tensor(tensor)
+    if isinstance(value, AppliesOps):
+        found: Output = value.map_elements(lambda flat: _like(flat, dtype, name, False, number))
+        return found
     have = value.dtype.base_dtype
     wanted = have if dtype is None else dtypes.as_dtype(dtype).base_dtype
     count = num_elements(value.dims) if is_fully_defined(value.dims) else None

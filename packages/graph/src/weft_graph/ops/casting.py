@@ -87,7 +87,7 @@ def _declare() -> None:
             "type": "{inexact, integral, qint8, quint8, qint16, quint16, qint32}",
         },
         _bitcast_shape,
-        traits=Traits(view=0, differentiable=False),
+        traits=Traits(view=0, by_element=True, differentiable=False),
         doc="The bytes of the input as another element type.",
     )
     register_op(

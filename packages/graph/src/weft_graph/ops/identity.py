@@ -73,7 +73,7 @@ register_op(
     ("output: T",),
     {"T": "{floating}", "message": "string"},
     unchanged,
-    traits=Traits(view=0, cost=cost_rules.per_output(1)),
+    traits=Traits(view=0, by_element=True, cost=cost_rules.per_output(1)),
     doc="The input, with an error if an element is infinite or not a number.",
 )
 register_op(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.constant_value import partial_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
@@ -427,7 +428,7 @@ def _holds_outputs(values: Sequence[Any]) -> bool:
     return any(
         _holds_outputs(v)
         if isinstance(v, list | tuple)
-        else isinstance(v, Output | np.ndarray) or hasattr(v, "_as_output")
+        else isinstance(v, Output | AppliesOps | np.ndarray) or hasattr(v, "_as_output")
         for v in values
     )
 

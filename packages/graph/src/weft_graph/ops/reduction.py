@@ -28,6 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -455,11 +456,27 @@ def reduce_variance(
             f"reduce_variance requires a floating or complex tensor, got {value!r}"
         )
     axes = reduction_axes(value, axis)
+    if isinstance(value, AppliesOps) and value.dtype.is_floating:
+        return _variance_by_squares(value, axes, bool(keepdims), name)
     mean = out("Mean", [value, axes], {"keep_dims": True})
     squares = out("SquaredDifference", [value, mean])
     if value.dtype.is_complex:
         squares = out("Real", [squares], {"Tout": value.dtype.real_dtype})
     return out("Mean", [squares, axes], {"keep_dims": bool(keepdims)}, name or "reduce_variance")
+
+
+def _variance_by_squares(value: Any, axes: Output, keep: bool, name: str | None) -> Output:
+    """The variance where means have other rows than the values, and are not subtracted from them.
+
+    Values are taken from the mean of all, so that squares of large numbers do not swallow it.
+    """
+    center = value.map_elements(
+        lambda flat: out("Sub", [flat, out("Mean", [flat, reduction_axes(flat, None)])])
+    )
+    attrs = {"keep_dims": keep}
+    mean = out("Mean", [center, axes], attrs)
+    squares = out("Mean", [out("Square", [center]), axes], attrs)
+    return out("Maximum", [out("Sub", [squares, out("Square", [mean])]), 0], name=name)
 
 
 def reduce_std(

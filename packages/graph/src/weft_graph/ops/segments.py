@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -305,6 +306,9 @@ def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Outp
     """Data, sums of the segments, and how many elements each has, at least 1."""
     value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
     total = out("UnsortedSegmentSum", [value, ids, num_segments])
+    if isinstance(value, AppliesOps):
+        each = out("UnsortedSegmentSum", [out("OnesLike", [value]), ids, num_segments])
+        return value, total, out("Maximum", [each, out("OnesLike", [each])])
     ones = out("OnesLike", [out("Cast", [ids], {"DstT": value.dtype.base_dtype})])
     count = out("UnsortedSegmentSum", [ones, ids, num_segments])
     count = out("Maximum", [count, convert_to_tensor(1, value.dtype.base_dtype)])

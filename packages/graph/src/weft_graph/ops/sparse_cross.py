@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.composite import AppliesOps
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue, is_sparse
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
@@ -241,7 +242,8 @@ def bincount(
     """How often each non-negative integer occurs, for those that do.
 
     Args:
-      values: integers, a tensor or a SparseTensor, of which stored elements count; rank 1 or 2.
+      values: integers, a tensor, a SparseTensor, of which stored elements count, or a RaggedTensor;
+        rank 1 or 2.
       weights: the same form and shape: added up in place of counts.
       axis: 0 or None to count all values together, -1 for each row by itself.
       minlength: the least size of the last axis.
@@ -266,6 +268,9 @@ def bincount(
         "maxlength": -1 if maxlength is None else arguments.integer(maxlength, "maxlength", 0),
         "binary_output": bool(binary_output),
     }
+    values, weights = [
+        part.to_sparse() if isinstance(part, AppliesOps) else part for part in (values, weights)
+    ]
     if is_sparse(values):
         return _count_of_sparse(SparseTensor.from_value(values), weights, axis, attrs, name)
     dense = _int(convert_to_tensor(values))

@@ -17,7 +17,7 @@ from typing import Any
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import NOT_DIFFERENTIABLE
+from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
@@ -45,7 +45,7 @@ register_op(
     ("output: out_type",),
     {"out_type": "{float32, float64, int32, int64} = float32"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "AsString",
@@ -60,7 +60,7 @@ register_op(
         "fill": "string = ''",
     },
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "StringToHashBucket",
@@ -68,7 +68,7 @@ register_op(
     ("output: int64",),
     {"num_buckets": "int >= 1"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
     doc="MurmurHash64A with a fixed seed, modulo the number of buckets.",
 )
 register_op(
@@ -77,7 +77,7 @@ register_op(
     ("output: int64",),
     {"num_buckets": "int >= 1"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
     doc="FarmHash's 64-bit fingerprint, modulo the number of buckets.",
 )
 register_op(
@@ -95,7 +95,7 @@ register_op(
     ("output: int64",),
     {"num_buckets": "int >= 1", "key": "list(int)"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
     doc="SipHash with the key, modulo the number of buckets.",
 )
 register_op(
@@ -104,14 +104,14 @@ register_op(
     ("output: string",),
     {"pad": "bool = false"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "DecodeBase64",
     ("input: string",),
     ("output: string",),
     shape=unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "StringFormat",

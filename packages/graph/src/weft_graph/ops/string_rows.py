@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.composite import AppliesOps, makers
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
@@ -110,18 +111,18 @@ def ngrams(
     padding_width: int | None = None,
     preserve_short_sequences: bool = False,
     name: str | None = None,
-) -> Output:
+) -> Any:
     """Each n strings that follow each other, joined.
 
     Args:
-      data: string, shape (..., k).
+      data: string, shape (..., k), Tensor or RaggedTensor.
       ngram_width: n, or several: those of the first come first in each row.
       separator: what is put between the strings.
       pad_values: what stands before and behind each row: a string, or two; None for nothing.
       padding_width: how often; n - 1 times by default, and no more than that.
       preserve_short_sequences: of a row that is too short for any, take all of it as one.
       name: of the node.
-    Returns: string, shape (..., number of n-grams).
+    Returns: string, shape (..., number of n-grams), of the kind of `data`.
     Raises: InvalidArgumentError: a number is not positive, `data` has rank 0 or an unknown one, or
       there is a `padding_width` without `pad_values`.
 
@@ -129,7 +130,7 @@ def ngrams(
       >>> wf.Session().run(wf.strings.ngrams(["a", "b", "c"], 2))
       array([b'a b', b'b c'], dtype=object)
     """
-    tokens = convert_to_tensor(data, dtypes.string)
+    tokens: Any = convert_to_tensor(data, dtypes.string)
     if not tokens.dims:
         raise errors.InvalidArgumentError(
             "ngrams requires data of a known rank, 1 at least, got "
@@ -144,6 +145,8 @@ def ngrams(
         "pad_width": padding,
         "preserve_short_sequences": preserve_short_sequences,
     }
+    if isinstance(tokens, AppliesOps):
+        return makers.lookup("ngrams")(tokens, attrs, name)
     sizes = shape(tokens, out_type=dtypes.int64)
     rows = reduce_prod(sizes[:-1])
     splits = numbers(rows + 1) * sizes[-1]

@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.composite import AppliesOps, makers
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import NOT_DIFFERENTIABLE
+from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import constant_array, normal_axes, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims, num_elements
@@ -95,7 +96,7 @@ register_op(
     ("output: string",),
     {"N": "int >= 1", "separator": "string = ''"},
     _join_shape,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "ReduceJoin",
@@ -111,7 +112,7 @@ register_op(
     ("output: int32",),
     {"unit": _UNIT},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "Substr",
@@ -119,7 +120,7 @@ register_op(
     ("output: string",),
     {"T": "{int32, int64}", "unit": _UNIT},
     _substr_shape,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "StringSplit",
@@ -144,14 +145,14 @@ for _name in ("StringLower", "StringUpper"):
         ("output: string",),
         {"encoding": "string = ''"},
         unchanged,
-        traits=NOT_DIFFERENTIABLE,
+        traits=EACH_ELEMENT,
     )
 register_op(
     "StringStrip",
     ("input: string",),
     ("output: string",),
     shape=unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "RegexReplace",
@@ -159,7 +160,7 @@ register_op(
     ("output: string",),
     {"replace_global": "bool = true"},
     _pattern_shape,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "StaticRegexReplace",
@@ -167,14 +168,14 @@ register_op(
     ("output: string",),
     {"pattern": "string", "rewrite": "string", "replace_global": "bool = true"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "RegexFullMatch",
     ("input: string", "pattern: string"),
     ("output: bool",),
     shape=_pattern_shape,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 register_op(
     "StaticRegexFullMatch",
@@ -182,7 +183,7 @@ register_op(
     ("output: bool",),
     {"pattern": "string"},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
 )
 
 # ---------------------------------------------------------------------------------- functions
@@ -274,27 +275,43 @@ def string_split(
     delimiter: Any = None,
     result_type: str = "SparseTensor",
     name: str | None = None,
-) -> SparseTensor:
+) -> Any:
     """Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
 
     Args:
       source: strings, shape (n,).
       sep: string of rank 0, a space by default; `delimiter` is its former name.
       skip_empty: leave out parts that are empty.
-      result_type: "SparseTensor"; there are no ragged tensors.
-    Returns: strings of dense shape (n, most parts).
-    Raises: UnimplementedError: another `result_type`.
+      result_type: "SparseTensor" or "RaggedTensor".
+    Returns: strings of dense shape (n, most parts), or a RaggedTensor of shape (n, (parts)).
+    Raises: InvalidArgumentError: another `result_type`.
 
     Examples:
       >>> wf.Session().run(wf.string_split(["a b", "c"]).values)
       array([b'a', b'b', b'c'], dtype=object)
     """
-    if result_type != "SparseTensor":
-        raise errors.UnimplementedError(f"result_type must be 'SparseTensor', got {result_type!r}")
     sep = delimiter if sep is None else sep
-    inputs = [source, " " if sep is None else sep]
+    sep = " " if sep is None else sep
+    ragged = _wants_ragged(result_type)
+    if ragged or isinstance(source, AppliesOps):
+        attrs = {"skip_empty": bool(skip_empty)}
+        found = makers.lookup("split")(source, "StringSplit", sep, attrs, name)
+        return found if ragged else found.to_sparse()
+    inputs = [source, sep]
     indices, values, shape = create("StringSplit", inputs, {"skip_empty": skip_empty}, name).outputs
     return SparseTensor(indices, values, shape)
+
+
+def _wants_ragged(result_type: str) -> bool:
+    """Whether rows of strings come as a RaggedTensor.
+
+    Raises: InvalidArgumentError: there is no such kind.
+    """
+    if result_type not in ("SparseTensor", "RaggedTensor"):
+        raise errors.InvalidArgumentError(
+            f"result_type must be 'SparseTensor' or 'RaggedTensor', got {result_type!r}"
+        )
+    return result_type == "RaggedTensor"
 
 
 def string_split_v2(
@@ -405,23 +422,28 @@ def split(
     result_type: str = "SparseTensor",
     source: Any = None,
     name: str | None = None,
-) -> SparseTensor:
+) -> Any:
     """`string_split_v2` by its newer name.
 
     Args:
       source: former name of `input`.
-      result_type: "SparseTensor", the only kind there is.
+      result_type: "SparseTensor" or "RaggedTensor"; of this kind `input` may have any rank, or be
+        ragged itself.
     Raises: InvalidArgumentError: another kind of result is asked for.
 
     Examples:
       >>> wf.Session().run(wf.strings.split(["a b", "c"])).values
       array([b'a', b'b', b'c'], dtype=object)
     """
-    if result_type != "SparseTensor":
-        raise errors.InvalidArgumentError(
-            f"result_type must be 'SparseTensor', got {result_type!r}"
+    text = source if input is None else input
+    if _wants_ragged(result_type):
+        attrs = {"maxsplit": maxsplit}
+        return makers.lookup("split")(
+            text, "StringSplitV2", "" if sep is None else sep, attrs, name
         )
-    return string_split_v2(source if input is None else input, sep, maxsplit, name)
+    if isinstance(text, AppliesOps):
+        return split(text, sep, maxsplit, "RaggedTensor", name=name).to_sparse()
+    return string_split_v2(text, sep, maxsplit, name)
 
 
 # The names of `wf.strings`.

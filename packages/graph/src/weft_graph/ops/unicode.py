@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.composite import AppliesOps, makers
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import NOT_DIFFERENTIABLE
+from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
 from weft_graph.ops.reduction import reduce_prod
 from weft_graph.ops.sequence import range as numbers
 from weft_graph.ops.shape_rules import unchanged, with_rank
@@ -73,7 +74,7 @@ register_op(
     ("output: int32",),
     {},
     unchanged,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
     doc="The script of each code point, as ICU numbers them.",
 )
 register_op(
@@ -87,7 +88,7 @@ register_op(
         "replace_control_characters": "bool = false",
     },
     _transcode_shape,
-    traits=NOT_DIFFERENTIABLE,
+    traits=EACH_ELEMENT,
     doc="Strings in another encoding.",
 )
 register_op(
@@ -181,11 +182,11 @@ def unicode_encode(
     errors: str = "replace",
     replacement_char: int = 65533,
     name: str | None = None,
-) -> Output:
+) -> Any:
     r"""Rows of code points as strings.
 
     Args:
-      input: int32, shape (..., n).
+      input: int32, shape (..., n), Tensor or RaggedTensor.
       output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
       errors: what to do with what is no code point: "replace" or "ignore" it, or fail ("strict").
       replacement_char: the code point that takes its place.
@@ -198,16 +199,18 @@ def unicode_encode(
       >>> wf.Session().run(wf.strings.unicode_encode([[72, 105], [960, 33]], "UTF-8"))
       array([b'Hi', b'\xcf\x80!'], dtype=object)
     """
-    codes = convert_to_tensor(input, dtypes.int32)
+    codes: Any = convert_to_tensor(input, dtypes.int32)
     _check_rank(codes)
-    sizes = shape(codes, out_type=dtypes.int64)
-    rows = reduce_prod(sizes[:-1])
-    splits = numbers(rows + 1) * sizes[-1]
     attrs = {
         "output_encoding": output_encoding,
         "errors": errors,
         "replacement_char": replacement_char,
     }
+    if isinstance(codes, AppliesOps):
+        return makers.lookup("encode")(codes, attrs, name)
+    sizes = shape(codes, out_type=dtypes.int64)
+    rows = reduce_prod(sizes[:-1])
+    splits = numbers(rows + 1) * sizes[-1]
     flat = out("UnicodeEncode", [reshape(codes, [-1]), splits], attrs, name)
     found = reshape(flat, sizes[:-1])
     assert codes.dims is not None

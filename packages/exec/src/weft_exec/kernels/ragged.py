@@ -1,0 +1,426 @@
+"""Kernels of ragged tensors, which come as flat values and the splits of each level of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import Array, new_array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.string_rows import check_splits
+from weft_graph.ops.ragged import FIRST_DIM_SIZE, ROW_LENGTHS, VALUE_ROWIDS, check_kinds
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+_MOST = 2.0**62
+"""More numbers than this are counted by nobody."""
+
+# --------------------------------------------------------------------------- what is shared
+
+
+def checked_levels(splits: Sequence[Array], count: int) -> list[Array]:
+    """The splits of all levels, which fit each other and the number of flat values.
+
+    Raises: InvalidArgumentError: they do not.
+    """
+    for i, each in enumerate(splits):
+        inner = splits[i + 1] if i + 1 < len(splits) else None
+        if inner is not None and (inner.ndim != 1 or not inner.size):
+            raise errors.InvalidArgumentError(
+                f"row splits must have shape [nrows + 1], got {format_dims(inner.shape)}"
+            )
+        check_splits(each, count if inner is None else len(inner) - 1)
+    return list(splits)
+
+
+def row_ids(lengths: Array) -> Array:
+    """The row of each value."""
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
+def places_of(starts: Array, lengths: Array) -> Any:
+    """The numbers from each start on, as many as a length says, one row after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+
+
+# --------------------------------------------------------------------------- ranges
+
+
+@kernel("RaggedRange")
+def _range(node: Node, device: Device) -> KernelFunction:
+    splits_type = node.attrs["Tsplits"].numpy
+
+    def run(starts: Any, limits: Any, deltas: Any) -> Any:
+        parts = _rows_of_bounds(starts, limits, deltas)
+        lengths = _lengths(*parts)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        if ends[-1] > np.iinfo(splits_type).max:
+            raise errors.InvalidArgumentError(
+                f"{ends[-1]} numbers do not fit splits of type {splits_type}"
+            )
+        values = new_array(device, (int(ends[-1]),), parts[0].dtype)
+        row = row_ids(lengths)
+        within = np.arange(len(values)) - ends[:-1][row]
+        values[...] = parts[0][row] + within.astype(parts[0].dtype) * parts[2][row]
+        return ends.astype(splits_type), values
+
+    return run
+
+
+def _rows_of_bounds(*parts: Any) -> list[Array]:
+    arrays = [np.asarray(part) for part in parts]
+    sizes = {len(array) for array in arrays if array.ndim}
+    if any(array.ndim > 1 for array in arrays) or len(sizes) > 1:
+        shapes = ", ".join(format_dims(array.shape) for array in arrays)
+        raise errors.InvalidArgumentError(
+            f"starts, limits and deltas must have one size, or rank 0, got shapes {shapes}"
+        )
+    (count,) = sizes or {1}
+    return [np.broadcast_to(array, (count,)) for array in arrays]
+
+
+def _lengths(starts: Array, limits: Array, deltas: Array) -> Any:
+    if (deltas == 0).any():
+        raise errors.InvalidArgumentError(
+            f"deltas must not be 0, got {deltas.tolist()[:8]} for {len(deltas)} rows"
+        )
+    with np.errstate(all="ignore"):
+        wide = (limits.astype(np.float64) - starts) / deltas.astype(np.float64)
+    total = np.maximum(np.ceil(wide), 0).sum()
+    if not total < _MOST:
+        raise errors.InvalidArgumentError(f"the ranges have {total} numbers")
+    if starts.dtype.kind == "i":
+        step = deltas.astype(np.int64)
+        span = limits.astype(np.int64) - starts
+        return np.maximum(-(-span // step), 0)
+    return np.maximum(np.ceil(wide), 0).astype(np.int64)
+
+
+# --------------------------------------------------------------------------- rows by index
+
+
+@kernel("RaggedGather")
+def _gather(node: Node, device: Device) -> KernelFunction:
+    levels = node.attrs["PARAMS_RAGGED_RANK"]
+    splits_type = node.attrs["Tsplits"].numpy
+
+    def run(*inputs: Any) -> Any:
+        values, indices = inputs[levels], np.asarray(inputs[levels + 1])
+        splits = checked_levels(inputs[:levels], len(values))
+        rows = len(splits[0]) - 1
+        which = indices.reshape(-1)
+        if which.size and (which.min() < 0 or which.max() >= rows):
+            bad = which[(which < 0) | (which >= rows)]
+            raise errors.InvalidArgumentError(
+                f"indices must be in [0, {rows}), got {int(bad[0])}",
+                details={"index": int(bad[0]), "size": rows},
+            )
+        made = [_uniform(indices.shape, axis) for axis in range(1, indices.ndim)]
+        for each in splits:
+            lengths = each[which + 1] - each[which]
+            made.append(np.concatenate([[0], np.cumsum(lengths)]))
+            which = places_of(each[which], lengths)
+        found = new_array(device, (len(which), *values.shape[1:]), values.dtype)
+        np.take(values, which, axis=0, out=found, mode="clip")
+        if not indices.ndim:  # one row: its own level goes
+            made = made[1:]
+        return _outputs([each.astype(splits_type) for each in made], found)
+
+    return run
+
+
+def _outputs(splits: list[Array], values: Array) -> Any:
+    """Splits and values as a kernel returns them: one output by itself."""
+    return (*splits, values) if splits else values
+
+
+def _uniform(shape: tuple[int, ...], axis: int) -> Array:
+    """The splits of an axis of a tensor."""
+    count = int(np.prod(shape[:axis]))
+    return np.arange(count + 1) * shape[axis]
+
+
+# --------------------------------------------------------------------------- other forms
+
+
+@kernel("RaggedTensorToSparse")
+def _to_sparse(node: Node, device: Device) -> KernelFunction:
+    levels = node.attrs["RAGGED_RANK"]
+
+    def run(*inputs: Any) -> Any:
+        values = inputs[levels]
+        splits = checked_levels(inputs[:levels], len(values))
+        inner = values.shape[1:]
+        places = _places_within(splits, len(values))
+        width = int(np.prod(inner))
+        indices = new_array(
+            device, (len(values) * width, levels + 1 + len(inner)), np.dtype(np.int64)
+        )
+        for axis, column in enumerate(places):
+            indices[:, axis] = np.repeat(column, width)
+        grid = np.indices(inner).reshape(len(inner), width)
+        indices[:, levels + 1 :] = np.tile(grid.T, (len(values), 1))
+        longest = [int(np.diff(each).max(initial=0)) for each in splits]
+        shape = np.array([len(splits[0]) - 1, *longest, *inner], np.int64)
+        return indices, values.flatten(), shape
+
+    return run
+
+
+def _places_within(splits: Sequence[Array], count: int) -> list[Array]:
+    """The index of each flat value along the first axis and each ragged one."""
+    row = np.arange(count)
+    places = []
+    for each in reversed(splits):
+        owner = row_ids(np.diff(each))[row]
+        places.append(row - each[owner])
+        row = owner
+    return [row, *reversed(places)]
+
+
+@kernel("RaggedTensorToTensor")
+def _to_tensor(node: Node, device: Device) -> KernelFunction:
+    kinds = [k.decode() if isinstance(k, bytes) else k for k in node.attrs["row_partition_types"]]
+    check_kinds(kinds, len(kinds))
+
+    def run(shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
+        default = np.asarray(default)
+        splits = _splits_of(kinds, partitions, len(values))
+        inner = values.shape[1:]
+        longest = [int(np.diff(each).max(initial=0)) for each in splits]
+        wanted = _sizes(shape, [len(splits[0]) - 1, *longest, *inner], len(splits) + 1)
+        if default.ndim > len(inner) or np.broadcast_shapes(default.shape, inner) != inner:
+            raise errors.InvalidArgumentError(
+                f"default_value must broadcast to {format_dims(inner)}, got shape "
+                f"{format_dims(default.shape)}"
+            )
+        result = new_array(device, tuple(wanted), values.dtype)
+        result[...] = default
+        places = _places_within(splits, len(values))
+        fits = np.ones(len(values), np.bool_)
+        for column, size in zip(places, wanted, strict=False):
+            fits &= column < size
+        if fits.all():
+            result[tuple(places)] = values
+        else:
+            result[tuple([column[fits] for column in places])] = values[fits]
+        return result
+
+    return run
+
+
+def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
+    """The sizes of the result, those of the rows where nothing else is asked for.
+
+    Raises: InvalidArgumentError: they are of another rank, or those of inner values differ.
+    """
+    given = np.asarray(shape)
+    if not given.ndim:
+        if int(given) != -1:
+            raise errors.InvalidArgumentError(f"a shape of rank 0 must be -1, got {int(given)}")
+        return have
+    if given.ndim != 1 or len(given) != len(have):
+        raise errors.InvalidArgumentError(
+            f"shape must have {len(have)} sizes, got {given.tolist()}"
+        )
+    wanted = [n if want < 0 else int(want) for want, n in zip(given.tolist(), have, strict=True)]
+    if wanted[outer:] != have[outer:]:
+        raise errors.InvalidArgumentError(
+            f"shape must end with that of inner values, {have[outer:]}, got {given.tolist()}"
+        )
+    return wanted
+
+
+def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[Array]:
+    """The splits of all levels, of partitions of any kind."""
+    if kinds[0] != FIRST_DIM_SIZE:
+        found = [
+            np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
+            for kind, part in zip(kinds, partitions, strict=True)
+        ]
+        return checked_levels(found, count)
+    rows = int(np.asarray(partitions[0]).reshape(-1)[0])
+    found = []
+    for kind, part in zip(kinds[1:], partitions[1:], strict=True):
+        if kind == VALUE_ROWIDS:
+            found.append(_splits_by_ids(part, rows))
+            rows = len(part)
+        else:
+            ends = np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
+            found.append(ends)
+            rows = int(ends[-1]) if len(ends) else 0
+    return checked_levels(found, count)
+
+
+def _splits_by_ids(ids: Array, rows: int) -> Array:
+    if ids.ndim != 1 or (ids[1:] < ids[:-1]).any() or rows < 0:
+        raise errors.InvalidArgumentError(
+            f"value row ids must not decrease, got {ids.tolist()[:8]} for {rows} rows"
+        )
+    if ids.size and (ids[0] < 0 or ids[-1] >= rows):
+        raise errors.InvalidArgumentError(
+            f"value row ids must be in [0, {rows}), got {ids[0]} to {ids[-1]}"
+        )
+    return np.searchsorted(ids, np.arange(rows + 1))
+
+
+# --------------------------------------------------------------------------- counts and gaps
+
+
+@kernel("RaggedBincount")
+def _bincount(node: Node, device: Device) -> KernelFunction:
+    binary: bool = node.attrs["binary_output"]
+
+    def run(splits: Any, values: Any, size: Any, weights: Any) -> Any:
+        check_splits(splits, len(values))
+        width = int(size)
+        if width < 0:
+            raise errors.InvalidArgumentError(f"size must not be negative, got {width}")
+        if values.size and values.min() < 0:
+            raise errors.InvalidArgumentError(f"values must not be negative, got {values.min()}")
+        if weights.size and weights.shape != values.shape:
+            raise errors.InvalidArgumentError(
+                f"weights must be none or as many as values, {len(values)}, got {len(weights)}"
+            )
+        result = new_array(device, (len(splits) - 1, width), weights.dtype)
+        result[...] = 0
+        row = row_ids(np.diff(splits))
+        kept = values < width
+        at = (row[kept], values[kept])
+        if binary:
+            result[at] = 1
+        else:
+            np.add.at(result, at, weights[kept] if weights.size else weights.dtype.type(1))
+        return result
+
+    return run
+
+
+class RaggedVariant:
+    """A ragged tensor, or a tensor, that is one element of a tensor of variants."""
+
+    __slots__ = ("splits", "values")
+
+    def __init__(self, splits: list[Array], values: Array) -> None:
+        self.splits = splits
+        self.values = values
+
+
+@kernel("RaggedTensorToVariant")
+def _to_variant(node: Node, device: Device) -> KernelFunction:
+    levels, batched = node.attrs["RAGGED_RANK"], node.attrs["batched_input"]
+
+    def run(*inputs: Any) -> Any:
+        values = np.asarray(inputs[levels])
+        splits = checked_levels(inputs[:levels], len(values)) if levels else []
+        if not batched:
+            whole = np.empty((), object)
+            whole[()] = RaggedVariant([each.copy() for each in splits], values.copy())
+            return whole
+        if not values.ndim:
+            raise errors.InvalidArgumentError("values of rank 0 are no batch")
+        rows = len(splits[0]) - 1 if splits else len(values)
+        result = np.empty(rows, object)
+        for row in range(rows):
+            result[row] = _one_row(splits, values, row)
+        return result
+
+    return run
+
+
+def _one_row(splits: list[Array], values: Array, row: int) -> RaggedVariant:
+    """One row of a ragged tensor, with one level less."""
+    if not splits:
+        return RaggedVariant([], values[row].copy())
+    begin, end = int(splits[0][row]), int(splits[0][row + 1])
+    inner = []
+    for each in splits[1:]:
+        part = each[begin : end + 1]
+        inner.append(part - part[0])
+        begin, end = int(part[0]), int(part[-1])
+    return RaggedVariant(inner, values[begin:end].copy())
+
+
+@kernel("RaggedTensorFromVariant")
+def _from_variant(node: Node, device: Device) -> KernelFunction:
+    given, made = node.attrs["input_ragged_rank"], node.attrs["output_ragged_rank"]
+    dtype = node.attrs["Tvalues"].numpy
+    splits_type = node.attrs["Tsplits"].numpy
+
+    def run(encoded: Any) -> Any:
+        variants = np.asarray(encoded, object)
+        inner = made - variants.ndim if given < 0 else given
+        if inner < 0 or inner + variants.ndim != made:
+            raise errors.InvalidArgumentError(
+                f"variants of shape {format_dims(variants.shape)} have not {made} ragged axes"
+            )
+        rows = variants.reshape(-1).tolist()
+        for row in rows:
+            if not isinstance(row, RaggedVariant) or len(row.splits) != inner:
+                raise errors.InvalidArgumentError(
+                    f"each variant must be a ragged tensor with {inner} ragged axes, got {row!r}"
+                )
+            if row.values.dtype != dtype:
+                raise errors.InvalidArgumentError(
+                    f"the values must be {dtype}, got {row.values.dtype}"
+                )
+        if not variants.ndim:
+            (only,) = rows
+            return _outputs([each.astype(splits_type) for each in only.splits], only.values)
+        splits = [_uniform(variants.shape, axis) for axis in range(1, variants.ndim)]
+        return *[each.astype(splits_type) for each in splits], *_stacked(
+            rows, inner, dtype, splits_type
+        )
+
+    return run
+
+
+def _stacked(rows: list[RaggedVariant], inner: int, dtype: Any, splits_type: Any) -> list[Array]:
+    """The splits and values of variants, one after the other."""
+    levels = [[row.splits[level] for row in rows] for level in range(inner)]
+    counts = [[len(each) - 1 for each in level] for level in levels]
+    counts.append([len(row.values) if row.values.ndim else 1 for row in rows])
+    ends = [np.concatenate([[0], np.cumsum(each, dtype=np.int64)]) for each in counts]
+    splits = [ends[0]]
+    for level, inner_ends in zip(levels, ends[1:], strict=True):
+        shifted = [each[1:] + start for each, start in zip(level, inner_ends[:-1], strict=True)]
+        splits.append(np.concatenate([[0], *shifted]))
+    shapes = {row.values.shape[1:] for row in rows}
+    if len(shapes) > 1:
+        raise errors.InvalidArgumentError(
+            f"the inner values of all variants must have one shape, got {sorted(shapes)}"
+        )
+    values = [row.values for row in rows] or [np.zeros(0, dtype)]
+    return [*[each.astype(splits_type) for each in splits], np.concatenate(values)]
+
+
+@kernel("RaggedFillEmptyRows")
+def _fill(node: Node, device: Device) -> KernelFunction:
+    def run(ids: Any, values: Any, nrows: Any, default: Any) -> Any:
+        if values.shape != ids.shape or ids.ndim != 1:
+            raise errors.InvalidArgumentError(
+                "value_rowids and values must be vectors of one size, got shapes "
+                f"{format_dims(ids.shape)} and {format_dims(values.shape)}"
+            )
+        rows = int(nrows)
+        _splits_by_ids(ids, rows)
+        flags = new_array(device, (rows,), np.dtype(np.bool_))
+        flags[...] = True
+        flags[ids] = False
+        empty = np.flatnonzero(flags)
+        all_ids = np.concatenate([ids, empty])
+        order = np.argsort(all_ids, kind="stable")
+        filled = np.concatenate([values, np.full(len(empty), default, values.dtype)])
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return all_ids[order], filled[order], flags, back[: len(ids)]
+
+    return run

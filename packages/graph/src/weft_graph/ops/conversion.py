@@ -1,0 +1,40 @@
+"""Values as tensors, for programs."""
+
+from __future__ import annotations
+
+__all__ = ["convert_to_tensor"]
+
+from typing import Any
+
+from weft_graph.ir import builder
+from weft_graph.ir.composite import AppliesOps
+from weft_graph.ir.node import Output
+from weft_tensor import errors
+
+
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+) -> Output:
+    """`value` as an output: itself, a constant, a stack of outputs, or what a converter makes.
+
+    Args:
+      value: an output, a variable, a number, a string, a nested list of these, or an array.
+      dtype: element type; that of the value by default.
+      name: of the constant, if one is made.
+      preferred_dtype: used where it fits when `dtype` is not given; `dtype_hint` is its newer
+        name.
+    Raises: InvalidTypeError: the value does not fit `dtype`, or does not convert at all, as a
+      ragged tensor does not.
+
+    Examples:
+      >>> wf.convert_to_tensor([1.0, wf.constant(2.0)])
+      <weft.Tensor 'Pack:0' shape=[2] dtype=float32>
+    """
+    found = builder.convert_to_tensor(value, dtype, name, preferred_dtype, dtype_hint)
+    if isinstance(found, AppliesOps):
+        raise errors.InvalidTypeError(f"{found!r} is no tensor: to_tensor() makes one of it")
+    return found

@@ -1,0 +1,1 @@
+"""Ragged tensors: rows of different lengths, what makes them, and what ops do with them."""

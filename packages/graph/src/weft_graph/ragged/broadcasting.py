@@ -1,0 +1,289 @@
+"""Ragged tensors brought to the same rows, so that an op is applied to their flat values.
+
+Shapes are aligned at their ends, as everywhere. An axis of size 1 is repeated where it is uniform;
+the lengths of ragged rows must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
+from weft_graph.ops import reduction, sequence, shapes
+from weft_graph.ops.control import Assert
+from weft_graph.ops.identity import identity
+from weft_graph.ragged.conversion import uniform_levels
+from weft_graph.ragged.indexing import expanded
+from weft_graph.ragged.making import splits_of
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, static_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+
+def mapped(
+    function: Callable[..., Sequence[Any]], values: Sequence[Any], one_shape: bool = False
+) -> list[Any]:
+    """What a function makes of flat values, in the rows that all the ragged ones are brought to.
+
+    Args:
+      function: takes the flat values of ragged values, and others as they are; its results have as
+        many rows.
+      values: ragged ones and others: tensors or Python values.
+      one_shape: others than ragged values are not broadcast, but passed as they are.
+    """
+    ragged = [value for value in values if isinstance(value, RaggedTensor)]
+    first = ragged[0]
+    others = [value for value in values if not isinstance(value, RaggedTensor)]
+    if _alike(ragged) and (one_shape or all(_fits_inside(first, each) for each in others)):
+        flat = [v.flat_values if isinstance(v, RaggedTensor) else v for v in values]
+        return [first.with_flat_values(each) for each in function(*flat)]
+    common, flat = aligned(values, first.dtype)
+    return [_in_rows(common, each) for each in function(*flat)]
+
+
+def _in_rows(levels: Sequence[Rows], flat: Any) -> Any:
+    for rows in reversed(levels):
+        flat = RaggedTensor(flat, rows)
+    return flat
+
+
+def _alike(ragged: Sequence[RaggedTensor]) -> bool:
+    """Whether all have the same splits, as what is computed of each other has."""
+    first = ragged[0].nested_row_splits
+    rank = static_rank(ragged[0].flat_values)
+    return all(
+        len(value.nested_row_splits) == len(first)
+        and all(a is b for a, b in zip(value.nested_row_splits, first, strict=True))
+        and (value is ragged[0] or (rank is not None and static_rank(value.flat_values) == rank))
+        for value in ragged
+    )
+
+
+def _fits_inside(ragged: RaggedTensor, value: Any) -> bool:
+    """Whether a value broadcasts against the flat values alone."""
+    if not isinstance(value, Output):
+        rank: int | None = np.ndim(value)
+    else:
+        rank = static_rank(value)
+    inner = static_rank(ragged.flat_values)
+    return rank == 0 or (rank is not None and inner is not None and rank < inner)
+
+
+def aligned(values: Sequence[Any], dtype: DType) -> tuple[list[Rows], list[Output]]:
+    """The rows that values have in common, and the flat values of each in these.
+
+    Raises: InvalidArgumentError: a rank is not known; or, when it runs, lengths of rows differ.
+    """
+    found = [
+        value
+        if isinstance(value, RaggedTensor | Output) or np.ndim(value) == 0
+        else convert_to_tensor(value, dtype)
+        for value in values
+    ]
+    ranks = [_rank(value) for value in found]
+    known = [rank for rank in ranks if rank is not None]
+    if len(known) < len(ranks):
+        raise errors.InvalidArgumentError(
+            "ragged tensors are broadcast only against values of a known rank, got "
+            + ", ".join(repr(value) for value in found)
+        )
+    rank = max(known)
+    splits = _splits_type(found)
+    depth = max(
+        rank - own + value.ragged_rank
+        for value, own in zip(found, known, strict=True)
+        if isinstance(value, RaggedTensor)
+    )
+    operands = [
+        _Operand(value, rank - own, depth, splits) for value, own in zip(found, known, strict=True)
+    ]
+    return _descend(operands, depth, splits)
+
+
+def _rank(value: Any) -> int | None:
+    return static_rank(value) if isinstance(value, RaggedTensor | Output) else 0
+
+
+def _splits_type(values: Sequence[Any]) -> DType:
+    types = {v.row_splits.dtype.base_dtype for v in values if isinstance(v, RaggedTensor)}
+    return dtypes.int64 if dtypes.int64 in types else dtypes.int32
+
+
+class _Operand:
+    """A value brought to the rank and the levels of rows that all have.
+
+    Attributes:
+      levels: the rows of each level; none of a value that only the flat values are broadcast with.
+      flat: its flat values.
+      inside: whether it is such a value.
+      rows: the number of its rows, and the static one.
+    """
+
+    def __init__(self, value: Any, missing: int, depth: int, dtype: DType) -> None:
+        self.inside = missing > depth
+        self.levels: list[Rows] = []
+        self.flat = value
+        if self.inside:
+            return
+        if isinstance(value, RaggedTensor):
+            value = value.with_row_splits_dtype(dtype)
+        for _ in range(missing):
+            value = expanded(value, dtype)
+        self.static = value.dims[0]
+        if depth:
+            value = uniform_levels(value, depth, dtype)
+            self.levels, self.flat = value.levels[:depth], _below(value, depth)
+            self.rows = value.nrows()
+
+
+def _below(value: Any, depth: int) -> Any:
+    for _ in range(depth):
+        value = value.values
+    return value
+
+
+def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[Rows], list[Output]]:
+    """Bring operands to the same rows, level by level from the outermost."""
+    one = constant_of(np.array(1, dtype.numpy))
+    found = [operand for operand in operands if not operand.inside]
+    sizes = [(operand.rows, operand.static) for operand in found]
+    count, same = _common_size(sizes, one)
+    # For each operand the row that stands for each row of the result; None for all, in order.
+    places: list[Output | None] = [
+        None if equal else _repeated(count, static, size)
+        for equal, (size, static) in zip(same, sizes, strict=True)
+    ]
+    levels: list[Rows] = []
+    for level in range(depth):
+        rows, places = _next_level([each.levels[level] for each in found], count, places, dtype)
+        levels.append(rows)
+        count = rows.nvals()
+    for operand, place in zip(found, places, strict=True):
+        if place is not None:
+            operand.flat = out("GatherV2", [operand.flat, place, 0])
+    return levels, [operand.flat for operand in operands]
+
+
+def _common_size(
+    sizes: Sequence[tuple[Output, int | None]], one: Output
+) -> tuple[Output, list[bool]]:
+    """The size that all have or are broadcast to, and which have it.
+
+    Raises: InvalidArgumentError: sizes are known to differ.
+    """
+    known = {static for _, static in sizes if static not in (None, 1)}
+    if len(known) > 1:
+        raise errors.InvalidArgumentError(
+            f"the numbers of rows must be equal or 1, got {sorted(known)}"
+        )
+    wide = [(size, static) for size, static in sizes if static != 1]
+    if not wide:
+        return one, [True] * len(sizes)
+    # Who is known to have the size says it; of the others one tells it that is not 1.
+    fixed = [size for size, static in wide if static is not None]
+    total = fixed[0] if fixed else _other_than_one([size for size, _ in wide], one)
+    if len(wide) > 1 and not all(static is not None for _, static in wide):
+        fits = [_equal_or_one(size, total, one) for size, _ in wide]
+        total = _required(total, fits, "the numbers of rows must be equal or 1")
+    return total, [static != 1 and (static is not None or len(wide) == 1) for _, static in sizes]
+
+
+def _other_than_one(sizes: Sequence[Output], one: Output) -> Output:
+    found = sizes[0]
+    for size in sizes[1:]:
+        found = out("SelectV2", [out("Equal", [found, one]), size, found])
+    return found
+
+
+def _required(value: Output, conditions: Sequence[Output], what: str) -> Output:
+    asserts = [Assert(condition, [what, value]) for condition in conditions]
+    with get_default_graph().control_dependencies(asserts):
+        return identity(value)
+
+
+def _repeated(count: Output, static: int | None, size: Output) -> Output:
+    """The rows of what has `count` rows, or one that stands for all."""
+    places = sequence.range(count)
+    if static == 1:
+        return out("ZerosLike", [places])
+    one = constant_of(np.array(1, count.dtype.base_dtype.numpy))
+    zeros = out("ZerosLike", [places])
+    return out("SelectV2", [out("Equal", [size, one]), zeros, places])
+
+
+def _next_level(
+    rows: list[Rows], count: Output, places: list[Output | None], dtype: DType
+) -> tuple[Rows, list[Output | None]]:
+    """The rows of a level, and for each operand the value that stands for each value in them."""
+    first = rows[0]
+    if all(p is None and r.splits is first.splits for p, r in zip(places, rows, strict=True)):
+        return first, [None] * len(rows)
+    lengths = [
+        each.row_lengths() if place is None else out("GatherV2", [each.row_lengths(), place, 0])
+        for each, place in zip(rows, places, strict=True)
+    ]
+    result = _common_lengths(lengths, rows, count, dtype)
+    made = Rows(splits_of(result), lengths=result, uniform=_common_uniform(rows, dtype))
+    if first.static_nrows is not None and places[0] is None:
+        made.splits.set_shape([first.static_nrows + 1])
+    ids = made.ids()
+    within = sequence.range(made.nvals()) - out("GatherV2", [made.starts(), ids, 0])
+    pairs = zip(rows, places, strict=True)
+    return made, [_standing_for(each, place, ids, within) for each, place in pairs]
+
+
+def _standing_for(rows: Rows, place: Output | None, ids: Output, within: Output) -> Output:
+    """The value of an operand for each value of the result, by its row and place in that."""
+    owner = ids if place is None else out("GatherV2", [place, ids, 0])
+    start = out("GatherV2", [rows.starts(), owner, 0])
+    if rows.uniform is None or rows.static_uniform not in (None, 1):
+        return start + within
+    if rows.static_uniform == 1:
+        return start
+    one = constant_of(np.array(1, within.dtype.base_dtype.numpy))
+    single = out("Equal", [rows.uniform, one])
+    return start + out("SelectV2", [single, out("ZerosLike", [within]), within])
+
+
+def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:
+    """The length of all rows of the result, where it is known."""
+    sizes = {each.static_uniform for each in rows} - {1}
+    if None in sizes or len(sizes) > 1:
+        return None
+    return constant_of(np.array(next(iter(sizes), 1), dtype.numpy))
+
+
+def _common_lengths(
+    lengths: Sequence[Output], rows: Sequence[Rows], count: Output, dtype: DType
+) -> Output:
+    """The lengths that rows have, or are broadcast to where they are uniform and 1."""
+    one = constant_of(np.array(1, dtype.numpy))
+    fixed, may_be_one = [], []
+    for length, each in zip(lengths, rows, strict=True):
+        if each.uniform is None or each.static_uniform not in (None, 1):
+            fixed.append(length)
+        elif each.static_uniform is None:
+            may_be_one.append(length)
+    if not fixed and not may_be_one:
+        return out("Fill", [shapes.reshape(count, [1]), one])
+    result = fixed[0] if fixed else _other_than_one(may_be_one, one)
+    checks = [_all(out("Equal", [length, result])) for length in fixed[1:]]
+    if len(fixed) + len(may_be_one) > 1:
+        checks += [_equal_or_one(length, result, one) for length in may_be_one]
+    what = "ragged rows must have equal lengths"
+    return _required(result, checks, what) if checks else result
+
+
+def _equal_or_one(length: Output, wanted: Output, one: Output) -> Output:
+    pair = [out("Equal", [length, wanted]), out("Equal", [length, one])]
+    return _all(out("LogicalOr", pair))
+
+
+def _all(condition: Output) -> Output:
+    return reduction.reduce_all(condition)

@@ -1,0 +1,251 @@
+"""Ragged constants, of nested Python lists, and ragged placeholders."""
+
+from __future__ import annotations
+
+__all__ = ["constant", "constant_value", "placeholder"]
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant as plain_constant
+from weft_graph.ir.composite import makers
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ops import array
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor
+from weft_graph.ragged.value import RaggedTensorValue, value_of
+from weft_tensor import dtypes, errors
+from weft_tensor.nesting import too_deep
+from weft_tensor.shape import as_dims, format_dims
+from weft_tensor.values import to_array
+
+
+def constant(
+    pylist: Any,
+    dtype: Any = None,
+    ragged_rank: int | None = None,
+    inner_shape: Any = None,
+    name: str | None = None,
+    row_splits_dtype: Any = dtypes.int64,
+) -> Any:
+    """A constant RaggedTensor of nested lists.
+
+    Args:
+      pylist: nested lists, tuples or arrays; the leaves are of one depth.
+      dtype: element type, by the leaves by default.
+      ragged_rank: how many axes are ragged; all but the first by default, less those of
+        `inner_shape`.
+      inner_shape: the shape of each innermost value; by default what `ragged_rank` leaves.
+      name: of the constants' scope.
+      row_splits_dtype: int32 or int64.
+    Returns: a RaggedTensor; a Tensor where no axis is ragged.
+    Raises: InvalidArgumentError: depths differ, or do not fit `ragged_rank` or `inner_shape`.
+
+    Examples:
+      >>> wf.Session().run(wf.ragged.constant([[1, 2], [3]])).to_list()
+      [[1, 2], [3]]
+      >>> wf.ragged.constant([[[1, 2], [3, 4]], [[5, 6]]], ragged_rank=1).shape
+      TensorShape([Dimension(2), Dimension(None), Dimension(2)])
+    """
+    with get_default_graph().name_scope(name or "RaggedConstant"):
+        value = constant_value(pylist, dtype, ragged_rank, inner_shape, row_splits_dtype)
+        wanted = None if dtype is None else dtypes.as_dtype(dtype)
+        if not isinstance(value, RaggedTensorValue):
+            return plain_constant(value, wanted)
+        found: Any = plain_constant(value.flat_values, wanted, name="values")
+        for splits in reversed(value.nested_row_splits):
+            found = RaggedTensor(found, Rows(plain_constant(splits, name="row_splits")))
+        return found
+
+
+def constant_value(
+    pylist: Any,
+    dtype: Any = None,
+    ragged_rank: int | None = None,
+    inner_shape: Any = None,
+    row_splits_dtype: Any = "int64",
+) -> Any:
+    """A RaggedTensorValue of nested lists; as `constant`, without a graph.
+
+    Args:
+      pylist, dtype, ragged_rank, inner_shape, row_splits_dtype: as of `constant`.
+    Returns: a RaggedTensorValue; an array where no axis is ragged.
+    Raises: InvalidArgumentError: depths differ, or do not fit `ragged_rank` or `inner_shape`.
+
+    Examples:
+      >>> wf.ragged.constant_value([[1, 2], []]).row_splits
+      array([0, 2, 2])
+    """
+    splits_type = dtypes.as_dtype(row_splits_dtype)
+    if splits_type not in (dtypes.int32, dtypes.int64):
+        raise errors.InvalidTypeError(
+            f"row_splits_dtype must be int32 or int64, got {splits_type.name}"
+        )
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    inner = None if inner_shape is None else as_dims(inner_shape)
+    if inner_shape is not None and (inner is None or None in inner):
+        raise errors.InvalidArgumentError(f"inner_shape must be known, got {inner_shape!r}")
+    if not isinstance(pylist, list | tuple | np.ndarray):
+        return _rank_0(pylist, wanted, ragged_rank, inner)
+    depth, most = _depths(pylist)
+    if depth is not None and most > depth:
+        raise errors.InvalidArgumentError(
+            f"the leaves of a ragged constant must be of one depth, got depths {depth} and {most}"
+        )
+    rank = _ragged_rank(depth if depth is not None else most, ragged_rank, inner, depth is None)
+    rows, splits = _rows(pylist, rank)
+    if inner is None:
+        inner = _inner_shape(rows) if depth is not None else ()
+    flat = _flat(rows, wanted, tuple([size or 0 for size in inner]), pylist)
+    if not rank:
+        return flat
+    return value_of(flat, [np.array(each, splits_type.numpy) for each in splits])
+
+
+def _rank_0(value: Any, dtype: Any, ragged_rank: int | None, inner: Any) -> Any:
+    if ragged_rank:
+        raise errors.InvalidArgumentError(
+            f"a value of rank 0 cannot have ragged_rank {ragged_rank}: {value!r}"
+        )
+    if inner:
+        raise errors.InvalidArgumentError(
+            f"a value of rank 0 cannot have inner_shape {format_dims(inner)}: {value!r}"
+        )
+    return to_array(value, dtype)
+
+
+def _depths(value: Any) -> tuple[int | None, int]:
+    """The depth of leaves, None without any, and the most levels of lists.
+
+    Raises: InvalidArgumentError: leaves are of different depths.
+    """
+    if isinstance(value, np.ndarray):
+        return (value.ndim if value.size else None), value.ndim
+    if not isinstance(value, list | tuple):
+        return 0, 0
+    leaf: int | None = None
+    most = 0
+    try:
+        for item in value:
+            found, levels = _depths(item)
+            most = max(most, levels)
+            if found is not None:
+                if leaf is not None and found != leaf:
+                    raise errors.InvalidArgumentError(
+                        "the leaves of a ragged constant must be of one depth, got depths "
+                        f"{leaf + 1} and {found + 1}"
+                    )
+                leaf = found
+    except RecursionError:
+        raise too_deep(value) from None
+    return (None if leaf is None else leaf + 1), most + 1
+
+
+def _ragged_rank(depth: int, given: int | None, inner: Any, empty: bool) -> int:
+    """How many axes are ragged, by the depth of the leaves."""
+    room = depth - 1
+    if given is not None and given < 0:
+        raise errors.InvalidArgumentError(f"ragged_rank must not be negative, got {given}")
+    if inner is not None:
+        fits = room - len(inner)
+        if given is None:
+            if fits < 0:
+                if empty:
+                    return max(fits, 0)
+                raise errors.InvalidArgumentError(
+                    f"inner_shape {format_dims(inner)} does not fit lists of depth {depth}"
+                )
+            return fits
+        if given != fits and not (empty and given >= fits):
+            raise errors.InvalidArgumentError(
+                f"ragged_rank {given} and inner_shape {format_dims(inner)} do not fit lists of "
+                f"depth {depth}"
+            )
+        return given
+    if given is None:
+        return max(room, 0)
+    if given > room and not empty:
+        raise errors.InvalidArgumentError(
+            f"ragged_rank must be less than the depth of the lists, {depth}, got {given}"
+        )
+    return given
+
+
+def _rows(pylist: Any, rank: int) -> tuple[list[Any], list[list[int]]]:
+    """What is inside `rank` levels of lists, and the splits of these."""
+    rows: list[Any] = list(pylist)
+    splits = []
+    for _ in range(rank):
+        ends = [0]
+        inner: list[Any] = []
+        for row in rows:
+            inner.extend(row)
+            ends.append(len(inner))
+        splits.append(ends)
+        rows = inner
+    return rows, splits
+
+
+def _inner_shape(rows: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of innermost values, by the first one."""
+    shape = []
+    value: Any = rows[0] if rows else None
+    while isinstance(value, list | tuple | np.ndarray) and np.ndim(value) != 0:
+        shape.append(len(value))
+        value = value[0] if len(value) else None
+    return tuple(shape)
+
+
+def _flat(rows: list[Any], dtype: Any, inner: tuple[int, ...], pylist: Any) -> np.ndarray[Any, Any]:
+    if not rows:
+        element = np.dtype(np.float32) if dtype is None else dtype.numpy
+        kinds = getattr(pylist, "dtype", None)
+        return np.zeros((0, *inner), element if kinds is None or dtype is not None else kinds)
+    try:
+        flat = to_array(rows, dtype)
+    except errors.OpError as error:
+        raise errors.InvalidArgumentError(
+            f"the inner values of a ragged constant must have one shape: {error.message}"
+        ) from error
+    if flat.shape[1:] != inner:
+        raise errors.InvalidArgumentError(
+            f"inner values must have the shape {format_dims(inner)}, got "
+            f"{format_dims(flat.shape[1:])}"
+        )
+    return flat
+
+
+def placeholder(
+    dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None
+) -> Any:
+    """A RaggedTensor that is fed with a RaggedTensorValue or with nested lists.
+
+    Args:
+      dtype: element type.
+      ragged_rank: how many axes are ragged; 0 makes an ordinary placeholder.
+      value_shape: the shape of innermost values, `()` for numbers; unknown by default.
+      name: of the placeholders' scope.
+    Raises: InvalidArgumentError: `ragged_rank` is negative.
+
+    Examples:
+      >>> x = wf.ragged.placeholder(wf.int32, 1, [])
+      >>> wf.Session().run(wf.reduce_sum(x, axis=1), {x: [[1, 2], [], [3]]})
+      array([3, 0, 3], dtype=int32)
+    """
+    if not isinstance(ragged_rank, int) or ragged_rank < 0:
+        raise errors.InvalidArgumentError(f"ragged_rank must be at least 0, got {ragged_rank!r}")
+    inner = None if value_shape is None else as_dims(value_shape)
+    dims = None if inner is None else (None, *inner)
+    if not ragged_rank:
+        return array.placeholder(dtype, inner if value_shape is not None else None, name)
+    with get_default_graph().name_scope(name or "RaggedPlaceholder"):
+        found: Any = array.placeholder(dtype, dims, "flat_values")
+        for level in range(ragged_rank, 0, -1):
+            splits = array.placeholder(dtypes.int64, [None], f"row_splits_{level - 1}")
+            found = RaggedTensor(found, Rows(splits))
+        return found
+
+
+makers.register("constant_value", constant_value)

@@ -1,0 +1,301 @@
+"""Ragged tensors from other kinds of tensors, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.composite import makers
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ops import array, masks, reduction, sequence, shapes
+from weft_graph.ops.control import Assert
+from weft_graph.ops.identity import identity
+from weft_graph.ops.join import concat
+from weft_graph.ops.shape_rules import normal_axis
+from weft_graph.ragged import making
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, static_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import as_dims, format_dims, merge_dims
+
+# ------------------------------------------------------------------------------ of tensors
+
+
+def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
+    """A value with at least so many levels of rows: leading axes become rows of one length.
+
+    Args:
+      value: Tensor or RaggedTensor of static rank above `count`.
+      dtype: of the splits.
+    """
+    if count <= 0:
+        return value
+    if isinstance(value, RaggedTensor):
+        inner = uniform_levels(value.values, count - 1, value.row_splits.dtype)
+        return value if inner is value.values else value.with_values(inner)
+    rank = static_rank(value)
+    assert rank is not None and rank > count
+    sizes = shapes.shape(value, out_type=dtype)
+    tail = sizes[count + 1 :]
+    found: Any = shapes.reshape(value, concat([constant_of(np.array([-1], dtype.numpy)), tail], 0))
+    if value.dims is not None:
+        found.set_shape([None, *value.dims[count + 1 :]])
+    for level in range(count, 0, -1):
+        nrows = reduction.reduce_prod(sizes[:level])
+        found = RaggedTensor(found, _uniform(value, level, sizes[level], nrows, dtype))
+    return found
+
+
+def _uniform(value: Output, axis: int, length: Output, nrows: Output, dtype: DType) -> Rows:
+    """The rows of an axis of a tensor, constants where its shape is static."""
+    dims = value.dims or ()
+    known = dims[: axis + 1]
+    if None not in known:
+        count = int(np.prod([n for n in known[:-1] if n is not None]))
+        size = known[-1]
+        assert size is not None
+        splits = constant_of(np.arange(count + 1, dtype=dtype.numpy) * dtype.numpy.type(size))
+        number = constant_of(np.array(count, dtype.numpy))
+        return Rows(splits, nrows=number, uniform=constant_of(np.array(size, dtype.numpy)))
+    if dims[axis] is not None:
+        length = constant_of(np.array(dims[axis], dtype.numpy))
+    return making.uniform_rows(length, nrows)
+
+
+def from_tensor(
+    tensor: Any, lengths: Any, padding: Any, ragged_rank: int, row_splits_dtype: Any
+) -> Any:
+    """`RaggedTensor.from_tensor`."""
+    dtype = dtypes.as_dtype(row_splits_dtype)
+    if dtype not in making.SPLITS:
+        raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {dtype.name}")
+    if lengths is not None and padding is not None:
+        raise errors.InvalidArgumentError("give only one of lengths and padding")
+    value: Any = convert_to_tensor(tensor, name="tensor")
+    if isinstance(value, RaggedTensor):
+        raise errors.InvalidTypeError(f"from_tensor requires a tensor, got {value!r}")
+    nested = _nested_lengths(lengths)
+    if nested is not None:
+        if ragged_rank not in (1, len(nested)):
+            raise errors.InvalidArgumentError(
+                f"ragged_rank must be 1 or the number of lengths, {len(nested)}, got {ragged_rank}"
+            )
+        ragged_rank = len(nested)
+    if not isinstance(ragged_rank, int) or ragged_rank < 1:
+        raise errors.InvalidArgumentError(f"ragged_rank must be at least 1, got {ragged_rank!r}")
+    rank = static_rank(value)
+    if rank is None or rank <= ragged_rank:
+        raise errors.InvalidArgumentError(
+            f"from_tensor requires a tensor of a known rank above {ragged_rank}, got shape "
+            f"{format_dims(value.dims)}"
+        )
+    if nested is not None:
+        return _cut(value, nested, dtype)
+    ragged = uniform_levels(value, ragged_rank, dtype)
+    if lengths is not None:
+        return _shortened(ragged, making.Given(lengths, "lengths").output)
+    if padding is not None:
+        return _shortened(ragged, None, padding)
+    return ragged
+
+
+def _nested_lengths(lengths: Any) -> list[Any] | None:
+    if not isinstance(lengths, list | tuple) or not lengths:
+        return None
+    return list(lengths) if not np.isscalar(lengths[0]) else None
+
+
+def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
+    """The parts of a tensor that several levels of lengths keep."""
+    total = reduction.reduce_sum(making.Given(nested[-1], "lengths").output)
+    ones = array.fill(shapes.reshape(total, [1]), True)
+    kept: Any = RaggedTensor.from_nested_row_lengths(ones, nested)
+    mask = to_tensor(kept, False, shapes.shape(value)[: len(nested) + 1])
+    mask.set_shape((value.dims or ())[: len(nested) + 1])
+    found: RaggedTensor = kept.with_flat_values(masks.boolean_mask(value, mask))
+    return found.with_row_splits_dtype(dtype)
+
+
+def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None) -> RaggedTensor:
+    """A ragged tensor of uniform rows without the ends of the innermost ones."""
+    values = ragged.values
+    if isinstance(values, RaggedTensor):
+        return ragged.with_values(_shortened(values, lengths, padding))
+    dtype = ragged.row_splits.dtype.base_dtype
+    assert ragged.uniform_row_length is not None
+    length = ragged.uniform_row_length
+    places = sequence.range(length)
+    if lengths is None:
+        lengths = _unpadded(ragged, values, places, padding)
+    zero = constant_of(np.array(0, dtype.numpy))
+    lengths = out("Minimum", [_as(lengths, dtype), length])
+    lengths = out("Maximum", [lengths, zero])
+    kept = out("Less", [shapes.expand_dims(places, 0), shapes.expand_dims(lengths, 1)])
+    found = masks.boolean_mask(values, shapes.reshape(kept, [-1]))
+    return RaggedTensor(found, making.from_lengths(lengths, found, False))
+
+
+def _as(value: Output, dtype: DType) -> Output:
+    return value if value.dtype.base_dtype is dtype else out("Cast", [value], {"DstT": dtype})
+
+
+def _unpadded(ragged: RaggedTensor, values: Output, places: Output, padding: Any) -> Output:
+    """The lengths of uniform rows without the padding at their ends."""
+    pad = convert_to_tensor(padding, values.dtype.base_dtype, "padding")
+    inner = (static_rank(values) or 1) - 1
+    if pad.dims is not None and values.dims is not None:
+        merge_dims(values.dims[1:], pad.dims)
+    is_value = out("NotEqual", [values, pad])
+    if inner:
+        is_value = reduction.reduce_any(is_value, axis=list(range(1, inner + 1)))
+    dtype = ragged.row_splits.dtype.base_dtype
+    shape = out("Pack", [[ragged.nrows(), ragged.uniform_row_length]])
+    grid = shapes.reshape(is_value, shape)
+    ends = out("SelectV2", [grid, places + 1, constant_of(np.array(0, dtype.numpy))])
+    zero = constant_of(np.array(0, dtype.numpy))
+    return out("Maximum", [reduction.reduce_max(ends, axis=1), zero])
+
+
+# ------------------------------------------------------------------------------ sparse
+
+
+def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
+    """`RaggedTensor.from_sparse`."""
+    rank = sparse.dense_shape.dims
+    if not rank or rank[0] is None:
+        raise errors.InvalidArgumentError(f"a SparseTensor of a known rank is required: {sparse!r}")
+    if rank[0] != 2:
+        raise errors.InvalidArgumentError(f"a SparseTensor of rank 2 is required, got {rank[0]}")
+    rows = sparse.indices[:, 0]
+    nrows = sparse.dense_shape[0]
+    splits = making.splits_by_ids(rows, nrows)
+    starts = out("GatherV2", [splits, rows, 0])
+    count = shapes.size(sparse.values, out_type=dtypes.int64)
+    expected = sequence.range(count) - starts
+    filled = reduction.reduce_all(out("Equal", [sparse.indices[:, 1], expected]))
+    what = "the values of a SparseTensor must fill each row from the left, in order"
+    with get_default_graph().control_dependencies([Assert(filled, [what, sparse.indices])]):
+        values = identity(sparse.values)
+    return RaggedTensor(values, Rows(_as(splits, dtype)))
+
+
+def to_sparse(ragged: RaggedTensor) -> SparseTensor:
+    """`RaggedTensor.to_sparse`."""
+    splits = list(ragged.nested_row_splits)
+    found = create("RaggedTensorToSparse", [splits, ragged.flat_values]).outputs
+    sparse = SparseTensor(*found)
+    if ragged.dims is not None:
+        sparse.set_shape(ragged.dims)
+    return sparse
+
+
+# ------------------------------------------------------------------------------ dense
+
+
+def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
+    """`RaggedTensor.to_tensor`."""
+    dtype = ragged.dtype
+    if default_value is None:
+        default_value = "" if dtype is dtypes.string else 0
+        if dtype.is_bool:
+            default_value = False
+    default = convert_to_tensor(default_value, dtype, "default_value")
+    splits = list(ragged.nested_row_splits)
+    wanted, dims = _wanted_shape(ragged, shape)
+    result = out(
+        "RaggedTensorToTensor",
+        [wanted, ragged.flat_values, default, splits],
+        {"row_partition_types": ["ROW_SPLITS"] * len(splits)},
+    )
+    if dims is not None:
+        result.set_shape(dims)
+    return result
+
+
+def _wanted_shape(ragged: RaggedTensor, shape: Any) -> tuple[Output, Any]:
+    """The shape to give to the op, and what is known of it."""
+    if shape is None:
+        return constant_of(np.array(-1, np.int64)), ragged.dims
+    if isinstance(shape, Output):
+        return shape, None
+    dims = as_dims(shape)
+    if dims is None:
+        return constant_of(np.array(-1, np.int64)), ragged.dims
+    rank = None if ragged.dims is None else len(ragged.dims)
+    if rank is not None and len(dims) != rank:
+        raise errors.InvalidArgumentError(f"shape must have rank {rank}, got {format_dims(dims)}")
+    sizes = [-1 if size is None else size for size in dims]
+    return constant_of(np.array(sizes, np.int64)), dims
+
+
+def bounding_shape(ragged: RaggedTensor, axis: Any, dtype: DType) -> Output:
+    """`RaggedTensor.bounding_shape`."""
+    if isinstance(axis, int) and axis == 0:
+        return _as(ragged.nrows(), dtype)
+    if isinstance(axis, int) and axis == 1 and ragged.uniform_row_length is None:
+        return _longest(ragged.levels[0], dtype)
+    levels = ragged.levels
+    sizes = [_as(ragged.nrows(), dtype), *[_longest(rows, dtype) for rows in levels]]
+    inner = shapes.shape(ragged.flat_values, out_type=dtype)[1:]
+    whole = concat([out("Pack", [sizes]), inner], 0)
+    return whole if axis is None else out("GatherV2", [whole, axis, 0])
+
+
+def _longest(rows: Rows, dtype: DType) -> Output:
+    if rows.uniform is not None:
+        return _as(rows.uniform, dtype)
+    zero = constant_of(np.array(0, rows.dtype.numpy))
+    longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
+    return _as(longest, dtype)
+
+
+def merge_axes(value: Any, outer: int, inner: int) -> Any:
+    """`RaggedTensor.merge_dims`, of a Tensor as well."""
+    rank = static_rank(value)
+    if rank is None:
+        raise errors.InvalidArgumentError(f"merge_dims requires a known rank, got {value!r}")
+    outer = normal_axis(outer, rank, "outer_axis")
+    inner = normal_axis(inner, rank, "inner_axis")
+    if outer > inner:
+        raise errors.InvalidArgumentError(
+            f"outer_axis must not be above inner_axis, got {outer} and {inner}"
+        )
+    return _merged(value, outer, inner)
+
+
+def _merged(value: Any, outer: int, inner: int) -> Any:
+    if outer == inner:
+        return value
+    if not isinstance(value, RaggedTensor):
+        return _flattened(value, outer, inner)
+    if outer > 1:
+        return value.with_values(_merged(value.values, outer - 1, inner - 1))
+    if outer == 0:
+        return _merged(value.values, 0, inner - 1)
+    values, splits = value.values, value.row_splits
+    if isinstance(values, RaggedTensor):
+        merged = RaggedTensor(values.values, Rows(out("GatherV2", [values.row_splits, splits, 0])))
+        return _merged(merged, 1, inner - 1)
+    sizes = shapes.shape(values, out_type=splits.dtype)
+    flat = _flattened(values, 0, inner - 1)
+    return RaggedTensor(flat, Rows(splits * reduction.reduce_prod(sizes[1:inner])))
+
+
+def _flattened(tensor: Output, outer: int, inner: int) -> Output:
+    sizes = shapes.shape(tensor)
+    middle = constant_of(np.array([-1], np.int32))
+    found = shapes.reshape(tensor, concat([sizes[:outer], middle, sizes[inner + 1 :]], 0))
+    if tensor.dims is not None:
+        merged = tensor.dims[outer : inner + 1]
+        size = None if None in merged else int(np.prod([n for n in merged if n is not None]))
+        found.set_shape([*tensor.dims[:outer], size, *tensor.dims[inner + 1 :]])
+    return found
+
+
+for _maker in (from_tensor, from_sparse, to_sparse, to_tensor, bounding_shape, merge_axes):
+    makers.register(_maker.__name__, _maker)

@@ -1,0 +1,124 @@
+"""Crosses of ragged features: all combinations of the values of each row."""
+
+from __future__ import annotations
+
+__all__ = ["cross", "cross_hashed"]
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.indexed_slices import SparseTensor, is_sparse
+from weft_graph.ops import casting
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, is_ragged
+from weft_tensor import dtypes, errors
+
+_DEFAULT_KEY: Final = 0xDECAFCAFFE
+
+
+def cross(inputs: Sequence[Any], name: str | None = None) -> RaggedTensor:
+    """For each row all combinations of one value of each input, joined by "_X_".
+
+    Args:
+      inputs: matrices of integers or text: Tensors, SparseTensors or RaggedTensors of equally many
+        rows.
+      name: of the scope of its nodes.
+    Returns: string, RaggedTensor, shape (nrows, (n)).
+    Raises:
+      InvalidTypeError: an input is no list member of these kinds.
+      InvalidArgumentError: there are none; or, when it runs, the numbers of rows differ.
+
+    Examples:
+      >>> wf.Session().run(wf.ragged.cross([[["a"]], wf.ragged.constant([["b", "c"]])])).to_list()
+      [[b'a_X_b', b'a_X_c']]
+    """
+    return _crossed(inputs, False, 0, _DEFAULT_KEY, name)
+
+
+def cross_hashed(
+    inputs: Sequence[Any],
+    num_buckets: int = 0,
+    hash_key: int | None = None,
+    name: str | None = None,
+) -> RaggedTensor:
+    """`cross`, of hashes in place of texts.
+
+    Args:
+      inputs: as of `cross`.
+      num_buckets: the hashes are below it; 0 for any.
+      hash_key: what hashing begins with.
+      name: of the scope of its nodes.
+    Returns: int64, RaggedTensor, shape (nrows, (n)).
+    Raises: InvalidArgumentError: `num_buckets` is negative, or as of `cross`.
+
+    Examples:
+      >>> crossed = wf.ragged.cross_hashed([wf.ragged.constant([["a"], []]), [["b"], ["c"]]], 100)
+      >>> wf.Session().run(crossed.row_lengths())
+      array([1, 0])
+    """
+    if not isinstance(num_buckets, int) or num_buckets < 0:
+        raise errors.InvalidArgumentError(f"num_buckets must be at least 0, got {num_buckets!r}")
+    return _crossed(inputs, True, num_buckets, _DEFAULT_KEY if hash_key is None else hash_key, name)
+
+
+def _crossed(inputs: Any, hashed: bool, buckets: int, key: int, name: str | None) -> RaggedTensor:
+    if not isinstance(inputs, list | tuple):
+        raise errors.InvalidTypeError(f"inputs must be a list of tensors, got {inputs!r}")
+    if not inputs:
+        raise errors.InvalidArgumentError("a cross requires at least one input, got none")
+    ragged: list[RaggedTensor] = []
+    sparse: list[SparseTensor] = []
+    dense: list[Any] = []
+    order = ""
+    with get_default_graph().name_scope(name or "RaggedCross"):
+        for value in inputs:
+            if is_ragged(value):
+                ragged.append(_matrix(RaggedTensor.from_value(value)))
+                order += "R"
+            elif is_sparse(value):
+                sparse.append(SparseTensor.from_value(value))
+                order += "S"
+            else:
+                dense.append(_featured(convert_to_tensor(value)))
+                order += "D"
+        splits_type = dtypes.int64
+        values, splits = create(
+            "RaggedCross",
+            [
+                [_featured(value.values) for value in ragged],
+                [value.row_splits for value in ragged],
+                [value.indices for value in sparse],
+                [_featured(value.values) for value in sparse],
+                [value.dense_shape for value in sparse],
+                dense,
+            ],
+            {
+                "input_order": order,
+                "hashed_output": hashed,
+                "num_buckets": buckets,
+                "hash_key": key,
+                "out_values_type": dtypes.int64 if hashed else dtypes.string,
+                "out_row_splits_type": splits_type,
+            },
+        ).outputs
+        return RaggedTensor(values, Rows(splits))
+
+
+def _matrix(value: RaggedTensor) -> RaggedTensor:
+    if value.ragged_rank != 1 or (value.dims is not None and len(value.dims) != 2):
+        raise errors.InvalidArgumentError(
+            f"a cross takes ragged tensors of rank 2, with one ragged axis, got {value!r}"
+        )
+    return value
+
+
+def _featured(value: Any) -> Any:
+    """Features as int64 or text."""
+    dtype = value.dtype.base_dtype
+    if dtype is dtypes.string or dtype is dtypes.int64:
+        return value
+    if not dtype.is_integer:
+        raise errors.InvalidTypeError(f"features must be integers or text, got {value!r}")
+    return casting.cast(value, dtypes.int64)

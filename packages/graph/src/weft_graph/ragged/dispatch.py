@@ -1,0 +1,111 @@
+"""What ops do with ragged tensors.
+
+`create` hands an op over here where an input is ragged. An op that is declared elementwise, or to
+look at each element by itself, is applied to the flat values; others have a rule, in a module of
+this package, which is marked `@ragged_op(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft_graph.ir.builder import create, output_of
+from weft_graph.ir.composite import makers
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.op_def import OpDef
+from weft_graph.ir.registry import Registry
+from weft_graph.ragged.broadcasting import mapped
+from weft_graph.ragged.tensor import RaggedTensor, is_ragged
+from weft_tensor import errors
+
+
+class Call:
+    """An op and what it was given.
+
+    Attributes:
+      op: its type.
+      inputs: one for each argument; those that were ragged values are RaggedTensors.
+      attrs: the attributes that were given.
+    """
+
+    def __init__(self, op: OpDef, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
+        self.op = op.name
+        self.inputs: list[Any] = [
+            [_input(item) for item in value] if arg.is_list else _input(value)
+            for arg, value in zip(op.inputs, inputs, strict=True)
+        ]
+        self.attrs = attrs
+
+    def plain(self, *inputs: Any, **attrs: Any) -> Sequence[Any]:
+        """The op on other inputs; where one of them is ragged it is handed over again."""
+        return create(self.op, inputs, {**self.attrs, **attrs}).outputs
+
+
+Rule = Callable[[Call], Sequence[Any] | Any]
+rules: Registry[Rule] = Registry("rule for ragged tensors of the op", "weft_graph.ragged")
+"""What ops do with ragged tensors, by their types."""
+
+
+def ragged_op(*ops: str) -> Callable[[Rule], Rule]:
+    """Mark what ops do with ragged tensors.
+
+    The function takes a `Call` and returns the result, or a list of them.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for op in ops:
+            rules.register(op, rule)
+        return rule
+
+    return register
+
+
+def _input(value: Any) -> Any:
+    if is_ragged(value):
+        return RaggedTensor.from_value(value)
+    found = output_of(value)
+    return value if found is None else found
+
+
+def apply(
+    op: OpDef, inputs: Sequence[Any], attrs: Mapping[str, Any], name: str | None
+) -> Sequence[Any]:
+    """The results of an op some inputs of which are ragged.
+
+    Raises: InvalidTypeError: it does not take ragged tensors.
+    """
+    call = Call(op, inputs, dict(attrs))
+    with get_default_graph().name_scope(name or f"Ragged{op.name}"):
+        rule = rules.get(op.name)
+        if rule is not None:
+            found = rule(call)
+            return found if isinstance(found, list | tuple) else [found]
+        traits = op.traits
+        if traits.elementwise or traits.by_element or traits.identity:
+            return _by_element(op, call)
+    raise errors.InvalidTypeError(
+        f"{op.name} takes no ragged tensors; to_tensor() makes a tensor of one, and "
+        "ragged.map_flat_values applies a function to its flat values"
+    )
+
+
+def _by_element(op: OpDef, call: Call) -> Sequence[Any]:
+    """An op on the flat values, of inputs that are broadcast to the same rows."""
+    lists = [arg.is_list for arg in op.inputs]
+    flat: list[Any] = []
+    for value, is_list in zip(call.inputs, lists, strict=True):
+        flat += value if is_list else [value]
+
+    def on_flat_values(*values: Any) -> Sequence[Any]:
+        rest = iter(values)
+        grouped = [
+            [next(rest) for _ in value] if is_list else next(rest)
+            for value, is_list in zip(call.inputs, lists, strict=True)
+        ]
+        return call.plain(*grouped)
+
+    return mapped(on_flat_values, flat, one_shape=not op.traits.elementwise)
+
+
+makers.register("apply", apply)

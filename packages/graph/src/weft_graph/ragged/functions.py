@@ -1,0 +1,337 @@
+"""Functions of ragged tensors: ranges, stacks, masks and partitions."""
+
+from __future__ import annotations
+
+__all__ = [
+    "boolean_mask",
+    "map_flat_values",
+    "range",
+    "row_splits_to_segment_ids",
+    "segment_ids_to_row_splits",
+    "stack",
+    "stack_dynamic_partitions",
+]
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.composite import makers
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
+from weft_graph.ops import casting, masks, shapes
+from weft_graph.ops.search import argsort
+from weft_graph.ragged import making
+from weft_graph.ragged.constants import constant
+from weft_graph.ragged.conversion import uniform_levels
+from weft_graph.ragged.indexing import expanded, gathered_rows
+from weft_graph.ragged.rearranging import stacked
+from weft_graph.ragged.reductions import segments_by
+from weft_graph.ragged.rows import Rows, segment_ids as ids_of
+from weft_graph.ragged.tensor import RaggedTensor, is_ragged, ragged_or_tensor, static_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
+
+
+def range(
+    starts: Any,
+    limits: Any = None,
+    deltas: Any = 1,
+    dtype: Any = None,
+    name: str | None = None,
+    row_splits_dtype: Any = dtypes.int64,
+) -> RaggedTensor:
+    """For each row the numbers from a start to a limit, which is left out.
+
+    Args:
+      starts: real, shape (nrows,) or (); with `limits` None these are the limits, and starts are 0.
+      limits: real, shape (nrows,) or ().
+      deltas: real, shape (nrows,) or (); not 0.
+      dtype: element type; by default one that holds all three.
+      name: of the scope of its nodes.
+      row_splits_dtype: int32 or int64.
+    Returns: a RaggedTensor, shape (nrows, (n)).
+    Raises: InvalidArgumentError: the sizes differ; or, when it runs, a delta is 0.
+
+    Examples:
+      >>> wf.Session().run(wf.ragged.range([2, 0, 3])).to_list()
+      [[0, 1], [], [0, 1, 2]]
+    """
+    if limits is None:
+        starts, limits = 0, starts
+    splits_type = dtypes.as_dtype(row_splits_dtype)
+    with get_default_graph().name_scope(name or "RaggedRange"):
+        wanted = None if dtype is None else dtypes.as_dtype(dtype)
+        parts = [
+            convert_to_tensor(each, None if _has_type(each) else wanted)
+            for each in (starts, limits, deltas)
+        ]
+        if wanted is None:
+            wanted = max([part.dtype.base_dtype for part in parts], key=_order)
+        parts = [casting.cast(part, wanted) for part in parts]
+        splits, values = create("RaggedRange", parts, {"Tsplits": splits_type}).outputs
+        return RaggedTensor(values, Rows(splits))
+
+
+def _has_type(value: Any) -> bool:
+    return hasattr(value, "dtype")
+
+
+_ORDER = (dtypes.int32, dtypes.int64, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+
+
+def _order(dtype: dtypes.DType) -> int:
+    if dtype not in _ORDER:
+        names = ", ".join(each.name for each in _ORDER)
+        raise errors.InvalidTypeError(f"ragged.range requires one of {names}, got {dtype.name}")
+    return _ORDER.index(dtype)
+
+
+def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a function makes of the flat values of ragged arguments, in their rows.
+
+    Args:
+      op: returns a tensor with as many rows as the flat values have.
+      *args, **kwargs: its arguments; ragged ones, also in lists and dictionaries, are replaced by
+        their flat values, and all must have the same rows.
+    Returns: a RaggedTensor; what `op` returns where no argument is ragged.
+    Raises: InvalidArgumentError: the levels of arguments differ, or the result has no rows for the
+      values; or, when it runs, splits differ.
+
+    Examples:
+      >>> x = wf.ragged.constant([[1, 2], [], [3]])
+      >>> wf.Session().run(wf.ragged.map_flat_values(lambda flat: flat * 10, x)).to_list()
+      [[10, 20], [], [30]]
+    """
+    leaves = nest.flatten([list(args), kwargs])
+    ragged = [RaggedTensor.from_value(leaf) for leaf in leaves if is_ragged(leaf)]
+    if not ragged:
+        return op(*args, **kwargs)
+    levels = {value.ragged_rank for value in ragged}
+    if len(levels) > 1:
+        raise errors.InvalidArgumentError(
+            f"ragged arguments must have equally many ragged axes, got {sorted(levels)}"
+        )
+    first = ragged[0]
+    checked = iter(_of_same_rows(ragged))
+    flat = [next(checked) if is_ragged(leaf) else leaf for leaf in leaves]
+    new_args, new_kwargs = nest.pack_sequence_as([list(args), kwargs], flat)
+    found = convert_to_tensor(op(*new_args, **new_kwargs))
+    before = first.flat_values
+    if found.dims == () or (
+        found.dims
+        and before.dims
+        and None not in (found.dims[0], before.dims[0])
+        and found.dims[0] != before.dims[0]
+    ):
+        raise errors.InvalidArgumentError(
+            f"the result of op must have as many rows as the flat values of shape "
+            f"{format_dims(before.dims)}, got {format_dims(found.dims)}"
+        )
+    return first.with_flat_values(found)
+
+
+def _of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
+    """The flat values of ragged tensors, which are there where all splits are equal."""
+    first = ragged[0]
+    found = [first.flat_values]
+    for value in ragged[1:]:
+        checks = making.Checks(validate=True)
+        for a, b in zip(first.levels, value.levels, strict=True):
+            if a.splits is not b.splits:
+                one, other = making.Given(a.splits, "splits"), making.Given(b.splits, "splits")
+                making.same_type(one, other)
+                what = "ragged arguments must have equal rows"
+                checks.require(what, making.equal, one, other)
+        found.append(checks.behind(value.flat_values))
+    return found
+
+
+def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
+    """The values, or rows, where a mask is True, in the rows that they were in.
+
+    Args:
+      data: Tensor or RaggedTensor.
+      mask: bool, Tensor, RaggedTensor or nested lists, of the rows of the outer axes of `data`.
+      name: of the scope of its nodes.
+    Returns: a RaggedTensor of the rank of `data`; a Tensor where the mask has rank 1 and `data` is
+      a Tensor.
+    Raises: InvalidArgumentError: the mask has rank 0, or a rank above that of `data`; or, when it
+      runs, rows differ.
+
+    Examples:
+      >>> x = [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+      >>> kept = wf.ragged.boolean_mask(x, [[True, False, True], [False] * 3, [True, False, False]])
+      >>> wf.Session().run(kept).to_list()
+      [[1, 3], [], [7]]
+    """
+    if isinstance(mask, list | tuple):
+        mask = constant(mask, dtypes.bool_)
+    with get_default_graph().name_scope(name or "RaggedMask"):
+        chosen, values = ragged_or_tensor(mask, dtypes.bool_), ragged_or_tensor(data)
+        rank = static_rank(chosen)
+        if not rank:
+            raise errors.InvalidArgumentError(
+                f"a mask must have a known rank, 1 at least, got {chosen!r}"
+            )
+        have = static_rank(values)
+        if have is not None and have < rank:
+            raise errors.InvalidArgumentError(
+                f"a mask of rank {rank} does not fit data of rank {have}"
+            )
+        return masked(values, chosen)
+
+
+def masked(data: Any, mask: Any) -> Any:
+    """`boolean_mask` of what is converted."""
+    rank = static_rank(mask)
+    assert rank is not None
+    if rank == 1:
+        if not isinstance(data, RaggedTensor):
+            return masks.boolean_mask(data, mask)
+        chosen = out("Squeeze", [out("Where", [mask])], {"squeeze_dims": [1]})
+        return gathered_rows(data, chosen)
+    dtype = dtypes.int64
+    mask = uniform_levels(_wide(mask), 1, dtype)
+    data = uniform_levels(_wide(data), 1, dtype)
+    checks = making.Checks(validate=True)
+    if data.row_splits is not mask.row_splits:
+        a, b = making.Given(data.row_splits, "data"), making.Given(mask.row_splits, "mask")
+        checks.require("the rows of mask must be those of data", making.equal, a, b)
+    inner = checks.behind(mask.values)
+    if rank > 2:
+        return data.with_values(masked(data.values, inner))
+    kept = masked(data.values, inner)
+    counts = segments_by("UnsortedSegmentSum")(
+        out("Cast", [inner], {"DstT": dtype}), mask.levels[0].ids(), mask.nrows()
+    )
+    return RaggedTensor(kept, making.from_lengths(counts, kept, False))
+
+
+def _wide(value: Any) -> Any:
+    return value.with_row_splits_dtype(dtypes.int64) if isinstance(value, RaggedTensor) else value
+
+
+def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
+    """Tensors of rank R put together along a new axis, as a RaggedTensor of rank R + 1.
+
+    Args:
+      values: Tensors or RaggedTensors of one type and rank; their sizes may differ.
+      axis: the new axis, in [-(R + 1), R].
+      name: of the scope of its nodes.
+    Returns: a RaggedTensor; a Tensor of values of rank 0.
+    Raises: InvalidArgumentError: there are none, ranks differ, or `axis` is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.ragged.stack([[1, 2], [3]])).to_list()
+      [[1, 2], [3]]
+    """
+    if not isinstance(values, list | tuple):
+        values = [values]
+    if not values:
+        raise errors.InvalidArgumentError("stack requires at least one value")
+    with get_default_graph().name_scope(name or "RaggedStack"):
+        return stacked(list(values), axis)
+
+
+def stack_dynamic_partitions(
+    data: Any, partitions: Any, num_partitions: Any, name: str | None = None
+) -> RaggedTensor:
+    """Rows sorted by number: row i of the result has the rows of `data` with number i.
+
+    Args:
+      data: Tensor or RaggedTensor, whose shape begins with that of `partitions`.
+      partitions: int32 or int64, in [0, num_partitions), Tensor or RaggedTensor.
+      num_partitions: integer, shape ().
+      name: of the scope of its nodes.
+    Raises: InvalidArgumentError: the shapes do not fit; or, when it runs, a number is out of range.
+
+    Examples:
+      >>> sorted_by = wf.ragged.stack_dynamic_partitions(["a", "b", "c"], [1, 0, 1], 3)
+      >>> wf.Session().run(sorted_by).to_list()
+      [[b'b'], [b'a', b'c'], []]
+    """
+    with get_default_graph().name_scope(name or "SegmentStack"):
+        values, which = ragged_or_tensor(data), ragged_or_tensor(partitions)
+        while isinstance(which, RaggedTensor):
+            if not isinstance(values, RaggedTensor):
+                values = uniform_levels(values, 1, which.row_splits.dtype.base_dtype)
+            checks = making.Checks(validate=True)
+            a, b = making.Given(values.row_splits, "data"), making.Given(which.row_splits, "ids")
+            making.same_type(a, b)
+            if a.output is not b.output:
+                checks.require("data and partitions must have equal rows", making.equal, a, b)
+            values, which = values.values, checks.behind(which.values)
+        rank = static_rank(which)
+        if rank is None:
+            raise errors.InvalidArgumentError("partitions must have a known rank")
+        if rank == 0:
+            values, which, rank = expanded(values, dtypes.int64), shapes.expand_dims(which, 0), 1
+        for _ in builtins.range(rank - 1):
+            values = uniform_levels(values, 1, dtypes.int64).values
+        numbers = making.Given(shapes.reshape(which, [-1]), "partitions")
+        count = making.Given(num_partitions, "num_partitions", 0)
+        making.same_type(numbers, count)
+        checks = making.Checks(validate=True)
+        what = "partitions must be in [0, num_partitions)"
+        checks.require(what, lambda p, n: (p >= 0) & (p < n), numbers, count)
+        ids = checks.after(numbers)
+        order = argsort(ids, stable=True)
+        ones = out("OnesLike", [ids])
+        lengths = segments_by("UnsortedSegmentSum")(ones, ids, count.output)
+        found = (
+            gathered_rows(values, order)
+            if isinstance(values, RaggedTensor)
+            else out("GatherV2", [values, order, 0])
+        )
+        return RaggedTensor(found, making.from_lengths(lengths, found, False))
+
+
+def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Output:
+    """The row of each value, by the splits between rows.
+
+    Args:
+      splits: int32 or int64, shape (nrows + 1,), ascending from 0.
+      name: of the scope of its nodes.
+      out_type: int32 or int64; that of `splits` by default.
+    Returns: shape (splits[-1],).
+    Raises: InvalidTypeError: `splits` are of another type.
+
+    Examples:
+      >>> wf.Session().run(wf.ragged.row_splits_to_segment_ids([0, 2, 2, 3]))
+      array([0, 0, 2])
+    """
+    with get_default_graph().name_scope(name or "RaggedSplitsToSegmentIds"):
+        given = making.Given(splits, "splits")
+        if given.output.dims == (0,):
+            raise errors.InvalidArgumentError("splits must have one element at least, got none")
+        found = ids_of(given.output)
+        return found if out_type is None else casting.cast(found, out_type)
+
+
+def segment_ids_to_row_splits(
+    segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: str | None = None
+) -> Output:
+    """The splits between rows, by the row of each value.
+
+    Args:
+      segment_ids: int32 or int64, shape (n,), not decreasing.
+      num_segments: how many rows there are, shape (); one more than the last id by default.
+      out_type: int32 or int64; that of the ids by default.
+      name: of the scope of its nodes.
+    Returns: shape (num_segments + 1,).
+    Raises: InvalidTypeError: `segment_ids` are of another type.
+
+    Examples:
+      >>> wf.Session().run(wf.ragged.segment_ids_to_row_splits([0, 0, 2]))
+      array([0, 2, 2, 3])
+    """
+    with get_default_graph().name_scope(name or "SegmentIdsToRaggedSplits"):
+        ids = making.Given(segment_ids, "segment_ids")
+        rows = making.from_ids(ids.output, ids.output, num_segments, False)
+        return rows.splits if out_type is None else casting.cast(rows.splits, out_type)
+
+
+makers.register("boolean_mask", boolean_mask)

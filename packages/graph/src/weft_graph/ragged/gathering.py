@@ -1,0 +1,258 @@
+"""Ops that pick rows and values of ragged tensors, and those that choose by masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, create, out
+from weft_graph.ir.node import Output
+from weft_graph.ops import shapes
+from weft_graph.ops.broadcasting import broadcast_to
+from weft_graph.ragged import making
+from weft_graph.ragged.conversion import uniform_levels
+from weft_graph.ragged.dispatch import Call, ragged_op
+from weft_graph.ragged.indexing import gathered_rows
+from weft_graph.ragged.rearranging import joined
+from weft_graph.ragged.reductions import static_axes
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor, static_rank
+from weft_tensor import dtypes, errors
+
+
+@ragged_op("GatherV2")
+def _gather(call: Call) -> Any:
+    params, indices, axis = call.inputs
+    params, indices = ragged_or_tensor(params), ragged_or_tensor(indices)
+    (at,) = static_axes(axis, static_rank(params))
+    batch = int(call.attrs.get("batch_dims", 0))
+    rank = static_rank(indices)
+    if batch < 0:
+        if rank is None:
+            raise errors.InvalidArgumentError("a negative batch_dims requires a known rank")
+        batch += rank
+    if batch < 0 or batch > at or (rank is not None and batch > rank):
+        raise errors.InvalidArgumentError(
+            f"batch_dims must be in [0, axis {at}] and not above the rank of indices, got {batch}"
+        )
+    return gathered(params, indices, at, batch)
+
+
+def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
+    """What `gather` gives of ragged `params`, ragged `indices`, or both."""
+    if batch:
+        return _in_batches(params, indices, axis, batch)
+    if axis:
+        return _along(params, indices, axis)
+    if isinstance(indices, RaggedTensor):
+        return indices.with_values(gathered(params, indices.values, 0, 0))
+    if not isinstance(params, RaggedTensor):
+        return out("GatherV2", [params, indices, 0])
+    rank = static_rank(indices)
+    if rank is None:
+        raise errors.InvalidArgumentError(
+            f"a ragged tensor is gathered by indices of a known rank, got {indices!r}"
+        )
+    if rank == 1:
+        return gathered_rows(params, indices)
+    if rank == 0:
+        return params[indices]
+    found = gathered_rows(params, shapes.reshape(indices, [-1]))
+    return _outer_like(found, indices)
+
+
+def _outer_like(value: Any, indices: Output) -> Any:
+    """Rows divided as the leading axes of a tensor divide its last one."""
+    dtype = value.row_splits.dtype.base_dtype
+    rank = len(indices.dims or ())
+    numbers = uniform_levels(indices, rank - 1, dtype)
+    return numbers.with_flat_values(value)
+
+
+def _in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
+    """Row by row: the rows of params that belong to each row of indices."""
+    dtype = _splits_type(params, indices)
+    params, indices = [_divided(value, dtype) for value in (params, indices)]
+    if batch > 1 or axis > 1:
+        if batch > 1:
+            params = _same_rows(params, indices)
+            inner = gathered(params.values, indices.values, axis - 1, batch - 1)
+            return indices.with_values(inner)
+        return _rows_apart(params, indices, axis)
+    places = _within(indices, params)
+    return indices.with_values(gathered(params.values, places, 0, 0))
+
+
+def _rows_apart(params: RaggedTensor, indices: RaggedTensor, axis: int) -> Any:
+    """With one batch axis, and others between it and that of the indices."""
+    values = params.values
+    owner = params.levels[0].ids()
+    picked = gathered_rows(indices, owner)
+    return params.with_values(gathered(values, picked, axis - 1, 1))
+
+
+def _splits_type(*values: Any) -> Any:
+    types = {v.row_splits.dtype.base_dtype for v in values if isinstance(v, RaggedTensor)}
+    return dtypes.int32 if types == {dtypes.int32} else dtypes.int64
+
+
+def _divided(value: Any, dtype: Any) -> RaggedTensor:
+    if isinstance(value, RaggedTensor):
+        return value.with_row_splits_dtype(dtype)
+    found: RaggedTensor = uniform_levels(value, 1, dtype)
+    return found
+
+
+def _same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
+    """Params of which the batch axes are checked against those of indices."""
+    if params.row_splits is indices.row_splits:
+        return params
+    checks = making.Checks(validate=True)
+    a = making.Given(params.row_splits, "params")
+    b = making.Given(indices.row_splits, "indices")
+    checks.require("the batch axes of params and indices must be equal", making.equal, a, b)
+    return RaggedTensor(params.values, Rows(checks.after(a)))
+
+
+def _within(indices: RaggedTensor, params: RaggedTensor) -> Any:
+    """Indices into rows as indices into all values.
+
+    Raises (when it runs): InvalidArgumentError: an index is not in its row.
+    """
+    dtype = params.row_splits.dtype.base_dtype
+    checks = making.Checks(validate=True)
+    a = making.Given(params.nrows(), "params", 0)
+    b = making.Given(indices.nrows(), "indices", 0)
+    checks.require("params and indices must have equally many rows", making.equal, a, b)
+    starts = making.Given(params.row_starts(), "starts")
+    first = checks.after(starts)
+    owner = indices.levels[0].ids()
+    return _shifted(indices.values, owner, first, params.row_lengths(), dtype)
+
+
+def _shifted(values: Any, owner: Output, starts: Output, lengths: Output, dtype: Any) -> Any:
+    if isinstance(values, RaggedTensor):
+        inner = out("GatherV2", [owner, values.levels[0].ids(), 0])
+        return values.with_values(_shifted(values.values, inner, starts, lengths, dtype))
+    wide = out("Cast", [values], {"DstT": dtype})
+    extra = (static_rank(values) or 1) - 1
+    per_row = [out("GatherV2", [each, owner, 0]) for each in (starts, lengths)]
+    if extra:
+        sizes = constant_of(np.array([-1, *[1] * extra], np.int32))
+        per_row = [shapes.reshape(each, sizes) for each in per_row]
+    start, length = per_row
+    fits = out("LogicalAnd", [wide >= 0, out("Less", [wide, length])])
+    # What is outside becomes an index that no value has, so that the gather says so.
+    return out("SelectV2", [fits, wide + start, constant_of(np.array(-1, dtype.numpy))])
+
+
+def _along(params: Any, indices: Any, axis: int) -> Any:
+    """The same indices in each row of an inner axis."""
+    dtype = _splits_type(params, indices)
+    value = _divided(params, dtype)
+    if axis > 1:
+        return value.with_values(_along(value.values, indices, axis - 1))
+    count = value.nrows()
+    if isinstance(indices, RaggedTensor):
+        indices = indices.with_row_splits_dtype(dtype)
+        whole = RaggedTensor(
+            indices, making.uniform_rows(indices.nrows(), constant_of(np.array(1, dtype.numpy)))
+        )
+        zeros = out("Fill", [shapes.reshape(count, [1]), constant_of(np.array(0, dtype.numpy))])
+        repeated: Any = gathered_rows(whole, zeros)
+    else:
+        rank = static_rank(indices) or 0
+        tail = shapes.shape(indices, out_type=dtype)
+        repeated = broadcast_to(indices, out("ConcatV2", [[shapes.reshape(count, [1]), tail], 0]))
+        if rank == 0:
+            column = _in_batches(value, shapes.expand_dims(repeated, 1), 1, 1)
+            return column.values
+    return _in_batches(value, repeated, 1, 1)
+
+
+@ragged_op("GatherNd")
+def _gather_nd(call: Call) -> Any:
+    params, indices = call.inputs
+    if isinstance(indices, RaggedTensor):
+        if static_rank(indices.values) == 1 and indices.uniform_row_length is None:
+            raise errors.InvalidArgumentError(
+                "the last axis of indices must not be ragged, got " + repr(indices)
+            )
+        values = indices.values
+        if not isinstance(values, RaggedTensor) and static_rank(values) == 1:
+            raise errors.InvalidArgumentError(
+                f"the last axis of indices must be a tensor's, got {indices!r}"
+            )
+        return indices.with_values(call.plain(params, values)[0])
+    indices = ragged_or_tensor(indices)
+    if not isinstance(params, RaggedTensor):
+        return call.plain(params, indices)[0]
+    if not indices.dims or indices.dims[-1] is None:
+        raise errors.InvalidArgumentError(
+            f"indices must have a known rank, and a known last size, got {indices!r}"
+        )
+    depth, rank = indices.dims[-1], len(indices.dims)
+    if depth == 0:
+        raise errors.UnimplementedError("gather_nd of a ragged tensor requires one index at least")
+    rows = shapes.reshape(indices, [-1, depth])
+    found = _by_path(params, rows, depth)
+    if rank == 2:
+        return found
+    if isinstance(found, RaggedTensor):
+        if rank == 1:
+            return found[0]
+        return _outer_like(found, indices[..., 0])
+    sizes = shapes.shape(found)
+    lead = shapes.shape(indices)[:-1]
+    return shapes.reshape(found, out("ConcatV2", [[lead, sizes[1:]], 0]))
+
+
+def _by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
+    """What vectors of indices lead to, one of them in each row."""
+    dtype = params.row_splits.dtype.base_dtype
+    rows = out("Cast", [rows], {"DstT": dtype})
+    place: Output = rows[:, 0]
+    value: Any = params
+    for level in range(1, depth):
+        if not isinstance(value, RaggedTensor):
+            rest = out("ConcatV2", [[shapes.expand_dims(place, 1), rows[:, level:]], 1])
+            return out("GatherNd", [value, rest])
+        start = out("GatherV2", [value.row_starts(), place, 0])
+        length = out("GatherV2", [value.row_lengths(), place, 0])
+        inner = rows[:, level]
+        fits = out("LogicalAnd", [inner >= 0, out("Less", [inner, length])])
+        place = out("SelectV2", [fits, start + inner, constant_of(np.array(-1, dtype.numpy))])
+        value = value.values
+    return gathered(value, place, 0, 0)
+
+
+# ------------------------------------------------------------------------------ masks
+
+
+@ragged_op("Where")
+def _where(call: Call) -> Any:
+    (condition,) = call.inputs
+    splits, flat = list(condition.nested_row_splits), condition.flat_values
+    indices = create("RaggedTensorToSparse", [splits, flat]).outputs[0]
+    if condition.dims is not None:
+        indices.set_shape([None, len(condition.dims)])
+    chosen = out("Squeeze", [out("Where", [shapes.reshape(flat, [-1])])], {"squeeze_dims": [1]})
+    return out("GatherV2", [indices, chosen, 0])
+
+
+@ragged_op("Select")
+def _select(call: Call) -> Any:
+    condition, x, y = [ragged_or_tensor(value) for value in call.inputs]
+    rank = static_rank(condition)
+    if rank == 1 and not isinstance(condition, RaggedTensor) and static_rank(x) != 1:
+        # One flag for each row: it is taken from x or from y, of which lengths may differ.
+        both = joined([x, y], 0)
+        dtype = both.row_splits.dtype.base_dtype
+        count = both.nrows() // constant_of(np.array(2, dtype.numpy))
+        numbers = out(
+            "Range",
+            [constant_of(np.array(0, dtype.numpy)), count, constant_of(np.array(1, dtype.numpy))],
+        )
+        return gathered_rows(both, out("SelectV2", [condition, numbers, numbers + count]))
+    return create("SelectV2", [condition, x, y]).outputs[0]

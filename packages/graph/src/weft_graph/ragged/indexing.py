@@ -1,0 +1,200 @@
+"""What stands in brackets behind a ragged tensor."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.composite import makers
+from weft_graph.ir.node import Output
+from weft_graph.ops import sequence, shapes
+from weft_graph.ragged import making
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, is_ragged, static_rank
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+_ALL = builtins.slice(None)
+
+
+def getitem(value: Any, key: Any) -> Any:
+    """`value[key]` with integers, slices, `...`, None, or one ragged mask."""
+    if is_ragged(key):
+        return makers.lookup("boolean_mask")(value, key)
+    keys = list(key) if isinstance(key, tuple | list) else [key]
+    return _outer(value, _spelled_out(keys, static_rank(value)))
+
+
+def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
+    """Keys with slices in place of `...`."""
+    places = [i for i, key in enumerate(keys) if key is Ellipsis]
+    if not places:
+        return keys
+    if len(places) > 1:
+        raise errors.InvalidArgumentError("an index may have `...` only once")
+    (at,) = places
+    behind = [key for key in keys[at + 1 :] if key is not None]
+    if at == len(keys) - 1:
+        return keys[:at]
+    if rank is None:
+        raise errors.InvalidArgumentError("`...` requires a ragged tensor of a known rank")
+    count = rank - len([key for key in keys[:at] if key is not None]) - len(behind)
+    if count < 0:
+        raise errors.InvalidArgumentError(f"too many indices for rank {rank}: {keys!r}")
+    return [*keys[:at], *[_ALL] * count, *keys[at + 1 :]]
+
+
+def _outer(value: Any, keys: list[Any]) -> Any:
+    """Keys of the first axis and those behind it."""
+    if not keys:
+        return value
+    if not isinstance(value, RaggedTensor):
+        return value[tuple(keys)]
+    key, *rest = keys
+    if key is None:
+        inner = _outer(value, rest)
+        return expanded(inner, value.row_splits.dtype.base_dtype)
+    if isinstance(key, builtins.slice):
+        return _inner(_sliced_rows(value, key), rest)
+    return _outer(_row(value, key), rest)
+
+
+def expanded(inner: Any, dtype: DType) -> Any:
+    """An axis of size 1 in front."""
+    if not isinstance(inner, RaggedTensor):
+        return shapes.expand_dims(inner, 0)
+    one = np.array(1, dtype.numpy)
+    static = inner.levels[0].static_nrows
+    if static is not None:
+        length = np.array(static, dtype.numpy)
+        return RaggedTensor(inner, making.from_uniform(length, inner, one, False))
+    rows = making.uniform_rows(inner.nrows(), constant_of(one))
+    rows.splits.set_shape([2])
+    return RaggedTensor(inner, rows)
+
+
+def _index(key: Any, what: str = "an index") -> Any:
+    """An integer, or an integer output of rank 0."""
+    if isinstance(key, bool | np.bool_ | float | str):
+        raise errors.InvalidTypeError(f"{what} must be an integer or a slice, got {key!r}")
+    if isinstance(key, int | np.integer):
+        return int(key)
+    found = convert_to_tensor(key)
+    if not found.dtype.base_dtype.is_integer or found.dims not in ((), None):
+        raise errors.InvalidTypeError(f"{what} must be an integer of rank 0, got {key!r}")
+    return found
+
+
+def _row(value: RaggedTensor, key: Any) -> Any:
+    index = _index(key)
+    splits = value.row_splits
+    start, limit = splits[:-1][index], splits[1:][index]
+    return value.values[start:limit]
+
+
+def _is_all(key: Any) -> bool:
+    return key.start is None and key.stop is None and key.step in (None, 1)
+
+
+def _sliced_rows(value: RaggedTensor, key: Any) -> RaggedTensor:
+    if _is_all(key):
+        return value
+    which = sequence.range(value.nrows())[key]
+    return gathered_rows(value, which)
+
+
+def gathered_rows(value: RaggedTensor, which: Output) -> RaggedTensor:
+    """Rows by a vector of integers; rows of one length stay so."""
+    levels = value.levels
+    attrs = {"OUTPUT_RAGGED_RANK": len(levels)}
+    inputs = [[rows.splits for rows in levels], value.flat_values, which]
+    *splits, flat = create("RaggedGather", inputs, attrs).outputs
+    found: Any = flat
+    for rows, made in zip(reversed(levels), reversed(splits), strict=True):
+        found = RaggedTensor(found, Rows(made, uniform=rows.uniform))
+    return found  # type: ignore[no-any-return]
+
+
+def _inner(value: Any, keys: list[Any]) -> Any:
+    """Keys of the second axis and those behind it, of each row."""
+    if not keys:
+        return value
+    if not isinstance(value, RaggedTensor):
+        return value[(_ALL, *keys)]
+    key, *rest = keys
+    if key is None:
+        one = constant_of(np.array(1, value.row_splits.dtype.base_dtype.numpy))
+        rows = making.uniform_rows(one, value.nrows())
+        if value.levels[0].static_nrows is not None:
+            rows.splits.set_shape([value.levels[0].static_nrows + 1])
+        return _inner_of(RaggedTensor(value, rows), rest)
+    if isinstance(key, builtins.slice):
+        found = value if _is_all(key) else _sliced_values(value, key)
+        return _inner_of(found, rest)
+    if value.uniform_row_length is None:
+        raise errors.InvalidArgumentError(
+            f"an inner ragged axis cannot be indexed by an integer, as rows may be too short: got "
+            f"{key!r} for {value!r}"
+        )
+    return _inner(_column(value, _index(key)), rest)
+
+
+def _inner_of(value: RaggedTensor, keys: list[Any]) -> Any:
+    """Keys of the axes behind the second one."""
+    return value.with_values(_inner(value.values, keys)) if keys else value
+
+
+def _column(value: RaggedTensor, index: Any) -> Any:
+    """One value of each row, of rows of one length."""
+    length = value.uniform_row_length
+    assert length is not None
+    index = out("Cast", [index], {"DstT": length.dtype}) if isinstance(index, Output) else index
+    within = sequence.range(length)[index]  # fails where it is out of range
+    places = value.row_starts() + within
+    return out("GatherV2", [value.values, places, 0])
+
+
+def _sliced_values(value: RaggedTensor, key: Any) -> RaggedTensor:
+    """`value[:, key]`: each row sliced as Python slices lists."""
+    step = 1 if key.step is None else _index(key.step, "a step")
+    if not isinstance(step, int):
+        raise errors.InvalidTypeError(f"the step of an inner slice must be known, got {step!r}")
+    if step == 0:
+        raise errors.InvalidArgumentError("the step of a slice must not be 0")
+    dtype = value.row_splits.dtype.base_dtype
+    lengths = value.row_lengths()
+    zero, one = [constant_of(np.array(n, dtype.numpy)) for n in (0, 1)]
+    low, high = (zero, lengths) if step > 0 else (zero - one, lengths - one)
+
+    def bound(given: Any, default: Output) -> Output:
+        if given is None:
+            return default
+        place = _index(given, "a bound of a slice")
+        place = (
+            constant_of(np.array(place, dtype.numpy))
+            if isinstance(place, int)
+            else out("Cast", [place], {"DstT": dtype})
+        )
+        place = out("SelectV2", [out("Less", [place, zero]), place + lengths, place + zero])
+        return out("Maximum", [out("Minimum", [place, high]), low])
+
+    first, last = (low, high) if step > 0 else (high, low)
+    starts = value.row_starts()
+    begin, end = bound(key.start, first) + starts, bound(key.stop, last) + starts
+    splits, places = create(
+        "RaggedRange", [begin, end, constant_of(np.array(step, dtype.numpy))], {"Tsplits": dtype}
+    ).outputs
+    if value.levels[0].static_nrows is not None:
+        splits.set_shape([value.levels[0].static_nrows + 1])
+    picked = (
+        gathered_rows(value.values, places)
+        if isinstance(value.values, RaggedTensor)
+        else out("GatherV2", [value.values, places, 0])
+    )
+    return RaggedTensor(picked, Rows(splits))
+
+
+makers.register("getitem", getitem)

@@ -1,0 +1,369 @@
+"""Rows of what a program gives: conversion, and checks where malformed ones are first seen.
+
+What comes as Python or NumPy values is checked while the graph is built, and its splits are a
+constant; of tensors the same conditions become nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out, output_of
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
+from weft_graph.ir.traits import Role
+from weft_graph.ops import casting, identity, reduction, sequence, shapes
+from weft_graph.ops.control import Assert
+from weft_graph.ops.join import concat
+from weft_graph.ops.search import searchsorted
+from weft_graph.ragged.rows import Rows
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+Condition = Callable[..., Any]
+"""Of arrays or of outputs alike: they have the same operators."""
+
+SPLITS = (dtypes.int32, dtypes.int64)
+"""The types of partitions."""
+
+
+class Given:
+    """A number or vector of a partition: as an array where it is known, and as an output.
+
+    Args:
+      value: what the program gave.
+      name: what it is, for messages.
+      rank: 0 or 1.
+    Raises: InvalidTypeError, InvalidArgumentError: no integers of the rank.
+    """
+
+    def __init__(self, value: Any, name: str, rank: int = 1) -> None:
+        self.name = name
+        self.array: Array | None = None
+        found = output_of(value)
+        if found is None:
+            keeps = isinstance(value, np.ndarray | np.generic) and value.dtype == np.int32
+            try:
+                wanted = dtypes.int32 if keeps else dtypes.int64
+                found = convert_to_tensor(value, wanted, name.replace(" ", "_"))
+            except errors.InvalidTypeError as error:
+                raise errors.InvalidTypeError(
+                    f"{name} must be int32 or int64: {error.message}"
+                ) from error
+            if found.node.role is Role.CONSTANT:
+                self.array = found.node.attrs["value"]
+        if found.dtype.base_dtype not in SPLITS:
+            raise errors.InvalidTypeError(f"{name} must be int32 or int64, got {found!r}")
+        if found.dims is None:
+            found = identity.identity(found)
+            found.set_shape([None] * rank)
+        if len(found.dims or ()) != rank:
+            raise errors.InvalidArgumentError(f"{name} must have rank {rank}, got {found!r}")
+        self.output = found
+
+    @property
+    def dtype(self) -> DType:
+        """Its type."""
+        return self.output.dtype.base_dtype
+
+    def cast(self, dtype: DType) -> None:
+        """Give it another type."""
+        self.output = casting.cast(self.output, dtype)
+
+    def vector(self, array: Any, name: str) -> Output:
+        """A constant of its type."""
+        return constant_of(np.array(array, self.dtype.numpy), name=name)
+
+
+class Count(Given):
+    """The number of values that are divided, made as an output where somebody needs it."""
+
+    def __init__(self, values: Any, dtype: DType) -> None:
+        self.name = "values"
+        self._values = values
+        self._dtype = dtype
+        dims = values.dims
+        known = dims[0] if dims else None
+        self.array = None if known is None else np.array(known)
+
+    @property
+    def output(self) -> Output:  # type: ignore[override]  # made late
+        """The number, shape ()."""
+        nrows = getattr(self._values, "nrows", None)
+        if nrows is not None:
+            return out("Cast", [nrows()], {"DstT": self._dtype})
+        return shapes.shape(self._values, out_type=self._dtype)[0]
+
+
+class Checks:
+    """Conditions on partitions: those of known ones are looked at now, the others when they run.
+
+    Args:
+      validate: whether to look at those that are not known now.
+    """
+
+    def __init__(self, validate: bool) -> None:
+        self._validate = validate
+        self._asserts: list[Any] = []
+
+    def require(self, what: str, condition: Condition, *parts: Given) -> None:
+        """Require a condition of parts, all of its elements.
+
+        Raises: InvalidArgumentError: the parts are known and do not meet it.
+        """
+        arrays = [part.array for part in parts]
+        if all(array is not None for array in arrays):
+            if not np.all(condition(*arrays)):
+                got = ", ".join(
+                    f"{part.name} {np.array2string(array, threshold=8, separator=', ')}"
+                    for part, array in zip(parts, arrays, strict=True)
+                    if array is not None
+                )
+                raise errors.InvalidArgumentError(f"{what}, got {got}")
+        elif self._validate:
+            outputs = [part.output for part in parts]
+            holds = reduction.reduce_all(condition(*outputs))
+            self._asserts.append(Assert(holds, [what, *outputs], summarize=8))
+
+    def after(self, part: Given) -> Output:
+        """A part, there only where all conditions hold."""
+        if not self._asserts:
+            return part.output
+        with get_default_graph().control_dependencies(self._asserts):
+            return identity.identity(part.output)
+
+    def behind(self, value: Any) -> Any:
+        """A ragged tensor or a tensor, there only where all conditions hold."""
+        if not self._asserts:
+            return value
+        with get_default_graph().control_dependencies(self._asserts):
+            if hasattr(value, "map_elements"):
+                return value.map_elements(identity.identity)
+            return identity.identity(value)
+
+
+def equal(a: Any, b: Any) -> Any:
+    """Whether arrays are equal, or outputs, of which `==` compares identity."""
+    return (a >= b) & (a <= b)
+
+
+def _ascends(a: Any) -> Any:
+    return a[1:] >= a[:-1]
+
+
+def same_type(*parts: Given | None) -> None:
+    """Make all of them int64 where one of them is."""
+    there = [part for part in parts if part is not None]
+    if any(part.dtype is dtypes.int64 for part in there):
+        for part in there:
+            part.cast(dtypes.int64)
+
+
+def splits_of(lengths: Output) -> Output:
+    """The splits between rows of these lengths."""
+    zero = constant_of(np.zeros(1, lengths.dtype.base_dtype.numpy))
+    return concat([zero, reduction.cumsum(lengths)], 0)
+
+
+def from_splits(row_splits: Any, values: Any, validate: bool) -> Rows:
+    """Rows by the splits between them.
+
+    Raises: InvalidArgumentError: they do not begin at 0, decrease, or end elsewhere than the
+      values; of tensors when it runs, if `validate` says so.
+    """
+    splits = Given(row_splits, "row_splits")
+    if splits.output.dims == (0,):
+        raise errors.InvalidArgumentError("row_splits must have one element at least, got none")
+    checks = Checks(validate)
+    checks.require("row_splits must begin with 0", lambda s: equal(s[:1], 0), splits)
+    checks.require("row_splits must not decrease", _ascends, splits)
+    _fits(checks, "row_splits must end with the number of values", lambda s: s[-1], splits, values)
+    return Rows(checks.after(splits))
+
+
+def _fits(checks: Checks, what: str, total: Condition, part: Given, values: Any) -> None:
+    checks.require(what, lambda p, n: equal(total(p), n), part, Count(values, part.dtype))
+
+
+def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
+    """Rows by their lengths.
+
+    Raises: InvalidArgumentError: one is negative, or they do not add up to the number of values;
+      of tensors when it runs, if `validate` says so.
+    """
+    lengths = Given(row_lengths, "row_lengths")
+    checks = Checks(validate)
+    checks.require("row_lengths must not be negative", lambda n: n >= 0, lengths)
+    what = "row_lengths must add up to the number of values"
+    _fits(checks, what, summed, lengths, values)
+    checked = checks.after(lengths)
+    if lengths.array is not None and checked is lengths.output:
+        splits = lengths.vector([0, *np.cumsum(lengths.array)], "row_splits")
+        return Rows(splits, lengths=checked)
+    return Rows(splits_of(checked), lengths=checked)
+
+
+def summed(lengths: Any) -> Any:
+    """The sum of an array or of an output."""
+    return reduction.reduce_sum(lengths) if isinstance(lengths, Output) else lengths.sum()
+
+
+def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows:
+    """Rows by the row of each value.
+
+    Args:
+      nrows: how many rows there are; None for as many as the last id tells.
+    Raises: InvalidArgumentError: ids decrease or are not in [0, nrows), or are not as many as the
+      values; of tensors when it runs, if `validate` says so.
+    """
+    ids = Given(value_rowids, "value_rowids")
+    count = None if nrows is None else Given(nrows, "nrows", 0)
+    same_type(ids, count)
+    checks = Checks(validate)
+    checks.require("value_rowids must not decrease", _ascends, ids)
+    checks.require("value_rowids must not be negative", lambda i: i[:1] >= 0, ids)
+    _fits(checks, "value_rowids must be as many as the values", _length, ids, values)
+    if count is not None:
+        checks.require("nrows must not be negative", lambda n: n >= 0, count)
+        checks.require("value_rowids must be less than nrows", lambda i, n: i[-1:] < n, ids, count)
+    checked = checks.after(ids)
+    total = _rows_of(ids, count)
+    if total is not None and checked is ids.output:
+        assert ids.array is not None
+        splits = ids.vector(np.searchsorted(ids.array, np.arange(total + 1)), "row_splits")
+        return Rows(splits, value_rowids=checked, nrows=None if count is None else count.output)
+    if count is None:
+        first = constant_of(np.array([-1], ids.dtype.numpy))
+        last = concat([first, checked], 0)[-1]
+        number = last + 1
+    else:
+        number = count.output
+    splits = splits_by_ids(checked, number)
+    if count is not None and count.array is not None:
+        splits.set_shape([int(count.array) + 1])
+    return Rows(splits, value_rowids=checked, nrows=number)
+
+
+def _length(vector: Any) -> Any:
+    if isinstance(vector, Output):
+        return shapes.shape(vector, out_type=vector.dtype.base_dtype)[0]
+    return len(vector)
+
+
+def _rows_of(ids: Given, count: Given | None) -> int | None:
+    """The number of rows, where ids and count are known."""
+    if ids.array is None:
+        return None
+    if count is None:
+        return int(ids.array[-1]) + 1 if ids.array.size else 0
+    return None if count.array is None else int(count.array)
+
+
+def splits_by_ids(ids: Output, nrows: Output) -> Output:
+    """The splits between rows, by the row of each value."""
+    return searchsorted(ids, sequence.range(nrows + 1), out_type=ids.dtype.base_dtype)
+
+
+def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
+    """Rows by where they begin.
+
+    Raises: InvalidArgumentError: the first is not 0, they decrease, or there are values without
+      rows; of tensors when it runs, if `validate` says so.
+    """
+    starts = Given(row_starts, "row_starts")
+    checks = Checks(validate)
+    total = Count(values, starts.dtype)
+    checks.require("row_starts must begin with 0", lambda s: equal(s[:1], 0), starts)
+    checks.require("row_starts must not decrease", _ascends, starts)
+    what = "row_starts must not be above the number of values"
+    checks.require(what, lambda s, n: s <= n, starts, total)
+    what = "there must be no values without row_starts"
+    checks.require(what, lambda s, n: (n <= 0) | (_length(s) > 0), starts, total)
+    return Rows(_joined(checks, starts, [starts, total]))
+
+
+def from_limits(row_limits: Any, values: Any, validate: bool) -> Rows:
+    """Rows by where they end.
+
+    Raises: InvalidArgumentError: they decrease, begin below 0, or end elsewhere than the values;
+      of tensors when it runs, if `validate` says so.
+    """
+    limits = Given(row_limits, "row_limits")
+    checks = Checks(validate)
+    checks.require("row_limits must not decrease", _ascends, limits)
+    checks.require("row_limits must not be negative", lambda s: s[:1] >= 0, limits)
+    zero = Given(np.array(0, limits.dtype.numpy), "zero", 0)
+    what = "row_limits must end with the number of values"
+    _fits(checks, what, _last_or_zero, limits, values)
+    return Rows(_joined(checks, limits, [zero, limits]))
+
+
+def _last_or_zero(limits: Any) -> Any:
+    if isinstance(limits, Output):
+        return concat([constant_of(np.zeros(1, limits.dtype.base_dtype.numpy)), limits], 0)[-1]
+    return limits[-1] if len(limits) else 0
+
+
+def _joined(checks: Checks, like: Given, parts: Sequence[Given]) -> Output:
+    """Splits of parts that follow each other, a constant where all are known."""
+    arrays = [part.array for part in parts]
+    checked = checks.after(like)
+    if checked is like.output and all(array is not None for array in arrays):
+        known = [np.reshape(array, -1) for array in arrays if array is not None]
+        return like.vector(np.concatenate(known), "row_splits")
+    return concat(
+        [shapes.reshape(checked if part is like else part.output, [-1]) for part in parts], 0
+    )
+
+
+def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: bool) -> Rows:
+    """Rows of one length.
+
+    Args:
+      nrows: how many rows there are, which must be said where the length is 0.
+    Raises: InvalidArgumentError: the values are not so many; of tensors when it runs, if
+      `validate` says so.
+    """
+    length = Given(uniform_row_length, "uniform_row_length", 0)
+    count = None if nrows is None else Given(nrows, "nrows", 0)
+    same_type(length, count)
+    checks = Checks(validate)
+    total = Count(values, length.dtype)
+    checks.require("uniform_row_length must not be negative", lambda n: n >= 0, length)
+    if count is not None:
+        checks.require("nrows must not be negative", lambda n: n >= 0, count)
+        what = "uniform_row_length times nrows must be the number of values"
+        checks.require(what, lambda n, k, v: equal(n * k, v), length, count, total)
+    else:
+        what = "uniform_row_length must divide the number of values, and without nrows not be 0"
+        checks.require(what, _divides, length, total)
+    checked = checks.after(length)
+    parts = [part.array for part in (length, count or total)]
+    if checked is length.output and all(array is not None for array in parts):
+        size, number = [int(array) for array in parts if array is not None]
+        rows = number if count is not None else number // max(size, 1)
+        splits = length.vector(np.arange(rows + 1) * size, "row_splits")
+        made = None if count is None else count.output
+        return Rows(splits, nrows=made, uniform=checked)
+    if count is None:
+        one = constant_of(np.array(1, length.dtype.numpy))
+        number_of_rows = total.output // out("Maximum", [checked, one])
+    else:
+        number_of_rows = count.output
+    return uniform_rows(checked, number_of_rows)
+
+
+def _divides(size: Any, total: Any) -> Any:
+    if isinstance(size, Output):
+        return (size * (total // out("Maximum", [size, 1])) >= total) & ((size > 0) | (total <= 0))
+    return size * (total // max(size, 1)) == total and (size > 0 or total == 0)
+
+
+def uniform_rows(length: Output, nrows: Output) -> Rows:
+    """Rows of one length, both of one type."""
+    splits = sequence.range(nrows + 1) * length
+    return Rows(splits, nrows=nrows, uniform=length)

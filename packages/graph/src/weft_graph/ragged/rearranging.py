@@ -1,0 +1,391 @@
+"""Ops that put the rows of ragged tensors together, repeat or reverse them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.node import Output
+from weft_graph.ops import sequence, shapes
+from weft_graph.ops.join import concat
+from weft_graph.ops.shape_rules import constant_array, normal_axis
+from weft_graph.ragged import making
+from weft_graph.ragged.conversion import uniform_levels
+from weft_graph.ragged.dispatch import Call, ragged_op
+from weft_graph.ragged.indexing import gathered_rows
+from weft_graph.ragged.reductions import static_axes
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor, static_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import merge_dims
+
+Step = Callable[[int, Output], "tuple[Output, Callable[[Output, Output], Output]] | None"]
+
+
+def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTensor:
+    """A ragged tensor whose rows are others, and whose values are in another order in them.
+
+    Args:
+      rows: the row of `value` that each row of the result is of; None for the same.
+      step: of an axis and the lengths of rows there: their new lengths, and what says which of a
+        row's values is at a place, by that and the former length; None where nothing changes.
+    """
+    levels: list[Rows] = []
+    places = rows
+    for axis, level in enumerate(value.levels, 1):
+        lengths, starts = level.row_lengths(), level.starts()
+        if places is not None:
+            lengths, starts = [out("GatherV2", [each, places, 0]) for each in (lengths, starts)]
+        found = step(axis, lengths)
+        if found is None and places is None:
+            levels.append(level)
+            continue
+        made_lengths = lengths if found is None else found[0]
+        made = Rows(
+            making.splits_of(made_lengths),
+            lengths=made_lengths,
+            uniform=level.uniform if found is None else None,
+        )
+        levels.append(made)
+        ids = made.ids()
+        within = sequence.range(made.nvals()) - out("GatherV2", [made.starts(), ids, 0])
+        if found is not None:
+            within = found[1](within, out("GatherV2", [lengths, ids, 0]))
+        places = out("GatherV2", [starts, ids, 0]) + within
+    flat: Any = value.flat_values
+    if places is not None:
+        flat = out("GatherV2", [flat, places, 0])
+    for level in reversed(levels):
+        flat = RaggedTensor(flat, level)
+    return flat  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------ joining
+
+
+def same_kind(values: Sequence[Any], least: int = 0) -> list[Any]:
+    """Values with equally many levels of rows, and splits of one type.
+
+    Raises: InvalidArgumentError: a rank is not known, or ranks differ.
+    """
+    found = [ragged_or_tensor(value) for value in values]
+    ranks = {static_rank(value) for value in found}
+    if len(ranks) > 1 or None in ranks:
+        raise errors.InvalidArgumentError(
+            "ragged tensors that are put together must have one known rank, got "
+            + ", ".join(repr(value) for value in found)
+        )
+    ragged = [value for value in found if isinstance(value, RaggedTensor)]
+    types = {value.row_splits.dtype.base_dtype for value in ragged}
+    dtype = dtypes.int32 if types == {dtypes.int32} else dtypes.int64
+    depth = max([least, *[value.ragged_rank for value in ragged]])
+    found = [
+        value.with_row_splits_dtype(dtype) if isinstance(value, RaggedTensor) else value
+        for value in found
+    ]
+    return [uniform_levels(value, depth, dtype) for value in found]
+
+
+def _typed(values: Sequence[Any]) -> list[Any]:
+    """Values as tensors, Python ones of the type of the ragged ones."""
+    dtype = next(value.dtype for value in values if isinstance(value, RaggedTensor))
+    return [
+        value if isinstance(value, RaggedTensor | Output) else ragged_or_tensor(value, dtype)
+        for value in values
+    ]
+
+
+@ragged_op("ConcatV2")
+def _concat(call: Call) -> Any:
+    values, axis = call.inputs
+    typed = _typed(values)
+    rank = static_rank(typed[0])
+    (at,) = static_axes(axis, rank) if rank is not None else [None]
+    return joined(typed, _known(at))
+
+
+def _known(axis: int | None) -> int:
+    if axis is None:
+        raise errors.InvalidArgumentError("ragged tensors must have a known rank")
+    return axis
+
+
+def joined(values: Sequence[Any], axis: int) -> Any:
+    """Values joined along an axis that they have."""
+    if not any(isinstance(value, RaggedTensor) for value in values):
+        return concat(list(values), axis)
+    found = same_kind(values, axis)
+    if axis == 0:
+        return _end_to_end(found)
+    if axis > 1:
+        first = found[0]
+        inner = joined([value.values for value in _with_equal_rows(found)], axis - 1)
+        return first.with_values(inner)
+    count = len(found)
+    rows = _alternating(found)
+    splits = out(
+        "StridedSlice", [rows.row_splits, *_every(count)], {"begin_mask": 1, "end_mask": 1}
+    )
+    _know_rows(splits, found)
+    return RaggedTensor(rows.values, Rows(splits))
+
+
+def _every(step: int) -> list[Output]:
+    return [constant_of(np.array([n], np.int32)) for n in (0, 0, step)]
+
+
+def _know_rows(splits: Output, values: Sequence[RaggedTensor]) -> None:
+    known = [value.levels[0].static_nrows for value in values]
+    rows = next((count for count in known if count is not None), None)
+    if rows is not None:
+        splits.set_shape([rows + 1])
+
+
+def _end_to_end(values: Sequence[Any]) -> Any:
+    """The rows of all values, one value after the other."""
+    if not isinstance(values[0], RaggedTensor):
+        return concat(list(values), 0)
+    inner = _end_to_end([value.values for value in values])
+    parts, offset = [values[0].row_splits], values[0].row_splits[-1]
+    for value in values[1:]:
+        parts.append(value.row_splits[1:] + offset)
+        offset = offset + value.row_splits[-1]
+    static = {value.levels[0].static_uniform for value in values}
+    uniform = None
+    if len(static) == 1 and None not in static:
+        uniform = values[0].uniform_row_length
+    return RaggedTensor(inner, Rows(concat(parts, 0), uniform=uniform))
+
+
+def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
+    """The first row of each value, then the second of each, and so on."""
+    rows = _with_equal_counts(values)
+    whole = _end_to_end(values)
+    count = constant_of(np.array(len(values), rows.dtype.base_dtype.numpy))
+    numbers = shapes.reshape(sequence.range(rows * count), out("Pack", [[count, rows]]))
+    order = out("Transpose", [numbers, constant_of(np.array([1, 0], np.int32))])
+    return gathered_rows(whole, shapes.reshape(order, [-1]))
+
+
+def _with_equal_counts(values: Sequence[RaggedTensor]) -> Output:
+    """The number of rows, which is the same of all.
+
+    Raises: InvalidArgumentError: it is known to differ; of others when it runs.
+    """
+    known: Any = None
+    for value in values:
+        known = merge_dims(known, (value.levels[0].static_nrows,))
+    rows = values[0].nrows()
+    if known != (None,):
+        return rows
+    given = making.Given(rows, "nrows", 0)
+    checks = making.Checks(validate=True)
+    for value in values[1:]:
+        other = making.Given(value.nrows(), "nrows", 0)
+        checks.require("ragged tensors must have equally many rows", making.equal, given, other)
+    return checks.after(given)
+
+
+def _with_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
+    """The same, of which the rows are as long as those of the first.
+
+    Raises (when it runs): InvalidArgumentError: they are not.
+    """
+    first = values[0]
+    splits = making.Given(first.row_splits, "row_splits")
+    found = [first]
+    for value in values[1:]:
+        if value.row_splits is first.row_splits:
+            found.append(value)
+            continue
+        given = making.Given(value.row_splits, "row_splits")
+        checks = making.Checks(validate=True)
+        checks.require("ragged rows must have equal lengths", making.equal, splits, given)
+        found.append(checks.behind(value))
+    return found
+
+
+@ragged_op("Pack")
+def _pack(call: Call) -> Any:
+    (values,) = call.inputs
+    return stacked(_typed(values), call.attrs.get("axis", 0))
+
+
+def stacked(values: Sequence[Any], axis: int) -> Any:
+    """Values of rank R put together along a new axis, as a ragged tensor of rank R + 1."""
+    found = [ragged_or_tensor(value) for value in values]
+    rank = static_rank(found[0])
+    if rank is None:
+        raise errors.InvalidArgumentError(f"stack requires a known rank, got {found[0]!r}")
+    axis = normal_axis(axis, rank + 1)
+    if rank == 0:
+        return out("Pack", [found], {"axis": 0})
+    return _stacked(same_kind(found, max(axis - 1, 0)), axis)
+
+
+def _stacked(values: Sequence[Any], axis: int) -> Any:
+    if axis > 1:
+        first = values[0]
+        inner = [value.values for value in _with_equal_rows(values)]
+        return first.with_values(_stacked(inner, axis - 1))
+    dtype = _splits_type(values)
+    count = np.array(len(values), dtype.numpy)
+    if axis == 0:
+        whole = _end_to_end(values)
+        lengths = out("Pack", [[_rows_of(value, dtype) for value in values]])
+        return RaggedTensor(whole, making.from_lengths(lengths, whole, False))
+    if not isinstance(values[0], RaggedTensor) and static_rank(values[0]) == 1:
+        return out("Pack", [list(values)], {"axis": 1})
+    levels = [uniform_levels(value, 1, dtype) for value in values]
+    rows = _alternating(levels)
+    uniform = making.from_uniform(count, rows, levels[0].nrows(), False)
+    _know_rows(uniform.splits, levels)
+    return RaggedTensor(rows, uniform)
+
+
+def _splits_type(values: Sequence[Any]) -> DType:
+    value = values[0]
+    return value.row_splits.dtype.base_dtype if isinstance(value, RaggedTensor) else dtypes.int64
+
+
+def _rows_of(value: Any, dtype: DType) -> Output:
+    if isinstance(value, RaggedTensor):
+        return value.nrows()
+    return shapes.shape(value, out_type=dtype)[0]
+
+
+# ------------------------------------------------------------------------ repeating, reversing
+
+
+@ragged_op("Tile")
+def _tile(call: Call) -> Any:
+    value, multiples = call.inputs
+    if isinstance(multiples, RaggedTensor):
+        raise errors.InvalidTypeError("multiples must be a tensor, got a ragged one")
+    dtype = value.row_splits.dtype.base_dtype
+    times = out("Cast", [convert_to_tensor(multiples)], {"DstT": dtype})
+    known = constant_array(convert_to_tensor(multiples))
+    rank = static_rank(value)
+    if rank is not None and times.dims is not None:
+        merge_dims(times.dims, (rank,))
+
+    def step(axis: int, lengths: Output) -> Any:
+        if known is not None and known[axis] == 1:
+            return None
+        zero = constant_of(np.array(0, dtype.numpy))
+
+        def repeated(place: Output, length: Output) -> Output:
+            return place % out("Maximum", [length, zero + 1])
+
+        return lengths * times[axis], repeated
+
+    rows = None
+    if known is None or known[0] != 1:
+        rows = out("Tile", [sequence.range(value.nrows()), times[:1]])
+    found = rearranged(value, rows, step)
+    inner = times[value.ragged_rank + 1 :]
+    whole = concat([constant_of(np.array([1], dtype.numpy)), inner], 0)
+    flat = found.flat_values
+    if flat.dims is None or len(flat.dims) > 1:
+        found = found.with_flat_values(out("Tile", [flat, whole]))
+    return found
+
+
+@ragged_op("ReverseV2")
+def _reverse(call: Call) -> Any:
+    value, axis = call.inputs
+    axes = static_axes(axis, static_rank(value))
+
+    def step(at: int, lengths: Output) -> Any:
+        if at not in axes:
+            return None
+        return lengths, lambda place, length: length - place - 1
+
+    rows = sequence.range(value.nrows())[::-1] if 0 in axes else None
+    found = rearranged(value, rows, step)
+    inner = [each - value.ragged_rank for each in axes if each > value.ragged_rank]
+    if inner:
+        found = found.with_flat_values(
+            out("ReverseV2", [found.flat_values, constant_of(np.array(inner, np.int32))])
+        )
+    return found
+
+
+# ------------------------------------------------------------------------------ cutting
+
+
+@ragged_op("Split", "SplitV")
+def _split(call: Call) -> Any:
+    if call.op == "Split":
+        axis, value = call.inputs
+    else:
+        value, sizes, axis = call.inputs
+    if not isinstance(value, RaggedTensor):
+        raise errors.InvalidTypeError(f"{call.op} takes a ragged tensor only as its value")
+    (at,) = static_axes(axis, static_rank(value))
+    count = call.attrs["num_split"]
+    if at > value.ragged_rank or (at and not _uniform(value, at)):
+        if at > value.ragged_rank:
+            flat_axis = constant_of(np.array(at - value.ragged_rank, np.int32))
+            parts = (
+                call.plain(flat_axis, value.flat_values)
+                if call.op == "Split"
+                else call.plain(value.flat_values, sizes, flat_axis)
+            )
+            return [value.with_flat_values(part) for part in parts]
+        raise errors.InvalidArgumentError(
+            f"a ragged axis cannot be split: axis {at} of {value!r} has rows of several lengths"
+        )
+    dtype = value.row_splits.dtype.base_dtype
+    total = value.nrows() if at == 0 else value.levels[at - 1].uniform
+    assert total is not None
+    if call.op == "Split":
+        parts_of = making.Given(total, "the size of the axis", 0)
+        checks = making.Checks(validate=True)
+        number = making.Given(np.array(count, dtype.numpy), "the number of parts", 0)
+        what = "the size of the axis must be divisible by the number of parts"
+        checks.require(what, lambda n, k: making.equal(n % k, 0), parts_of, number)
+        each = checks.after(parts_of) // count
+        bounds = [(each * i, each * (i + 1)) for i in range(count)]
+    else:
+        bounds = _bounds(convert_to_tensor(sizes), total, count)
+    keys = [(*[slice(None)] * at, slice(begin, end)) for begin, end in bounds]
+    return [value[key] for key in keys]
+
+
+def _uniform(value: RaggedTensor, axis: int) -> bool:
+    return value.levels[axis - 1].uniform is not None
+
+
+def _bounds(sizes: Output, total: Output, count: int) -> list[tuple[Any, Any]]:
+    """Where each part begins and ends, by sizes one of which may be -1."""
+    dtype = total.dtype.base_dtype
+    wanted = out("Cast", [sizes], {"DstT": dtype})
+    zero = constant_of(np.array(0, dtype.numpy))
+    known = out("Sum", [out("Maximum", [wanted, zero]), constant_of(np.array([0], np.int32))])
+    wanted = out("SelectV2", [wanted < zero, total - known, wanted])
+    given = making.Given(wanted, "the sizes of parts")
+    size = making.Given(total, "the size of the axis", 0)
+    checks = making.Checks(validate=True)
+    what = "the sizes of parts must add up to that of the axis"
+    checks.require(what, lambda parts, n: making.equal(making.summed(parts), n), given, size)
+    ends = making.splits_of(checks.after(given))
+    return [(ends[i], ends[i + 1]) for i in range(count)]
+
+
+@ragged_op("DynamicPartition")
+def _partition(call: Call) -> Any:
+    data, partitions = call.inputs
+    while isinstance(partitions, RaggedTensor):
+        if not isinstance(data, RaggedTensor):
+            raise errors.InvalidArgumentError(f"ragged partitions require ragged data: {data!r}")
+        data, partitions = data.values, partitions.values
+    if not isinstance(data, RaggedTensor):
+        return call.plain(data, partitions)
+    numbers = sequence.range(data.nrows())
+    which = create("DynamicPartition", [numbers, partitions], call.attrs).outputs
+    return [gathered_rows(data, each) for each in which]

@@ -1,0 +1,189 @@
+"""Reductions of ragged tensors, and sums of segments of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.node import Output
+from weft_graph.ops import reduction, shapes
+from weft_graph.ops.shape_rules import constant_array, normal_axes
+from weft_graph.ragged import making
+from weft_graph.ragged.dispatch import Call, ragged_op
+from weft_graph.ragged.indexing import expanded
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.tensor import RaggedTensor, static_rank
+from weft_tensor import dtypes, errors
+
+Segments = Callable[[Output, Output, Output], Output]
+"""Makes a tensor with a row for each segment, of data, of the segment of each row, and a number."""
+
+
+def segments_by(op: str, **attrs: Any) -> Segments:
+    """What an op of segments in any order makes."""
+    return lambda data, ids, count: out(op, [data, ids, count], attrs)
+
+
+def static_axes(axis: Any, rank: int | None) -> list[int]:
+    """Axes that are known while the graph is built, from the outermost.
+
+    Raises: InvalidArgumentError: they are not known, or one is out of range.
+    """
+    given = constant_array(axis if isinstance(axis, Output) else convert_to_tensor(axis))
+    if given is None or rank is None:
+        raise errors.InvalidArgumentError(
+            "the axes over which a ragged tensor is reduced must be known while the graph is "
+            f"built, and its rank, got {axis!r}"
+        )
+    return sorted(normal_axes(given.reshape(-1).tolist(), rank))
+
+
+def reduced(call: Call, segments: Segments) -> Any:
+    """A reduction over axes, one after the other from the innermost."""
+    value, axis = call.inputs
+    keep = bool(call.attrs.get("keep_dims", False))
+    rank = static_rank(value)
+    axes = static_axes(axis, rank)
+    assert rank is not None
+    if len(axes) == rank:
+        flat = value.flat_values
+        every = np.arange(len(flat.dims), dtype=np.int32)
+        (found,) = call.plain(flat, constant_of(every), keep_dims=False)
+        ones = constant_of(np.ones(rank, np.int32))
+        return shapes.reshape(found, ones) if keep else found
+    for each in reversed(axes):
+        value = _over(value, each, keep, segments, call)
+    return value
+
+
+def _over(value: Any, axis: int, keep: bool, segments: Segments, call: Call) -> Any:
+    if not isinstance(value, RaggedTensor):
+        at = constant_of(np.array([axis], np.int32))
+        return call.plain(value, at, keep_dims=keep)[0]
+    if axis > 1:
+        return value.with_values(_over(value.values, axis - 1, keep, segments, call))
+    rows = value.levels[0]
+    if axis == 1:
+        found = aggregated(segments, value.values, rows.ids(), rows.nrows())
+        if rows.static_nrows is not None and isinstance(found, Output) and found.dims is not None:
+            found.set_shape([rows.static_nrows, *found.dims[1:]])
+        return _one_each(found, rows) if keep else found
+    zero = constant_of(np.array(0, rows.dtype.numpy))
+    longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
+    found = aggregated(segments, value.values, rows.offsets(), longest)
+    return expanded(found, rows.dtype) if keep else found
+
+
+def _one_each(found: Any, rows: Rows) -> RaggedTensor:
+    """Rows of one value each."""
+    one = np.array(1, rows.dtype.numpy)
+    if rows.static_nrows is not None:
+        count = np.array(rows.static_nrows, rows.dtype.numpy)
+        return RaggedTensor(found, making.from_uniform(one, found, count, False))
+    return RaggedTensor(found, making.uniform_rows(constant_of(one), rows.nrows()))
+
+
+def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
+    """Rows of each segment put together, value by value: as long as the longest of them."""
+    if not isinstance(data, RaggedTensor):
+        return segments(data, ids, count)
+    rows = data.levels[0]
+    ids = out("Cast", [ids], {"DstT": rows.dtype}) if ids.dtype is not rows.dtype else ids
+    zero = constant_of(np.array(0, rows.dtype.numpy))
+    longest = out("UnsortedSegmentMax", [rows.row_lengths(), ids, count])
+    lengths = out("Maximum", [longest, zero])
+    splits = making.splits_of(lengths)
+    owner = out("GatherV2", [ids, rows.ids(), 0])
+    # A row whose segment is negative belongs to none: neither do its values.
+    start = out("GatherV2", [splits, out("Maximum", [owner, zero]), 0])
+    places = start + rows.offsets()
+    places = out("SelectV2", [owner < zero, zero - 1, places])
+    found = aggregated(segments, data.values, places, splits[-1])
+    return RaggedTensor(found, Rows(splits, lengths=lengths))
+
+
+for _op in ("Sum", "Prod", "Max", "Min"):
+
+    @ragged_op(_op)
+    def _numeric(call: Call, segment_op: str = f"UnsortedSegment{_op}") -> Any:
+        return reduced(call, segments_by(segment_op))
+
+
+@ragged_op("All", "Any")
+def _logical(call: Call) -> Any:
+    extreme = segments_by("UnsortedSegmentMin" if call.op == "All" else "UnsortedSegmentMax")
+
+    def segments(data: Output, ids: Output, count: Output) -> Output:
+        number = out("Cast", [data], {"DstT": dtypes.int32})
+        return out("Greater", [extreme(number, ids, count), 0])
+
+    return reduced(call, segments)
+
+
+@ragged_op("Mean")
+def _mean(call: Call) -> Any:
+    value, axis = call.inputs
+    rank = static_rank(value)
+    if len(static_axes(axis, rank)) == rank:
+        return reduced(call, segments_by("UnsortedSegmentSum"))
+    ones = value.map_elements(lambda flat: out("OnesLike", [flat]))
+    total: Any = create("Sum", [value, axis], call.attrs).outputs[0]
+    count: Any = create("Sum", [ones, axis], call.attrs).outputs[0]
+    if isinstance(total, RaggedTensor):  # the rows are the same, though computed twice
+        return total.with_flat_values(_divided(total.flat_values, count.flat_values))
+    return _divided(total, count)
+
+
+def _divided(total: Output, count: Output) -> Output:
+    """Means: NaN of nothing; of integers rounded towards zero, and 0 of nothing."""
+    if total.dtype.base_dtype.is_integer:
+        return out("TruncateDiv", [total, out("Maximum", [count, out("OnesLike", [count])])])
+    return out("RealDiv", [total, count])
+
+
+@ragged_op("EuclideanNorm")
+def _norm(call: Call) -> Any:
+    value, axis = call.inputs
+    squares = create("Sum", [create("Square", [value]).outputs[0], axis], call.attrs).outputs[0]
+    return create("Sqrt", [squares]).outputs[0]
+
+
+@ragged_op("ReduceJoin")
+def _reduce_join(call: Call) -> Any:
+    separator = call.attrs.get("separator", "")
+    return reduced(call, segments_by("UnsortedSegmentJoin", separator=separator))
+
+
+for _op in ("Sum", "Prod", "Max", "Min"):
+
+    @ragged_op(f"UnsortedSegment{_op}")
+    def _unsorted(call: Call) -> Any:
+        return of_segments(call, segments_by(call.op))
+
+
+@ragged_op("UnsortedSegmentJoin")
+def _unsorted_join(call: Call) -> Any:
+    return of_segments(call, segments_by(call.op, **call.attrs))
+
+
+def of_segments(call: Call, segments: Segments) -> Any:
+    """An op of segments, of ragged data: `ids` for each row, or ragged ones for each value."""
+    data, ids, count = call.inputs
+    while isinstance(ids, RaggedTensor):
+        if not isinstance(data, RaggedTensor):
+            raise errors.InvalidArgumentError(
+                f"ragged segment_ids require ragged data, got {data!r}"
+            )
+        data, ids = data.values, ids.values
+    ids = convert_to_tensor(ids)
+    if isinstance(data, RaggedTensor) and static_rank(ids) != 1:
+        raise errors.InvalidArgumentError(
+            f"segment_ids of ragged data must be a vector or ragged, got {ids!r}"
+        )
+    if not isinstance(data, RaggedTensor):
+        return segments(data, ids, convert_to_tensor(count))
+    number = out("Cast", [count], {"DstT": data.row_splits.dtype.base_dtype})
+    return aggregated(segments, data, ids, number)

@@ -1,0 +1,115 @@
+"""How values are divided into rows: one level of a ragged tensor.
+
+A level may be said in several ways: by the splits between rows, their lengths, the row of each
+value. The splits are always there; what else it was made from is kept, so that nothing is computed
+that somebody knew. Nothing that is computed later is kept: it may stand in a branch or a loop.
+"""
+
+from __future__ import annotations
+
+from weft_graph.ir.builder import out
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.ops import casting, sequence, shapes
+from weft_graph.ops.search import searchsorted
+from weft_tensor.dtypes import DType
+
+
+class Rows:
+    """The division of values into rows.
+
+    Args:
+      splits: int32 or int64, shape (nrows + 1,): row i is `values[splits[i]:splits[i + 1]]`.
+      lengths: shape (nrows,), if it is known.
+      value_rowids: shape (number of values,), if it is known.
+      nrows: shape (), if it is known.
+      uniform: shape (): the length of all rows, if they have one.
+    """
+
+    __slots__ = ("lengths", "rows", "splits", "uniform", "value_rowids")
+
+    def __init__(
+        self,
+        splits: Output,
+        *,
+        lengths: Output | None = None,
+        value_rowids: Output | None = None,
+        nrows: Output | None = None,
+        uniform: Output | None = None,
+    ) -> None:
+        self.splits = splits
+        self.lengths = lengths
+        self.value_rowids = value_rowids
+        self.rows = nrows
+        self.uniform = uniform
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its integers."""
+        return self.splits.dtype.base_dtype
+
+    @property
+    def static_nrows(self) -> int | None:
+        """The number of rows, if it is known while the graph is built."""
+        dims = self.splits.dims
+        return dims[0] - 1 if dims and dims[0] is not None else None
+
+    @property
+    def static_uniform(self) -> int | None:
+        """The length of all rows, if they have one that is known while the graph is built."""
+        known = None if self.uniform is None else constant_value(self.uniform)
+        return None if known is None else int(known)
+
+    def nrows(self) -> Output:
+        """The number of rows, shape ()."""
+        if self.rows is not None:
+            return self.rows
+        return shapes.shape(self.splits, out_type=self.dtype)[0] - 1
+
+    def starts(self) -> Output:
+        """Where each row begins."""
+        return self.splits[:-1]
+
+    def limits(self) -> Output:
+        """Where each row ends."""
+        return self.splits[1:]
+
+    def row_lengths(self) -> Output:
+        """The length of each row."""
+        return self.limits() - self.starts() if self.lengths is None else self.lengths
+
+    def nvals(self) -> Output:
+        """The number of values, shape ()."""
+        return self.splits[-1]
+
+    def ids(self) -> Output:
+        """The row of each value."""
+        return segment_ids(self.splits) if self.value_rowids is None else self.value_rowids
+
+    def offsets(self) -> Output:
+        """The position of each value within its row."""
+        places = sequence.range(self.nvals())
+        return places - out("GatherV2", [self.starts(), self.ids(), 0])
+
+    def cast(self, dtype: DType) -> Rows:
+        """The same with integers of a type."""
+        if dtype is self.dtype:
+            return self
+
+        def of(part: Output | None) -> Output | None:
+            return None if part is None else casting.cast(part, dtype)
+
+        return Rows(
+            casting.cast(self.splits, dtype),
+            lengths=of(self.lengths),
+            value_rowids=of(self.value_rowids),
+            nrows=of(self.rows),
+            uniform=of(self.uniform),
+        )
+
+
+def segment_ids(splits: Output) -> Output:
+    """The row of each value, by the splits between rows."""
+    dtype = splits.dtype.base_dtype
+    places = sequence.range(splits[-1])
+    return searchsorted(splits[1:], places, "right", out_type=dtype)

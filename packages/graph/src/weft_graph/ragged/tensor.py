@@ -1,0 +1,719 @@
+"""Ragged tensors: rows of different lengths."""
+
+from __future__ import annotations
+
+__all__ = ["RaggedTensor"]
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from weft_graph.ir import thread_stacks
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.composite import AppliesOps, CompositeTensor, makers
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
+from weft_graph.ir.node import Node, Operators, Output
+from weft_graph.ops import casting, identity, shapes
+from weft_graph.ops.array import fill
+from weft_graph.ragged import making
+from weft_graph.ragged.rows import Rows
+from weft_graph.ragged.value import RaggedTensorValue, value_of
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims, merge_dims
+
+
+class RaggedTensor(CompositeTensor, AppliesOps, Operators):
+    """A tensor whose rows may have different lengths.
+
+    It is its values, one row after the other, and the splits between the rows; where the values are
+    a ragged tensor again, more than one axis is ragged. Programs make one by the `from_` methods or
+    with `ragged.constant`. Operators and most functions take it in place of a tensor.
+
+    Args:
+      values: Tensor of rank 1 or more, or RaggedTensor: the rows joined.
+      rows: how they are divided.
+    Attributes:
+      values: as given.
+      flat_values: the innermost values, a Tensor of shape (n, ...).
+
+    Examples:
+      >>> x = wf.ragged.constant([[3, 1, 4], [], [5]])
+      >>> x.shape
+      TensorShape([Dimension(3), Dimension(None)])
+      >>> wf.Session().run([x + 1, wf.reduce_sum(x, axis=1)])[0].to_list()
+      [[4, 2, 5], [], [6]]
+    """
+
+    __slots__ = ("__weakref__", "_rows", "_values")
+
+    def __init__(self, values: Any, rows: Rows) -> None:
+        if isinstance(values, RaggedTensor) and values.row_splits.dtype is not rows.splits.dtype:
+            values, rows = values.with_row_splits_dtype(dtypes.int64), rows.cast(dtypes.int64)
+        self._values = values
+        self._rows = rows
+
+    # ------------------------------------------------------------------------- factories
+
+    @classmethod
+    def from_row_splits(
+        cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows by the splits between them: row i is `values[row_splits[i]:row_splits[i + 1]]`.
+
+        Args:
+          values: any type, shape (n, ...), or a RaggedTensor of n rows.
+          row_splits: int32 or int64, shape (nrows + 1,), ascending from 0 to n.
+          name: of the scope of its nodes.
+          validate: check tensors when they run; what is known at once is always checked.
+        Raises: InvalidArgumentError: the splits are malformed.
+        """
+        return cls._made(
+            values, name, "RaggedFromRowSplits", making.from_splits, row_splits, validate
+        )
+
+    @classmethod
+    def from_row_lengths(
+        cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows by their lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
+
+        Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
+        """
+        return cls._made(
+            values, name, "RaggedFromRowLengths", making.from_lengths, row_lengths, validate
+        )
+
+    @classmethod
+    def from_row_starts(
+        cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows by where they begin, int32 or int64, shape (nrows,); see `from_row_splits`.
+
+        Raises: InvalidArgumentError: they are malformed.
+        """
+        return cls._made(
+            values, name, "RaggedFromRowStarts", making.from_starts, row_starts, validate
+        )
+
+    @classmethod
+    def from_row_limits(
+        cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
+    ) -> RaggedTensor:
+        """Rows by where they end, int32 or int64, shape (nrows,); see `from_row_splits`.
+
+        Raises: InvalidArgumentError: they are malformed.
+        """
+        return cls._made(
+            values, name, "RaggedFromRowLimits", making.from_limits, row_limits, validate
+        )
+
+    @classmethod
+    def from_value_rowids(
+        cls,
+        values: Any,
+        value_rowids: Any,
+        nrows: Any = None,
+        name: str | None = None,
+        validate: bool = True,
+    ) -> RaggedTensor:
+        """Rows by the row that each value is in; see `from_row_splits`.
+
+        Args:
+          value_rowids: int32 or int64, shape (n,), not decreasing.
+          nrows: how many rows there are, shape (); one more than the last id by default.
+        Raises: InvalidArgumentError: they are malformed.
+        """
+        return cls._made(
+            values, name, "RaggedFromValueRowIds", making.from_ids, value_rowids, nrows, validate
+        )
+
+    @classmethod
+    def from_uniform_row_length(
+        cls,
+        values: Any,
+        uniform_row_length: Any,
+        nrows: Any = None,
+        validate: bool = True,
+        name: str | None = None,
+    ) -> RaggedTensor:
+        """Rows of one length, for an axis that is not ragged among others that are.
+
+        Args:
+          uniform_row_length: int32 or int64, shape ().
+          nrows: how many rows there are, shape (); to be said where the length may be 0.
+        Raises: InvalidArgumentError: the values are not so many.
+        """
+        return cls._made(
+            values,
+            name,
+            "RaggedFromUniformRowLength",
+            making.from_uniform,
+            uniform_row_length,
+            nrows,
+            validate,
+        )
+
+    @classmethod
+    def _made(
+        cls, values: Any, name: str | None, default: str, make: Callable[..., Rows], *args: Any
+    ) -> RaggedTensor:
+        with get_default_graph().name_scope(name or default):
+            found = divided(values)
+            first, *rest = args
+            rows = make(first, found, *rest)
+            return cls(found, rows)
+
+    @classmethod
+    def from_nested_row_splits(
+        cls,
+        flat_values: Any,
+        nested_row_splits: Any,
+        name: str | None = None,
+        validate: bool = True,
+    ) -> Any:
+        """Several levels of rows by their splits, from the outermost; see `from_row_splits`.
+
+        Raises: InvalidTypeError: `nested_row_splits` is no list.
+        """
+        make = cls.from_row_splits
+        return cls._nested(flat_values, "row_splits", nested_row_splits, make, name, validate)
+
+    @classmethod
+    def from_nested_row_lengths(
+        cls,
+        flat_values: Any,
+        nested_row_lengths: Any,
+        name: str | None = None,
+        validate: bool = True,
+    ) -> Any:
+        """Several levels of rows by their lengths, from the outermost; see `from_row_lengths`.
+
+        Raises: InvalidTypeError: `nested_row_lengths` is no list.
+        """
+        make = cls.from_row_lengths
+        return cls._nested(flat_values, "row_lengths", nested_row_lengths, make, name, validate)
+
+    @classmethod
+    def from_nested_value_rowids(
+        cls,
+        flat_values: Any,
+        nested_value_rowids: Any,
+        nested_nrows: Any = None,
+        name: str | None = None,
+        validate: bool = True,
+    ) -> RaggedTensor:
+        """Several levels of rows by ids, from the outermost; see `from_value_rowids`.
+
+        Raises:
+          InvalidTypeError: `nested_value_rowids` is no list.
+          InvalidArgumentError: there are not as many numbers of rows as ids.
+        """
+        levels = _levels("value_rowids", nested_value_rowids)
+        counts = [None] * len(levels) if nested_nrows is None else _levels("nrows", nested_nrows)
+        if len(counts) != len(levels):
+            raise errors.InvalidArgumentError(
+                f"nested_nrows must have {len(levels)} items like nested_value_rowids, got "
+                f"{len(counts)}"
+            )
+        found = flat_values
+        with get_default_graph().name_scope(name or "RaggedFromNestedValueRowIds"):
+            for ids, nrows in zip(reversed(levels), reversed(counts), strict=True):
+                found = cls.from_value_rowids(found, ids, nrows, validate=validate)
+            return found if isinstance(found, RaggedTensor) else divided(found)
+
+    @classmethod
+    def _nested(
+        cls,
+        flat_values: Any,
+        what: str,
+        nested: Any,
+        make: Callable[..., RaggedTensor],
+        name: str | None,
+        validate: bool,
+    ) -> Any:
+        levels = _levels(what, nested)
+        found = flat_values
+        with get_default_graph().name_scope(name or "RaggedFromNestedRows"):
+            for each in reversed(levels):
+                found = make(found, each, validate=validate)
+            return found if levels else divided(found)
+
+    @classmethod
+    def from_value(cls, value: Any) -> Any:
+        """A RaggedTensor itself, or a constant one of a RaggedTensorValue."""
+        if isinstance(value, RaggedTensor):
+            return value
+        if not isinstance(value, RaggedTensorValue):
+            raise errors.InvalidTypeError(f"a ragged tensor is required, got {value!r}")
+        return cls.from_nested_row_splits(value.flat_values, list(value.nested_row_splits))
+
+    @classmethod
+    def from_tensor(
+        cls,
+        tensor: Any,
+        lengths: Any = None,
+        padding: Any = None,
+        ragged_rank: int = 1,
+        name: str | None = None,
+        row_splits_dtype: Any = dtypes.int64,
+    ) -> RaggedTensor:
+        """The rows of a tensor, without what is behind their ends.
+
+        Args:
+          tensor: any type, rank above `ragged_rank`, or a RaggedTensor of static rank.
+          lengths: integers, the lengths of rows; a list of them for several ragged axes.
+          padding: a value that is left out at the ends of rows, of the shape of inner values. Not
+            with `lengths`.
+          ragged_rank: how many axes become ragged.
+          name: of the scope of its nodes.
+          row_splits_dtype: int32 or int64.
+        Raises: InvalidArgumentError: the rank is unknown or too low, `ragged_rank` is not positive,
+          or both `lengths` and `padding` are given.
+        """
+        with get_default_graph().name_scope(name or "RaggedFromTensor"):
+            found: RaggedTensor = makers.lookup("from_tensor")(
+                tensor, lengths, padding, ragged_rank, row_splits_dtype
+            )
+            return found
+
+    @classmethod
+    def from_sparse(
+        cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = dtypes.int64
+    ) -> RaggedTensor:
+        """The rows of a SparseTensor of rank 2, whose values fill each row from the left.
+
+        Args:
+          st_input: SparseTensor, shape (nrows, n), its indices in order.
+          name: of the scope of its nodes.
+          row_splits_dtype: int32 or int64.
+        Raises:
+          InvalidTypeError: it is no SparseTensor.
+          InvalidArgumentError: its rank is another one; or, when it runs, there are gaps in a row.
+        """
+        if not isinstance(st_input, SparseTensor | SparseTensorValue):
+            raise errors.InvalidTypeError(f"a SparseTensor is required, got {st_input!r}")
+        with get_default_graph().name_scope(name or "RaggedFromSparse"):
+            sparse = SparseTensor.from_value(st_input)
+            found: RaggedTensor = makers.lookup("from_sparse")(
+                sparse, dtypes.as_dtype(row_splits_dtype)
+            )
+            return found
+
+    # ------------------------------------------------------------------------- what it is
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the values."""
+        return self._values.dtype.base_dtype  # type: ignore[no-any-return]
+
+    @property
+    def dims(self) -> Dims:
+        """The static shape; None for the size of a ragged axis."""
+        lead = (self._rows.static_nrows, self._rows.static_uniform)
+        inner = self._values.dims
+        return None if inner is None else (*lead, *inner[1:])
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape; None for the size of a ragged axis."""
+        return TensorShape(self.dims)
+
+    def get_shape(self) -> TensorShape:
+        """`shape`."""
+        return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Check what a program knows of the static shape; ragged axes have none.
+
+        Raises: InvalidArgumentError: it contradicts what is known.
+        """
+        if not compatible_dims(self.dims, as_dims(shape)):
+            merge_dims(self.dims, as_dims(shape))
+
+    @property
+    def ragged_rank(self) -> int:
+        """The number of levels of rows."""
+        values = self._values
+        return 1 + (values.ragged_rank if isinstance(values, RaggedTensor) else 0)
+
+    @property
+    def values(self) -> Any:
+        """The rows joined: a Tensor, or a RaggedTensor."""
+        return self._values
+
+    @property
+    def flat_values(self) -> Output:
+        """The innermost values."""
+        values = self._values
+        while isinstance(values, RaggedTensor):
+            values = values._values
+        return values  # type: ignore[no-any-return]
+
+    @property
+    def row_splits(self) -> Output:
+        """The splits between rows, shape (nrows + 1,)."""
+        return self._rows.splits
+
+    @property
+    def uniform_row_length(self) -> Output | None:
+        """The length of all rows, shape (); None where they may differ."""
+        return self._rows.uniform
+
+    @property
+    def levels(self) -> list[Rows]:
+        """The rows of all levels, from the outermost."""
+        found, value = [self._rows], self._values
+        while isinstance(value, RaggedTensor):
+            found.append(value._rows)
+            value = value._values
+        return found
+
+    @property
+    def nested_row_splits(self) -> tuple[Output, ...]:
+        """The splits of all levels, from the outermost."""
+        return tuple([rows.splits for rows in self.levels])
+
+    @property
+    def parts(self) -> tuple[Output, ...]:
+        """The flat values, then the splits of all levels."""
+        return (self.flat_values, *self.nested_row_splits)
+
+    def rebuilt(self, parts: Sequence[Any]) -> Any:
+        """A RaggedTensor of as many levels, of flat values and splits.
+
+        Its rows need not be of one length where those of this one are.
+        """
+        return _of_splits(*parts)
+
+    def part_dims(self, dims: Dims) -> list[Dims]:
+        """The shapes that its parts keep in a loop: there may be other values each time.
+
+        Raises: InvalidArgumentError: `dims` do not fit.
+        """
+        levels = self.ragged_rank
+        flat = self.flat_values.dims
+        if dims is None:
+            inner = None if flat is None else flat[1:]
+            return [None if inner is None else (None, *inner), *[(None,)] * levels]
+        if not compatible_dims(self.dims, dims) or len(dims) <= levels:
+            raise errors.InvalidArgumentError(
+                f"the shape invariant {format_dims(dims)} does not fit {self!r}"
+            )
+        rows = None if dims[0] is None else dims[0] + 1
+        return [(None, *dims[levels + 1 :]), (rows,), *[(None,)] * (levels - 1)]
+
+    def value_of(self, values: Sequence[Any]) -> RaggedTensorValue:
+        """The value that has these arrays as its parts."""
+        return value_of(values[0], values[1:])  # type: ignore[no-any-return]
+
+    def fed_parts(self, value: Any) -> Sequence[Any]:
+        """The arrays of a value that is fed.
+
+        Raises: InvalidTypeError: it is no ragged value with as many levels.
+        """
+        if not isinstance(value, RaggedTensorValue):
+            if not isinstance(value, list | tuple):
+                raise errors.InvalidTypeError(
+                    f"{self!r} is fed a RaggedTensorValue or nested lists, got {value!r}"
+                )
+            value = makers.lookup("constant_value")(value, self.dtype, self.ragged_rank)
+        if value.ragged_rank != self.ragged_rank:
+            raise errors.InvalidArgumentError(
+                f"{self!r} is fed a value with {self.ragged_rank} ragged axes, got one with "
+                f"{value.ragged_rank}"
+            )
+        return value.flat_values, *value.nested_row_splits
+
+    @property
+    def op(self) -> Node:
+        """The node that makes the flat values."""
+        return self.flat_values.node
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.flat_values.graph
+
+    @property
+    def name(self) -> str:
+        """The name of the flat values."""
+        return self.flat_values.name
+
+    @property
+    def device(self) -> str:
+        """The device requested for the flat values."""
+        return self.flat_values.device
+
+    def consumers(self) -> list[Node]:
+        """The nodes that use one of its parts."""
+        return list(dict.fromkeys(node for part in self.parts for node in part.consumers()))
+
+    # ---------------------------------------------------------------------------- its rows
+
+    def nrows(self, out_type: Any = None, name: str | None = None) -> Output:
+        """The number of rows, shape (); of type `out_type`, that of the splits by default."""
+        with get_default_graph().name_scope(name or "RaggedNRows"):
+            found = self._rows.nrows()
+            return found if out_type is None else casting.cast(found, out_type)
+
+    def row_starts(self, name: str | None = None) -> Output:
+        """Where each row begins, shape (nrows,)."""
+        with get_default_graph().name_scope(name or "RaggedRowStarts"):
+            return self._rows.starts()
+
+    def row_limits(self, name: str | None = None) -> Output:
+        """Where each row ends, shape (nrows,)."""
+        with get_default_graph().name_scope(name or "RaggedRowLimits"):
+            return self._rows.limits()
+
+    def value_rowids(self, name: str | None = None) -> Output:
+        """The row of each value, shape (n,)."""
+        with get_default_graph().name_scope(name or "RaggedValueRowIds"):
+            return self._rows.ids()
+
+    def row_lengths(self, axis: int = 1, name: str | None = None) -> Any:
+        """The lengths of rows along an axis.
+
+        Args:
+          axis: 1 for the outermost rows; of a deeper one the lengths are ragged themselves.
+        Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`.
+        Raises: InvalidArgumentError: the axis is 0, negative or out of range.
+        """
+        if not isinstance(axis, int) or axis < 0:
+            raise errors.InvalidArgumentError(f"axis must be an integer of 0 or more, got {axis!r}")
+        with get_default_graph().name_scope(name or "RaggedRowLengths"):
+            if axis == 0:
+                return self._rows.nrows()
+            if axis == 1:
+                return self._rows.row_lengths()
+            values = self._values
+            if isinstance(values, RaggedTensor):
+                return self.with_values(values.row_lengths(axis - 1))
+            sizes = shapes.shape(values, out_type=self._rows.dtype)
+            if values.dims is not None and axis - 1 >= len(values.dims):
+                raise errors.InvalidArgumentError(
+                    f"axis must be below the rank {len(values.dims) + 1}, got {axis}"
+                )
+            return self.with_values(fill(sizes[: axis - 1], sizes[axis - 1]))
+
+    def nested_row_lengths(self, name: str | None = None) -> tuple[Output, ...]:
+        """The lengths of the rows of all levels, from the outermost."""
+        with get_default_graph().name_scope(name or "RaggedNestedRowLengths"):
+            return tuple([rows.row_lengths() for rows in self.levels])
+
+    def nested_value_rowids(self, name: str | None = None) -> tuple[Output, ...]:
+        """The row of each value of all levels, from the outermost."""
+        with get_default_graph().name_scope(name or "RaggedNestedValueRowIds"):
+            return tuple([rows.ids() for rows in self.levels])
+
+    def bounding_shape(
+        self, axis: Any = None, name: str | None = None, out_type: Any = None
+    ) -> Output:
+        """The smallest shape that holds all rows.
+
+        Args:
+          axis: the size along one axis, shape (), or along several, a vector; all by default.
+          name: of the scope of its nodes.
+          out_type: int32 or int64; that of the splits by default.
+        """
+        wanted = self._rows.dtype if out_type is None else dtypes.as_dtype(out_type)
+        with get_default_graph().name_scope(name or "RaggedBoundingBox"):
+            found: Output = makers.lookup("bounding_shape")(self, axis, wanted)
+            return found
+
+    # --------------------------------------------------------------------- made of another
+
+    def with_values(self, new_values: Any) -> RaggedTensor:
+        """The same rows of other values.
+
+        Args:
+          new_values: Tensor or RaggedTensor with as many rows as `values`.
+        Raises: InvalidArgumentError: there are not as many, where that is known.
+        """
+        found = divided(new_values)
+        a, b = self._values.dims, found.dims
+        if a and b and not compatible_dims(a[:1], b[:1]):
+            raise errors.InvalidArgumentError(
+                f"new values must be as many as the old ones, got shape {format_dims(b)} for "
+                f"{format_dims(a)}"
+            )
+        return RaggedTensor(found, self._rows)
+
+    def with_flat_values(self, new_values: Any) -> RaggedTensor:
+        """The same rows, of all levels, with other innermost values; see `with_values`."""
+        values = self._values
+        if isinstance(values, RaggedTensor):
+            return self.with_values(values.with_flat_values(new_values))
+        return self.with_values(new_values)
+
+    def with_row_splits_dtype(self, dtype: Any) -> RaggedTensor:
+        """The same with splits of type int32 or int64.
+
+        Raises: InvalidTypeError: it is another type.
+        """
+        wanted = dtypes.as_dtype(dtype)
+        if wanted not in making.SPLITS:
+            raise errors.InvalidTypeError(f"dtype must be int32 or int64, got {wanted.name}")
+        if wanted is self._rows.dtype:
+            return self
+        values = self._values
+        if isinstance(values, RaggedTensor):
+            values = values.with_row_splits_dtype(wanted)
+        return RaggedTensor(values, self._rows.cast(wanted))
+
+    def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
+        """The axes from `outer_axis` to `inner_axis` as one.
+
+        Args:
+          outer_axis, inner_axis: integers; negative ones count from the end.
+        Returns: a RaggedTensor, or a Tensor where no ragged axis is left.
+        Raises: InvalidArgumentError: they are out of range or in the wrong order.
+        """
+        with get_default_graph().name_scope("RaggedMergeDims"):
+            return makers.lookup("merge_axes")(self, outer_axis, inner_axis)
+
+    def to_tensor(
+        self, default_value: Any = None, name: str | None = None, shape: Any = None
+    ) -> Output:
+        """A tensor of all rows, padded at their ends.
+
+        Args:
+          default_value: what they are padded with, of the shape of inner values or one that
+            broadcasts to it; 0 or "" by default.
+          name: of the scope of its nodes.
+          shape: the shape of the result, None for each size that the rows tell. What does not fit
+            is cut off.
+        Raises: InvalidArgumentError: `shape` does not fit the rank.
+        """
+        with get_default_graph().name_scope(name or "RaggedToTensor"):
+            found: Output = makers.lookup("to_tensor")(self, default_value, shape)
+            return found
+
+    def to_sparse(self, name: str | None = None) -> SparseTensor:
+        """A SparseTensor of all values, each where it is in the padded tensor."""
+        with get_default_graph().name_scope(name or "RaggedToSparse"):
+            found: SparseTensor = makers.lookup("to_sparse")(self)
+            return found
+
+    def to_list(self) -> list[Any]:
+        """Nested Python lists of a constant.
+
+        Raises: InvalidArgumentError: its value is not known while the graph is built.
+        """
+        known = [constant_value(part) for part in self.parts]
+        if any(part is None for part in known):
+            raise errors.InvalidArgumentError(
+                f"{self!r} has no value while the graph is built: fetch it with Session.run, and "
+                "use to_list() of what comes out"
+            )
+        return self.value_of(known).to_list()
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:
+        """Its value in `session`, or in the default session.
+
+        Raises: FailedPreconditionError: there is no default session.
+        """
+        chosen = thread_stacks.session_for(self.graph, session, "RaggedTensor.eval()")
+        return chosen.run(self, feed_dict)  # type: ignore[no-any-return]
+
+    # --------------------------------------------------------------------------- operators
+
+    def __getitem__(self, key: Any) -> Any:
+        with get_default_graph().name_scope("RaggedGetItem"):
+            return makers.lookup("getitem")(self, key)
+
+    def __len__(self) -> int:
+        raise errors.InvalidTypeError(f"{self!r} has no len(): use nrows()")
+
+    def __iter__(self) -> Any:
+        count = self._rows.static_nrows
+        if count is None:
+            raise errors.InvalidTypeError(
+                f"{self!r} cannot be iterated: the number of its rows is not known while the graph "
+                "is built; use map_fn"
+            )
+        return (self[i] for i in range(count))
+
+    def __repr__(self) -> str:
+        return f"RaggedTensor(values={self._values!r}, row_splits={self._rows.splits!r})"
+
+    def as_operand(self, dtype: DType | None) -> Self:
+        """Itself.
+
+        Raises: InvalidTypeError: its values are of another type.
+        """
+        if dtype is not None and dtype.base_dtype is not self.dtype:
+            raise errors.InvalidTypeError(f"requires {dtype.name}, got {self!r}")
+        return self
+
+    def apply_op(
+        self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any], name: str | None
+    ) -> Sequence[Any]:
+        """What an op does with ragged tensors; see `weft_graph.ragged.dispatch`."""
+        found: Sequence[Any] = makers.lookup("apply")(op, inputs, attrs, name)
+        return found
+
+    def map_elements(self, function: Callable[[Output], Any]) -> RaggedTensor:
+        """The same rows of what a function makes of the flat values."""
+        return self.with_flat_values(function(self.flat_values))
+
+
+def _of_splits(values: Any, *splits: Output) -> Any:
+    """A RaggedTensor of splits that an op made, from the outermost; they need no check."""
+    for each in reversed(splits):
+        values = RaggedTensor(values, Rows(each))
+    return values
+
+
+makers.register("ragged", _of_splits)
+makers.register("of_value", RaggedTensor.from_value)
+
+
+def _levels(what: str, nested: Any) -> list[Any]:
+    if isinstance(nested, Output) or not isinstance(nested, list | tuple):
+        raise errors.InvalidTypeError(f"nested_{what} must be a list of tensors, got {nested!r}")
+    return list(nested)
+
+
+def divided(values: Any) -> Any:
+    """What is divided into rows: a RaggedTensor, or a Tensor of rank 1 or more.
+
+    Raises: InvalidArgumentError: its rank is 0.
+    """
+    if isinstance(values, RaggedTensorValue):
+        return RaggedTensor.from_value(values)
+    if isinstance(values, RaggedTensor):
+        return values
+    tensor = convert_to_tensor(values, name="values")
+    if tensor.dtype.is_ref:
+        tensor = identity.identity(tensor)
+    if tensor.dims == ():
+        raise errors.InvalidArgumentError(f"values must have rank 1 or more, got {tensor!r}")
+    return tensor
+
+
+def ragged_or_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
+    """A RaggedTensor itself, or of its value; anything else as a tensor."""
+    if isinstance(value, RaggedTensorValue):
+        value = RaggedTensor.from_value(value)
+    return convert_to_tensor(value, dtype, name)
+
+
+def is_ragged(value: Any) -> bool:
+    """Whether it is a RaggedTensor or the value of one."""
+    return isinstance(value, RaggedTensor | RaggedTensorValue)
+
+
+def static_rank(value: Any) -> int | None:
+    """The rank, if it is known."""
+    return None if value.dims is None else len(value.dims)
+
+
+def array_dtype(array: np.ndarray[Any, Any]) -> DType:
+    """The element type of an array; text is of objects."""
+    return dtypes.string if array.dtype == object else dtypes.from_numpy(array.dtype)

@@ -1,0 +1,43 @@
+"""Random nested lists, and runs of ragged tensors that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import weft as wf
+
+
+def nested(rng: np.random.Generator, rank: int, count: int | None = None) -> list[Any]:
+    """Lists in lists of integers, of any lengths."""
+    size = int(rng.integers(0, 4)) if count is None else count
+    if rank == 1:
+        return [int(n) for n in rng.integers(0, 9, size)]
+    return [nested(rng, rank - 1) for _ in range(size)]
+
+
+def ragged(rows: list[Any], rank: int = 2, dtype: Any = wf.int32) -> Any:
+    """The constant of nested lists, also of empty ones."""
+    return wf.ragged.constant(rows, dtype, ragged_rank=rank - 1)
+
+
+def of_leaves(function: Callable[..., Any], *rows: Any) -> Any:
+    """What a function makes of the leaves of nested lists of one form."""
+    if isinstance(rows[0], list):
+        return [of_leaves(function, *each) for each in zip(*rows, strict=True)]
+    return function(*rows)
+
+
+def lists(value: Any) -> Any:
+    """A fetched value as nested lists and numbers."""
+    if isinstance(value, list | tuple) and not hasattr(value, "to_list"):
+        return [lists(each) for each in value]
+    return value.to_list() if hasattr(value, "to_list") else value.tolist()
+
+
+def fetched(*values: Any, feed: Any = None) -> list[Any]:
+    """The values of ragged tensors and tensors, as nested lists."""
+    with wf.Session() as session:
+        return [lists(each) for each in session.run(list(values), feed)]
