@@ -246,3 +246,17 @@ def test_a_pool_that_was_closed_gives_nothing() -> None:
     pool.close()
     assert pool.put(LARGE) is None
     pool.give_back(1)  # what comes late is nobody's fault
+
+
+def test_blocks_are_as_few_as_open_files_allow() -> None:
+    budget = Budget(1 << 40, blocks=2)
+    pools = [Pool(lambda number, file: os.close(file), budget) for _ in range(2)]
+    assert pools[0].put(LARGE) and pools[1].put(LARGE)
+    assert pools[0].put(LARGE) is None
+    pools[1].close()
+    assert pools[0].put(LARGE)
+    many = Pool(lambda number, file: os.close(file), Budget(1 << 40))
+    put = [many.put(LARGE[:1]) for _ in range(memory._MAX_BLOCKS + 1)]
+    assert put[-1] is None and all(put[:-1])
+    many.close()
+    pools[0].close()

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -155,6 +156,7 @@ class Channel:
         self._sending = False  # whether somebody is at it, who will send what is added meanwhile
         self._writer: threading.Thread | None = None
         self._counters = Counters()
+        self._let_go_again = 0.0
         self._waiting: dict[int, Answer] = {}
         self._serving: dict[int, Call] = {}
         self._numbers = itertools.count(1)
@@ -402,8 +404,9 @@ class Channel:
         """Copy a value to shared memory; None where there is no room, and it goes by the socket."""
         assert self._pool is not None
         found = self._pool.put(value)
-        if found is None and self._pool.idle:  # blocks of other sizes
-            self._let_go(self._pool)
+        if found is None and self._pool.idle and time.monotonic() > self._let_go_again:
+            self._let_go_again = time.monotonic() + _IDLE_SECONDS
+            self._let_go(self._pool)  # blocks of other sizes
             found = self._pool.put(value)
         return found
 

@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import mmap
 import os
+import resource
 import stat
 import threading
 from collections.abc import Callable
@@ -23,7 +24,9 @@ from weft_tensor import errors
 SHARED_BYTES: Final = 1 << 18
 """Values of at least so many bytes go by shared memory; below, a thread sends them at once."""
 
-_MAX_BLOCKS = 4096
+_MAX_BLOCKS = 64
+"""Of one end of a connection. Each is an open file at both ends, of which processes have few."""
+
 _MAX_TOTAL_BYTES = 1 << 32
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _BYTE = np.dtype(np.uint8)
@@ -46,11 +49,16 @@ def is_shared(value: Any) -> bool:
 
 
 class Budget:
-    """How many bytes the blocks of all connections of a process may have together."""
+    """What the blocks of all connections of a process may take together.
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._used = 0
+    Args:
+      limit: the most bytes.
+      blocks: the most blocks.
+    """
+
+    def __init__(self, limit: int, blocks: int = 1 << 16) -> None:
+        self.limit, self._blocks = limit, blocks
+        self._used = self._count = 0
         self._lock = threading.Lock()
 
     @property
@@ -61,21 +69,29 @@ class Budget:
     def take(self, nbytes: int) -> bool:
         """Count a new block, unless it would be too much; returns whether it may be."""
         with self._lock:
-            fits = self._used + nbytes <= self.limit
-            self._used += nbytes if fits else 0
+            fits = self._used + nbytes <= self.limit and self._count < self._blocks
+            if fits:
+                self._used += nbytes
+                self._count += 1
             return fits
 
     def give_back(self, nbytes: int) -> None:
         """A block is no more."""
         with self._lock:
             self._used -= nbytes
+            self._count -= 1
 
 
 def _usual_limit() -> int:
     return min(_MAX_TOTAL_BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4)
 
 
-process_budget: Final = Budget(_usual_limit())
+def _usual_blocks() -> int:
+    """An eighth of the files that the process may open."""
+    return max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8, 1)
+
+
+process_budget: Final = Budget(_usual_limit(), _usual_blocks())
 """The budget of this process."""
 
 
@@ -126,7 +142,9 @@ class Pool:
         return self._new(size)
 
     def _new(self, size: int) -> _Block | None:
-        if len(self._used) >= _MAX_BLOCKS or not self._budget.take(size):
+        with self._lock:
+            count = len(self._used) + sum(map(len, self._free.values()))
+        if count >= _MAX_BLOCKS or not self._budget.take(size):
             return None
         try:
             file = _anonymous_file(size)
