@@ -80,6 +80,11 @@ class Process:
         assert process.stdout.readline().startswith(("ready", "listening"))
         return process
 
+    @property
+    def pid(self) -> int:
+        """Of its present life."""
+        return self._process.pid
+
     def kill(self) -> None:
         """End it at once."""
         self._process.kill()

@@ -33,7 +33,10 @@ def main(listening: int, memory: int, server: int, *files: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     beats = mmap.mmap(memory, mmap.PAGESIZE, prot=mmap.PROT_READ)
     listener = socket.socket(fileno=listening)
-    end = os.pidfd_open(server)
+    try:
+        end = os.pidfd_open(server)
+    except ProcessLookupError:  # it has ended already
+        return
     door = _Door(files)
     asked: dict[socket.socket, float] = {}
     with selectors.DefaultSelector() as selector:

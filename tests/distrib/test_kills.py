@@ -1,0 +1,153 @@
+"""Each role is killed or frozen at each moment; training ends with the same result."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weft_testing.chief import MOMENTS, STEPS, model
+from weft_testing.tasks import Process, jobs, processes
+
+import weft as wf
+
+LIMIT = 120.0
+NOTICED = 6.0  # seconds after which a frozen task is started again
+ROLES = {"ps": ("ps", 0), "worker": ("worker", 1)}
+
+FEW = [
+    ("ps", "SIGKILL", "in a step"),
+    ("worker", "SIGKILL", "in a save"),
+    ("chief", "SIGKILL", "in a save"),
+    ("ps", "SIGSTOP", "before a save"),
+    ("chief", "SIGINT", "in a step"),
+]
+ALL = [
+    case
+    for case in itertools.product(("ps", "worker", "chief"), ("SIGKILL", "SIGSTOP"), MOMENTS)
+    if case not in FEW
+]
+
+
+class Stage:
+    """A cluster with a chief in a process, and whoever starts again what was struck.
+
+    Restores follow a loss, so a moment of a restore is met in the chief's second life.
+    """
+
+    def __init__(self, case: tuple[str, str, str], directory: Path, tasks: dict[str, Any]) -> None:
+        self.role, how, moment = case
+        self.directory, self.tasks = directory, tasks
+        self.told = {"directory": str(directory), "role": self.role, "how": how, "moment": moment}
+        self.restores = "restore" in moment
+
+    def train(self, cluster: Any) -> list[float]:
+        """Run chiefs until one has trained to the end; returns what it has trained."""
+        self.told["cluster"] = cluster
+        end = time.monotonic() + LIMIT
+        lives = 0
+        while time.monotonic() < end:
+            chief = subprocess.Popen(
+                [sys.executable, "-m", "weft_testing.chief", json.dumps(self.told)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            lives += 1
+            self._note("chief", chief.pid)
+            if self.restores and lives == 1:
+                self._interrupt_when_saved(chief, end)
+            else:
+                self._watch(chief, end)
+            out, error = chief.communicate()
+            if chief.returncode == 0:
+                assert (self.directory / "struck").exists(), "nothing was struck"
+                found: list[float] = json.loads(out)
+                return found
+            assert chief.returncode in (-signal.SIGKILL, -signal.SIGINT, 1), error
+            assert chief.returncode != 1 or "KeyboardInterrupt" in error, error
+        raise AssertionError("training did not end")
+
+    def _interrupt_when_saved(self, chief: Any, end: float) -> None:
+        """Let the first life end as soon as there is something to restore."""
+        while wf.train.latest_checkpoint(str(self.directory)) is None and chief.poll() is None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        chief.kill()
+
+    def _watch(self, chief: Any, end: float) -> None:
+        """Start again what dies or stays frozen, until the chief has ended."""
+        frozen: dict[str, float] = {}
+        while chief.poll() is None:
+            for role, pid in [*((r, t.pid) for r, t in self.tasks.items()), ("chief", chief.pid)]:
+                state = _state(pid)
+                if state == "T":
+                    since = frozen.setdefault(role, time.monotonic())
+                    if time.monotonic() - since > (1.0 if role == "chief" else NOTICED):
+                        os.kill(pid, signal.SIGKILL)
+                        frozen.pop(role)
+                elif state in "ZX" and role != "chief":
+                    self.tasks[role].kill()
+                    self.tasks[role].restart()
+                    self._note(role, self.tasks[role].pid)
+            if time.monotonic() > end:
+                chief.kill()
+            time.sleep(0.01)
+
+    def _note(self, role: str, pid: int) -> None:
+        (self.directory / f"{role}.pid").write_text(str(pid))
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "X"
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[float]:
+    """What training gives that nothing has interrupted."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        _, w, train = model("")
+        session.run(wf.global_variables_initializer())
+        for _ in range(STEPS):
+            found = session.run([train, w])[1]
+    return [float(value) for value in found]
+
+
+def strike(case: tuple[str, str, str], directory: Path, wanted: list[float]) -> None:
+    cluster = jobs(ps=1, worker=2)
+    with processes(cluster, "ps") as (ps,):
+        worker = Process(cluster, "worker", 1)
+        try:
+            stage = Stage(case, directory, {"ps": ps, "worker": worker})
+            for role, task in stage.tasks.items():
+                stage._note(role, task.pid)
+            found = stage.train(cluster)
+        finally:
+            worker.kill()
+    assert found == wanted
+
+
+@pytest.mark.parametrize("case", FEW, ids=" ".join)
+def test_training_ends_with_the_same_result(
+    case: tuple[str, str, str], tmp_path: Path, wanted: list[float]
+) -> None:
+    strike(case, tmp_path, wanted)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", ALL, ids=" ".join)
+def test_training_ends_with_the_same_result_at_every_moment(
+    case: tuple[str, str, str], tmp_path: Path, wanted: list[float]
+) -> None:
+    strike(case, tmp_path, wanted)
