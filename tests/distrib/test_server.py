@@ -20,6 +20,7 @@ from weft_distrib.client import link, target as client_target
 from weft_distrib.protocol import messages
 from weft_distrib.server import Server
 from weft_distrib.worker import tracing
+from weft_exec.session.explain import StepReport
 
 PS, W0, W1 = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
 
@@ -409,6 +410,23 @@ def test_state_without_a_task_is_where_it_is_already(target: str, cluster: list[
             errors.InvalidArgumentError, match=r"task:0 and .*task:1 have a 'v' each"
         ):
             third.run(v)
+
+
+def test_a_master_explains_what_it_knows(target: str, cluster: list[Server]) -> None:
+    v = wf.Variable(2.0, name="elsewhere")
+    with wf.Session(cluster[2].target) as first:
+        first.run(v.initializer)
+    total = v + 1.0
+    with wf.Session(target) as session:
+        report = session.explain(total)
+        assert report.placement["elsewhere"].device.startswith("/job:worker/replica:0/task:1/")
+        assert "task:1" in str(report) and report.svg().startswith("<svg")
+        assert {len(part.node) > 0 for part in report.parts()} == {True}
+        with pytest.raises(errors.InvalidArgumentError, match="task:7"), wf.device("/task:7"):
+            session.explain(wf.placeholder_with_default(1.0, []) + 1.0)
+    for bad in ([], [b"{}"], [b"[]"], [b"\xff"]):
+        with pytest.raises(errors.DataLossError, match="cannot be read"):
+            StepReport.from_arrays([np.frombuffer(data, np.uint8) for data in bad])
 
 
 def test_partial_runs_over_tasks(target: str, cluster: list[Server]) -> None:

@@ -32,6 +32,7 @@ PAGES = [
     "docs/cluster.md",
     "docs/security.md",
     "docs/launch.md",
+    "docs/replicas.md",
     "docs/training.md",
     "docs/porting.md",
     "docs/models.md",

@@ -41,6 +41,10 @@ class MasterLink(Protocol):
         """Plan a signature."""
         ...
 
+    def explain(self, request: messages.Signature) -> Sequence[Any]:
+        """What becomes of a step, as `StepReport.to_arrays`."""
+        ...
+
     def begin_partial(self, request: RunStep) -> StepKey:
         """Begin a partial run."""
         ...
@@ -83,6 +87,10 @@ class LocalLink:
     def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
         return self._master.plan(request)
+
+    def explain(self, request: messages.Signature) -> Sequence[Any]:
+        """As of `MasterLink`."""
+        return self._master.explain(request)
 
     def begin_partial(self, request: RunStep) -> StepKey:
         """As of `MasterLink`."""
@@ -145,6 +153,10 @@ class RemoteLink:
         """As of `MasterLink`."""
         planned: messages.Planned = self._control.call(service.PLAN, request, _CALL_SECONDS)
         return planned
+
+    def explain(self, request: messages.Signature) -> Sequence[Any]:
+        """As of `MasterLink`."""
+        return ask(self._channel, methods.EXPLAIN, encode(request), [], _CALL_SECONDS)[0]
 
     def begin_partial(self, request: RunStep) -> StepKey:
         """As of `MasterLink`."""

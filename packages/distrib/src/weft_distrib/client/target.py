@@ -21,12 +21,10 @@ from weft_distrib.wire.methods import RunStep
 from weft_exec.config import SessionConfig
 from weft_exec.costs import CostModel
 from weft_exec.devices.description import DeviceDescription
-from weft_exec.devices.device import DeviceAttributes, make_devices
+from weft_exec.devices.device import DeviceAttributes
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.runner import closed_error
 from weft_exec.resources.resources import ResourceManager
-from weft_exec.session.planning import PartPlanner
 from weft_exec.session.target import Backend, register_target
 from weft_graph import proto
 from weft_graph.ir.node import Node, Output
@@ -77,7 +75,6 @@ class ClusterBackend(Backend):
         self._incarnations = made.incarnations
         self._timeout = config.timeout_ms
         self._extended = 0
-        self._nodes: list[Node] = []
         self._closed = False
         self.resources = ResourceManager()
         self.runner = self
@@ -104,19 +101,12 @@ class ClusterBackend(Backend):
         with self._blaming_closing():
             self._link.extend(self._session, np.frombuffer(segment, np.uint8))
         self._extended = end
-        self._nodes.extend(nodes)
 
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> Executable:
         """As the base's."""
-        request = messages.Signature(
-            self._session,
-            [feed.name for feed in feeds],
-            [output.name for output in outputs],
-            [target.name for target in targets],
-            size,
-        )
+        request = self._signature(feeds, outputs, targets, size)
         with self._blaming_closing():
             return Planned(self._link.plan(request).signature, len(feeds))
 
@@ -126,14 +116,9 @@ class ClusterBackend(Backend):
 
         with self._blaming_closing():
             if not hasattr(signature, "plan"):
+                outputs, targets = signature.outputs, signature.targets
                 planned = self._link.plan(
-                    messages.Signature(
-                        self._session,
-                        [feed.name for feed in signature.feeds],
-                        [output.name for output in signature.outputs],
-                        [target.name for target in signature.targets],
-                        partial=True,
-                    )
+                    self._signature(signature.feeds, outputs, targets, partial=True)
                 )
                 needs = [frozenset(map(int, filter(None, n.split(",")))) for n in planned.needs]
                 made = Planned(planned.signature, 0)
@@ -161,12 +146,29 @@ class ClusterBackend(Backend):
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
     ) -> StepReport:
-        """As the base's, as a new session with this graph would plan it."""
-        host = make_devices(ResourceManager(), SessionConfig(device_count={"CPU": 1, "GPU": 0}))[0]
-        overlap = Overlap.of(self._config.executor_type, self._config.inter_op_threads)
-        planner = PartPlanner(self._described, host, self._config, overlap)
-        planner.extend(self._nodes)
-        return planner.explain(feeds, outputs, targets, size)
+        """As the base's; the master explains what it would do."""
+        from weft_exec.session.explain import StepReport
+
+        request = self._signature(feeds, outputs, targets, size)
+        with self._blaming_closing():
+            return StepReport.from_arrays(self._link.explain(request))
+
+    def _signature(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
+        partial: bool = False,
+    ) -> messages.Signature:
+        return messages.Signature(
+            self._session,
+            [feed.name for feed in feeds],
+            [output.name for output in outputs],
+            [target.name for target in targets],
+            size,
+            partial,
+        )
 
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
         """As the base's."""

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from weft_distrib.cluster.connections import Connections
@@ -291,6 +292,9 @@ class Master:
             self._claim(request.session)
             call.channel.when_lost((self, request.session), lambda _: self._close(request.session))
             threading.Thread(target=_extend, args=(session, call), daemon=True).start()
+        elif call.method == methods.EXPLAIN:
+            explained = decode(messages.Signature, call.meta)
+            threading.Thread(target=_explain, args=(self, explained, call), daemon=True).start()
         elif call.method == methods.BEGIN_PARTIAL:
             call.reply(meta=self.begin_partial(RunStep.unpack(call.meta)).pack())
         elif call.method == methods.ADVANCE:
@@ -298,6 +302,10 @@ class Master:
         else:
             return False
         return True
+
+    def explain(self, request: messages.Signature) -> list[np.ndarray]:
+        """What becomes of a step; as of `MasterSession.explain`."""
+        return self.session(request.session).explain(request)
 
     def begin_partial(self, request: RunStep) -> StepKey:
         """Begin a partial run; as of `MasterSession.begin_partial`."""
@@ -326,6 +334,15 @@ def _config_of(data: bytes) -> Any:
         return proto.ConfigProto.FromString(data)
     except DecodeError as error:
         raise errors.DataLossError(f"the config of a session is no ConfigProto: {error}") from error
+
+
+def _explain(master: Master, request: messages.Signature, call: Call) -> None:
+    try:
+        call.reply(master.explain(request))
+    except errors.OpError as error:
+        call.fail(error)
+    except Exception as error:  # because a bug here must not leave the client waiting
+        call.fail(errors.InternalError(f"the step could not be explained: {error!r}"))
 
 
 def _extend(session: MasterSession, call: Call) -> None:

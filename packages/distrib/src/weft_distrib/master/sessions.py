@@ -283,6 +283,18 @@ class MasterSession:
         self._planned[signature] = _Planned(tuple(shares), fetches)
         return planned
 
+    def explain(self, request: messages.Signature) -> list[np.ndarray]:
+        """What becomes of a step, as `StepReport.to_arrays`.
+
+        Raises: OpError: as `plan`.
+        """
+        with self._planning:
+            self._check_open()
+            feeds = [self._output(name) for name in request.feeds]
+            outputs = [self._output(name) for name in request.fetches]
+            targets = [self._node(name) for name in request.targets]
+            return self._planner.explain(feeds, outputs, targets, request.size).to_arrays()
+
     def _register(self, signature: int, parts: dict[str, Part]) -> list[_Share]:
         by_task: dict[DeviceParts, dict[str, Part]] = {}
         for device, part in parts.items():

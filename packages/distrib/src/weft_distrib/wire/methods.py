@@ -27,10 +27,12 @@ BEGIN_PARTIAL: Final = 18
 """Of a master: begin a partial run. Meta: `RunStep`; in reply: a `StepKey`."""
 ADVANCE: Final = 19
 """Of a master: go on with one. Meta: `messages.Advance`; values: what is fed and fetched."""
+EXPLAIN: Final = 20
+"""Of a master: what becomes of a step. Meta: `messages.Signature`; values: of a `StepReport`."""
 FIND: Final = 17
 """Of a worker: which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
-OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP, BEGIN_PARTIAL, ADVANCE})
+OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP, BEGIN_PARTIAL, ADVANCE, EXPLAIN})
 """What clients may call, too; the rest is for tasks of the cluster."""
 
 VERSION: Final = 1

@@ -93,13 +93,15 @@ class PlacementReport:
 
 
 def _table(nodes: Sequence[NodePlacement]) -> str:
+    tasks = {name.rpartition("/")[0] for node in nodes for name in (node.device, *node.candidates)}
+    shown = _device if len(tasks) < 2 else _task_and_device
     rows = [("node", "op", "device", "finish, µs", "decided by", "candidates, µs")]
     for node in nodes:
         others = ", ".join(
-            f"{_short(device)} {_micros(finish)}" for device, finish in node.candidates.items()
+            f"{shown(device)} {_micros(finish)}" for device, finish in node.candidates.items()
         )
         finish = _micros(node.finish)
-        rows.append((node.name, node.op, _short(node.device), finish, node.reason, others))
+        rows.append((node.name, node.op, shown(node.device), finish, node.reason, others))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -107,9 +109,14 @@ def _table(nodes: Sequence[NodePlacement]) -> str:
     )
 
 
-def _short(device: str) -> str:
+def _device(name: str) -> str:
     """A device's name as programs write it: `/device:CPU:1`."""
-    return "/" + device.rpartition("/")[2]
+    return "/" + name.rpartition("/")[2]
+
+
+def _task_and_device(name: str) -> str:
+    """A device's name where there are several tasks: `/job:ps/task:0/device:CPU:1`."""
+    return name.replace("/replica:0", "")
 
 
 def _micros(seconds: float) -> str:

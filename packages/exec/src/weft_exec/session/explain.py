@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from google.protobuf.message import DecodeError
+
 from weft_exec.placement import PlacementReport
 from weft_exec.placement.picture import timeline
+from weft_exec.placement.report import NodePlacement
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import Part, StepGraph
+from weft_tensor import errors
 
 _MOST = 20
 """Nodes that are shown of a long step; `save` writes all."""
@@ -46,6 +53,42 @@ class StepReport:
         """Note what one device does."""
         self._devices.append(device)
         self.stages[device] = _graph_def(part.step, part.nodes)
+
+    def to_arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The report for another process, as bytes: what is no graph as JSON, then the stages."""
+        told = {
+            "stages": list(self.stages),
+            "devices": self._devices,
+            "changes": self.changes,
+            "nodes": self.placement.nodes,
+            "transfers": self.placement.transfers,
+        }
+        stages = [stage.SerializeToString() for stage in self.stages.values()]
+        return [np.frombuffer(data, np.uint8) for data in (json.dumps(told).encode(), *stages)]
+
+    @staticmethod
+    def from_arrays(arrays: Sequence[Any]) -> StepReport:
+        """What `to_arrays` gave.
+
+        Raises: DataLossError: it is no report.
+        """
+        from weft_graph import proto
+
+        made = StepReport()
+        try:
+            first, *stages = [np.asarray(array, np.uint8).tobytes() for array in arrays]
+            told = json.loads(first)
+            pairs = zip(told["stages"], stages, strict=True)
+            made.stages = {name: proto.GraphDef.FromString(stage) for name, stage in pairs}
+            made.changes = Counter(told["changes"])
+            made.placement = PlacementReport(
+                [NodePlacement(*node) for node in told["nodes"]],
+                [tuple(transfer) for transfer in told["transfers"]],
+            )
+            made._devices = [name for name in told["devices"] if name in made.stages]
+        except (ValueError, TypeError, KeyError, DecodeError) as error:
+            raise errors.DataLossError(f"what a master explains cannot be read: {error}") from error
+        return made
 
     def __str__(self) -> str:
         return self._text(_MOST)
