@@ -63,7 +63,12 @@ class Process:
         self.events: list[Event] = []
 
     def start(self) -> None:
-        environment = {**os.environ, _MARK: str(self._folder), "TMPDIR": str(self._folder / "tmp")}
+        environment = {
+            **os.environ,
+            _MARK: str(self._folder),
+            "TMPDIR": str(self._folder / "tmp"),
+            "WEFT_FILE_ROOTS": str(self._folder),  # where checkpoints are
+        }
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
             environment[name] = "1"
         log = (self._folder / "logs" / f"{self.name}.txt").open("ab")
