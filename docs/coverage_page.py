@@ -24,26 +24,20 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
 ORACLE = ROOT / "tests" / "oracle"
 
+EAGER = "eager only"
+"""The reason of names that are out of scope."""
+
 ABSENT = {  # the first pattern that fits a name tells why it is absent
     "data.experimental.service.*": "a service on several machines",
-    "*cluster*": "several machines are not there yet",
-    "*Cluster*": "several machines are not there yet",
-    "*copy_to_device": "several machines are not there yet",
-    "config.experimental_connect_to_host": "several machines are not there yet",
-    "train.replica_device_setter": "several machines are not there yet",
-    "train.SyncReplicasOptimizer": "several machines are not there yet",
-    "train.Server": "several machines are not there yet",
+    "config.experimental_connect_to_*": "eager only",
+    "config.experimental.ClusterDeviceFilters": "eager only",
     "train.*Shard*": "of TensorFlow 2's checkpoints",
     "train.experimental.*": "of TensorFlow 2's checkpoints, or of mixed precision",
     "train.sdca*": "helpers of TensorFlow's own Estimator",
     "train.do_quantize*": "of TensorFlow's own quantizer",
     "GradientTape": "eager only",
-    "Module": "eager only",
-    "*wrap_function": "eager only",
-    "executing_eagerly_outside_functions": "eager only",
+    "wrap_function": "of TensorFlow 2; there are `function` and `import_graph_def`",
     "vectorized_map": "a compiler's: it rewrites the function",
-    "*run_functions_eagerly": "eager only",
-    "*functions_run_eagerly": "eager only",
     "*synchronous_execution": "eager only",
     "*device_policy": "eager only",
     "LMDBReader": "its format needs a library of its own",
@@ -51,10 +45,14 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "sysconfig.*": "of TensorFlow's compiler and headers",
     "*_VERSION": "of TensorFlow's compiler",
     "*mlir_bridge": "of TensorFlow's compiler",
-    "config.optimizer.*": "of TensorFlow's compiler",
+    "config.optimizer.*": "of TensorFlow's compiler; one that is installed is used",
+    "train.CheckpointOptions": "of TensorFlow 2's checkpoints",
+    "image.generate_bounding_box_proposals": "not there yet",
     "config.*tensor_float_32*": "of TensorFlow's GPU kernels",
     "quantization.experimental.*": "of TensorFlow's own quantizer",
     "profiler.*": "traces are `RunMetadata`'s and TensorBoard's",
+    "experimental.async_*": "eager only",
+    "experimental.function_executor_type": "eager only",
     "experimental.*": "of TensorFlow 2",
     "saved_model.experimental.*": "of TensorFlow 2",
     "saved_model.load_v2": "of TensorFlow 2",
@@ -64,24 +62,17 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "test.experimental.*": "of TensorFlow 2",
     "*with_eager_op_as_function": "of TensorFlow 2",
     "data.NumpyIterator": "eager only",
-    "data.ThreadingOptions": "of TensorFlow 2; there is `data.experimental.ThreadingOptions`",
-    "data.experimental.Autotune*": "of TensorFlow 2",
-    "data.experimental.ExternalStatePolicy": "of TensorFlow 2",
     "data.experimental.ServiceOptions": "a service on several machines",
     "data.experimental.TensorArrayStructure": "elements cannot be TensorArrays",
     "data.experimental.enable_debug_mode": "eager only",
-    "data.experimental.from_list": "of TensorFlow 2",
     "data.experimental.get_model_proto": "of TensorFlow's own tuning",
     "data.experimental.pad_to_cardinality": "of TensorFlow 2",
     "data.experimental.snapshot": "of TensorFlow 2; there is `Dataset.cache`",
-    "data.experimental.distributed_save": "several machines are not there yet",
+    "data.experimental.distributed_save": "a service on several machines",
     "debugging.*traceback_filtering*": "errors show the program's own lines",
     "debugging.experimental.*": "of TensorFlow's own debugger",
-    "debugging.*check_numerics": "of TensorFlow's own debugger; there is `add_check_numerics_ops`",
-    "debugging.*log_device_placement": "eager only; there is `ConfigProto.log_device_placement`",
     "check_pinned": "of TensorFlow 2",
     "conv": "of TensorFlow 2; there are `nn.conv2d` and its kin",
-    "conv2d_backprop_*_v2": "of TensorFlow 2; there are `nn.conv2d_backprop_input` and its kin",
     "nondifferentiable_batch_function": "of TensorFlow's own server",
     "NoneTensorSpec": "of TensorFlow 2",
     "user_ops.my_fact": "an example of an op",
@@ -101,7 +92,8 @@ PAGE_TEXT = """\
 
 `docs/coverage_page.py` writes this page. It lists the public callables of `tensorflow.compat.v1`
 {names_version}, except for systems of their own (Estimator, feature columns, Keras, TPUs,
-distribution strategies, lite): {present} of {total} are there, {percent:.1f} %.
+distribution strategies, lite) and for the {eager} that are for eager execution only, which are
+listed and not counted: {present} of {total} are there, {percent:.1f} %.
 
 The numbers are the worst errors against TensorFlow {errors_version} that were seen on random inputs
 of the conformance table, of the ops that a function is made of: forward and gradient, float32, in
@@ -183,18 +175,20 @@ def _worst(known: list[dict[str, Any]], kind: str) -> str:
 def text() -> str:
     """The page."""
     names, errors = read("tensorflow_names.json"), read("errors.json")
-    sections, present, total = [], 0, 0
+    sections, present, total, eager = [], 0, 0, 0
     for space, lines in names["names"].items():
         paths = {name: f"{space}.{name}".lstrip(".") for line in lines for name in line.split()}
         found = {name: find(path) for name, path in paths.items()}
         there = [name for name in paths if found[name] is not None]
-        present, total = present + len(there), total + len(paths)
+        outside = sum(found[n] is None and reason(path) == EAGER for n, path in paths.items())
+        present, total, eager = present + len(there), total + len(paths) - outside, eager + outside
         sections.append(_section(space, paths, found, errors["errors"]))
     head = PAGE_TEXT.format(
         names_version=names["version"],
         errors_version=errors["version"],
         present=present,
         total=total,
+        eager=eager,
         percent=100 * present / total,
     )
     return head + "\n".join(sections)

@@ -28,6 +28,40 @@ class AutoShardPolicy(enum.IntEnum):
     HINT = 3
 
 
+class ExternalStatePolicy(enum.IntEnum):
+    """What is to be done about state outside of a dataset when it is saved.
+
+    Args:
+      value: a number: WARN, IGNORE or FAIL.
+
+    Examples:
+      >>> wf.data.experimental.ExternalStatePolicy(2).name
+      'FAIL'
+    """
+
+    WARN = 0
+    IGNORE = 1
+    FAIL = 2
+
+
+class AutotuneAlgorithm(enum.IntEnum):
+    """How TensorFlow tunes pipelines.
+
+    Args:
+      value: a number: DEFAULT, HILL_CLIMB, GRADIENT_DESCENT, MAX_PARALLELISM or STAGE_BASED.
+
+    Examples:
+      >>> wf.data.experimental.AutotuneAlgorithm(1).name
+      'HILL_CLIMB'
+    """
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4
+
+
 class OptionsBase:
     """Named values of certain types, None where nothing was said."""
 
@@ -162,6 +196,31 @@ class OptimizationOptions(OptionsBase):
     }
 
 
+class AutotuneOptions(OptionsBase):
+    """How pipelines are to be tuned.
+
+    Attributes:
+      enabled: bool.
+      cpu_budget, ram_budget, initial_parallelism, min_parallelism: int.
+      autotune_algorithm: `AutotuneAlgorithm`.
+
+    Examples:
+      >>> options = wf.data.Options()
+      >>> options.autotune.ram_budget = 1 << 30
+      >>> options.autotune.enabled is None
+      True
+    """
+
+    _types: ClassVar[dict[str, type]] = {
+        "enabled": bool,
+        "cpu_budget": int,
+        "ram_budget": int,
+        "initial_parallelism": int,
+        "min_parallelism": int,
+        "autotune_algorithm": AutotuneAlgorithm,
+    }
+
+
 class ThreadingOptions(OptionsBase):
     """How many threads are wanted.
 
@@ -187,6 +246,8 @@ class Options(OptionsBase):
 
     Attributes:
       deterministic, experimental_deterministic, experimental_slack: bool.
+      autotune: `AutotuneOptions`.
+      experimental_external_state_policy: `ExternalStatePolicy`.
       experimental_distribute: `DistributeOptions`.
       experimental_optimization: `OptimizationOptions`.
       experimental_threading, threading: `ThreadingOptions`.
@@ -211,7 +272,9 @@ class Options(OptionsBase):
             ),
             bool,
         ),
+        "autotune": AutotuneOptions,
         "experimental_autotune_cpu_budget": int,
+        "experimental_external_state_policy": ExternalStatePolicy,
         "experimental_distribute": DistributeOptions,
         "experimental_optimization": OptimizationOptions,
         "experimental_threading": ThreadingOptions,

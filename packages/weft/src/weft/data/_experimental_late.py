@@ -8,7 +8,10 @@ from weft_io.data.lookup_tables import *
 from weft_io.data.optional import *
 from weft_io.data.options import (
     AutoShardPolicy as AutoShardPolicy,
+    AutotuneAlgorithm as AutotuneAlgorithm,
+    AutotuneOptions as AutotuneOptions,
     DistributeOptions as DistributeOptions,
+    ExternalStatePolicy as ExternalStatePolicy,
     MapVectorizationOptions as MapVectorizationOptions,
     OptimizationOptions as OptimizationOptions,
     ThreadingOptions as ThreadingOptions,
