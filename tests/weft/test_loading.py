@@ -121,7 +121,7 @@ def test_every_namespace_tells_near_misses() -> None:
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         if len(parts) > 1 and parts[0][0] == "_":
             continue  # no namespace
-        if parts[0] == "contrib" and find_spec("weft_contrib") is None:
+        if parts[0] in ("contrib", "lite") and find_spec(f"weft_{parts[0]}") is None:
             continue  # it needs an extra package
         module = importlib.import_module(".".join(["weft", *parts]).removesuffix(".__init__"))
         assert callable(vars(module).get("__getattr__")), path

@@ -22,7 +22,7 @@ import weft as wf
 FILE = Path(__file__).with_name("api.txt")
 HAVE, BEYOND = "have", "beyond"
 
-EXTRA = {"contrib"}
+EXTRA = {"contrib", "lite"}
 """Namespaces of packages that need not be installed."""
 
 Api = dict[tuple[str, str], set[str]]

@@ -429,7 +429,21 @@ class Interpreter:
 
 
 class SignatureRunner:
-    """Runs a signature: `runner(x=value)` gives a dict of the outputs by name."""
+    """Runs a signature: `runner(x=value)` gives a dict of the outputs by name.
+
+    Args:
+      interpreter: whose graph it runs; `Interpreter.get_signature_runner` gives it.
+      inputs: numbers of tensors by name.
+      outputs: as `inputs`.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [2], name="x")
+      >>> with wf.Session() as session:
+      ...     y = wf.add(x, 1.0, name="y")
+      ...     content = wf.lite.Converter.from_session(session, [x], [y]).convert()
+      >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])
+      {'y': array([2., 3.], dtype=float32)}
+    """
 
     def __init__(
         self, interpreter: Interpreter, inputs: Mapping[str, int], outputs: Mapping[str, int]
@@ -441,7 +455,13 @@ class SignatureRunner:
     def __call__(self, **values: Any) -> dict[str, Any]:
         """Set the inputs, run, and copy the outputs.
 
+        Args:
+          values: of the inputs by name, as `set_tensor` takes them.
+        Returns: the values of the outputs by name.
         Raises: FailedPreconditionError: an input is missing, or is not one of the signature.
+
+        Examples:
+          >>> runner(x=[[1.0]])["y"]  # doctest: +SKIP
         """
         if values.keys() != self._inputs.keys():
             raise FailedPreconditionError(

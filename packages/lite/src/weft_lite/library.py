@@ -7,7 +7,6 @@ changes; it is kept in `packages/lite/build`.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 from ctypes import (
     POINTER,
@@ -130,6 +129,8 @@ def _path() -> Path:
 
 def _built() -> Path:
     """A library of the sources as they are, in a checkout."""
+    import hashlib
+
     from weft_lite import compiling
 
     digest = hashlib.sha256(Path(compiling.__file__).read_bytes())

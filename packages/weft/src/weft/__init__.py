@@ -189,6 +189,7 @@ if _typing.TYPE_CHECKING:
         io as io,
         layers as layers,
         linalg as linalg,
+        lite as lite,
         logging as logging,
         lookup as lookup,
         losses as losses,

@@ -37,6 +37,13 @@ class Converter:
       inputs: what is given a value; outputs of it.
       outputs: what is computed.
       bounds: for inputs whose shapes leave sizes open, by name: a shape with the largest sizes.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [2], name="x")
+      >>> y = wf.add(x, 1.0, name="y")
+      >>> content = wf.lite.Converter(x.graph, [x], [y]).convert()
+      >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
+      array([2., 3.], dtype=float32)
     """
 
     def __init__(

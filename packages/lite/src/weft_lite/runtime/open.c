@@ -352,7 +352,6 @@ wl_status wl_open(const void *file, size_t size, void *memory, size_t bytes,
   WL_TRY(wl_check_plan(r, base + needed.plan, error));
   WL_TRY(check_bindings(r));
   WL_TRY(check_kernels(r));
-  memset(r->arena, 0, r->arena_bytes);
   wl_reset_variables(r);
   WL_TRY(wl_plan(r, error));
   WL_TRY(check_scratch(r, error));

@@ -1,0 +1,16 @@
+"""`wf.lite`: files for small devices, and what runs them; needs the package weftml-lite."""
+
+from importlib.util import find_spec as _find_spec
+
+from weft import _lazy
+
+if _find_spec("weft_lite") is None:
+    raise ModuleNotFoundError(
+        "weft.lite is in a package of its own: pip install 'weftml-lite[convert]'",
+        name="weft_lite",
+    )
+
+from weft_lite.convert.converter import *
+from weft_lite.interpreter import *
+
+_lazy.hint(__name__)
