@@ -118,7 +118,8 @@ def test_round_trips() -> None:
     assert evaluate(numbers).tolist() == [1, -2]
 
 
-def test_split_makes_sparse_tensors_only() -> None:
-    assert strings.string_split(["a b"], result_type="SparseTensor").dtype is dtypes.string
-    with pytest.raises(errors.UnimplementedError, match="'RaggedTensor'"):
-        strings.string_split(["a b"], result_type="RaggedTensor")
+def test_split_makes_sparse_or_ragged_tensors() -> None:
+    for kind in ("SparseTensor", "RaggedTensor"):
+        assert strings.string_split(["a b"], result_type=kind).dtype is dtypes.string
+    with pytest.raises(errors.InvalidArgumentError, match="'Tensor'"):
+        strings.string_split(["a b"], result_type="Tensor")
