@@ -455,7 +455,7 @@ def test_messages_that_are_too_large_are_named(monkeypatch: pytest.MonkeyPatch) 
     with closing(server):
         address = server.target.removeprefix("grpc://")
         with closing(service.ControlClient(address, "it")) as control:
-            large = messages.CreateSession(config=b"x" * (1 << 17))
+            large = messages.OpenSession(config=b"x" * (1 << 17))
             with pytest.raises(errors.ResourceExhaustedError, match=r"it at .* CreateSession"):
                 control.call(service.CREATE_SESSION, large, 60)
             assert control.call(service.STATUS, messages.Empty(), 30).task
