@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import digits
@@ -114,15 +115,16 @@ def main(arguments: Any = None) -> int:
     import ray
 
     began = time.perf_counter()
-    launch = Launch("digits", [Job("ps", 1), Job("worker", 2)], restarts=3)
+    jobs = [Job("ps", 1), Job("worker", 2)]
     ray.init(num_cpus=4, include_dashboard=False, logging_level="ERROR")
     try:
-        with (
-            tempfile.TemporaryDirectory() as directory,
-            RayCluster(
-                launch, host="127.0.0.1", on_restart=lambda place: print(f"Ray restarted {place}")
-            ) as cluster,
-        ):
+        with ExitStack() as stack:
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            # The servers write the checkpoints, and only where they are let.
+            launch = Launch("digits", jobs, 3, {"WEFT_FILE_ROOTS": directory})
+            cluster = stack.enter_context(
+                RayCluster(launch, "127.0.0.1", on_restart=lambda p: print(f"Ray restarted {p}"))
+            )
             before = cluster.process(options.kill)
             print(f"Ray runs {', '.join(map(str, launch.places()))}", flush=True)
             accuracy, steps = train(cluster, directory, options.target, options.kill)

@@ -203,8 +203,11 @@ class Chaos:
         """Start all, and wait until all train."""
         for process in self.processes.values():
             process.start()
-        began = time.monotonic()
-        self._all_step(began, _GIVE_UP_SECONDS)
+        absent = {p.name for p in self.clients} - set(
+            self._all_step(time.monotonic(), _GIVE_UP_SECONDS)
+        )
+        if absent:
+            raise RuntimeError(f"{', '.join(absent)} did not begin to train; see the logs")
 
     def _all_step(self, after: float, seconds: float) -> dict[str, float]:
         """When each client has gone on to train after a time; those that have not are left out.
