@@ -33,6 +33,10 @@ ALLOWED = {
     "io/src/weft_io/meta_graphs/foreign_savers.py": "it takes savers in a message apart",
     "io/src/weft_io/meta_graphs/graph_def_edits.py": "ops of savers that weft does not declare",
     "io/src/weft_io/meta_graphs/tensorflow_ops.py": "what TensorFlow has instead of ops of ours",
+    "io/src/weft_io/onnx/rules/activation.py": "names of ONNX's ops",
+    "io/src/weft_io/onnx/rules/elementwise.py": "names of ONNX's ops",
+    "io/src/weft_io/onnx/rules/recurrent.py": "names of activations of ONNX",
+    "io/src/weft_io/onnx/rules/reduction.py": "names of ONNX's ops",
     "io/src/weft_io/saving/saver_builder.py": "a saver's own node is looked for by name",
 }
 """Sources that ask for names of ops, and why."""

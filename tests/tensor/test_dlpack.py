@@ -16,7 +16,7 @@ from weft_tensor.tensor import Tensor
 EXCHANGED = [
     d
     for d in dtypes.ALL_DTYPES
-    if d.is_numpy_compatible and not d.is_quantized and d is not dtypes.string
+    if d.is_numpy_compatible and not d.is_quantized and not (d.is_small or d is dtypes.string)
 ]
 FOR_ALL = [
     d for d in EXCHANGED if not d.is_complex and d.name not in ("uint16", "uint32", "uint64")

@@ -37,6 +37,16 @@ TABLE = [
     ("variant", 21, object, 1, "handle"),
     ("uint32", 22, np.uint32, 4, "integer unsigned"),
     ("uint64", 23, np.uint64, 8, "integer unsigned"),
+    ("float8_e5m2", 24, ml_dtypes.float8_e5m2, 1, "floating"),
+    ("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn, 1, "floating"),
+    ("float8_e4m3fnuz", 26, ml_dtypes.float8_e4m3fnuz, 1, "floating"),
+    ("float8_e4m3b11fnuz", 27, ml_dtypes.float8_e4m3b11fnuz, 1, "floating"),
+    ("float8_e5m2fnuz", 28, ml_dtypes.float8_e5m2fnuz, 1, "floating"),
+    ("int4", 29, ml_dtypes.int4, 1, "integer"),
+    ("uint4", 30, ml_dtypes.uint4, 1, "integer unsigned"),
+    ("int2", 31, ml_dtypes.int2, 1, "integer"),
+    ("uint2", 32, ml_dtypes.uint2, 1, "integer unsigned"),
+    ("float4_e2m1fn", 33, ml_dtypes.float4_e2m1fn, 1, "floating"),
 ]
 FLAGS = ("floating", "integer", "unsigned", "complex", "bool", "quantized")
 
@@ -101,7 +111,7 @@ def test_as_dtype(value: object, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, "float31", True, 0, 24, [], {}, np.dtype("M8[s]"), np.dtype([("a", "i4")]), 1.5]
+    "value", [None, "float31", True, 0, 34, [], {}, np.dtype("M8[s]"), np.dtype([("a", "i4")]), 1.5]
 )
 def test_as_dtype_refuses(value: object) -> None:
     with pytest.raises(InvalidTypeError, match="expected an element type"):

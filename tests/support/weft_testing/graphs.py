@@ -128,6 +128,8 @@ def _add_constants() -> None:
     for dtype in dtypes.ALL_DTYPES:
         if dtype is dtypes.string or not dtype.is_numpy_compatible:
             continue
+        if int(dtype) > int(dtypes.uint64):  # what was added after the golden files
+            continue
         array = np.arange(6).reshape(2, 3).astype(dtype.numpy)
         value(array, dtype, f"const_{dtype.name}")
         value(array[0, 0].reshape(()), dtype, f"scalar_{dtype.name}")

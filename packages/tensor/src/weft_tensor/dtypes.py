@@ -1,8 +1,10 @@
 """Element types: one interned `DType` per type, with TensorFlow's names and enum numbers.
 
 bfloat16 is `ml_dtypes.bfloat16`; a string is an object array of bytes; quantised types are stored
-as the plain integers of their width, so `as_dtype(np.int8)` is `int8` and never `qint8`. Each type
-has a reference twin (`float32_ref`), the type of a mutable variable's output.
+as the plain integers of their width, so `as_dtype(np.int8)` is `int8` and never `qint8`. Integers
+of 2 and 4 bits and floats of 4 and 8 are for storage, a byte for each element: they are converted,
+moved, sliced and saved, and nothing is computed with them. Each type has a reference twin
+(`float32_ref`), the type of a mutable variable's output.
 """
 
 from __future__ import annotations
@@ -140,6 +142,11 @@ class DType:
         return self.as_ref
 
     @property
+    def is_small(self) -> bool:
+        """Whether it is for storage alone: an integer of 2 or 4 bits, a float of 4 or 8."""
+        return 24 <= self.as_datatype_enum % _REF_OFFSET <= 33
+
+    @property
     def min(self) -> Any:
         """Lowest finite value, as a NumPy scalar's Python or ml_dtypes counterpart.
 
@@ -206,7 +213,8 @@ class DType:
 
 def _range(dtype: DType, end: str) -> Any:
     if dtype.is_integer:
-        return int(getattr(np.iinfo(dtype.numpy), end))
+        info: Any = ml_dtypes.iinfo
+        return int(getattr(info(dtype.numpy), end))
     if dtype.is_floating:
         finfo: Any = ml_dtypes.finfo
         return getattr(finfo(dtype.numpy), end)
@@ -223,9 +231,11 @@ def _make(name: str, number: int, numpy: np.dtype[Any], **flags: bool) -> DType:
     dtype.is_ref = False
     dtype.is_numpy_compatible = not flags.get("handle", False)
     plain = not (dtype.is_quantized or numpy.kind == "O")
-    dtype.is_bool = numpy.kind == "b"
-    dtype.is_integer = plain and numpy.kind in "iu"
-    dtype.is_unsigned = plain and numpy.kind == "u"
+    # NumPy knows nothing of ml_dtypes' integers: their names tell.
+    kind = numpy.kind if numpy.kind != "V" else name.replace("bfloat", "float")[0]
+    dtype.is_bool = kind == "b"
+    dtype.is_integer = plain and kind in "iu"
+    dtype.is_unsigned = plain and kind == "u"
     dtype.is_complex = numpy.kind == "c"
     dtype.is_floating = plain and not (dtype.is_bool or dtype.is_integer or dtype.is_complex)
     dtype.size = numpy.itemsize if dtype.is_numpy_compatible else 1
@@ -282,6 +292,16 @@ resource: Final = _intern("resource", 20, np.object_, handle=True)
 variant: Final = _intern("variant", 21, np.object_, handle=True)
 uint32: Final = _intern("uint32", 22, np.uint32)
 uint64: Final = _intern("uint64", 23, np.uint64)
+float8_e5m2: Final = _intern("float8_e5m2", 24, ml_dtypes.float8_e5m2)
+float8_e4m3fn: Final = _intern("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz: Final = _intern("float8_e4m3fnuz", 26, ml_dtypes.float8_e4m3fnuz)
+float8_e4m3b11fnuz: Final = _intern("float8_e4m3b11fnuz", 27, ml_dtypes.float8_e4m3b11fnuz)
+float8_e5m2fnuz: Final = _intern("float8_e5m2fnuz", 28, ml_dtypes.float8_e5m2fnuz)
+int4: Final = _intern("int4", 29, ml_dtypes.int4)
+uint4: Final = _intern("uint4", 30, ml_dtypes.uint4)
+int2: Final = _intern("int2", 31, ml_dtypes.int2)
+uint2: Final = _intern("uint2", 32, ml_dtypes.uint2)
+float4_e2m1fn: Final = _intern("float4_e2m1fn", 33, ml_dtypes.float4_e2m1fn)
 
 half: Final = float16
 double: Final = float64
@@ -309,6 +329,16 @@ resource_ref: Final = resource.as_ref
 variant_ref: Final = variant.as_ref
 uint32_ref: Final = uint32.as_ref
 uint64_ref: Final = uint64.as_ref
+float8_e5m2_ref: Final = float8_e5m2.as_ref
+float8_e4m3fn_ref: Final = float8_e4m3fn.as_ref
+float8_e4m3fnuz_ref: Final = float8_e4m3fnuz.as_ref
+float8_e4m3b11fnuz_ref: Final = float8_e4m3b11fnuz.as_ref
+float8_e5m2fnuz_ref: Final = float8_e5m2fnuz.as_ref
+int4_ref: Final = int4.as_ref
+uint4_ref: Final = uint4.as_ref
+int2_ref: Final = int2.as_ref
+uint2_ref: Final = uint2.as_ref
+float4_e2m1fn_ref: Final = float4_e2m1fn.as_ref
 
 ALL_DTYPES: Final = tuple(d for d in _BY_ENUM.values() if not d.is_ref)
 """Every type without its reference, in the order of TensorFlow's numbers."""

@@ -57,6 +57,12 @@ def _is_number(dtype: DType) -> bool:
 
 def _fits(a: DType, b: DType) -> bool:
     """Whether each value of the integer or float `a` is one of the integer or float `b`."""
+    if a.is_small:
+        values = _all_values(a)
+        there = values.astype(np.float32).astype(b.numpy).astype(np.float32)
+        return np.array_equal(there, values.astype(np.float32), equal_nan=True)
+    if b.is_small:
+        return False
     if b.is_integer:
         return a.is_integer and b.min <= a.min and a.max <= b.max
     digits, exponent = _FLOAT_FORMATS[b]
@@ -64,6 +70,13 @@ def _fits(a: DType, b: DType) -> bool:
         bits = a.size * 8 - (0 if a.is_unsigned else 1)
         return bits <= digits and bits <= exponent
     return _FLOAT_FORMATS[a][0] <= digits and _FLOAT_FORMATS[a][1] <= exponent
+
+
+def _all_values(small: DType) -> np.ndarray[Any, Any]:
+    """Each value of a type of at most 8 bits."""
+    if small.is_integer:
+        return np.arange(small.min, small.max + 1).astype(small.numpy)
+    return np.arange(16 if small is dtypes.float4_e2m1fn else 256, dtype=np.uint8).view(small.numpy)
 
 
 def common_dtype(operands: Iterable[Any], what: str = "operands") -> DType:

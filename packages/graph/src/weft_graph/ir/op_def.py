@@ -48,6 +48,8 @@ TYPE_SETS: Final[Mapping[str, str]] = {
     "realnumbertype": _REAL,
     "numbertype": _REAL + " complex64 complex128 qint8 quint8 qint32",
     "index_type": "int32 int64",
+    "small": "float8_e5m2 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2fnuz "
+    "float4_e2m1fn int4 uint4 int2 uint2",
 }
 """Named sets of element types usable inside the braces of a type attribute."""
 

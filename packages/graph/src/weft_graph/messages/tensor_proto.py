@@ -49,6 +49,18 @@ _VALUE_FIELD: Final[dict[DType, str]] = {
     dtypes.complex128: "dcomplex_val",
     dtypes.float16: "half_val",
     dtypes.bfloat16: "half_val",
+    **dict.fromkeys((dtypes.int4, dtypes.uint4, dtypes.int2, dtypes.uint2), "int_val"),
+    **dict.fromkeys(
+        (
+            dtypes.float8_e5m2,
+            dtypes.float8_e4m3fn,
+            dtypes.float8_e4m3fnuz,
+            dtypes.float8_e4m3b11fnuz,
+            dtypes.float8_e5m2fnuz,
+            dtypes.float4_e2m1fn,
+        ),
+        "float8_val",
+    ),
 }
 
 
@@ -243,6 +255,11 @@ def _fill_values(message: proto.TensorProto, array: np.ndarray, dtype: DType) ->
         flat = flat.view(dtype.real_dtype.numpy)
     elif field == "half_val":
         flat = flat.view(np.uint16)
+    elif field == "float8_val":
+        message.float8_val = flat.tobytes()
+        return
+    elif flat.dtype.kind == "V":
+        flat = flat.astype(np.int32)
     getattr(message, field).extend(flat.tolist())
 
 
@@ -330,11 +347,13 @@ def _from_values(values: Any, dtype: DType, where: str) -> np.ndarray:
         return strings
     if dtype.is_complex:
         return np.array(values, dtype.real_dtype.numpy).view(dtype.numpy)
+    if isinstance(values, bytes):
+        return np.frombuffer(values, dtype.numpy)
     numpy = np.dtype(np.uint16) if dtype in (dtypes.float16, dtypes.bfloat16) else dtype.numpy
-    if numpy.kind not in "iu":
+    if not (numpy.kind in "iu" or dtype.is_integer):
         return np.array(values, numpy)
     wide = np.array(values, numpy if numpy.itemsize == 8 else np.int64)
-    limits = np.iinfo(numpy)
+    limits: Any = dtype if dtype.is_integer else np.iinfo(numpy)
     if wide.size and (wide.min() < limits.min or wide.max() > limits.max):
         raise errors.InvalidArgumentError(
             f"{where}: {wide.min()} to {wide.max()} is out of the range of {numpy.name}"

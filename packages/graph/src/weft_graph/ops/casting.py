@@ -37,7 +37,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 
-_CASTABLE = "{inexact, integral, bool}"
+_CASTABLE = "{inexact, integral, bool, small}"
 _REAL_PART = "{float32, float64} = float32"
 _COMPLEX = "{complex64, complex128} = complex64"
 
@@ -83,8 +83,8 @@ def _declare() -> None:
         ("input: T",),
         ("output: type",),
         {
-            "T": "{inexact, integral, qint8, quint8, qint16, quint16, qint32}",
-            "type": "{inexact, integral, qint8, quint8, qint16, quint16, qint32}",
+            "T": "{inexact, integral, small, qint8, quint8, qint16, quint16, qint32}",
+            "type": "{inexact, integral, small, qint8, quint8, qint16, quint16, qint32}",
         },
         _bitcast_shape,
         traits=Traits(view=0, by_element=True, differentiable=False),

@@ -33,6 +33,8 @@ _NAMES: Final = {
     dtypes.int64: "I64",
     dtypes.float16: "F16",
     dtypes.bfloat16: "BF16",
+    dtypes.float8_e4m3fn: "F8_E4M3",
+    dtypes.float8_e5m2: "F8_E5M2",
     dtypes.float32: "F32",
     dtypes.float64: "F64",
     dtypes.quint8: "U8",

@@ -1,0 +1,158 @@
+"""`weft onnx`: what is in a model, and running one."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_io.commands.output import Output
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Inspect and run ONNX models."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+
+    made = actions.add_parser("inspect", help="inputs, outputs, ops, parameters, what is not known")
+    made.add_argument("path", help="file of a model")
+    made.add_argument("--plain", action="store_true", help="no table: fields with tabs between")
+    made.set_defaults(run=inspect)
+
+    made = actions.add_parser("run", help="run a model once and show, or save, what it gives")
+    made.add_argument("path", help="file of a model")
+    made.add_argument(
+        "-i",
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a number, numbers such as 1,2,3, or @FILE.npy; random numbers for what is not given",
+    )
+    made.add_argument("-o", "--output", metavar="FILE.npz", help="where results are saved")
+    made.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+    made.set_defaults(run=run)
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Show what is in a model; exit code 1 if there are ops that are not known."""
+    from weft_io.onnx.importer import unknown_ops
+    from weft_io.onnx.model import all_nodes, read
+    from weft_io.onnx.values import type_and_shape
+
+    model, _ = read(arguments.path)
+    output = Output(arguments.plain)
+    weights = {each.name for each in model.graph.initializer}
+
+    def described(kind: str, values: Sequence[ValueInfoProto]) -> list[list[str]]:
+        rows = []
+        for each in values:
+            if each.name not in weights:
+                dtype, dims = type_and_shape(each.type)
+                form = format_dims(None if dims is None else tuple(dims))
+                rows.append([kind, each.name, f"{dtype.name} {form}"])
+        return rows
+
+    versions = ", ".join(f"{i.domain or 'ai.onnx'} {i.version}" for i in model.opset_import)
+    rows = [["file", "", f"{Path(arguments.path).stat().st_size:,} bytes, {versions}"]]
+    rows += described("input", model.graph.input) + described("output", model.graph.output)
+    rows.append(["parameters", "", f"{_parameters(model):,}"])
+    counts = Counter(node.op_type for node in all_nodes(model.graph))
+    rows += [["op", op, str(count)] for op, count in counts.most_common()]
+    missing = unknown_ops(model)
+    rows += [["not known", op, ", ".join(names)] for op, names in sorted(missing.items())]
+    output.table(["", "name", "value"], rows)
+    return 1 if missing else 0
+
+
+def _parameters(model: ModelProto) -> int:
+    return sum(int(np.prod(each.dims, dtype=object)) for each in model.graph.initializer)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run a model once."""
+    from weft_io.onnx.backend import Backend
+
+    prepared = Backend.prepare(arguments.path)
+    given = dict(_named(each) for each in arguments.input)
+    random = np.random.default_rng(arguments.seed)
+    feeds: dict[str, Any] = {}
+    for name, place in prepared.model.inputs.items():
+        if name in given:
+            feeds[name] = _value(given.pop(name), place)
+        else:
+            feeds[name] = _random(name, place, random)
+    if given:
+        raise errors.InvalidArgumentError(
+            f"the model has inputs {sorted(prepared.model.inputs)}, got {sorted(given)}"
+        )
+    with prepared.session:
+        found = dict(zip(prepared.model.outputs, prepared.run(feeds), strict=True))
+    _show(found)
+    if arguments.output:
+        np.savez(arguments.output, **found)
+    return 0
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, mark, value = text.partition("=")
+    if not mark:
+        raise errors.InvalidArgumentError(f"an input must be NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def _value(text: str, place: Any) -> Any:
+    if text.startswith("@"):
+        try:
+            return np.load(text[1:], allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise errors.InvalidArgumentError(f"cannot read {text[1:]!r}: {error}") from error
+    parts = text.split(",")
+    try:
+        values = np.array(parts if place.dtype.numpy.kind == "O" else [float(p) for p in parts])
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"an input of {place.dtype.name} must be numbers, got {text!r}"
+        ) from None
+    sizes = None if place.dims is None or None in place.dims else place.dims
+    values = values.astype(place.dtype.numpy) if values.dtype.kind == "f" else values
+    if sizes is None:
+        return values[0] if len(parts) == 1 and place.dims == () else values
+    if values.size not in (1, int(np.prod(sizes))):
+        raise errors.InvalidArgumentError(
+            f"an input of shape {format_dims(sizes)} must be one number or {int(np.prod(sizes))}, "
+            f"got {values.size}"
+        )
+    return np.broadcast_to(values, sizes) if values.size == 1 else values.reshape(sizes)
+
+
+def _random(name: str, place: Any, random: np.random.Generator) -> Any:
+    """Numbers of an input that was not given; unknown sizes are 1.
+
+    Raises: InvalidArgumentError: of its type there are none.
+    """
+    if place.dims is None or place.dtype.numpy.kind == "O":
+        raise errors.InvalidArgumentError(f"the input {name!r} must be given: --input {name}=…")
+    sizes = [1 if size is None else size for size in place.dims]
+    if place.dtype.is_integer or place.dtype.is_bool:
+        return random.integers(0, 2, sizes).astype(place.dtype.numpy)
+    return random.standard_normal(sizes).astype(place.dtype.numpy)
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    for name, value in found.items():
+        shown = np.array2string(
+            np.asarray(value, object if isinstance(value, list) else None),
+            threshold=20,
+            precision=5,
+        )
+        kind = f"{value.dtype} {list(value.shape)}" if hasattr(value, "dtype") else "sequence"
+        print(f"{name}: {kind}\n{shown}")  # noqa: T201  # what the command is for

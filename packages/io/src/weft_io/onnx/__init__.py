@@ -1,0 +1,15 @@
+"""ONNX models as nodes of a graph."""
+
+from __future__ import annotations
+
+try:
+    import onnx  # noqa: F401  # the modules below import it; here it is missed in words
+except ModuleNotFoundError as error:
+    raise ImportError("wf.onnx requires the package onnx: pip install 'weftml-io[onnx]'") from error
+
+from weft_io.onnx.backend import Backend
+from weft_io.onnx.importer import ImportedModel, import_model
+from weft_io.onnx.registry import importer
+from weft_io.resources.tensor_sequence import TensorSequence
+
+__all__ = ["Backend", "ImportedModel", "TensorSequence", "import_model", "importer"]

@@ -1,0 +1,141 @@
+"""ONNX's own interface to what runs models, which its tests are written against."""
+
+from __future__ import annotations
+
+__all__ = ["Backend"]
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx.backend.base
+from onnx import ModelProto, TypeProto
+
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
+from weft_io.onnx.importer import ImportedModel, import_model
+from weft_io.onnx.model import read
+from weft_io.resources.tensor_sequence import TensorSequence
+from weft_io.streams.optional import OptionalValue
+from weft_tensor import errors
+
+
+class Prepared(onnx.backend.base.BackendRep):
+    """A model in a session of its own.
+
+    Attributes:
+      model: what was imported.
+      session: where it runs.
+    """
+
+    def __init__(self, proto: ModelProto, model: ImportedModel) -> None:
+        self.model = model
+        self.session = Session(graph=model.graph)
+        self._types = {each.name: each.type for each in proto.graph.input}
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """Run the model.
+
+        Args:
+          inputs: values by ONNX's names, or all of them in order; lists are sequences, None is an
+            optional value that is not there.
+        Returns: the outputs in order; sequences as lists.
+        Raises: InvalidArgumentError: another number of inputs than the model has.
+        """
+        outputs = self.session.run(list(self.model.outputs.values()), self.feeds(inputs))
+        return tuple(_taken(each) for each in outputs)
+
+    def feeds(self, inputs: Any) -> dict[Any, Any]:
+        """What `inputs` mean in a call of `Session.run`.
+
+        Raises: InvalidArgumentError: another number of inputs than the model has, or other names.
+        """
+        names = list(self.model.inputs)
+        if not isinstance(inputs, Mapping):
+            values: Sequence[Any] = list(inputs)
+            if len(values) > len(names):
+                raise errors.InvalidArgumentError(
+                    f"the model has {len(names)} inputs, got {len(values)} values"
+                )
+            inputs = dict(zip(names, values, strict=False))
+        if unknown := sorted(set(inputs) - set(names)):
+            raise errors.InvalidArgumentError(f"the model has inputs {names}, got {unknown}")
+        return {
+            self.model.inputs[name]: _given(value, self._types[name])
+            for name, value in inputs.items()
+        }
+
+
+class Backend(onnx.backend.base.Backend):
+    """weft behind ONNX's interface `onnx.backend.base.Backend`.
+
+    Examples:
+      >>> from onnx import helper
+      >>> x, y = (helper.make_tensor_value_info(n, 1, [2]) for n in "xy")
+      >>> graph = helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "g", [x], [y])
+      >>> wf.onnx.Backend.run_model(helper.make_model(graph), [np.float32([-1, 2])])
+      (array([1., 2.], dtype=float32),)
+    """
+
+    @classmethod
+    def prepare(cls, model: Any, device: str = "CPU", **_: Any) -> Prepared:
+        """Import a model into a graph of its own.
+
+        Args:
+          model: as for `import_model`.
+          device: "CPU".
+        Raises:
+          InvalidArgumentError: another device, or a damaged model.
+          UnimplementedError: ops that weft lacks.
+        """
+        if not cls.supports_device(device):
+            raise errors.InvalidArgumentError(f"models run on 'CPU', got {device!r}")
+        proto, _folder = read(model)
+        with Graph().as_default():
+            return Prepared(proto, import_model(model))
+
+    @classmethod
+    def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **_: Any) -> tuple[Any, ...]:
+        """Import a model and run it once.
+
+        Args:
+          model, device: as for `prepare`.
+          inputs: as for `Prepared.run`.
+        Returns: the outputs in order.
+        Raises: as `prepare` does.
+        """
+        prepared = cls.prepare(model, device)
+        with prepared.session:
+            return prepared.run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether models run on a device: "CPU", or "CPU:0"."""
+        return device.split(":")[0] == "CPU"
+
+
+def _given(value: Any, kind: TypeProto) -> Any:
+    if kind.HasField("optional_type"):
+        if value is None:
+            return OptionalValue(None)
+        return OptionalValue((_given(value, kind.optional_type.elem_type),))
+    if isinstance(value, (list, tuple)) and kind.HasField("sequence_type"):
+        return TensorSequence([array_of(each) for each in value])
+    return value if isinstance(value, TensorSequence) else array_of(value)
+
+
+def _taken(value: Any) -> Any:
+    if isinstance(value, OptionalValue):
+        return None if value.element is None else _taken(value.element[0])
+    return list(value) if isinstance(value, TensorSequence) else value
+
+
+def array_of(value: Any) -> np.ndarray[Any, Any]:
+    """A value to feed; text as bytes."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "UO":
+        return array
+    flat = [each.encode() if isinstance(each, str) else each for each in array.reshape(-1)]
+    made = np.empty(len(flat), object)
+    made[:] = flat
+    return made.reshape(array.shape)

@@ -1,0 +1,92 @@
+"""Ops that ONNX itself defines by other ops, and the defaults of attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import onnx
+from onnx import FunctionProto, NodeProto, TypeProto, defs
+
+from weft_io.onnx.values import Values
+from weft_tensor import errors
+
+
+@cache
+def _schema(domain: str, op: str, version: int) -> Any:
+    try:
+        return defs.get_schema(op, version, domain)
+    except defs.SchemaError:
+        return None
+
+
+@cache
+def defaults(domain: str, op: str, version: int) -> Mapping[str, Any]:
+    """The attributes of an op that need not be given, with what they then are."""
+    schema = _schema(domain, op, version)
+    if schema is None:
+        return {}
+    read = Values(None)
+    return {
+        name: read.attribute(each.default_value)
+        for name, each in schema.attributes.items()
+        if each.default_value.name
+    }
+
+
+def is_defined(domain: str, op: str, version: int) -> bool:
+    """Whether ONNX defines an op by others."""
+    schema = _schema(domain, op, version)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def body(
+    node: NodeProto,
+    domain: str,
+    version: int,
+    inputs: Sequence[TypeProto],
+    attributes: Mapping[str, Any],
+) -> FunctionProto:
+    """The function that stands for a node.
+
+    Args:
+      inputs: their types, empty for those that are left out.
+      attributes: of the node, those of a function around it in the place of references.
+    Raises: UnimplementedError: ONNX has none for inputs of these types.
+    """
+    schema = _schema(domain, node.op_type, version)
+    function = FunctionProto()
+    if schema.has_context_dependent_function:
+        at = _newest(schema.context_dependent_function_opset_versions, version)
+        types = [each.SerializeToString() for each in inputs]
+        data = schema.get_context_dependent_function_with_opset_version(
+            at, _resolved(node, attributes).SerializeToString(), types
+        )
+        function.ParseFromString(data)
+    else:
+        at = _newest(schema.function_opset_versions, version)
+        function.ParseFromString(schema.get_function_with_opset_version(at))
+    if not function.node:
+        raise errors.UnimplementedError(f"{node.op_type} is not defined for these inputs")
+    known = {each.name for each in function.attribute_proto}
+    for name, each in schema.attributes.items():
+        if name not in known and each.default_value.name:
+            function.attribute_proto.append(each.default_value)
+    return function
+
+
+def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:
+    """The node with the values of attributes that it has by reference."""
+    if not any(each.ref_attr_name for each in node.attribute):
+        return node
+    found = NodeProto()
+    found.CopyFrom(node)
+    del found.attribute[:]
+    found.attribute.extend(onnx.helper.make_attribute(*each) for each in attributes.items())
+    return found
+
+
+def _newest(versions: Sequence[int], limit: int) -> int:
+    """The newest version up to a limit; the first one where all are above it."""
+    return max((each for each in versions if each <= limit), default=min(versions, default=limit))

@@ -1,0 +1,113 @@
+"""Reading an ONNX model, which may come from anybody."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+from weft_tensor import errors
+from weft_tensor.nesting import shown
+
+
+def read(model: Any) -> tuple[ModelProto, Path | None]:
+    """A model and its folder, where external data may be.
+
+    Args:
+      model: path, bytes or ModelProto.
+    Raises:
+      NotFoundError: there is no such file.
+      InvalidArgumentError: it is no model, or a damaged one.
+    """
+    if isinstance(model, ModelProto):
+        return model, None
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return _parsed(bytes(model), f"{len(model)} bytes"), None
+    if not isinstance(model, (str, os.PathLike)):
+        raise errors.InvalidArgumentError(
+            f"a model must be a path, bytes or a ModelProto, got {shown(model)}"
+        )
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise errors.NotFoundError(f"no file {str(path)!r}") from None
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cannot read {str(path)!r}: {error}") from error
+    return _parsed(data, repr(str(path))), path.parent
+
+
+def _parsed(data: bytes, what: str) -> ModelProto:
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError as error:
+        raise errors.InvalidArgumentError(f"{what} are no ONNX model: {error}") from error
+    if not model.HasField("graph"):
+        raise errors.InvalidArgumentError(f"{what} are an ONNX model without a graph")
+    _check_names(model, what)
+    return model
+
+
+def _check_names(model: ModelProto, what: str) -> None:
+    """Raise InvalidArgumentError where a name is no text: protobuf hands it on as bytes."""
+    bodies: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    names: list[Any] = [each.domain for each in model.opset_import]
+    while bodies:
+        body = bodies.pop()
+        names.append(body.name)
+        for node in body.node:
+            names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+            for each in node.attribute:
+                names += [each.name, each.ref_attr_name]
+            bodies += subgraphs(node)
+        if isinstance(body, GraphProto):
+            names += [each.name for each in (*body.input, *body.output)]
+            names += [each.name for each in body.initializer]
+        else:
+            names += [body.domain, *body.input, *body.output]
+    for name in names:
+        if not isinstance(name, str):
+            raise errors.InvalidArgumentError(f"{what}: the name {name!r} is not UTF-8")
+
+
+def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
+    """The version of each domain.
+
+    Raises: InvalidArgumentError: a domain has two, or one that is no version.
+    """
+    found: dict[str, int] = {}
+    for each in imports:
+        domain = plain_domain(each.domain)
+        if each.version < 1 or found.setdefault(domain, each.version) != each.version:
+            raise errors.InvalidArgumentError(
+                f"{what} imports version {each.version} of the domain {domain or 'ai.onnx'!r}"
+                + (f" and {found[domain]}" if domain in found else "")
+            )
+    return found
+
+
+def plain_domain(domain: str) -> str:
+    """The domain, with "" for the standard one, which has two names."""
+    return "" if domain == "ai.onnx" else domain
+
+
+def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """All nodes of a graph and the graphs in it."""
+    waiting = [graph]
+    while waiting:
+        for node in waiting.pop().node:
+            yield node
+            waiting += subgraphs(node)
+
+
+def subgraphs(node: NodeProto) -> list[GraphProto]:
+    """The graphs in the attributes of a node."""
+    found = [each.g for each in node.attribute if each.HasField("g")]
+    for each in node.attribute:
+        found += each.graphs
+    return found

@@ -1,0 +1,217 @@
+"""What a rule sees of an ONNX node: its inputs as outputs of the graph, attributes, version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.ops import casting
+from weft_graph.ops.shapes import rank
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, TypeProto
+
+    from weft_io.onnx.importer import Scope
+
+
+class Operation:
+    """An ONNX node that is being translated.
+
+    `operation[0]` is its first input; an input that may be left out is `operation.get(0)`.
+
+    Attributes:
+      op: ONNX's name of the op.
+      version: of the op's domain, as the model says.
+      inputs: outputs of the graph; None for those that are left out.
+      attributes: Python values (numbers, str, lists, arrays, GraphProto), with ONNX's defaults.
+      num_outputs: how many results the node names, unused ones at the end not counted.
+    """
+
+    __slots__ = ("_scope", "attributes", "inputs", "num_outputs", "op", "version")
+
+    def __init__(
+        self,
+        op: str,
+        version: int,
+        inputs: Sequence[Output | None],
+        attributes: Mapping[str, Any],
+        num_outputs: int,
+        scope: Scope,
+    ) -> None:
+        self.op = op
+        self.version = version
+        self.inputs = list(inputs)
+        self.attributes = attributes
+        self.num_outputs = num_outputs
+        self._scope = scope
+
+    # -------------------------------------------------------------------------- inputs
+
+    def __getitem__(self, index: int) -> Output:
+        """An input that must be there.
+
+        Raises: InvalidArgumentError: it is left out.
+        """
+        found = self.get(index)
+        if found is None:
+            raise errors.InvalidArgumentError(f"{self.op} requires its input {index}")
+        return found
+
+    def get(self, index: int) -> Output | None:
+        """An input that may be left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def value(self, index: int) -> np.ndarray[Any, Any] | None:
+        """The value of an input where it is known while the graph is built, else None."""
+        found = self.get(index)
+        return None if found is None else constant_value(found)
+
+    def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
+        """The value of an input on which the form of the graph depends.
+
+        Raises: UnimplementedError: it is known only when a step runs.
+        """
+        self[index]
+        found = self.value(index)
+        if found is None:
+            raise errors.UnimplementedError(f"{what} of {self.op} must be a constant of the model")
+        return found
+
+    def rank(self, index: int = 0) -> int:
+        """The rank of an input, on which the form of the graph depends.
+
+        Raises: UnimplementedError: it is known only when a step runs.
+        """
+        dims = self[index].dims
+        if dims is None:
+            raise errors.UnimplementedError(f"{self.op} requires input {index} of known rank")
+        return len(dims)
+
+    # ---------------------------------------------------------------------- attributes
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute, or what is given for one that the model does not have."""
+        return self.attributes.get(name, default)
+
+    def required(self, name: str) -> Any:
+        """An attribute that must be there.
+
+        Raises: InvalidArgumentError: it is not.
+        """
+        found = self.attributes.get(name)
+        if found is None:
+            raise errors.InvalidArgumentError(f"{self.op} requires its attribute {name}")
+        return found
+
+    def dtype_of(self, name: str, default: DType) -> DType:
+        """The element type in an attribute."""
+        from weft_io.onnx.element_types import weft_type
+
+        number = self.attributes.get(name)
+        return weft_type(number) if number else default
+
+    # ------------------------------------- what is an input or an attribute, by version
+
+    def operand(self, index: int, name: str) -> np.ndarray[Any, Any] | None:
+        """What older versions have as an attribute and newer ones as an input: a known value.
+
+        Returns: None if it is left out.
+        Raises: UnimplementedError: it is known only when a step runs.
+        """
+        if self.get(index) is not None:
+            return self.known(index, name)
+        found = self.attributes.get(name)
+        return None if found is None else np.asarray(found)
+
+    def tensor(self, index: int, name: str, dtype: DType = dtypes.int64) -> Output | None:
+        """The same as a tensor: an input as it is, an attribute as a constant of `dtype`."""
+        given = self.get(index)
+        if given is not None:
+            return given
+        found = self.attributes.get(name)
+        return None if found is None else constant(np.asarray(found), dtype)
+
+    def axis(self, default: int = 0, of: int = 0, name: str = "axis") -> int:
+        """The attribute `axis`, counted from the front.
+
+        Raises: InvalidArgumentError: the input has no such axis.
+        """
+        axis: int = self.attribute(name, default)
+        count = self.rank(of)
+        if not -count <= axis < max(count, 1):
+            raise errors.InvalidArgumentError(
+                f"{name} of {self.op} must be one of {count} axes, got {axis}"
+            )
+        return axis % max(count, 1)
+
+    # ---------------------------------------------------------------------------- types
+
+    def type(self, index: int) -> TypeProto:
+        """ONNX's type of an input, that of the members of a sequence included."""
+        return self._scope.type_of(self[index])
+
+    def kind(self, value: Output) -> TypeProto | None:
+        """What a sequence or an optional value is made of, None for tensors."""
+        return self._scope.type_of(value) if value.dtype is dtypes.variant else None
+
+    def typed(self, value: Output, kind: TypeProto) -> Output:
+        """A sequence or an optional value, with what it is made of noted."""
+        self._scope.note_type(value, kind)
+        return value
+
+    def named(self, name: str) -> Output:
+        """A value of the graph that the node is in, by its name.
+
+        Raises: InvalidArgumentError: no node before makes it.
+        """
+        return self._scope.find(name, f"{self.op}'s value")
+
+    # ------------------------------------------------------------------------ subgraphs
+
+    def subgraph(self, name: str) -> GraphProto:
+        """A graph in an attribute.
+
+        Raises: InvalidArgumentError: it is not there.
+        """
+        graph: GraphProto = self.required(name)
+        return graph
+
+    def run(self, graph: GraphProto, inputs: Sequence[Any]) -> list[Output]:
+        """Add a subgraph's nodes to the default graph, with these values of its inputs."""
+        return self._scope.inner(graph, inputs)
+
+    def declared(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
+        """The types and shapes that a subgraph says its inputs have; None for what it leaves."""
+        return [self._scope.declared(each) for each in graph.input]
+
+    def results(self, graph: GraphProto) -> list[tuple[DType | None, list[int | None] | None]]:
+        """The same of its results."""
+        return [self._scope.declared(each) for each in graph.output]
+
+
+def like(value: Any, x: Output) -> Output:
+    """A constant of the element type of `x`."""
+    return convert_to_tensor(value, dtype=x.dtype.base_dtype)
+
+
+def cast(x: Output, dtype: DType) -> Output:
+    """The elements as another type."""
+    found: Output = casting.cast(x, dtype)
+    return found
+
+
+def rank_of(x: Output) -> Any:
+    """The rank, as an int where it is known."""
+    return rank(x) if x.dims is None else len(x.dims)
+
+
+def as_int32(x: Output) -> Output:
+    """The same integers as int32."""
+    return cast(x, dtypes.int32)

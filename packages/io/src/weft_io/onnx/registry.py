@@ -1,0 +1,68 @@
+"""Which rule translates which op.
+
+A rule is registered by a decorator; each family of ops has a module of them in `rules`. Another
+package adds its own with an entry point of the group `weft_io.onnx_rules`, whose module is loaded
+before the first model is read or written.
+"""
+
+from __future__ import annotations
+
+__all__ = ["importer"]
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Output
+    from weft_io.onnx.operation import Operation
+
+Result: TypeAlias = "Output | Sequence[Output | None]"
+ImportRule = Callable[["Operation"], Result]
+_Rule = TypeVar("_Rule", bound=Callable[..., Any])
+
+_importers: Final[dict[tuple[str, str], ImportRule]] = {}
+
+
+def importer(*ops: str, domain: str = "") -> Callable[[_Rule], _Rule]:
+    """Register the function that adds an ONNX op's nodes to the default graph.
+
+    It is called with an `Operation` and gives the op's results in order: one output, or several,
+    with None for an optional result that is left out. One rule serves all versions of the op.
+
+    Args:
+      *ops: ONNX's names.
+      domain: ONNX's domain; "" for the standard one.
+
+    Examples:
+      >>> from weft_io.onnx import importer
+      >>> @importer("Twice", domain="com.example")
+      ... def twice(operation):
+      ...     return operation[0] * 2.0
+    """
+
+    def register(rule: _Rule) -> _Rule:
+        for op in ops:
+            _importers[domain, op] = rule
+        return rule
+
+    return register
+
+
+def import_rule(domain: str, op: str) -> ImportRule | None:
+    """The rule of an ONNX op, or None."""
+    _load()
+    return _importers.get((domain, op))
+
+
+@cache
+def _load() -> None:
+    """Load the modules of rules."""
+    package = import_module("weft_io.onnx.rules")
+    for info in iter_modules(package.__path__):
+        import_module(f"weft_io.onnx.rules.{info.name}")
+    for entry in entry_points(group="weft_io.onnx_rules"):
+        entry.load()

@@ -1,0 +1,1 @@
+"""How ONNX ops become nodes, a module for each family of ops."""

@@ -1,0 +1,152 @@
+"""Activations, softmax and dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops import nn
+from weft_graph.ops.arithmetic import maximum, minimum
+from weft_graph.ops.array import ones_like
+from weft_graph.ops.comparison import greater, greater_equal, less, logical_not, logical_or
+from weft_graph.ops.elementary import exp
+from weft_graph.ops.gather import one_hot
+from weft_graph.ops.identity import identity
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.random import random_uniform
+from weft_graph.ops.reduction import argmax, reduce_prod
+from weft_graph.ops.shapes import reshape, shape
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes, errors
+
+_PLAIN: Final[dict[str, Callable[[Output], Output]]] = {
+    "Softplus": nn.softplus,
+    "Softsign": nn.softsign,
+}
+
+
+@importer(*_PLAIN)
+def _plain(operation: Operation) -> Output:
+    return _PLAIN[operation.op](operation[0])
+
+
+@importer("Relu")
+def _relu(operation: Operation) -> Output:
+    x = operation[0]
+    return nn.relu(x) if not x.dtype.is_unsigned else x
+
+
+@importer("LeakyRelu")
+def _leaky_relu(operation: Operation) -> Output:
+    return nn.leaky_relu(operation[0], operation.attribute("alpha", 0.01))
+
+
+@importer("PRelu")
+def _prelu(operation: Operation) -> Output:
+    x, slope = operation[0], operation[1]
+    if (
+        operation.version < 7
+        and slope.dims is not None
+        and len(slope.dims) == 1
+        and slope.dims[0] != 1
+    ):
+        slope = reshape(slope, [-1, *[1] * (operation.rank() - 2)])
+    return where_v2(less(x, like(0, x)), slope * x, x)
+
+
+@importer("Elu")
+def _elu(operation: Operation) -> Output:
+    x, alpha = operation[0], operation.attribute("alpha", 1.0)
+    return nn.elu(x) if alpha == 1.0 else selu_of(x, alpha, 1.0)
+
+
+@importer("Selu")
+def _selu(operation: Operation) -> Output:
+    defaults = (1.6732632423543772, 1.0507009873554805)
+    if operation.version < 6:
+        defaults = (1.6732, 1.0507)
+    return selu_of(
+        operation[0],
+        operation.attribute("alpha", defaults[0]),
+        operation.attribute("gamma", defaults[1]),
+    )
+
+
+def selu_of(x: Output, alpha: float, gamma: float) -> Output:
+    """`gamma * x`, below 0 `gamma * alpha * (exp(x) - 1)`."""
+    zero = like(0, x)
+    negative = like(alpha, x) * (exp(minimum(x, zero)) - like(1, x))
+    return like(gamma, x) * where_v2(greater(x, zero), x, negative)
+
+
+@importer("HardSigmoid")
+def _hard_sigmoid(operation: Operation) -> Output:
+    x = operation[0]
+    line = x * like(operation.attribute("alpha", 0.2), x) + like(
+        operation.attribute("beta", 0.5), x
+    )
+    return maximum(minimum(line, like(1, x)), like(0, x))
+
+
+@importer("ThresholdedRelu")
+def _thresholded(operation: Operation) -> Output:
+    x = operation[0]
+    return where_v2(greater(x, like(operation.attribute("alpha", 1.0), x)), x, like(0, x))
+
+
+@importer("Softmax", "LogSoftmax", "Hardmax")
+def _softmax(operation: Operation) -> Output:
+    """From version 13 on over one axis, before over all from it on."""
+    x = operation[0]
+    axis = operation.axis(-1 if operation.version >= 13 else 1)
+    if operation.version >= 13 or axis == operation.rank() - 1:
+        return _over(operation.op, x, axis)
+    sizes = shape(x)
+    rows = reduce_prod(sizes[:axis])
+    flat = reshape(x, [rows, -1])
+    return reshape(_over(operation.op, flat, 1), sizes)
+
+
+def _over(op: str, x: Output, axis: int) -> Output:
+    if op == "Softmax":
+        return nn.softmax(x, axis=axis)
+    if op == "LogSoftmax":
+        return nn.log_softmax(x, axis=axis)
+    return one_hot(argmax(x, axis), shape(x)[axis], axis=axis, dtype=x.dtype.base_dtype)
+
+
+@importer("Dropout")
+def _dropout(operation: Operation) -> list[Output]:
+    """Nothing is left out unless a model says that it is in training."""
+    x, mode = operation[0], operation.get(2)
+    known = operation.value(2)
+    if mode is None or (known is not None and not known):
+        return [identity(x), cast(ones_like(x), dtypes.bool_)][: max(operation.num_outputs, 1)]
+    ratio: Any = operation.get(1)
+    rate = constant(0.5) if ratio is None else cast(ratio, dtypes.float32)
+    noise = random_uniform(shape(x), seed=operation.attribute("seed"))
+    kept = logical_or(logical_not(mode), greater_equal(noise, rate))
+    grown = cast(where_v2(mode, 1.0 / (1.0 - rate), like(1, rate)), x.dtype)
+    return [x * cast(kept, x.dtype) * grown, kept]
+
+
+@importer("Constant")
+def _constant(operation: Operation) -> Output:
+    kinds = {
+        "value": None,
+        "sparse_value": None,
+        "value_float": dtypes.float32,
+        "value_floats": dtypes.float32,
+        "value_int": dtypes.int64,
+        "value_ints": dtypes.int64,
+        "value_string": dtypes.string,
+        "value_strings": dtypes.string,
+    }
+    for name, dtype in kinds.items():
+        found = operation.attribute(name)
+        if found is not None:
+            return constant(found, dtype)
+    raise errors.InvalidArgumentError(f"Constant requires one of {', '.join(kinds)}")

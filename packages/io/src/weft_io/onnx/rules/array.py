@@ -1,0 +1,363 @@
+"""Shapes, parts and arrangements of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import add, clip_by_value, maximum, minimum
+from weft_graph.ops.array import fill, zeros_like
+from weft_graph.ops.broadcasting import broadcast_dynamic_shape, broadcast_to
+from weft_graph.ops.casting import bitcast
+from weft_graph.ops.comparison import equal, greater_equal, less, less_equal
+from weft_graph.ops.division import floormod
+from weft_graph.ops.gather import dynamic_stitch, gather, tensor_scatter_nd_update
+from weft_graph.ops.join import concat, split, tile
+from weft_graph.ops.masks import where, where_v2
+from weft_graph.ops.padding import pad
+from weft_graph.ops.permutation import reverse_sequence, transpose
+from weft_graph.ops.reduction import reduce_prod
+from weft_graph.ops.search import setdiff1d
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape, shape, size, squeeze
+from weft_graph.ops.slicing import slice as part, strided_slice
+from weft_graph.ops.space_to_batch import depth_to_space, space_to_depth
+from weft_graph.ops.string_conversion import as_string, to_number
+from weft_io.onnx.operation import Operation, cast, like, rank_of
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+
+def shape64(x: Output) -> Output:
+    """The sizes, int64 as ONNX counts."""
+    return shape(x, out_type=dtypes.int64)
+
+
+@importer("Cast")
+def _cast(operation: Operation) -> Output:
+    target = operation.dtype_of("to", dtypes.float32)
+    return converted(operation[0], target, bool(operation.attribute("saturate", 1)))
+
+
+@importer("CastLike")
+def _cast_like(operation: Operation) -> Output:
+    target = operation[1].dtype.base_dtype
+    return converted(operation[0], target, bool(operation.attribute("saturate", 1)))
+
+
+def converted(x: Output, target: DType, saturate: bool = True) -> Output:
+    """Elements as another type; text is read and written as ONNX does.
+
+    Args:
+      saturate: make small floats of what is too large the largest ones, not infinite.
+    """
+    if x.dtype.base_dtype is target:
+        return x
+    if target is dtypes.string:
+        return as_string(x, shortest=True) if x.dtype.is_floating else as_string(x)
+    if x.dtype is dtypes.string:
+        if target in (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64):
+            return to_number(x, target)
+        return cast(to_number(x, dtypes.float32), target)
+    if saturate and target.is_small and target.is_floating and not x.dtype.is_small:
+        most = float(target.max)
+        return cast(clip_by_value(cast(x, dtypes.float32), -most, most), target)
+    return cast(x, target)
+
+
+@importer("BitCast")
+def _bitcast(operation: Operation) -> Output:
+    x, target = operation[0], operation.dtype_of("to", dtypes.float32)
+    if x.dtype.is_bool or target.is_bool:
+        return cast(x, target)
+    return bitcast(x, target)
+
+
+@importer("Reshape")
+def _reshape(operation: Operation) -> Output:
+    x, wanted = operation[0], operation.tensor(1, "shape")
+    if wanted is None:
+        raise errors.InvalidArgumentError("Reshape requires a shape")
+    if operation.attribute("allowzero", 0):
+        return reshape(x, wanted)
+    known = operation.operand(1, "shape") if operation.value(1) is not None else None
+    if operation.get(1) is None:
+        known = np.asarray(operation.attribute("shape"))
+    if known is not None and not np.any(known == 0):
+        return reshape(x, wanted)
+    # Zeros stand for the sizes of the input.
+    sizes = concat([shape64(x), zeros_like(wanted)], 0)[: size(wanted)]
+    return reshape(x, where_v2(equal(wanted, like(0, wanted)), sizes, wanted))
+
+
+@importer("Flatten")
+def _flatten(operation: Operation) -> Output:
+    x, count = operation[0], operation.rank()
+    axis = operation.attribute("axis", 1)
+    if not -count <= axis <= count:
+        raise errors.InvalidArgumentError(f"axis of Flatten must be in rank {count}, got {axis}")
+    sizes = shape64(x)
+    axis = axis + count if axis < 0 else axis
+    return reshape(x, [reduce_prod(sizes[:axis]), reduce_prod(sizes[axis:])])
+
+
+@importer("Transpose")
+def _transpose(operation: Operation) -> Output:
+    return transpose(operation[0], operation.attribute("perm"))
+
+
+@importer("Squeeze")
+def _squeeze(operation: Operation) -> Output:
+    x, axes = operation[0], operation.tensor(1, "axes")
+    if axes is None:
+        return squeeze(x)
+    known = operation.operand(1, "axes") if operation.value(1) is not None else None
+    if operation.get(1) is None:
+        known = np.asarray(operation.attribute("axes"))
+    if known is not None:
+        return squeeze(x, [int(each) for each in known.reshape(-1)]) if known.size else x
+    kept = _others(axes, cast(rank_of(x), dtypes.int64))
+    return reshape(x, gather(shape64(x), kept))
+
+
+@importer("Unsqueeze")
+def _unsqueeze(operation: Operation) -> Output:
+    x, axes = operation[0], operation.tensor(1, "axes")
+    if axes is None:
+        raise errors.InvalidArgumentError("Unsqueeze requires axes")
+    known = operation.value(1) if operation.get(1) is not None else operation.attribute("axes")
+    if known is not None and x.dims is not None:
+        places = np.asarray(known).reshape(-1)
+        count = len(x.dims) + len(places)
+        if np.any(places < -count) or np.any(places >= count):
+            raise errors.InvalidArgumentError(
+                f"axes of Unsqueeze must be among {count}, got {places.tolist()}"
+            )
+        for axis in sorted(int(each) % count for each in places):
+            x = expand_dims(x, axis)
+        return x
+    axes = reshape(axes, [-1])
+    count64 = cast(rank_of(x), dtypes.int64) + size(axes, out_type=dtypes.int64)
+    places64 = floormod(axes, count64)
+    kept = cast(_others(axes, count64), dtypes.int32)
+    ones = zeros_like(places64) + like(1, places64)
+    return reshape(x, dynamic_stitch([kept, cast(places64, dtypes.int32)], [shape64(x), ones]))
+
+
+def _others(axes: Output, count: Output) -> Output:
+    """The axes that are not among `axes`, which may count from the end."""
+    return setdiff1d(sequence(count), floormod(reshape(axes, [-1]), count))[0]
+
+
+@importer("Expand")
+def _expand(operation: Operation) -> Output:
+    x = operation[0]
+    return broadcast_to(x, broadcast_dynamic_shape(shape64(x), operation[1]))
+
+
+@importer("Tile")
+def _tile(operation: Operation) -> Output:
+    return tile(operation[0], operation[1])
+
+
+@importer("Concat")
+def _concat(operation: Operation) -> Output:
+    values = [operation[index] for index in range(len(operation.inputs))]
+    axis = operation.attribute("axis", 1)
+    return concat(values, axis) if len(values) > 1 else values[0]
+
+
+@importer("Split")
+def _split(operation: Operation) -> list[Output]:
+    x, axis = operation[0], operation.axis()
+    sizes = operation.tensor(1, "split")
+    count = operation.attribute("num_outputs") or operation.num_outputs
+    if sizes is not None:
+        return split(x, sizes, axis, num=count)
+    total = x.dims[axis] if x.dims is not None else None
+    if total is None:
+        return split(x, count, axis)
+    each = -(-total // count)
+    pieces = [max(min(each, total - each * index), 0) for index in range(count)]
+    return split(x, pieces, axis)
+
+
+@importer("Slice")
+def _slice(operation: Operation) -> Output:
+    x, count = operation[0], operation.rank()
+    starts, ends = operation.tensor(1, "starts"), operation.tensor(2, "ends")
+    if starts is None or ends is None:
+        raise errors.InvalidArgumentError("Slice requires starts and ends")
+    axes, steps = operation.tensor(3, "axes"), operation.get(4)
+    index = starts.dtype.base_dtype
+    known = None
+    if axes is None:
+        given = starts.dims
+        known = np.arange(count if given is None or given[0] is None else given[0])
+    elif operation.get(3) is None:
+        known = np.asarray(operation.attribute("axes"))
+    else:
+        known = operation.value(3)
+    if known is not None and len(known) == count and np.array_equal(known, np.arange(count)):
+        return strided_slice(x, starts, ends, steps)
+    places = constant(known % max(count, 1), index) if known is not None else None
+    if places is None:
+        assert axes is not None
+        places = floormod(axes, like(count, axes))
+    rows = expand_dims(places, 1)
+    sizes = shape(x, out_type=index)
+    begin = tensor_scatter_nd_update(zeros_like(sizes), rows, starts)
+    end = tensor_scatter_nd_update(sizes, rows, ends)
+    if steps is None:
+        return strided_slice(x, begin, end)
+    ones = zeros_like(sizes) + like(1, sizes)
+    return strided_slice(x, begin, end, tensor_scatter_nd_update(ones, rows, steps))
+
+
+@importer("Pad")
+def _pad(operation: Operation) -> Output:
+    x, count = operation[0], operation.rank()
+    pads = operation.tensor(1, "pads")
+    if pads is None:
+        pads = constant(operation.required("paddings"), dtypes.int64)
+    sides = transpose(reshape(pads, [2, -1]))
+    axes = operation.get(3)
+    if axes is not None:
+        rows = expand_dims(floormod(cast(axes, dtypes.int64), like(count, sides)), 1)
+        none = constant(np.zeros((count, 2), np.int64))
+        sides = tensor_scatter_nd_update(none, rows, sides)
+    mode = operation.attribute("mode", "constant")
+    if mode == "constant":
+        value: Any = operation.get(2)
+        if value is None:
+            value = operation.attribute("value", 0.0)
+        return padded(x, sides, value)
+    if mode not in ("reflect", "edge", "wrap"):
+        raise errors.InvalidArgumentError(f"mode of Pad must be a known one, got {mode!r}")
+    for axis in range(count):
+        x = gather(x, _mirrored(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
+    return x
+
+
+def padded(x: Output, sides: Output, value: Any = 0) -> Output:
+    """With `value` round it, and with less at sides where a number is negative."""
+    zero = like(0, sides)
+    if not isinstance(value, Output):
+        value = constant(value, x.dtype.base_dtype) if x.dtype is not dtypes.string else b""
+    grown = pad(x, maximum(sides, zero), constant_values=reshape(value, []))
+    cut = minimum(sides, zero)
+    from weft_graph.ir.constant_value import constant_value
+
+    known = constant_value(sides)
+    if known is not None and np.all(known >= 0):
+        return grown
+    begin = -cut[:, 0]
+    return part(grown, begin, shape64(grown) - begin + cut[:, 1])
+
+
+def _mirrored(mode: str, count: Output, before: Output, after: Output) -> Output:
+    """The positions along an axis that a padded one shows."""
+    places = sequence(-before, count + after)
+    if mode == "edge":
+        return maximum(minimum(places, count - 1), like(0, places))
+    if mode == "wrap":
+        return floormod(places, count)
+    period = maximum(2 * count - 2, like(1, count))
+    places = floormod(places, period)
+    return where_v2(less(places, count), places, period - places)
+
+
+@importer("ConstantOfShape")
+def _constant_of_shape(operation: Operation) -> Output:
+    value = operation.attribute("value")
+    filled = np.zeros((), np.float32) if value is None else np.asarray(value).reshape(-1)[0]
+    return fill(operation[0], constant(filled))
+
+
+@importer("Range")
+def _range(operation: Operation) -> Output:
+    start, limit, delta = (reshape(operation[i], []) for i in range(3))
+    if start.dtype in (dtypes.int16, dtypes.float16, dtypes.bfloat16):
+        wide = dtypes.int32 if start.dtype.is_integer else dtypes.float32
+        return cast(sequence(cast(start, wide), cast(limit, wide), cast(delta, wide)), start.dtype)
+    return sequence(start, limit, delta)
+
+
+@importer("EyeLike")
+def _eye_like(operation: Operation) -> Output:
+    x, k = operation[0], operation.attribute("k", 0)
+    dtype = operation.dtype_of("dtype", x.dtype.base_dtype)
+    sizes = shape64(x)
+    rows = expand_dims(sequence(sizes[0]), 1)
+    return cast(equal(sequence(sizes[1]) - rows, constant(k, dtypes.int64)), dtype)
+
+
+@importer("Trilu")
+def _trilu(operation: Operation) -> Output:
+    x, k = operation[0], operation.get(1)
+    offset = constant(0, dtypes.int64) if k is None else reshape(k, [])
+    sizes = shape64(x)
+    rows = expand_dims(sequence(sizes[operation.rank() - 2]), 1)
+    distance = sequence(sizes[operation.rank() - 1]) - rows
+    rule = greater_equal if operation.attribute("upper", 1) else less_equal
+    return where_v2(rule(distance, offset), x, zeros_like(x))
+
+
+@importer("ReverseSequence")
+def _reverse_sequence(operation: Operation) -> Output:
+    return reverse_sequence(
+        operation[0],
+        operation[1],
+        seq_axis=operation.attribute("time_axis", 0),
+        batch_axis=operation.attribute("batch_axis", 1),
+    )
+
+
+@importer("Compress")
+def _compress(operation: Operation) -> Output:
+    x, kept = operation[0], where(operation[1])[:, 0]
+    if operation.attribute("axis") is None:
+        return gather(reshape(x, [-1]), kept)
+    return gather(x, kept, axis=operation.axis())
+
+
+@importer("NonZero")
+def _non_zero(operation: Operation) -> Output:
+    return transpose(where(operation[0]))
+
+
+@importer("DepthToSpace")
+def _depth_to_space(operation: Operation) -> Output:
+    x, block = operation[0], operation.required("blocksize")
+    if operation.attribute("mode", "DCR") == "DCR":
+        return depth_to_space(x, block, data_format="NCHW")
+    n, c, h, w = (shape64(x)[axis] for axis in range(4))
+    parts = reshape(x, [n, c // (block * block), block, block, h, w])
+    return reshape(
+        transpose(parts, [0, 1, 4, 2, 5, 3]), [n, c // (block * block), h * block, w * block]
+    )
+
+
+@importer("SpaceToDepth")
+def _space_to_depth(operation: Operation) -> Output:
+    x, block = operation[0], operation.required("blocksize")
+    if operation.attribute("mode", "DCR") == "DCR":
+        return space_to_depth(x, block, data_format="NCHW")
+    n, c, h, w = (shape64(x)[axis] for axis in range(4))
+    parts = reshape(x, [n, c, h // block, block, w // block, block])
+    return reshape(
+        transpose(parts, [0, 1, 3, 5, 2, 4]), [n, c * block * block, h // block, w // block]
+    )
+
+
+def grid(x: Output, axis: int, like_shape: Output) -> Output:
+    """The position along an axis of each element of a shape."""
+    count = like_shape[axis]
+    rank = x.dims
+    assert rank is not None
+    places = reshape(sequence(count), [-1 if i == axis else 1 for i in range(len(rank))])
+    return add(places, fill(like_shape, constant(0, dtypes.int64)))

@@ -1,0 +1,167 @@
+"""Classical machine learning: preparing features, linear models, labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import abs as absolute
+from weft_graph.ops.comparison import equal, greater, logical_and, not_equal
+from weft_graph.ops.gather import gather
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.matmul import matmul
+from weft_graph.ops.powers import sqrt, square
+from weft_graph.ops.reduction import argmax, reduce_any, reduce_max, reduce_sum
+from weft_graph.ops.shapes import expand_dims, reshape
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.scores import labelled, labels_of, transformed
+from weft_tensor import dtypes, errors
+
+_ML = "ai.onnx.ml"
+
+
+def _floats(x: Output) -> Output:
+    return x if x.dtype is dtypes.float32 else cast(x, dtypes.float32)
+
+
+@importer("ArrayFeatureExtractor", domain=_ML)
+def _array_features(operation: Operation) -> Output:
+    return gather(operation[0], reshape(operation[1], [-1]), axis=operation.rank() - 1)
+
+
+@importer("Binarizer", domain=_ML)
+def _binarizer(operation: Operation) -> Output:
+    x = operation[0]
+    return cast(greater(x, like(operation.attribute("threshold", 0.0), x)), x.dtype)
+
+
+@importer("Scaler", domain=_ML)
+def _scaler(operation: Operation) -> Output:
+    x = _floats(operation[0])
+    offset, scale = operation.attribute("offset") or [0.0], operation.attribute("scale") or [1.0]
+    return (x - constant(offset, dtypes.float32)) * constant(scale, dtypes.float32)
+
+
+@importer("Normalizer", domain=_ML)
+def _normalizer(operation: Operation) -> Output:
+    x, kind = _floats(operation[0]), operation.attribute("norm", "MAX")
+    if kind == "MAX":
+        norm = reduce_max(x, -1, True)
+    elif kind == "L1":
+        norm = reduce_sum(absolute(x), -1, True)
+    elif kind == "L2":
+        norm = sqrt(reduce_sum(square(x), -1, True))
+    else:
+        raise errors.InvalidArgumentError(f"norm of Normalizer is {kind!r}")
+    return where_v2(equal(norm, 0.0), x, x / where_v2(equal(norm, 0.0), like(1, norm), norm))
+
+
+@importer("Imputer", domain=_ML)
+def _imputer(operation: Operation) -> Output:
+    x = operation[0]
+    kind = "floats" if x.dtype.is_floating else "int64s"
+    values = operation.required(f"imputed_value_{kind}")
+    replaced = operation.attribute(f"replaced_value_{kind[:-1]}", 0)
+    if isinstance(replaced, float) and np.isnan(replaced):
+        gone = not_equal(x, x)
+    else:
+        gone = equal(x, like(replaced, x))
+    return where_v2(gone, constant(values, x.dtype.base_dtype), x)
+
+
+@importer("FeatureVectorizer", domain=_ML)
+def _vectorizer(operation: Operation) -> Output:
+    parts = [_floats(operation[index]) for index in range(len(operation.inputs))]
+    return concat([p if len(p.dims or ()) > 1 else reshape(p, [1, -1]) for p in parts], 1)
+
+
+@importer("OneHotEncoder", domain=_ML)
+def _one_hot_encoder(operation: Operation) -> Output:
+    x = operation[0]
+    text = operation.attribute("cats_strings")
+    if text:
+        known = constant(np.array([each.encode() for each in text], object))
+    else:
+        known = constant(operation.required("cats_int64s"), dtypes.int64)
+        x = cast(x, dtypes.int64)
+    return cast(equal(expand_dims(x, -1), known), dtypes.float32)
+
+
+@importer("LabelEncoder", domain=_ML)
+def _label_encoder(operation: Operation) -> Output:
+    x = operation[0]
+    keys, values, default = _mapping(operation)
+    known = constant(keys)
+    same = equal(expand_dims(x, -1), cast(known, x.dtype) if x.dtype is not known.dtype else known)
+    if keys.dtype.kind == "f":
+        both = logical_and(expand_dims(not_equal(x, x), -1), constant(np.isnan(keys)))
+        same = same | both
+    place = argmax(cast(same, dtypes.int32), -1)
+    return where_v2(reduce_any(same, -1), gather(constant(values), place), constant(default))
+
+
+def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
+    """Keys, values and what stands for unknown ones."""
+    found: dict[str, Any] = {}
+    kinds = {"strings": object, "int64s": np.int64, "floats": np.float32, "tensor": None}
+    for part in ("keys", "values"):
+        for kind, dtype in kinds.items():
+            given = operation.attribute(f"{part}_{kind}")
+            if given is None:
+                continue
+            if dtype is object:
+                given = [each.encode() for each in given]
+            found[part] = np.asarray(given) if dtype is None else np.array(given, dtype)
+            found[f"{part}_kind"] = kind
+    if "keys" not in found or "values" not in found or len(found["keys"]) != len(found["values"]):
+        raise errors.InvalidArgumentError("LabelEncoder requires as many keys as values")
+    default = operation.attribute("default_tensor")
+    values = found["values"]
+    if default is None:
+        if values.dtype == object:
+            default = operation.attribute("default_string", "_Unused").encode()
+        elif values.dtype.kind == "f":
+            default = operation.attribute("default_float", -0.0)
+        else:
+            default = operation.attribute("default_int64", -1)
+    return found["keys"], values, np.asarray(default, values.dtype).reshape(())
+
+
+@importer("LinearRegressor", domain=_ML)
+def _linear_regressor(operation: Operation) -> Output:
+    targets = operation.attribute("targets", 1)
+    weights = np.array(operation.required("coefficients"), np.float32).reshape(targets, -1)
+    found = matmul(_floats(operation[0]), constant(weights.T.copy()))
+    offset = operation.attribute("intercepts")
+    if offset:
+        found = found + constant(offset, dtypes.float32)
+    return transformed(found, operation.attribute("post_transform", "NONE"))
+
+
+@importer("LinearClassifier", domain=_ML)
+def _linear_classifier(operation: Operation) -> list[Output]:
+    labels = labels_of(operation)
+    offset = operation.attribute("intercepts") or [0.0]
+    weights = np.array(operation.required("coefficients"), np.float32).reshape(len(offset), -1)
+    scores = matmul(_floats(operation[0]), constant(weights.T.copy()))
+    scores = scores + constant(offset, dtypes.float32)
+    kind = operation.attribute("post_transform", "NONE")
+    if len(labels) == 2 and len(offset) == 1:
+        column = scores[:, 0]
+        chosen = cast(greater(column, like(0, column)), dtypes.int64)
+        if kind == "LOGISTIC":
+            second = transformed(column, kind)
+            return [labelled(operation, chosen), stack([1.0 - second, second], axis=1)]
+        return [labelled(operation, chosen), transformed(stack([-column, column], axis=1), kind)]
+    return [labelled(operation, argmax(scores, 1)), transformed(scores, kind)]
+
+
+@importer("ZipMap", domain=_ML)
+def _zip_map(operation: Operation) -> Output:
+    """The matrix of probabilities itself: weft has no maps; labels are in the model's order."""
+    return operation[0]

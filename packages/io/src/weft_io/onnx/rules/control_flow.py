@@ -1,0 +1,241 @@
+"""Branches and loops over subgraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.control_flow.conditional import cond
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir.builder import constant
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops.array import placeholder
+from weft_graph.ops.comparison import less, logical_and
+from weft_graph.ops.identity import ensure_shape
+from weft_graph.ops.permutation import reverse, transpose
+from weft_graph.ops.shapes import reshape, shape
+from weft_io.onnx.operation import Operation, cast
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+
+@importer("If")
+def _if(operation: Operation) -> list[Output]:
+    """Both branches, or the one that is taken where that is known."""
+    known = operation.value(0)
+    if known is not None:
+        name = "then_branch" if known.all() else "else_branch"
+        return operation.run(operation.subgraph(name), [])
+    then, otherwise = operation.subgraph("then_branch"), operation.subgraph("else_branch")
+    kinds: list[Any] = []
+
+    def noted(graph: GraphProto) -> list[Output]:
+        results = operation.run(graph, [])
+        kinds.append([operation.kind(each) for each in results])
+        return results
+
+    found = cond(reshape(operation[0], []), lambda: noted(then), lambda: noted(otherwise))
+    results = list(found) if isinstance(found, (list, tuple)) else [found]
+    for index, result in enumerate(results):
+        for each in kinds:
+            if result.dtype is dtypes.variant and each[index] is not None:
+                operation.typed(result, each[index])
+    return results
+
+
+def _shapes(
+    operation: Operation, graph: GraphProto, first: int, values: Sequence[Output]
+) -> list[TensorShape]:
+    """What all turns of carried values have in common, as far as the subgraph says."""
+    declared = operation.declared(graph)[first:]
+    found = []
+    for (_, dims), value in zip(declared, values, strict=False):
+        if value.dtype is dtypes.variant:
+            found.append(TensorShape([]))
+        elif dims is None or value.dims is None or len(value.dims) != len(dims):
+            found.append(TensorShape(None))
+        else:
+            pairs = zip(dims, value.dims, strict=True)
+            found.append(TensorShape([a if a == b else None for a, b in pairs]))
+    return found
+
+
+def _arrays(
+    operation: Operation, graph: GraphProto, first: int, size: Any, inputs: Sequence[Any]
+) -> list[TensorArray]:
+    """What collects the results of a subgraph from the `first` on.
+
+    Args:
+      inputs: a type and shape for each of the subgraph's inputs.
+    """
+    types = operation.results(graph)
+    if any(dtype is None for dtype, _ in types[first:]):
+        types = _tried(operation, graph, inputs)
+    found = []
+    for dtype, dims in types[first:]:
+        element = None if dims is None else TensorShape(dims)
+        found.append(
+            TensorArray(
+                dtype,
+                size,
+                dynamic_size=True,
+                infer_shape=False,
+                element_shape=element,
+            )
+        )
+    return found
+
+
+def _tried(operation: Operation, graph: GraphProto, inputs: Sequence[Any]) -> list[Any]:
+    """The types of a subgraph's results, by nodes that no step runs."""
+    with name_scope("types"):
+        made = [placeholder(dtype, dims) for dtype, dims in inputs]
+        return [(each.dtype.base_dtype, each.dims) for each in operation.run(graph, made)]
+
+
+@importer("Loop")
+def _loop(operation: Operation) -> list[Output]:
+    limit, condition = operation.get(0), operation.get(1)
+    carried = [operation[index] for index in range(2, len(operation.inputs))]
+    body, count = operation.subgraph("body"), len(operation.inputs) - 2
+    go_on = constant(True) if condition is None else reshape(condition, [])
+    shapes = _shapes(operation, body, 2, carried)
+    types = [(dtypes.int64, []), (dtypes.bool_, []), *_types(carried, shapes)]
+    arrays = _arrays(operation, body, 1 + count, 0, types)
+
+    def more(turn: Output, go_on: Output, *_: Any) -> Output:
+        if limit is None:
+            return go_on
+        return logical_and(go_on, less(turn, reshape(limit, [])))
+
+    def step(turn: Output, go_on: Output, *state: Any) -> list[Any]:
+        _pass_kinds(operation, carried, state)
+        results = operation.run(body, [turn, go_on, *state[:count]])
+        kept = [
+            ensure_shape(each, shape) if each.dtype is not dtypes.variant else each
+            for each, shape in zip(results[1 : 1 + count], shapes, strict=True)
+        ]
+        index = cast(turn, dtypes.int32)
+        written = [
+            array.write(index, value)
+            for array, value in zip(state[count:], results[1 + count :], strict=True)
+        ]
+        return [turn + 1, reshape(results[0], []), *kept, *written]
+
+    scalars = [TensorShape([]), TensorShape([])]
+    flows = [TensorShape([])] * len(arrays)
+    found = while_loop(
+        more,
+        step,
+        [constant(0, dtypes.int64), go_on, *carried, *arrays],
+        shape_invariants=[*scalars, *shapes, *flows],
+        parallel_iterations=1,
+    )[2:]
+    _pass_kinds(operation, carried, found)
+    return [*found[:count], *(array.stack() for array in found[count:])]
+
+
+def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:
+    """Carried sequences are made of the same in each turn."""
+    for value, other in zip(values, others, strict=False):
+        kind = operation.kind(value)
+        if kind is not None:
+            operation.typed(other, kind)
+
+
+@importer("Scan")
+def _scan(operation: Operation) -> list[Output]:
+    if operation.version < 9:
+        return _scan_of_batch(operation)
+    return _scanned(operation, [operation[i] for i in range(len(operation.inputs))])
+
+
+def _scan_of_batch(operation: Operation) -> list[Output]:
+    """Version 8: the same for each member of a batch, all of one length here."""
+    from weft_graph.ops.join import stack, unstack
+
+    if operation.get(0) is not None:
+        raise errors.UnimplementedError("sequence_lens of Scan are not taken")
+    values = [operation[i] for i in range(1, len(operation.inputs))]
+    rows = [unstack(value) for value in values]
+    results = [_scanned(operation, list(each)) for each in zip(*rows, strict=True)]
+    return [stack(list(each)) for each in zip(*results, strict=True)]
+
+
+def _scanned(operation: Operation, values: Sequence[Output]) -> list[Output]:
+    body, sources = operation.subgraph("body"), operation.required("num_scan_inputs")
+    count = len(values) - sources
+    state, scanned = list(values[:count]), list(values[count:])
+    directions = operation.attribute("scan_input_directions") or operation.attribute("directions")
+    axes = operation.attribute("scan_input_axes")
+    inputs = []
+    for index, value in enumerate(scanned):
+        axis = axes[index] if axes else 0
+        value = _first(value, axis)
+        if directions and directions[index]:
+            value = reverse(value, [0])
+        inputs.append(TensorArray(value.dtype.base_dtype, shape(value)[0]).unstack(value))
+    turns = shape(_first(scanned[0], axes[0] if axes else 0))[0]
+    shapes = _shapes(operation, body, 0, state)
+    rows = [(value.dtype.base_dtype, _row(value, axes, i)) for i, value in enumerate(scanned)]
+    outputs = _arrays(operation, body, count, turns, [*_types(state, shapes), *rows])
+
+    def step(turn: Output, *loop: Any) -> list[Any]:
+        parts = [array.read(turn) for array in inputs]
+        results = operation.run(body, [*loop[:count], *parts])
+        kept = [ensure_shape(a, b) for a, b in zip(results[:count], shapes, strict=True)]
+        pairs = zip(loop[count:], results[count:], strict=True)
+        return [turn + 1, *kept, *(array.write(turn, value) for array, value in pairs)]
+
+    found = while_loop(
+        lambda turn, *_: less(turn, turns),
+        step,
+        [constant(0), *state, *outputs],
+        shape_invariants=[TensorShape([]), *shapes, *[TensorShape([])] * len(outputs)],
+    )[1:]
+    return [*found[:count], *_collected(operation, found[count:])]
+
+
+def _types(values: Sequence[Output], shapes: Sequence[TensorShape]) -> list[Any]:
+    return [(a.dtype.base_dtype, b) for a, b in zip(values, shapes, strict=True)]
+
+
+def _row(value: Output, axes: Sequence[int] | None, index: int) -> Any:
+    """The shape of one part of what is scanned."""
+    if value.dims is None:
+        return None
+    axis = (axes[index] if axes else 0) % max(len(value.dims), 1)
+    return [size for i, size in enumerate(value.dims) if i != axis]
+
+
+def _first(value: Output, axis: int) -> Output:
+    """The same with an axis in front."""
+    if not axis:
+        return value
+    count = len(value.dims or ())
+    axis %= count
+    return transpose(value, [axis, *(i for i in range(count) if i != axis)])
+
+
+def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Output]:
+    directions = operation.attribute("scan_output_directions")
+    axes = operation.attribute("scan_output_axes")
+    found = []
+    for index, array in enumerate(arrays):
+        value = array.stack()
+        if directions and directions[index]:
+            value = reverse(value, [0])
+        axis = axes[index] if axes else 0
+        if axis:
+            count = len(value.dims or ())
+            axis %= count
+            order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
+            value = transpose(value, order)
+        found.append(value)
+    return found

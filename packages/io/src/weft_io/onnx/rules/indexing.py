@@ -1,0 +1,224 @@
+"""Elements by their positions: gathering, scattering, one-hot rows, unique values."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops import gather as gathering
+from weft_graph.ops.array import ones_like
+from weft_graph.ops.broadcasting import broadcast_to
+from weft_graph.ops.comparison import less
+from weft_graph.ops.gather import gather, gather_nd, one_hot
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.reduction import reduce_prod, reduce_sum
+from weft_graph.ops.search import argsort, unique_with_counts
+from weft_graph.ops.segments import unsorted_segment_prod
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import reshape, shape
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import shape64
+from weft_tensor import dtypes, errors
+
+_SCATTER: Final = {
+    "none": gathering.tensor_scatter_nd_update,
+    "add": gathering.tensor_scatter_nd_add,
+    "max": gathering.tensor_scatter_nd_max,
+    "min": gathering.tensor_scatter_nd_min,
+}
+
+
+def from_front(indices: Output, count: Output) -> Output:
+    """Positions counted from the front; negative ones count from the end.
+
+    Args:
+      indices: int32 or int64.
+      count: how many there are, int64.
+    """
+    return where_v2(less(indices, like(0, indices)), indices + cast(count, indices.dtype), indices)
+
+
+@importer("Gather")
+def _gather(operation: Operation) -> Output:
+    x, axis = operation[0], operation.axis()
+    known = operation.value(1)
+    indices = operation[1]
+    if known is None or (known < 0).any():
+        indices = from_front(indices, shape64(x)[axis])
+    return gather(x, indices, axis=axis)
+
+
+@importer("GatherND")
+def _gather_nd(operation: Operation) -> Output:
+    x, batch = operation[0], operation.attribute("batch_dims", 0)
+    indices = operation[1]
+    last = indices.dims[-1] if indices.dims else None
+    sizes = shape64(x)[batch : None if last is None else batch + last]
+    return gather_nd(x, from_front(indices, sizes), batch_dims=batch)
+
+
+def _places(x: Output, indices: Output, axis: int) -> Output:
+    """The full positions that `indices` along an axis mean, shape (..., rank)."""
+    indices = from_front(cast(indices, dtypes.int64), shape64(x)[axis])
+    sizes, count = shape64(indices), len(x.dims or ())
+    parts = []
+    for each in range(count):
+        if each == axis:
+            parts.append(indices)
+            continue
+        line = reshape(sequence(sizes[each]), [-1 if i == each else 1 for i in range(count)])
+        parts.append(broadcast_to(line, sizes))
+    return stack(parts, axis=-1)
+
+
+@importer("GatherElements")
+def _gather_elements(operation: Operation) -> Output:
+    operation.rank()
+    return gather_nd(operation[0], _places(operation[0], operation[1], operation.axis()))
+
+
+@importer("ScatterElements", "Scatter")
+def _scatter_elements(operation: Operation) -> Output:
+    places = _places(operation[0], operation[1], operation.axis())
+    return scattered(operation[0], places, operation[2], operation.attribute("reduction", "none"))
+
+
+@importer("ScatterND")
+def _scatter_nd(operation: Operation) -> Output:
+    x, indices = operation[0], operation[1]
+    last = indices.dims[-1] if indices.dims else None
+    places = from_front(indices, shape64(x)[:last])
+    return scattered(x, places, operation[2], operation.attribute("reduction", "none"))
+
+
+def scattered(x: Output, places: Output, updates: Output, how: str) -> Output:
+    """x with `updates` at places, shape (..., depth)."""
+    if how == "mul":
+        return x * _products(x, places, updates)
+    if how not in _SCATTER:
+        raise errors.InvalidArgumentError(
+            f"reduction must be one of none, add, mul, max, min, got {how!r}"
+        )
+    return _SCATTER[how](x, places, updates)
+
+
+def _products(x: Output, places: Output, updates: Output) -> Output:
+    """For each element of x the product of its updates, 1 without one."""
+    depth = places.dims[-1] if places.dims else None
+    if depth is None:
+        raise errors.UnimplementedError("a scatter of products requires a known depth of indices")
+    sizes = shape64(x)
+    strides = [reduce_prod(sizes[i + 1 : depth]) for i in range(depth)]
+    flat = reduce_sum(places * stack(strides), -1)
+    rows = concat([[reduce_prod(sizes[:depth])], sizes[depth:]], 0)
+    count = reduce_prod(sizes[:depth])
+    lead = len(places.dims or ()) - 1
+    found = unsorted_segment_prod(
+        reshape(updates, concat([[-1], shape64(updates)[lead:]], 0)), reshape(flat, [-1]), count
+    )
+    return reshape(reshape(found, rows), sizes)
+
+
+@importer("OneHot")
+def _one_hot(operation: Operation) -> Output:
+    indices, values = cast(operation[0], dtypes.int64), operation[2]
+    depth = reshape(cast(operation[1], dtypes.int64), [])
+    return one_hot(
+        from_front(indices, depth),
+        cast(depth, dtypes.int32),
+        on_value=values[1],
+        off_value=values[0],
+        axis=operation.attribute("axis", -1),
+    )
+
+
+@importer("Unique")
+def _unique(operation: Operation) -> list[Output]:
+    x = operation[0]
+    axis = None if operation.attribute("axis") is None else operation.axis()
+    rows = reshape(x, [-1]) if axis is None else _rows(x, axis)
+    codes = rows if axis is None else _row_codes(rows)
+    _, inverse, counts = unique_with_counts(codes, dtypes.int64)
+    number = shape64(counts)[0]
+    first = _first_places(inverse, number)
+    if operation.attribute("sorted", 1):
+        order = cast(_sorted_order(gather(rows, first), axis is None), dtypes.int64)
+        rank = cast(argsort(order), dtypes.int64)
+        first, counts, inverse = gather(first, order), gather(counts, order), gather(rank, inverse)
+    values = gather(x if axis is not None else rows, first, axis=axis or 0)
+    return [values, first, inverse, counts]
+
+
+def _rows(x: Output, axis: int) -> Output:
+    """The parts along an axis, one a row."""
+    order = [axis, *(i for i in range(len(x.dims or ())) if i != axis)]
+    moved = transpose(x, order)
+    return reshape(moved, [shape(moved)[0], -1])
+
+
+def _row_codes(rows: Output) -> Output:
+    """A number for each row, equal for equal rows, made column by column."""
+    from weft_graph.ops.search import unique
+
+    width = rows.dims[1] if rows.dims else None
+    if width is None:
+        raise errors.UnimplementedError("Unique along an axis requires sizes that are known")
+    code = ones_like(cast(rows[:, 0], dtypes.int64)) * 0
+    for column in range(width):
+        values, place = unique(rows[:, column], dtypes.int64)
+        code = unique(code * shape64(values)[0] + place, dtypes.int64)[1]
+    return code
+
+
+def _first_places(inverse: Output, number: Output) -> Output:
+    """Where each of `number` values is first."""
+    from weft_graph.ops.segments import unsorted_segment_min
+
+    return unsorted_segment_min(sequence(shape64(inverse)[0]), inverse, number)
+
+
+def _sorted_order(rows: Output, flat: bool) -> Output:
+    """The order of rows by their first element, then their second, and so on."""
+    if flat:
+        return argsort(rows, stable=True)
+    width = rows.dims[1] if rows.dims else None
+    order: Output = sequence(shape64(rows)[0])
+    for column in reversed(range(width or 0)):
+        order = gather(order, argsort(gather(rows[:, column], order), stable=True))
+    return order
+
+
+@importer("TensorScatter")
+def _tensor_scatter(operation: Operation) -> Output:
+    """A cache with new entries along an axis, for each member of the batch at its own place."""
+    cache, update = operation[0], operation[1]
+    axis = operation.axis(-2)
+    sizes, count = shape64(update), operation.rank()
+    starts = operation.get(2)
+    begin = constant(0, dtypes.int64) if starts is None else starts
+    line = sequence(sizes[axis])
+    steps = reshape(begin, [-1, 1]) + line
+    if operation.attribute("mode", "linear") == "circular":
+        steps = steps % shape64(cache)[axis]
+    form = [1] * count
+    form[axis] = -1
+    form[0] = -1
+    indices = reshape(steps, _two(form, axis, sizes, starts is None))
+    return scattered(cache, _places(cache, broadcast_to(indices, sizes), axis), update, "none")
+
+
+def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
+    """A shape with the batch first and the axis where it is."""
+    found: list[Any] = [1] * len(form)
+    found[axis] = sizes[axis]
+    found[0] = constant(1, dtypes.int64) if single else sizes[0]
+    return stack(
+        [
+            cast(each, dtypes.int64) if isinstance(each, Output) else constant(each, dtypes.int64)
+            for each in found
+        ]
+    )

@@ -1,0 +1,101 @@
+"""Steps of optimizers and gradients inside of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft_autodiff.gradients.backprop import gradients
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.ops.comparison import greater
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.powers import pow, sqrt
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_tensor import errors
+
+_DOMAIN = "ai.onnx.preview.training"
+Update = Callable[[Operation, Output, Output, Sequence[Output]], Sequence[Output]]
+
+
+def _each(operation: Operation, states: int, update: Update) -> list[Output]:
+    """The update of each variable; inputs and results are grouped by what they are."""
+    values = [operation[index] for index in range(2, len(operation.inputs))]
+    count, rest = divmod(len(values), 2 + states)
+    if rest or not count:
+        raise errors.InvalidArgumentError(
+            f"{operation.op} requires {2 + states} inputs for each variable, got {len(values)}"
+        )
+    groups = [values[count * i : count * (i + 1)] for i in range(2 + states)]
+    found = [update(operation, x, g, rest) for x, g, *rest in zip(*groups, strict=True)]
+    return [result for group in zip(*found, strict=True) for result in group]
+
+
+def _decayed(operation: Operation, x: Output, gradient: Output) -> Output:
+    return gradient + like(operation.attribute("norm_coefficient", 0.0), x) * x
+
+
+@importer("Adagrad", domain=_DOMAIN)
+def _adagrad(operation: Operation) -> list[Output]:
+    rate, turn = operation[0], operation[1]
+    now = rate / (
+        1.0 + cast(turn, rate.dtype) * like(operation.attribute("decay_factor", 0.0), rate)
+    )
+
+    def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
+        g = _decayed(operation, x, g)
+        total = state[0] + g * g
+        below = sqrt(total) + like(operation.attribute("epsilon", 1e-6), x)
+        return [x - cast(now, x.dtype) * g / below, total]
+
+    return _each(operation, 1, update)
+
+
+@importer("Momentum", domain=_DOMAIN)
+def _momentum(operation: Operation) -> list[Output]:
+    rate, turn = operation[0], operation[1]
+    mode = operation.required("mode")
+    if mode not in ("standard", "nesterov"):
+        raise errors.InvalidArgumentError(f"mode of Momentum is {mode!r}")
+
+    def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
+        g = _decayed(operation, x, g)
+        alpha = like(operation.required("alpha"), x)
+        first = greater(turn, like(0, turn))
+        beta = where_v2(first, like(operation.required("beta"), x), like(1, x))
+        new = alpha * state[0] + beta * g
+        step = new if mode == "standard" else g + alpha * new
+        return [x - cast(rate, x.dtype) * step, new]
+
+    return _each(operation, 1, update)
+
+
+@importer("Adam", domain=_DOMAIN)
+def _adam(operation: Operation) -> list[Output]:
+    rate, turn = operation[0], operation[1]
+
+    def update(_: Operation, x: Output, g: Output, state: Sequence[Output]) -> list[Output]:
+        g = _decayed(operation, x, g)
+        alpha = like(operation.attribute("alpha", 0.9), x)
+        beta = like(operation.attribute("beta", 0.999), x)
+        first = alpha * state[0] + (1.0 - alpha) * g
+        second = beta * state[1] + (1.0 - beta) * g * g
+        steps = cast(turn, x.dtype)
+        corrected = sqrt(1.0 - pow(beta, steps)) / (1.0 - pow(alpha, steps))
+        now = where_v2(
+            greater(turn, like(0, turn)), cast(rate, x.dtype) * corrected, cast(rate, x.dtype)
+        )
+        new = x - now * first / (sqrt(second) + like(operation.attribute("epsilon", 1e-6), x))
+        after = 1.0 - like(operation.attribute("norm_coefficient_post", 0.0), x)
+        return [after * new, first, second]
+
+    return _each(operation, 2, update)
+
+
+@importer("Gradient", domain=_DOMAIN)
+def _gradient(operation: Operation) -> list[Output]:
+    """The derivatives of a value of the graph around by other values of it."""
+    y = operation.named(operation.required("y"))
+    by = [operation.named(name) for name in operation.required("xs")]
+    pairs = zip(gradients(y, by), by, strict=True)
+    return [x * like(0, x) if g is None else convert_to_tensor(g) for g, x in pairs]

@@ -1,0 +1,63 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from weft_graph.ir.node import Output
+from weft_graph.ops.contraction import einsum
+from weft_graph.ops.linalg import matrix_determinant
+from weft_graph.ops.matmul import matmul
+from weft_graph.ops.shapes import expand_dims, squeeze
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes
+
+
+def product(x: Output, y: Output) -> Output:
+    """NumPy's matmul: vectors are rows or columns, which the result then lacks.
+
+    Integers that have no product of their own are wider ones meanwhile.
+    """
+    dtype = x.dtype.base_dtype
+    if dtype in (
+        dtypes.uint32,
+        dtypes.uint64,
+        dtypes.int8,
+        dtypes.uint8,
+        dtypes.int16,
+        dtypes.uint16,
+    ):
+        return cast(product(cast(x, dtypes.int64), cast(y, dtypes.int64)), dtype)
+    row, column = x.dims is not None and len(x.dims) == 1, y.dims is not None and len(y.dims) == 1
+    found = matmul(expand_dims(x, 0) if row else x, expand_dims(y, 1) if column else y)
+    gone = [axis for axis, there in ((-2, row), (-1, column)) if there]
+    return squeeze(found, gone) if gone else found
+
+
+@importer("MatMul")
+def _matmul(operation: Operation) -> Output:
+    return product(operation[0], operation[1])
+
+
+@importer("Gemm")
+def _gemm(operation: Operation) -> Output:
+    a, b, c = operation[0], operation[1], operation.get(2)
+    found = matmul(
+        a, b, bool(operation.attribute("transA", 0)), bool(operation.attribute("transB", 0))
+    )
+    alpha, beta = operation.attribute("alpha", 1.0), operation.attribute("beta", 1.0)
+    if alpha != 1.0:
+        found = found * like(alpha, found)
+    if c is not None:
+        found = found + (c if beta == 1.0 else c * like(beta, c))
+    return found
+
+
+@importer("Einsum")
+def _einsum(operation: Operation) -> Output:
+    values = [operation[index] for index in range(len(operation.inputs))]
+    return einsum(operation.required("equation").replace(" ", ""), *values)
+
+
+@importer("Det")
+def _det(operation: Operation) -> Output:
+    return matrix_determinant(operation[0])

@@ -1,0 +1,88 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+from weft_graph.ir.node import Output
+from weft_graph.nn.statistics import moments
+from weft_graph.ops.arithmetic import abs as absolute
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.padding import pad
+from weft_graph.ops.powers import pow, rsqrt, sqrt, square
+from weft_graph.ops.reduction import reduce_sum
+from weft_graph.ops.slicing import slice as part
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import shape64
+from weft_io.onnx.rules.conv import channels
+
+
+@importer("BatchNormalization")
+def _batch_normalization(operation: Operation) -> list[Output]:
+    x, scale, bias, mean, variance = (operation[index] for index in range(5))
+    count = max(operation.rank() - 2, 0)
+    epsilon = operation.attribute("epsilon", 1e-5)
+    training = operation.attribute("training_mode", 0) or (
+        operation.version < 14 and operation.num_outputs > 1
+    )
+    if not training:
+        return [_scaled(x, scale, bias, mean, variance, epsilon, count)]
+    momentum = operation.attribute("momentum", 0.9)
+    axes = [0, *range(2, operation.rank())]
+    now, spread = moments(x, axes)
+    now, spread = cast(now, mean.dtype), cast(spread, variance.dtype)
+    running = [
+        old * like(momentum, old) + new * like(1 - momentum, old)
+        for old, new in ((mean, now), (variance, spread))
+    ]
+    found = _scaled(x, scale, bias, now, spread, epsilon, count)
+    return [found, *running, *running][: max(operation.num_outputs, 1)]
+
+
+def _scaled(
+    x: Output,
+    scale: Output,
+    bias: Output,
+    mean: Output,
+    variance: Output,
+    epsilon: float,
+    count: int,
+) -> Output:
+    """Two passes over x; what is known of the factors is folded."""
+    factor = scale * cast(rsqrt(variance + like(epsilon, variance)), scale.dtype)
+    offset = bias - cast(mean, factor.dtype) * factor
+    return x * channels(cast(factor, x.dtype), count) + channels(cast(offset, x.dtype), count)
+
+
+@importer("InstanceNormalization")
+def _instance_normalization(operation: Operation) -> Output:
+    x, scale, bias = operation[0], operation[1], operation[2]
+    count = operation.rank() - 2
+    mean, variance = moments(x, list(range(2, operation.rank())), keep_dims=True)
+    normal = (x - mean) * rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
+    return normal * channels(scale, count) + channels(bias, count)
+
+
+@importer("LRN")
+def _lrn(operation: Operation) -> Output:
+    x, size = operation[0], operation.required("size")
+    before = (size - 1) // 2
+    sides = [[0, 0], [before, size - 1 - before], *[[0, 0]] * (operation.rank() - 2)]
+    whole, sizes = pad(square(x), sides), shape64(x)
+    origin = [0] * operation.rank()
+    total = part(whole, origin, sizes)
+    for offset in range(1, size):
+        total = total + part(whole, [0, offset, *origin[2:]], sizes)
+    alpha, beta = operation.attribute("alpha", 1e-4), operation.attribute("beta", 0.75)
+    bias = operation.attribute("bias", 1.0)
+    return x / pow(total * like(alpha / size, x) + like(bias, x), like(beta, x))
+
+
+@importer("LpNormalization")
+def _lp_normalization(operation: Operation) -> Output:
+    x, axis, p = operation[0], operation.axis(-1), operation.attribute("p", 2)
+    if p == 1:
+        norm = reduce_sum(absolute(x), axis, True)
+    else:
+        norm = sqrt(reduce_sum(square(x), axis, True))
+    zero = like(0, norm)
+    return where_v2(norm > zero, x / where_v2(norm > zero, norm, like(1, norm)), x * like(0, x))

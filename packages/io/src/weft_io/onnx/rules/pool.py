@@ -1,0 +1,139 @@
+"""Pools over windows and over everything, and what undoes them."""
+
+from __future__ import annotations
+
+from functools import reduce
+from math import prod
+from typing import Any
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import abs as absolute, add, maximum
+from weft_graph.ops.array import ones_like
+from weft_graph.ops.comparison import greater
+from weft_graph.ops.gather import scatter_nd
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.pool import avg_pool, avg_pool3d, max_pool, max_pool3d
+from weft_graph.ops.powers import pow
+from weft_graph.ops.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape, squeeze
+from weft_io.onnx.operation import Operation, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import padded, shape64
+from weft_io.onnx.rules.sliding import Windows, windows, with_margins
+from weft_tensor import dtypes
+
+
+@importer("MaxPool")
+def _max_pool(operation: Operation) -> list[Output]:
+    x = operation[0]
+    found = windows(operation, operation.required("kernel_shape"))
+    lowest = float("-inf") if x.dtype.is_floating else x.dtype.min
+    if operation.num_outputs > 1:
+        return _with_places(operation, x, found, lowest)
+    whole = with_margins(x, found, lowest)
+    if found.is_dilated or len(found.kernel) > 3 or not x.dtype.is_floating:
+        return [reduce(maximum, found.taps(whole))]
+    return [_slid(whole, found, "max")]
+
+
+def _slid(x: Output, found: Windows, kind: str) -> Output:
+    """A pool of windows whose taps are side by side, with all margins there."""
+    kernel, strides = found.kernel, found.strides
+    if len(kernel) == 1:
+        wide = found._replace(kernel=[1, *kernel], strides=[1, *strides])
+        return squeeze(_slid(expand_dims(x, 2), wide, kind), [2])
+    if len(kernel) == 2:
+        rule: Any = max_pool if kind == "max" else avg_pool
+        form = "NCHW"
+    else:
+        rule, form = max_pool3d if kind == "max" else avg_pool3d, "NCDHW"
+    slid: Output = rule(x, [1, 1, *kernel], [1, 1, *strides], "VALID", data_format=form)
+    return slid
+
+
+def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -> list[Output]:
+    """Maxima, and where they are in the whole input laid flat."""
+    sizes, count = shape64(x), operation.rank()
+    spatial = list(range(2, count))
+    if operation.attribute("storage_order", 0):
+        order = [0, 1, *reversed(spatial)]
+        flat = reshape(sequence(reduce_prod(sizes)), [sizes[axis] for axis in order])
+        places = transpose(flat, [order.index(axis) for axis in range(count)])
+    else:
+        places = reshape(sequence(reduce_prod(sizes)), sizes)
+    values = found.taps(with_margins(x, found, lowest))
+    where = found.taps(with_margins(places, found, 0))
+    best, at = values[0], where[0]
+    for value, place in zip(values[1:], where[1:], strict=True):
+        better = greater(value, best)
+        best, at = where_v2(better, value, best), where_v2(better, place, at)
+    return [best, at]
+
+
+@importer("AveragePool")
+def _average_pool(operation: Operation) -> Output:
+    x = operation[0]
+    found = windows(operation, operation.required("kernel_shape"))
+    total, counted = _sums(x, found), not found.has_extra
+    if counted and (operation.attribute("count_include_pad", 0) or not found.has_margins):
+        return total / like(prod(found.kernel), x)
+    ones = ones_like(x)
+    if operation.attribute("count_include_pad", 0):
+        ones = padded(padded(ones, found.sides(with_extra=False), 1), found.extra_sides())
+        margins = found._replace(pads=[(0, 0)] * len(found.kernel), extra=[0] * len(found.kernel))
+        return total / _sums(ones, margins)
+    return total / _sums(ones, found)
+
+
+def _sums(x: Output, found: Windows) -> Output:
+    whole = with_margins(x, found)
+    if found.is_dilated or len(found.kernel) > 3:
+        return reduce(add, found.taps(whole))
+    return _slid(whole, found, "average") * like(prod(found.kernel), x)
+
+
+@importer("LpPool")
+def _lp_pool(operation: Operation) -> Output:
+    x, p = operation[0], operation.attribute("p", 2)
+    found = windows(operation, operation.required("kernel_shape"))
+    return pow(_sums(pow(absolute(x), like(p, x)), found), like(1 / p, x))
+
+
+@importer("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def _global(operation: Operation) -> Output:
+    x, axes = operation[0], list(range(2, operation.rank()))
+    if operation.op == "GlobalAveragePool":
+        return reduce_mean(x, axes, True)
+    if operation.op == "GlobalMaxPool":
+        return reduce_max(x, axes, True)
+    p = operation.attribute("p", 2)
+    return pow(reduce_sum(pow(absolute(x), like(p, x)), axes, True), like(1 / p, x))
+
+
+@importer("MaxUnpool")
+def _max_unpool(operation: Operation) -> Output:
+    x, places, wanted = operation[0], operation[1], operation.get(2)
+    kernel = operation.required("kernel_shape")
+    count = len(kernel)
+    strides = operation.attribute("strides") or [1] * count
+    pads = operation.attribute("pads") or [0] * 2 * count
+    sizes = shape64(x)
+    outer = [
+        (sizes[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[count + i]
+        for i in range(count)
+    ]
+    own = stack([sizes[0], sizes[1], *outer])
+    flat = scatter_nd(reshape(places, [-1, 1]), reshape(x, [-1]), reshape(reduce_prod(own), [1]))
+    found = reshape(flat, own)
+    if wanted is None:
+        return found
+    rest = expand_dims(wanted - own, 1)
+    return padded(found, _pair(rest))
+
+
+def _pair(after: Output) -> Output:
+    return concat([after * constant(0, dtypes.int64), after], 1)

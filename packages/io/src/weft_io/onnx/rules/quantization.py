@@ -1,0 +1,151 @@
+"""Numbers stored as small integers, and products of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import clip_by_value
+from weft_graph.ops.masks import repeat
+from weft_graph.ops.rounding import rint
+from weft_graph.ops.shapes import reshape
+from weft_graph.ops.slicing import slice as part
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import shape64
+from weft_io.onnx.rules.conv import channels, convolution
+from weft_io.onnx.rules.linalg import product
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+
+def _aligned(operation: Operation, value: Output, x: Output) -> Output:
+    """A scale or zero point shaped like x: one, one for each place of an axis, or for a block."""
+    rank = len(value.dims or ())
+    if rank == 0 or value.dims == (1,):
+        return reshape(value, [])
+    axis = operation.axis(1)
+    if rank == 1 and operation.rank() > 1:
+        return reshape(value, [-1 if i == axis else 1 for i in range(operation.rank())])
+    block = operation.attribute("block_size", 0)
+    if rank > 1 and block:
+        wide = repeat(value, block, axis=axis)
+        return part(wide, [0] * rank, shape64(x))
+    return value
+
+
+@importer("QuantizeLinear")
+def _quantize(operation: Operation) -> Output:
+    x, scale, zero = operation[0], operation[1], operation.get(2)
+    target = operation.dtype_of("output_dtype", dtypes.uint8) if zero is None else zero.dtype
+    factor = cast(_aligned(operation, scale, x), dtypes.float32)
+    rows = cast(x, dtypes.float32) / factor
+    if target.is_integer:
+        rows = rint(rows)
+    if zero is not None:
+        rows = rows + cast(_aligned(operation, zero, x), dtypes.float32)
+    return saturated(rows, target.base_dtype)
+
+
+def saturated(x: Output, target: DType) -> Output:
+    """Whole numbers in floats as integers, the nearest that there are."""
+    low, high = float(target.min), float(target.max)
+    return cast(clip_by_value(x, low, high), target)
+
+
+@importer("DequantizeLinear")
+def _dequantize(operation: Operation) -> Output:
+    x, scale, zero = operation[0], operation[1], operation.get(2)
+    target = operation.dtype_of("output_dtype", scale.dtype.base_dtype)
+    rows = cast(x, dtypes.float32)
+    if zero is not None:
+        rows = rows - cast(_aligned(operation, zero, x), dtypes.float32)
+    found = rows * cast(_aligned(operation, scale, x), dtypes.float32)
+    return cast(found, target)
+
+
+def _centred(operation: Operation, x: int, zero: int, rows: bool = False) -> Output:
+    """Integers without their zero point, as int32."""
+    value = cast(operation[x], dtypes.int32)
+    offset = operation.get(zero)
+    if offset is None:
+        return value
+    given = cast(offset, dtypes.int32)
+    if rows and len(given.dims or ()) == 1 and given.dims != (1,):
+        given = reshape(given, [-1, 1])
+    elif given.dims == (1,):
+        given = reshape(given, [])
+    return value - given
+
+
+@importer("MatMulInteger")
+def _matmul_integer(operation: Operation) -> Output:
+    return product(_centred(operation, 0, 2, rows=True), _centred(operation, 1, 3))
+
+
+@importer("QLinearMatMul")
+def _q_linear_matmul(operation: Operation) -> Output:
+    x, y = _centred(operation, 0, 2, rows=True), _centred(operation, 3, 5)
+    found = cast(product(x, y), dtypes.float32)
+    scale = cast(operation[1], dtypes.float32)
+    if len(scale.dims or ()) == 1 and scale.dims != (1,):
+        scale = reshape(scale, [-1, 1])
+    return _requantized(found, scale * cast(operation[4], dtypes.float32), operation, 6)
+
+
+def _requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
+    """Products as small integers, of the scale and zero point in inputs `at` and after."""
+    zero = operation[at + 1]
+    rows = rint(found * (scale / cast(operation[at], dtypes.float32)))
+    return saturated(rows + cast(zero, dtypes.float32), zero.dtype.base_dtype)
+
+
+def _integer_convolution(operation: Operation, x: Output, w: Output) -> Output:
+    """The convolution of integers, exact: sums stay below 2**53."""
+    wide = dtypes.float64
+    return convolution(operation, cast(x, wide), cast(w, wide))
+
+
+@importer("ConvInteger")
+def _conv_integer(operation: Operation) -> Output:
+    w = cast(operation[1], dtypes.int32)
+    zero: Any = operation.get(3)
+    if zero is not None:
+        zero = cast(zero, dtypes.int32)
+        if len(zero.dims or ()) == 1:
+            zero = reshape(zero, [-1, *[1] * (operation.rank(1) - 1)])
+        w = w - zero
+    return cast(_integer_convolution(operation, _centred(operation, 0, 2), w), dtypes.int32)
+
+
+@importer("QLinearConv")
+def _q_linear_conv(operation: Operation) -> Output:
+    spatial = operation.rank() - 2
+    w_zero = cast(operation[5], dtypes.int32)
+    if len(w_zero.dims or ()) == 1:
+        w_zero = reshape(w_zero, [-1, *[1] * (spatial + 1)])
+    w = cast(operation[3], dtypes.int32) - w_zero
+    found = _integer_convolution(operation, _centred(operation, 0, 2), w)
+    bias = operation.get(8)
+    if bias is not None:
+        found = found + channels(cast(bias, found.dtype), spatial)
+    w_scale = cast(operation[4], dtypes.float64)
+    if len(w_scale.dims or ()) == 1:
+        w_scale = channels(w_scale, spatial)
+    scale = cast(operation[1], dtypes.float64) * w_scale / cast(operation[6], dtypes.float64)
+    zero = operation[7]
+    rows = rint(found * scale) + cast(zero, dtypes.float64)
+    return saturated(rows, zero.dtype.base_dtype)
+
+
+@importer("DynamicQuantizeLinear")
+def _dynamic_quantize(operation: Operation) -> list[Output]:
+    from weft_graph.ops.arithmetic import maximum, minimum
+    from weft_graph.ops.reduction import reduce_max, reduce_min
+
+    x = operation[0]
+    low, high = minimum(reduce_min(x), like(0, x)), maximum(reduce_max(x), like(0, x))
+    scale = (high - low) / like(255, x)
+    zero = rint(clip_by_value(-low / scale, 0.0, 255.0))
+    rows = saturated(rint(x / scale) + zero, dtypes.uint8)
+    return [rows, scale, cast(zero, dtypes.uint8)]

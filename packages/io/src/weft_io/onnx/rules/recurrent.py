@@ -1,0 +1,230 @@
+"""Recurrent networks: RNN, LSTM and GRU, over (steps, batch, inputs)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops import elementary, nn, trigonometry
+from weft_graph.ops.arithmetic import clip_by_value
+from weft_graph.ops.array import zeros
+from weft_graph.ops.comparison import less
+from weft_graph.ops.join import split, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.matmul import matmul
+from weft_graph.ops.permutation import reverse, reverse_sequence, transpose
+from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_graph.ops.trigonometry import tanh
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.activation import selu_of
+from weft_tensor import dtypes, errors
+
+Activation = Callable[[Output], Output]
+Step = Callable[[Output, Sequence[Output]], Sequence[Output]]
+
+_GATES: Final = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_DEFAULTS: Final = {
+    "RNN": ["Tanh"],
+    "GRU": ["Sigmoid", "Tanh"],
+    "LSTM": ["Sigmoid", "Tanh", "Tanh"],
+}
+_ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
+
+
+def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
+    """An activation by ONNX's name.
+
+    Raises: InvalidArgumentError: ONNX has none of that name.
+    """
+    key = name.lower()
+    a = _ALPHA.get(key, 1.0) if alpha is None else alpha
+    b = (0.5 if key == "hardsigmoid" else 1.0) if beta is None else beta
+    found: dict[str, Activation] = {
+        "affine": lambda x: x * like(a, x) + like(b, x),
+        "elu": lambda x: selu_of(x, a, 1.0),
+        "hardsigmoid": lambda x: clip_by_value(x * like(a, x) + like(b, x), 0.0, 1.0),
+        "leakyrelu": lambda x: nn.leaky_relu(x, a),
+        "relu": nn.relu,
+        "scaledtanh": lambda x: tanh(x * like(b, x)) * like(a, x),
+        "sigmoid": elementary.sigmoid,
+        "softplus": nn.softplus,
+        "softsign": nn.softsign,
+        "tanh": trigonometry.tanh,
+        "thresholdedrelu": lambda x: where_v2(x > like(a, x), x, like(0, x)),
+    }
+    if key not in found:
+        raise errors.InvalidArgumentError(f"no activation is called {name!r}")
+    return found[key]
+
+
+def _activations(operation: Operation, directions: int) -> list[list[Activation]]:
+    """The activations of each direction."""
+    default = _DEFAULTS[operation.op]
+    names = operation.attribute("activations") or default * directions
+    alphas = list(operation.attribute("activation_alpha") or [])
+    betas = list(operation.attribute("activation_beta") or [])
+    alphas += [None] * (len(names) - len(alphas))
+    betas += [None] * (len(names) - len(betas))
+    made = [_activation(*each) for each in zip(names, alphas, betas, strict=False)]
+    made = made[: len(default) * directions]
+    if len(made) != len(default) * directions:
+        raise errors.InvalidArgumentError(
+            f"{operation.op} requires {len(default) * directions} activations, got {names}"
+        )
+    return [made[len(default) * i : len(default) * (i + 1)] for i in range(directions)]
+
+
+@importer("RNN", "GRU", "LSTM")
+def _recurrent(operation: Operation) -> list[Output]:
+    x, batch_first = operation[0], bool(operation.attribute("layout", 0))
+    if batch_first:
+        x = transpose(x, [1, 0, 2])
+    direction = operation.attribute("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise errors.InvalidArgumentError(f"direction of {operation.op} is {direction!r}")
+    directions = 2 if direction == "bidirectional" else 1
+    activations = _activations(operation, directions)
+    outputs, lasts = [], []
+    for index in range(directions):
+        backward = direction == "reverse" or index == 1
+        cell = _Cell(operation, index, activations[index])
+        every, last = cell.run(_turned(operation, x) if backward else x)
+        outputs.append(_turned(operation, every) if backward else every)
+        lasts.append(last)
+    whole = stack(outputs, axis=1)
+    states = [stack(list(each)) for each in zip(*lasts, strict=True)]
+    if batch_first:
+        whole = transpose(whole, [2, 0, 1, 3])
+        states = [transpose(each, [1, 0, 2]) for each in states]
+    return [whole, *states][: max(operation.num_outputs, 1)]
+
+
+def _turned(operation: Operation, x: Output) -> Output:
+    """The steps in the opposite order, those behind a sequence's end at their places."""
+    lengths = operation.get(4)
+    if lengths is None:
+        return reverse(x, [0])
+    return reverse_sequence(x, lengths, seq_axis=0, batch_axis=1)
+
+
+class _Cell:
+    """The cell of one direction."""
+
+    def __init__(self, operation: Operation, index: int, activations: Sequence[Activation]) -> None:
+        self.operation = operation
+        self.index = index
+        self.activations = activations
+        self.gates = _GATES[operation.op]
+        self.w = transpose(operation[1][index])
+        self.r = transpose(operation[2][index])
+        bias = operation.get(3)
+        self.wb: Output | None = None
+        self.rb: Output | None = None
+        if bias is not None:
+            self.wb, self.rb = split(bias[index], 2)
+        self.clip = operation.attribute("clip")
+
+    def limited(self, x: Output) -> Output:
+        """What goes into an activation."""
+        return x if self.clip is None else clip_by_value(x, -self.clip, self.clip)
+
+    def start(self, at: int, batch: Any, width: Any, dtype: Any) -> Output:
+        """A first state, zeros where none is given."""
+        given = self.operation.get(at)
+        if given is None:
+            return zeros(stack([batch, width]), dtype)
+        if self.operation.attribute("layout", 0):
+            given = transpose(given, [1, 0, 2])
+        return given[self.index]
+
+    def run(self, x: Output) -> tuple[Output, list[Output]]:
+        """The results of all steps, (steps, batch, width), and the last states."""
+        sizes = shape(x)
+        width = shape(self.r)[0]
+        flat = self._inputs(x)
+        count = 2 if self.operation.op == "LSTM" else 1
+        dtype = x.dtype.base_dtype
+        states = [self.start(5 + i, sizes[1], width, dtype) for i in range(count)]
+        lengths = self.operation.get(4)
+        parts = TensorArray(dtype, sizes[0]).unstack(flat)
+        results = TensorArray(dtype, sizes[0], infer_shape=False)
+        step = {"RNN": self._rnn, "GRU": self._gru, "LSTM": self._lstm}[self.operation.op]
+
+        def body(turn: Output, results: TensorArray, *old: Output) -> list[Any]:
+            new = list(step(parts.read(turn), old))
+            shown = new[0]
+            if lengths is not None:
+                there = expand_dims(less(turn, cast(lengths, dtypes.int32)), 1)
+                new = [where_v2(there, a, b) for a, b in zip(new, old, strict=True)]
+                shown = where_v2(there, shown, like(0, shown))
+            for each, before in zip(new, old, strict=True):
+                each.set_shape(before.shape)
+            return [turn + 1, results.write(turn, shown), *new]
+
+        found = while_loop(
+            lambda turn, *_: less(turn, sizes[0]), body, [constant(0), results, *states]
+        )
+        every = found[1].stack()
+        rows = x.dims[:2] if x.dims is not None else (None, None)
+        hidden = self.r.dims[0] if self.r.dims is not None else None
+        every.set_shape([*rows, hidden])
+        return every, list(found[2:])
+
+    def _inputs(self, x: Output) -> Output:
+        """What the inputs of all steps add to the gates, in one product."""
+        sizes = shape(x)
+        rows = matmul(reshape(x, [sizes[0] * sizes[1], sizes[2]]), self.w)
+        if self.wb is not None:
+            rows = rows + self.wb
+        return reshape(rows, stack([sizes[0], sizes[1], shape(self.w)[1]]))
+
+    def _hidden(self, h: Output) -> Output:
+        rows = matmul(h, self.r)
+        return rows if self.rb is None else rows + self.rb
+
+    def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
+        return [self.activations[0](self.limited(x + self._hidden(old[0])))]
+
+    def _gru(self, x: Output, old: Sequence[Output]) -> list[Output]:
+        (h,) = old
+        f, g = self.activations
+        xz, xr, xh = split(x, 3, 1)
+        rz, rr, rh = split(self.r, 3, 1)
+        bz, br, bh = (None,) * 3 if self.rb is None else split(self.rb, 3)
+
+        def along(state: Output, weights: Output, bias: Output | None) -> Output:
+            found = matmul(state, weights)
+            return found if bias is None else found + bias
+
+        z = f(self.limited(xz + along(h, rz, bz)))
+        r = f(self.limited(xr + along(h, rr, br)))
+        if self.operation.attribute("linear_before_reset", 0):
+            inner = r * along(h, rh, bh)
+        else:
+            inner = along(r * h, rh, bh)
+        new = g(self.limited(xh + inner))
+        return [(like(1, z) - z) * new + z * h]
+
+    def _lstm(self, x: Output, old: Sequence[Output]) -> list[Output]:
+        h, c = old
+        f, g, last = self.activations
+        i, o, forget, cell = split(x + self._hidden(h), 4, 1)
+        peep = self.operation.get(7)
+        if peep is not None:
+            pi, po, pf = split(peep[self.index], 3)
+            i, forget = i + pi * c, forget + pf * c
+        i = f(self.limited(i))
+        if self.operation.attribute("input_forget", 0):
+            forget = like(1, i) - i
+        else:
+            forget = f(self.limited(forget))
+        new = forget * c + i * g(self.limited(cell))
+        if peep is not None:
+            o = o + po * new
+        o = f(self.limited(o))
+        return [o * last(new), new]

@@ -1,0 +1,107 @@
+"""Reductions, positions of extrema, running sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft_graph.ir.node import Output
+from weft_graph.ops import reduction
+from weft_graph.ops.arithmetic import abs as absolute
+from weft_graph.ops.comparison import invert
+from weft_graph.ops.elementary import log
+from weft_graph.ops.identity import identity
+from weft_graph.ops.permutation import reverse, transpose
+from weft_graph.ops.powers import sqrt, square
+from weft_graph.ops.search import top_k
+from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_io.onnx.operation import Operation, as_int32, cast
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes
+
+_Reduce = Callable[..., Output]
+
+
+def _l2(x: Output, axis: Any, keepdims: bool) -> Output:
+    found: Output = sqrt(reduction.reduce_sum(square(x), axis, keepdims))
+    return found
+
+
+_REDUCE: Final[dict[str, _Reduce]] = {
+    "ReduceSum": reduction.reduce_sum,
+    "ReduceMean": reduction.reduce_mean,
+    "ReduceMax": reduction.reduce_max,
+    "ReduceMin": reduction.reduce_min,
+    "ReduceProd": reduction.reduce_prod,
+    "ReduceLogSumExp": reduction.reduce_logsumexp,
+    "ReduceL1": lambda x, axis, keep: reduction.reduce_sum(absolute(x), axis, keep),
+    "ReduceL2": _l2,
+    "ReduceSumSquare": lambda x, axis, keep: reduction.reduce_sum(square(x), axis, keep),
+    "ReduceLogSum": lambda x, axis, keep: log(reduction.reduce_sum(x, axis, keep)),
+}
+
+
+@importer(*_REDUCE)
+def _reduce(operation: Operation) -> Output:
+    x, axes = operation[0], operation.tensor(1, "axes")
+    keep = bool(operation.attribute("keepdims", 1))
+    if axes is None or axes.dims == (0,):
+        if operation.attribute("noop_with_empty_axes", 0):
+            return _REDUCE[operation.op](expand_dims(x, 0), 0, False)
+        axes = None
+    if x.dtype.is_bool:
+        rule = {"ReduceMax": reduction.reduce_any, "ReduceMin": reduction.reduce_all}
+        return rule[operation.op](x, axes, keep)
+    return _REDUCE[operation.op](x, axes, keep)
+
+
+@importer("ArgMax", "ArgMin")
+def _extreme(operation: Operation) -> Output:
+    x, axis = operation[0], operation.axis()
+    rule = reduction.argmax if operation.op == "ArgMax" else reduction.argmin
+    if operation.attribute("select_last_index", 0):
+        count = shape(x, out_type=dtypes.int64)[axis]
+        found = count - 1 - rule(reverse(x, [axis]), axis)
+    else:
+        found = rule(x, axis)
+    return expand_dims(found, axis) if operation.attribute("keepdims", 1) else found
+
+
+@importer("CumSum", "CumProd")
+def _running(operation: Operation) -> Output:
+    rule = reduction.cumsum if operation.op == "CumSum" else reduction.cumprod
+    return rule(
+        operation[0],
+        reshape(operation[1], []),
+        bool(operation.attribute("exclusive", 0)),
+        bool(operation.attribute("reverse", 0)),
+    )
+
+
+@importer("TopK")
+def _top_k(operation: Operation) -> list[Output]:
+    x, axis, count = operation[0], operation.axis(-1), operation.rank()
+    k = operation.tensor(1, "k")
+    last = axis == count - 1
+    order = [*(i for i in range(count) if i != axis), axis]
+    rows = x if last else transpose(x, order)
+    smallest = not operation.attribute("largest", 1)
+    keys = _turned(rows) if smallest else rows
+    assert k is not None
+    values, indices = top_k(keys, as_int32(reshape(k, [])), bool(operation.attribute("sorted", 1)))
+    values = _turned(values) if smallest else values
+    indices = cast(indices, dtypes.int64)
+    if last:
+        return [values, indices]
+    back = [order.index(i) for i in range(count)]
+    return [transpose(values, back), transpose(indices, back)]
+
+
+def _turned(x: Output) -> Output:
+    """Numbers in the opposite order."""
+    return invert(x) if x.dtype.is_integer else -x
+
+
+@importer("Identity")
+def _identity(operation: Operation) -> Output:
+    return identity(operation[0])

@@ -1,0 +1,232 @@
+"""Images of other sizes: Resize and Upsample, one axis after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import abs as absolute, clip_by_value, maximum, minimum
+from weft_graph.ops.comparison import greater, logical_or
+from weft_graph.ops.gather import gather
+from weft_graph.ops.join import stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.reduction import reduce_max, reduce_min, reduce_sum
+from weft_graph.ops.rounding import ceil, floor
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import shape64
+from weft_io.onnx.rules.quantization import saturated
+from weft_tensor import dtypes, errors
+
+_wide: Final = dtypes.float64
+
+_NEAREST: Final[dict[str, Callable[[Output], Output]]] = {
+    "round_prefer_floor": lambda x: ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: floor(x + 0.5),
+    "floor": floor,
+    "ceil": ceil,
+}
+_REACH: Final = {"linear": 1, "cubic": 2}
+"""How far from a point the input counts, in pixels."""
+
+
+@importer("Upsample")
+def _upsample(operation: Operation) -> Output:
+    scales = operation.tensor(1, "scales", dtypes.float32)
+    if scales is None:
+        height, width = operation.required("height_scale"), operation.required("width_scale")
+        scales = constant([1.0, 1.0, height, width], dtypes.float32)
+    mode = operation.attribute("mode", "nearest")
+    mode = "linear" if mode == "bilinear" else mode
+    return _Resizing(operation, mode, "asymmetric", "floor", scales, None, None).run()
+
+
+@importer("Resize")
+def _resize(operation: Operation) -> Output:
+    mode = operation.attribute("mode", "nearest")
+    if operation.version < 11:
+        return _Resizing(operation, mode, "asymmetric", "floor", operation[1], None, None).run()
+    scales, sizes, roi = operation.get(2), operation.get(3), operation.get(1)
+    if scales is not None and scales.dims == (0,):
+        scales = None
+    return _Resizing(
+        operation,
+        mode,
+        operation.attribute("coordinate_transformation_mode", "half_pixel"),
+        operation.attribute("nearest_mode", "round_prefer_floor"),
+        scales,
+        sizes,
+        roi,
+    ).run()
+
+
+class _Resizing:
+    """One resizing: what becomes of each axis."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        mode: str,
+        transformation: str,
+        nearest: str,
+        scales: Output | None,
+        sizes: Output | None,
+        roi: Output | None,
+    ) -> None:
+        if mode not in ("nearest", "linear", "cubic"):
+            raise errors.InvalidArgumentError(f"mode of {operation.op} is {mode!r}")
+        if nearest not in _NEAREST:
+            raise errors.InvalidArgumentError(f"nearest_mode of {operation.op} is {nearest!r}")
+        if (scales is None) == (sizes is None):
+            raise errors.InvalidArgumentError(f"{operation.op} requires scales or sizes")
+        self.operation = operation
+        self.x = operation[0]
+        self.mode = mode
+        self.transformation = transformation
+        self.nearest = nearest
+        count = operation.rank()
+        given = operation.attribute("axes")
+        self.axes = [axis % count for axis in given] if given else list(range(count))
+        self.lengths = {axis: cast(shape64(self.x)[axis], _wide) for axis in self.axes}
+        self.roi = roi if transformation == "tf_crop_and_resize" else None
+        self.scales, self.outer = self._targets(scales, sizes)
+        self.outside: list[tuple[int, Output]] = []
+
+    def _targets(
+        self, scales: Output | None, sizes: Output | None
+    ) -> tuple[list[Output], list[Output]]:
+        """The scale and the new size of each axis."""
+        lengths = [self.lengths[axis] for axis in self.axes]
+        if scales is not None:
+            each = [cast(scales, _wide)[i] for i in range(len(self.axes))]
+            parts = [self._part(i) for i in range(len(self.axes))]
+            outer = [
+                cast(floor(n * s if p is None else n * s * p), dtypes.int64)
+                for n, s, p in zip(lengths, each, parts, strict=True)
+            ]
+            return each, outer
+        assert sizes is not None
+        wanted = [cast(sizes, _wide)[i] for i in range(len(self.axes))]
+        policy = self.operation.attribute("keep_aspect_ratio_policy", "stretch")
+        ratios = [w / n for w, n in zip(wanted, lengths, strict=True)]
+        if policy != "stretch":
+            rule = reduce_min if policy == "not_larger" else reduce_max
+            ratios = [rule(stack(ratios))] * len(ratios)
+            wanted = [floor(s * n + 0.5) for s, n in zip(ratios, lengths, strict=True)]
+        return ratios, [cast(each, dtypes.int64) for each in wanted]
+
+    def _part(self, index: int) -> Output | None:
+        """How much of an axis the region of interest takes."""
+        if self.roi is None:
+            return None
+        roi = cast(self.roi, _wide)
+        return roi[len(self.axes) + index] - roi[index]
+
+    # ----------------------------------------------------------------------- places
+
+    def places(self, index: int) -> Output:
+        """Where in the input the pixels of the output are along an axis, float64."""
+        n, scale = self.lengths[self.axes[index]], self.scales[index]
+        out = self.outer[index]
+        i, last = cast(sequence(out), _wide), cast(out, _wide) - 1.0
+        how = self.transformation
+        if how == "asymmetric":
+            return i / scale
+        if how in ("half_pixel", "pytorch_half_pixel"):
+            found = (i + 0.5) / scale - 0.5
+            return found if how == "half_pixel" else where_v2(last > like(0, last), found, i * 0.0)
+        if how == "half_pixel_symmetric":
+            shrunk = cast(out, _wide) / (scale * n)
+            return n / 2.0 * (1.0 - shrunk) + (i + 0.5) / scale - 0.5
+        if how == "align_corners":
+            end = n * scale - 1.0
+            many = i * (n - 1.0) / where_v2(end > like(0, end), end, like(1, end))
+            return where_v2(end > like(0, end), many, i * 0.0)
+        if how == "tf_crop_and_resize" and self.roi is not None:
+            roi = cast(self.roi, _wide)
+            start, end = roi[index], roi[len(self.axes) + index]
+            many = start * (n - 1.0) + i * (end - start) * (n - 1.0) / maximum(last, like(1, last))
+            return where_v2(last > like(0, last), many, 0.5 * (start + end) * (n - 1.0) + i * 0.0)
+        raise errors.InvalidArgumentError(
+            f"coordinate_transformation_mode of {self.operation.op} is {how!r}"
+        )
+
+    # ------------------------------------------------------------------------ values
+
+    def run(self) -> Output:
+        """The image."""
+        dtype = self.x.dtype.base_dtype
+        exact = self.mode == "nearest" or dtype in (dtypes.float32, dtypes.float64)
+        found = self.x if exact else cast(self.x, dtypes.float32)
+        for index, axis in enumerate(self.axes):
+            if not self._stays(index):
+                found = self._along(found, index, axis)
+        if self.roi is not None:
+            found = self._extrapolated(found)
+        if exact:
+            return found
+        return saturated(found, dtype) if dtype.is_integer else cast(found, dtype)
+
+    def _stays(self, index: int) -> bool:
+        """Whether nothing happens to an axis."""
+        scale = constant_value(self.scales[index])
+        return self.roi is None and scale is not None and bool(np.all(scale == 1.0))
+
+    def _along(self, x: Output, index: int, axis: int) -> Output:
+        places, n = self.places(index), self.lengths[axis]
+        if self.roi is not None:
+            self.outside.append(
+                (axis, logical_or(places < like(0, places), greater(places, n - 1.0)))
+            )
+        if self.mode == "nearest":
+            taken = clip_by_value(_NEAREST[self.nearest](places), like(0, n), n - 1.0)
+            return gather(x, cast(taken, dtypes.int64), axis=axis)
+        at, weights = self._taps(places, self.scales[index], n)
+        values = gather(x, cast(clip_by_value(at, like(0, n), n - 1.0), dtypes.int64), axis=axis)
+        # The axis has become two: pixels, and what each is made of.
+        after = self.operation.rank() - axis - 1
+        for _ in range(after):
+            weights = expand_dims(weights, -1)
+        return reduce_sum(values * cast(weights, values.dtype), axis + 1)
+
+    def _taps(self, places: Output, scale: Output, n: Output) -> tuple[Output, Output]:
+        """For each pixel the places that it is made of and their weights: (pixels, taps)."""
+        reach: Any = _REACH[self.mode]
+        shrink = like(1, scale)
+        if self.operation.attribute("antialias", 0):
+            shrink = minimum(scale, shrink)
+        # From `before` places in front of a point on; the farthest ones may have no weight.
+        before = ceil(like(reach, scale) / shrink) - 1.0
+        count = cast(2.0 * before + 2.0, dtypes.int64)
+        base = floor(places)
+        at = expand_dims(base - before, 1) + cast(sequence(count), _wide)
+        distance = absolute(at - expand_dims(places, 1)) * shrink
+        weights = self._weights(distance)
+        if self.operation.attribute("exclude_outside", 0):
+            out = logical_or(at < like(0, at), greater(at, n - 1.0))
+            weights = where_v2(out, like(0, weights), weights)
+        return at, weights / reduce_sum(weights, 1, True)
+
+    def _weights(self, d: Output) -> Output:
+        """What counts at a distance."""
+        if self.mode == "linear":
+            return maximum(1.0 - d, like(0, d))
+        a = self.operation.attribute("cubic_coeff_a", -0.75)
+        near = ((a + 2) * d - (a + 3)) * d * d + 1.0
+        far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
+        return where_v2(d <= like(1, d), near, where_v2(d < like(2, d), far, like(0, d)))
+
+    def _extrapolated(self, x: Output) -> Output:
+        """With a fixed value where the region reaches over the image."""
+        value = like(self.operation.attribute("extrapolation_value", 0.0), x)
+        for axis, outside in self.outside:
+            form = [-1 if i == axis else 1 for i in range(self.operation.rank())]
+            x = where_v2(reshape(outside, form), value, x)
+        return x

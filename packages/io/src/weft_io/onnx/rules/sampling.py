@@ -1,0 +1,424 @@
+"""Images sampled at points between pixels: grids, regions, deformed windows, boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import product
+from typing import Any
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import abs as absolute, clip_by_value, maximum, minimum
+from weft_graph.ops.array import fill, ones_like
+from weft_graph.ops.broadcasting import broadcast_to
+from weft_graph.ops.comparison import greater_equal, less, less_equal, logical_and
+from weft_graph.ops.division import floormod
+from weft_graph.ops.gather import gather, gather_nd
+from weft_graph.ops.join import concat, split, stack, unstack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.matmul import matmul
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.reduction import reduce_max, reduce_prod, reduce_sum
+from weft_graph.ops.rounding import ceil, floor, rint
+from weft_graph.ops.segments import unsorted_segment_sum
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_graph.ops.slicing import slice as part
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import shape64
+from weft_io.onnx.rules.conv import channels
+from weft_io.ops.image_suppression import non_max_suppression
+from weft_tensor import dtypes, errors
+
+
+@importer("AffineGrid")
+def _affine_grid(operation: Operation) -> Output:
+    """The points of an image of some size after an affine map, x before y before z."""
+    theta, size = operation[0], operation[1]
+    count = (theta.dims or (None, 2))[1]
+    if count not in (2, 3):
+        raise errors.UnimplementedError("AffineGrid requires theta of shape (N, 2, 3) or (N, 3, 4)")
+    lines = []
+    for i in range(count):
+        n = cast(size[2 + i], theta.dtype)
+        steps = cast(sequence(size[2 + i]), theta.dtype)
+        if operation.attribute("align_corners", 0):
+            lines.append(-1.0 + steps * (2.0 / maximum(n - 1.0, like(1, n))))
+        else:
+            lines.append((2.0 * steps + 1.0) / n - 1.0)
+    whole = concat([size[2:]], 0)
+    axes = []
+    for i, line in reversed(list(enumerate(lines))):
+        axes.append(broadcast_to(reshape(line, [-1 if j == i else 1 for j in range(count)]), whole))
+    points = stack([*axes, ones_like(axes[0])], axis=-1)
+    rows = reshape(points, [1, -1, count + 1])
+    many = broadcast_to(rows, concat([size[:1], shape64(rows)[1:]], 0))
+    found = matmul(many, theta, transpose_b=True)
+    return reshape(found, concat([size[:1], whole, [constant(count, dtypes.int64)]], 0))
+
+
+# ------------------------------------------------------------------------- grid sampling
+
+
+@importer("GridSample")
+def _grid_sample(operation: Operation) -> Output:
+    x, grid = operation[0], operation[1]
+    count = operation.rank() - 2
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
+        operation.attribute("mode", "linear"), operation.attribute("mode", "linear")
+    )
+    padding = operation.attribute("padding_mode", "zeros")
+    if mode not in ("nearest", "linear", "cubic"):
+        raise errors.InvalidArgumentError(f"mode of GridSample is {mode!r}")
+    if padding not in ("zeros", "border", "reflection"):
+        raise errors.InvalidArgumentError(f"padding_mode of GridSample is {padding!r}")
+    align = bool(operation.attribute("align_corners", 0))
+    last = transpose(x, [0, *range(2, count + 2), 1])
+    sizes = [shape64(x)[2 + i] for i in range(count)]
+    places = []
+    for i, point in enumerate(reversed(unstack(grid, axis=-1, num=count))):
+        n = cast(sizes[i], grid.dtype)
+        place = (point + 1.0) / 2.0 * (n - 1.0) if align else ((point + 1.0) * n - 1.0) / 2.0
+        if mode != "cubic" and padding != "zeros":
+            place = _inside(place, n, padding, align)
+        places.append(place)
+    found = _sampled(operation, last, places, sizes, mode, padding, align)
+    return transpose(found, [0, count + 1, *range(1, count + 1)])
+
+
+def _inside(place: Output, n: Output, padding: str, align: bool) -> Output:
+    """A place as one inside of the image."""
+    if padding == "border":
+        place = clip_by_value(place, like(0, place), n - 1.0)
+        return place
+    low, high = (like(0, n), n - 1.0) if align else (like(-0.5, n), n - 0.5)
+    span = maximum(high - low, like(1e-20, n))
+    turned = absolute(place - low)
+    extra = floormod(turned, span)
+    even = less(floormod(floor(turned / span), like(2, span)), like(1, span))
+    found = where_v2(even, extra + low, span - extra + low)
+    kept: Output = clip_by_value(found, like(0, place), n - 1.0)
+    return kept
+
+
+def _sampled(
+    operation: Operation,
+    last: Output,
+    places: Sequence[Output],
+    sizes: Sequence[Output],
+    mode: str,
+    padding: str,
+    align: bool,
+) -> Output:
+    taps = [_grid_taps(place, mode) for place in places]
+    total: Output | None = None
+    for corner in product(*taps):
+        weight: Any = None
+        index, there = [], None
+        for (at, w), n in zip(corner, sizes, strict=True):
+            wide = cast(n, at.dtype)
+            weight = w if weight is None else weight * w
+            inside = logical_and(greater_equal(at, like(0, at)), less(at, wide))
+            there = inside if there is None else logical_and(there, inside)
+            if mode == "cubic" and padding != "zeros":
+                at = _inside(at, wide, padding, align)
+            index.append(cast(clip_by_value(rint(at), like(0, at), wide - 1.0), dtypes.int64))
+        values = gather_nd(last, stack(index, axis=-1), batch_dims=1)
+        if padding == "zeros":
+            weight = where_v2(there, weight, like(0, weight))
+        values = values * expand_dims(cast(weight, values.dtype), -1)
+        total = values if total is None else total + values
+    assert total is not None
+    return total
+
+
+def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
+    """The places that count along an axis, and how much."""
+    if mode == "nearest":
+        return [(rint(place), ones_like(place))]
+    base = floor(place)
+    d = place - base
+    if mode == "linear":
+        return [(base, 1.0 - d), (base + 1.0, d)]
+    a = -0.75
+
+    def near(x: Output) -> Output:
+        return ((a + 2) * x - (a + 3)) * x * x + 1.0
+
+    def far(x: Output) -> Output:
+        return ((x - 5.0) * x + 8.0) * x * a - 4.0 * a
+
+    return [
+        (base - 1.0, far(d + 1.0)),
+        (base, near(d)),
+        (base + 1.0, near(1.0 - d)),
+        (base + 2.0, far(2.0 - d)),
+    ]
+
+
+# ------------------------------------------------------------------------------ regions
+
+
+@importer("RoiAlign")
+def _roi_align(operation: Operation) -> Output:
+    x, rois, batch = operation[0], operation[1], operation[2]
+    half = operation.version >= 16 and (
+        operation.attribute("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    )
+    scale = operation.attribute("spatial_scale", 1.0)
+    edges = rois * like(scale, rois) - like(0.5 if half else 0.0, rois)
+    rows = []
+    for axis, name in ((1, "output_height"), (0, "output_width")):
+        start, end = edges[:, axis], edges[:, 2 + axis]
+        size = end - start if half else maximum(end - start, like(1, end))
+        rows.append(_samples(operation, start, size, operation.attribute(name, 1)))
+    (y, y_there), (z, z_there) = rows
+    last = transpose(x, [0, 2, 3, 1])
+    counts = shape(y), shape(z)
+    yy = reshape(y, stack([counts[0][0], counts[0][1] * counts[0][2], 1]))
+    zz = reshape(z, stack([counts[1][0], 1, counts[1][1] * counts[1][2]]))
+    whole = stack([counts[0][0], counts[0][1] * counts[0][2], counts[1][1] * counts[1][2]])
+    values, weights = _bilinear(last, batch, broadcast_to(yy, whole), broadcast_to(zz, whole))
+    form = concat([counts[0], counts[1][1:], shape(x)[1:2]], 0)
+    there = logical_and(
+        reshape(y_there, concat([counts[0], [1, 1, 1]], 0)),
+        reshape(z_there, concat([counts[1][:1], [1, 1], counts[1][1:], [1]], 0)),
+    )
+    mode = operation.attribute("mode", "avg")
+    if mode == "max":
+        best = reduce(maximum, [reshape(v * w, form) for v, w in zip(values, weights, strict=True)])
+        found = reduce_max(where_v2(there, best, like(float("-inf"), best)), [2, 4])
+    else:
+        total = reshape(
+            reduce(lambda a, b: a + b, [v * w for v, w in zip(values, weights, strict=True)]), form
+        )
+        number = reduce_sum(cast(there, total.dtype), [2, 4])
+        found = reduce_sum(where_v2(there, total, like(0, total)), [2, 4]) / number
+    return transpose(found, [0, 3, 1, 2])
+
+
+def _samples(
+    operation: Operation, start: Output, size: Output, cells: int
+) -> tuple[Output, Output]:
+    """Where each cell of each region is sampled along an axis, (regions, cells, samples)."""
+    cell = size / like(cells, size)
+    ratio = operation.attribute("sampling_ratio", 0)
+    number = fill(shape(size), constant(float(ratio))) if ratio else ceil(cell)
+    number = maximum(cast(number, size.dtype), like(1, size))
+    most = cast(reduce_max(number), dtypes.int32)
+    steps = cast(sequence(most), size.dtype)
+    first = reshape(start, [-1, 1, 1]) + reshape(cast(sequence(cells), size.dtype), [1, -1, 1]) * (
+        reshape(cell, [-1, 1, 1])
+    )
+    each = reshape(cell / number, [-1, 1, 1])
+    places = first + (reshape(steps, [1, 1, -1]) + 0.5) * each
+    there = less(reshape(steps, [1, 1, -1]), reshape(number, [-1, 1, 1]))
+    return places, broadcast_to(there, shape(places))
+
+
+def _bilinear(
+    last: Output, batch: Output, y: Output, z: Output
+) -> tuple[list[Output], list[Output]]:
+    """Four neighbours of each point of each region and their weights; none far outside."""
+    height, width = cast(shape(last)[1], y.dtype), cast(shape(last)[2], y.dtype)
+    there = logical_and(
+        logical_and(greater_equal(y, like(-1, y)), less_equal(y, height)),
+        logical_and(greater_equal(z, like(-1, z)), less_equal(z, width)),
+    )
+    y = clip_by_value(y, like(0, y), height - 1.0)
+    z = clip_by_value(z, like(0, z), width - 1.0)
+    images = broadcast_to(reshape(cast(batch, dtypes.int64), [-1, 1, 1]), shape(y))
+    y0, z0 = floor(y), floor(z)
+    y1, z1 = minimum(y0 + 1.0, height - 1.0), minimum(z0 + 1.0, width - 1.0)
+    dy, dz = y - y0, z - z0
+    values, weights = [], []
+    for a, wa in ((y0, 1.0 - dy), (y1, dy)):
+        for b, wb in ((z0, 1.0 - dz), (z1, dz)):
+            index = stack([images, cast(a, dtypes.int64), cast(b, dtypes.int64)], axis=-1)
+            values.append(gather_nd(last, index))
+            weight = where_v2(there, wa * wb, like(0, wa))
+            weights.append(expand_dims(cast(weight, last.dtype), -1))
+    return values, weights
+
+
+@importer("MaxRoiPool")
+def _max_roi_pool(operation: Operation) -> Output:
+    """The greatest pixel of each cell of each region, by masks over rows and columns."""
+    x, rois = operation[0], operation[1]
+    height, width = operation.required("pooled_shape")
+    scale = operation.attribute("spatial_scale", 1.0)
+    edges = cast(floor(rois[:, 1:] * like(scale, rois) + 0.5), x.dtype)
+    images = gather(x, cast(rois[:, 0], dtypes.int64))
+    low = like(float("-inf"), x)
+    for axis, cells, at in ((2, height, 1), (3, width, 0)):
+        n = cast(shape(x)[axis], x.dtype)
+        start, end = edges[:, at], edges[:, at + 2]
+        cell = maximum(end - start + 1.0, like(1, end)) / like(cells, end)
+        steps = cast(sequence(cells), x.dtype)
+        first = clip_by_value(
+            floor(expand_dims(cell, 1) * steps) + expand_dims(start, 1), like(0, n), n
+        )
+        stop = clip_by_value(
+            ceil(expand_dims(cell, 1) * (steps + 1.0)) + expand_dims(start, 1), like(0, n), n
+        )
+        line = cast(sequence(shape(x)[axis]), x.dtype)
+        mask = logical_and(
+            greater_equal(line, expand_dims(first, 2)), less(line, expand_dims(stop, 2))
+        )
+        form = [-1, 1, cells, shape(x)[2], 1] if axis == 2 else [-1, 1, 1, cells, shape(x)[3]]
+        mask = reshape(mask, _sizes(*form))
+        values = expand_dims(images, 2) if axis == 2 else expand_dims(images, 3)
+        images = reduce_max(where_v2(mask, values, low), 3 if axis == 2 else 4)
+    return where_v2(less_equal(images, low), like(0, x), images)
+
+
+def _sizes(*each: Any) -> Output:
+    """A shape of known sizes and tensors of int32."""
+    return stack([size if isinstance(size, Output) else constant(size) for size in each])
+
+
+# --------------------------------------------------------------------- windows and blocks
+
+
+@importer("DeformConv")
+def _deform_conv(operation: Operation) -> Output:
+    """Each tap of the window looks at a place that an input moves."""
+    x, w, offset = operation[0], operation[1], operation[2]
+    bias, mask = operation.get(3), operation.get(4)
+    if operation.rank() != 4 or w.dims is None or None in w.dims:
+        raise errors.UnimplementedError("DeformConv is taken over two axes, of known kernel")
+    taps = [int(size or 0) for size in w.dims[2:]]
+    groups, group = operation.attribute("offset_group", 1), operation.attribute("group", 1)
+    strides = operation.attribute("strides") or [1, 1]
+    dilations = operation.attribute("dilations") or [1, 1]
+    pads = operation.attribute("pads") or [0, 0, 0, 0]
+    sizes = shape(offset)
+    count = taps[0] * taps[1]
+    moved = reshape(
+        offset,
+        stack([sizes[0], constant(groups), constant(count), constant(2), sizes[2], sizes[3]]),
+    )
+    places = []
+    for axis in range(2):
+        base = cast(sequence(sizes[2 + axis]) * strides[axis] - pads[axis], x.dtype)
+        base = reshape(base, [-1, 1] if axis == 0 else [1, -1])
+        steps = [
+            (i // taps[1] if axis == 0 else i % taps[1]) * dilations[axis] for i in range(count)
+        ]
+        tap = reshape(cast(constant(steps), x.dtype), [1, 1, -1, 1, 1])
+        places.append(moved[:, :, :, axis] + base + tap)
+    columns = _moved_columns(x, places, groups, count, sizes)
+    if mask is not None:
+        columns = columns * reshape(
+            mask,
+            stack([sizes[0], constant(groups), constant(1), constant(count), sizes[2], sizes[3]]),
+        )
+    rows = reshape(columns, _sizes(sizes[0], group, -1, sizes[2] * sizes[3]))
+    filters = reshape(w, [1, group, w.dims[0] // group, -1])
+    found = reshape(
+        matmul(filters, rows), stack([sizes[0], constant(w.dims[0]), sizes[2], sizes[3]])
+    )
+    return found if bias is None else found + channels(bias, 2)
+
+
+def _moved_columns(
+    x: Output, places: Sequence[Output], groups: int, count: int, sizes: Output
+) -> Output:
+    """What all taps see: (N, groups, C / groups, taps, H', W')."""
+    images = split(x, groups, 1)
+    found = []
+    for index, image in enumerate(images):
+        last = transpose(image, [0, 2, 3, 1])
+        n, height, width = shape(last)[0], shape(last)[1], shape(last)[2]
+        y, z = (reshape(place[:, index], stack([n, constant(-1)])) for place in places)
+        total: Any = None
+        for a, wa in _grid_taps(y, "linear"):
+            for b, wb in _grid_taps(z, "linear"):
+                tall, wide = cast(height, a.dtype), cast(width, b.dtype)
+                there = logical_and(
+                    logical_and(greater_equal(a, like(0, a)), less(a, tall)),
+                    logical_and(greater_equal(b, like(0, b)), less(b, wide)),
+                )
+                at = stack(
+                    [
+                        cast(clip_by_value(a, like(0, a), tall - 1.0), dtypes.int64),
+                        cast(clip_by_value(b, like(0, b), wide - 1.0), dtypes.int64),
+                    ],
+                    axis=-1,
+                )
+                weight = where_v2(there, wa * wb, like(0, wa))
+                value = gather_nd(last, at, batch_dims=1) * expand_dims(weight, -1)
+                total = value if total is None else total + value
+        depth = shape(last)[3]
+        form = stack([n, constant(count), sizes[2], sizes[3], depth])
+        found.append(transpose(reshape(total, form), [0, 4, 1, 2, 3]))
+    return stack(found, axis=1)
+
+
+@importer("Col2Im")
+def _col2im(operation: Operation) -> Output:
+    x, image, block = operation[0], operation[1], operation[2]
+    count = (image.dims or (None,))[0]
+    if count is None:
+        raise errors.UnimplementedError("Col2Im requires image_shape of known length")
+    strides = operation.attribute("strides") or [1] * count
+    dilations = operation.attribute("dilations") or [1] * count
+    pads = operation.attribute("pads") or [0] * 2 * count
+    whole = [image[i] + pads[i] + pads[count + i] for i in range(count)]
+    # The place of each tap of each window in the image with its margins, laid flat.
+    flat = constant([[0]], dtypes.int64)
+    for i in range(count):
+        number = (whole[i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1
+        taps = sequence(block[i]) * dilations[i]
+        line = expand_dims(taps, 1) + sequence(number) * strides[i]
+        joined = expand_dims(expand_dims(flat, 1), 3) * whole[i] + expand_dims(
+            expand_dims(line, 0), 2
+        )
+        sizes = shape64(joined)
+        flat = reshape(joined, stack([sizes[0] * sizes[1], sizes[2] * sizes[3]]))
+    sizes = shape64(x)
+    taps64, depth = reduce_prod(block), sizes[1] // reduce_prod(block)
+    rows = reshape(x, stack([sizes[0] * depth, taps64 * sizes[2]]))
+    total = unsorted_segment_sum(transpose(rows), reshape(flat, [-1]), reduce_prod(stack(whole)))
+    found = reshape(transpose(total), stack([sizes[0], depth, *whole]))
+    begin = constant([0, 0, *pads[:count]], dtypes.int64)
+    return part(found, begin, concat([stack([sizes[0], depth]), image], 0))
+
+
+@importer("NonMaxSuppression")
+def _non_max_suppression(operation: Operation) -> Output:
+    """The chosen boxes of each image and class: rows of (image, class, box)."""
+    boxes, scores = operation[0], operation[1]
+    given = [operation.get(index) for index in (2, 3, 4)]
+    most = constant(0) if given[0] is None else cast(reshape(given[0], []), dtypes.int32)
+    overlap = constant(0.0) if given[1] is None else reshape(given[1], [])
+    lowest = constant(float("-inf")) if given[2] is None else reshape(given[2], [])
+    if operation.attribute("center_point_box", 0):
+        x, y, width, height = unstack(boxes, axis=-1, num=4)
+        boxes = stack([y - height / 2, x - width / 2, y + height / 2, x + width / 2], axis=-1)
+    classes = shape(scores)[1]
+    turns = shape(scores)[0] * classes
+    rows = TensorArray(dtypes.int64, turns, infer_shape=False, element_shape=[None, 3])
+
+    def body(turn: Output, rows: TensorArray) -> list[Any]:
+        image, label = turn // classes, turn % classes
+        chosen = non_max_suppression(boxes[image], scores[image, label], most, overlap, lowest)
+        ones = ones_like(cast(chosen, dtypes.int64))
+        kept = stack(
+            [
+                ones * cast(image, dtypes.int64),
+                ones * cast(label, dtypes.int64),
+                cast(chosen, dtypes.int64),
+            ],
+            axis=1,
+        )
+        return [turn + 1, rows.write(turn, kept)]
+
+    found: Output = while_loop(lambda turn, _: less(turn, turns), body, [constant(0), rows])[
+        1
+    ].concat()
+    return found

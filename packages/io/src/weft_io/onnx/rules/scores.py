@@ -1,0 +1,53 @@
+"""What classical models make of scores: probabilities and labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.elementary import sigmoid
+from weft_graph.ops.gather import gather
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.nn import softmax
+from weft_io.onnx.operation import Operation, like
+from weft_tensor import errors
+
+
+def transformed(scores: Output, kind: str) -> Output:
+    """Scores after ONNX's `post_transform`.
+
+    Raises: UnimplementedError: of a kind that is not taken.
+    """
+    if kind == "NONE":
+        return scores
+    if kind == "SOFTMAX":
+        return softmax(scores)
+    if kind == "LOGISTIC":
+        return sigmoid(scores)
+    if kind == "SOFTMAX_ZERO":
+        there = scores != like(0, scores)
+        lowest = where_v2(there, scores, like(float("-inf"), scores))
+        return where_v2(there, softmax(lowest), scores)
+    raise errors.UnimplementedError(f"post_transform {kind!r} is not taken")
+
+
+def labels_of(operation: Operation) -> np.ndarray[Any, Any]:
+    """The labels of the classes.
+
+    Raises: InvalidArgumentError: there are none.
+    """
+    text = operation.attribute("classlabels_strings")
+    if text:
+        return np.array([each.encode() for each in text], object)
+    for name in ("classlabels_int64s", "classlabels_ints"):
+        if operation.attribute(name):
+            return np.array(operation.attribute(name), np.int64)
+    raise errors.InvalidArgumentError(f"{operation.op} requires labels of its classes")
+
+
+def labelled(operation: Operation, classes: Output) -> Output:
+    """Numbers of classes as labels."""
+    return gather(constant(labels_of(operation)), classes)

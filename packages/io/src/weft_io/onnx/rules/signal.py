@@ -1,0 +1,118 @@
+"""Fourier transforms and what is made of them; complex numbers are pairs along the last axis."""
+
+from __future__ import annotations
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import maximum
+from weft_graph.ops.casting import complex as complex_of, imag, real
+from weft_graph.ops.comparison import greater_equal, less_equal
+from weft_graph.ops.division import floormod
+from weft_graph.ops.elementary import exp, log
+from weft_graph.ops.fft import fftnd, ifftnd, irfftnd
+from weft_graph.ops.gather import gather
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.permutation import invert_permutation, transpose
+from weft_graph.ops.rounding import floor
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_io.onnx.operation import Operation, as_int32, cast, like
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes, errors
+
+
+def _complex(x: Output) -> Output:
+    """Pairs, or single real parts, as complex numbers."""
+    width = None if x.dims is None else x.dims[-1]
+    if width not in (1, 2):
+        raise errors.UnimplementedError("the last axis of a signal must be known to be 1 or 2")
+    x = x if x.dtype in (dtypes.float32, dtypes.float64) else cast(x, dtypes.float32)
+    parts = x[..., 0]
+    return complex_of(parts, x[..., 1] if width == 2 else parts * like(0, parts))
+
+
+def _pairs(x: Output, dtype: dtypes.DType) -> Output:
+    return cast(stack([real(x), imag(x)], axis=-1), dtype)
+
+
+@importer("DFT")
+def _dft(operation: Operation) -> Output:
+    x, given = operation[0], operation.get(1)
+    count = operation.rank() - 1
+    if operation.version < 20:
+        axis: Output = constant(operation.attribute("axis", 1))
+    elif operation.get(2) is None:
+        axis = constant(-2)
+    else:
+        axis = as_int32(reshape(operation[2], []))
+    axis = where_v2(axis < 0, axis + count + 1, axis)
+    others = sequence(count - 1)
+    order = concat([where_v2(others < axis, others, others + 1), [axis]], 0)
+    order = reshape(order, [count])
+    rows = transpose(_complex(x), order)
+    rows.set_shape([None] * count)
+    size = shape(rows)[count - 1]
+    inverse, onesided = operation.attribute("inverse", 0), operation.attribute("onesided", 0)
+    dtype = x.dtype.base_dtype
+    back = invert_permutation(order)
+    if inverse and onesided:
+        length = 2 * (size - 1) if given is None else as_int32(reshape(given, []))
+        found = transpose(irfftnd(rows, [length], axes=[count - 1]), back)
+        return cast(expand_dims(found, -1), dtype)
+    length = size if given is None else as_int32(reshape(given, []))
+    rule = ifftnd if inverse else fftnd
+    found = rule(rows, [length], axes=[count - 1])
+    if onesided:
+        found = gather(found, sequence(length // 2 + 1), axis=count - 1)
+    return _pairs(transpose(found, back), dtype)
+
+
+@importer("STFT")
+def _stft(operation: Operation) -> Output:
+    x, step = operation[0], as_int32(reshape(operation[1], []))
+    window, length = operation.get(2), operation.get(3)
+    if length is not None:
+        size = as_int32(reshape(length, []))
+    elif window is not None:
+        size = shape(window)[0]
+    else:
+        raise errors.InvalidArgumentError("STFT requires a window or a frame_length")
+    count = (shape(x)[1] - size) // step + 1
+    places = expand_dims(sequence(count) * step, 1) + sequence(size)
+    frames = gather(_complex(x), places, axis=1)
+    if window is not None:
+        frames = frames * cast(window, frames.dtype)
+    found = fftnd(frames, axes=[2])
+    if operation.attribute("onesided", 1):
+        found = found[:, :, : size // 2 + 1]
+    return _pairs(found, x.dtype.base_dtype)
+
+
+@importer("MelWeightMatrix")
+def _mel_weights(operation: Operation) -> Output:
+    """Triangles over the bins of a spectrum, at equal distances on the mel scale."""
+    bins, size, rate = (cast(reshape(operation[i], []), dtypes.float64) for i in range(3))
+    low, high = (cast(reshape(operation[i], []), dtypes.float64) for i in (3, 4))
+    count = cast(bins, dtypes.int64)
+    edges = sequence(count + 2)
+    bottom, top = (_mel(each) for each in (low, high))
+    steps = bottom + cast(edges, dtypes.float64) * ((top - bottom) / (bins + 2.0))
+    hertz = 700.0 * (exp(steps / 2595.0 * log(like(10.0, steps))) - 1.0)
+    at = floor((size + 1.0) * hertz / rate)
+    spectrum = cast(sequence(cast(floor(size / 2.0), dtypes.int64) + 1), dtypes.float64)
+    rows = expand_dims(spectrum, 1)
+    lower, centre, upper = at[:-2], at[1:-1], at[2:]
+    rising = (rows - lower) / maximum(centre - lower, like(1, centre))
+    falling = (upper - rows) / maximum(upper - centre, like(1, centre))
+    none = like(0, rising)
+    up = where_v2(
+        less_equal(rows, centre), where_v2(greater_equal(rows, lower), rising, none), none
+    )
+    flat = where_v2(rows - centre < none, up, where_v2(rows < upper, falling, none))
+    found = where_v2(floormod(rows - centre, like(1e30, rows)) <= none, like(1, flat), flat)
+    return cast(found, operation.dtype_of("output_datatype", dtypes.float32))
+
+
+def _mel(hertz: Output) -> Output:
+    return 2595.0 * log(1.0 + hertz / 700.0) / log(like(10.0, hertz))

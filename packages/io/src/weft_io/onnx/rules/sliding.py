@@ -1,0 +1,173 @@
+"""Windows that slide over the last axes of (N, C, ...): what they need round the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import maximum
+from weft_graph.ops.join import stack
+from weft_graph.ops.slicing import strided_slice
+from weft_io.onnx.operation import Operation, cast
+from weft_io.onnx.rules.array import padded, shape64
+from weft_tensor import dtypes, errors
+
+Size = Any
+"""A number that is known, or a tensor of int64."""
+
+
+class Windows(NamedTuple):
+    """How windows slide.
+
+    Attributes:
+      kernel: taps along each axis.
+      strides, dilations: along each axis.
+      pads: margins before and after, along each axis.
+      extra: what `ceil_mode` wants after the margins.
+    """
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    pads: list[tuple[Size, Size]]
+    extra: list[Size]
+
+    @property
+    def is_dilated(self) -> bool:
+        """Whether taps are not side by side."""
+        return any(each != 1 for each in self.dilations)
+
+    @property
+    def has_margins(self) -> bool:
+        """Whether the input is not enough."""
+        return any(not _is(each, 0) for pair in self.pads for each in pair) or self.has_extra
+
+    @property
+    def has_extra(self) -> bool:
+        """Whether `ceil_mode` wants more."""
+        return any(not _is(each, 0) for each in self.extra)
+
+    def sides(self, with_extra: bool = True) -> Output:
+        """The margins of all axes, int64, shape (rank, 2)."""
+        rows: list[list[Any]] = [[0, 0], [0, 0]]
+        for (before, after), extra in zip(self.pads, self.extra, strict=True):
+            rows.append([before, after + extra if with_extra else after])
+        return _stacked(rows)
+
+    def extra_sides(self) -> Output:
+        """What `ceil_mode` adds, as margins of all axes."""
+        return _stacked([[0, 0], [0, 0], *([0, each] for each in self.extra)])
+
+    def taps(self, x: Output) -> list[Output]:
+        """For each tap of the window what it sees, of an input with its margins."""
+        sizes, count = shape64(x), len(self.kernel)
+        found = []
+        extents = [(k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True)]
+        for tap in product(*(range(k) for k in self.kernel)):
+            begin = [t * d for t, d in zip(tap, self.dilations, strict=True)]
+            end = [sizes[2 + i] - (extents[i] - begin[i]) for i in range(count)]
+            found.append(
+                strided_slice(
+                    x,
+                    constant([0, 0, *begin], dtypes.int64),
+                    stack([sizes[0], sizes[1], *end]),
+                    constant([1, 1, *self.strides], dtypes.int64),
+                )
+            )
+        return found
+
+
+def _is(size: Size, number: int) -> bool:
+    return not isinstance(size, Output) and size == number
+
+
+def _stacked(rows: Sequence[Sequence[Size]]) -> Output:
+    if all(not isinstance(each, Output) for row in rows for each in row):
+        return constant([list(row) for row in rows], dtypes.int64)
+    return stack([stack([_int64(each) for each in row]) for row in rows])
+
+
+def _int64(size: Size) -> Output:
+    return size if isinstance(size, Output) else constant(size, dtypes.int64)
+
+
+def _at_least_0(size: Size) -> Size:
+    return maximum(size, constant(0, dtypes.int64)) if isinstance(size, Output) else max(size, 0)
+
+
+def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
+    """The windows that the attributes of a convolution or a pool mean for its first input.
+
+    Raises: InvalidArgumentError: they do not fit its rank.
+    """
+    x, count = operation[0], len(kernel)
+    if operation.rank() != count + 2:
+        raise errors.InvalidArgumentError(
+            f"{operation.op} with a window of {count} axes requires rank {count + 2}, got "
+            f"{operation.rank()}"
+        )
+    strides = operation.attribute("strides") or [1] * count
+    dilations = operation.attribute("dilations") or [1] * count
+    flat = operation.attribute("pads") or [0] * 2 * count
+    for name, values, wanted in (
+        ("strides", strides, count),
+        ("dilations", dilations, count),
+        ("pads", flat, 2 * count),
+    ):
+        if len(values) != wanted or min(values, default=1) < (0 if name == "pads" else 1):
+            raise errors.InvalidArgumentError(
+                f"{operation.op} requires {wanted} {name} for a window of {count} axes, "
+                f"got {values}"
+            )
+    sizes = [_size(x, 2 + axis) for axis in range(count)]
+    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    auto = operation.attribute("auto_pad", "NOTSET")
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        pads = [
+            _same(size, extent, stride, auto == "SAME_LOWER")
+            for size, extent, stride in zip(sizes, extents, strides, strict=True)
+        ]
+    elif auto == "VALID":
+        pads = [(0, 0)] * count
+    else:
+        pads = list(zip(flat[:count], flat[count:], strict=True))
+    extra: list[Size] = [0] * count
+    if operation.attribute("ceil_mode", 0) and auto == "NOTSET":
+        extra = [
+            _extra(size, extent, stride, pair)
+            for size, extent, stride, pair in zip(sizes, extents, strides, pads, strict=True)
+        ]
+    return Windows(list(kernel), list(strides), list(dilations), pads, extra)
+
+
+def _size(x: Output, axis: int) -> Size:
+    known = x.dims[axis] if x.dims is not None else None
+    return shape64(x)[axis] if known is None else known
+
+
+def _same(size: Size, extent: int, stride: int, more_before: bool) -> tuple[Size, Size]:
+    """The margins with which there is a window for each stride."""
+    total = _at_least_0(((size + stride - 1) // stride - 1) * stride + extent - size)
+    less = total // 2
+    return (total - less, less) if more_before else (less, total - less)
+
+
+def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Size:
+    """What is missing for a last window that begins inside of the input or its front margin."""
+    whole = size + pads[0] + pads[1]
+    count = (whole - extent + stride - 1) // stride + 1
+    begin = (count - 1) * stride
+    late: Size
+    if isinstance(begin, Output):
+        late = cast(begin >= size + pads[0], dtypes.int64)
+    else:
+        late = int(begin >= size + pads[0])
+    return _at_least_0(begin - stride * late + extent - whole)
+
+
+def with_margins(x: Output, found: Windows, value: Any = 0) -> Output:
+    """The input with all margins."""
+    return padded(x, found.sides(), value) if found.has_margins else x

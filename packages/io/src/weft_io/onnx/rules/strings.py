@@ -1,0 +1,141 @@
+"""Text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops import strings
+from weft_graph.ops.array import fill
+from weft_graph.ops.broadcasting import broadcast_dynamic_shape, broadcast_to
+from weft_graph.ops.comparison import equal, logical_not
+from weft_graph.ops.gather import gather, scatter_nd
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import boolean_mask, where_v2
+from weft_graph.ops.reduction import reduce_all, reduce_any, reduce_sum
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape
+from weft_io.onnx.operation import Operation, cast
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.array import shape64
+from weft_tensor import dtypes, errors
+
+
+@importer("StringConcat")
+def _concat(operation: Operation) -> Output:
+    x, y = operation[0], operation[1]
+    sizes = broadcast_dynamic_shape(shape64(x), shape64(y))
+    return strings.join([broadcast_to(x, sizes), broadcast_to(y, sizes)])
+
+
+@importer("RegexFullMatch")
+def _match(operation: Operation) -> Output:
+    return strings.regex_full_match(operation[0], operation.required("pattern"))
+
+
+@importer("StringNormalizer")
+def _normalize(operation: Operation) -> Output:
+    """Without stop words, in one case; where nothing is left, one empty string."""
+    x = operation[0]
+    change = operation.attribute("case_change_action", "NONE")
+    stops = [word.encode() for word in operation.attribute("stopwords") or []]
+    cases = {"LOWER": strings.lower, "UPPER": strings.upper}
+    if change != "NONE" and change not in cases:
+        raise errors.InvalidArgumentError(
+            f"case_change_action must be LOWER or UPPER, got {change!r}"
+        )
+    if stops:
+        words = x
+        if not operation.attribute("is_case_sensitive", 0):
+            words = strings.lower(x, encoding="utf-8")
+            stops = [word.decode().lower().encode() for word in stops]
+        flat = reshape(words, [-1])
+        found = reduce_any(equal(expand_dims(flat, 1), constant(stops)), 1)
+        kept = boolean_mask(reshape(x, [-1]), logical_not(found))
+        x = kept if operation.rank() == 1 else reshape(kept, [1, -1])
+    if change in cases:
+        x = cases[change](x, encoding="utf-8")
+    empty = constant([b""] if operation.rank() == 1 else [[b""]])
+    count = shape64(reshape(x, [-1]))[0]
+    last = operation.rank() - 1
+    filled = concat([x, empty], last)
+    size = where_v2(equal(count, constant(0, dtypes.int64)), constant(1, dtypes.int64), count)
+    return gather(filled, sequence(size), axis=last)
+
+
+@importer("StringSplit")
+def _split(operation: Operation) -> list[Output]:
+    """The pieces of each text, padded with empty ones, and how many there are."""
+    from weft_graph.ops.strings import string_split_v2
+
+    x = operation[0]
+    sizes = shape64(x)
+    flat = reshape(x, [-1])
+    parts = string_split_v2(
+        flat, operation.attribute("delimiter") or "", maxsplit=operation.attribute("maxsplit", -1)
+    )
+    rows, columns = parts.dense_shape[0], parts.dense_shape[1]
+    whole = scatter_nd(parts.indices, parts.values, stack([rows, columns]))
+    ones = fill(shape64(parts.values), constant(1, dtypes.int64))
+    counts = scatter_nd(parts.indices[:, :1], ones, reshape(rows, [1]))
+    return [reshape(whole, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
+
+
+@importer("TfIdfVectorizer")
+def _tf_idf(operation: Operation) -> Output:
+    """How often each n-gram of a pool is in a row, with up to so many elements left out."""
+    x = operation[0]
+    rows = expand_dims(x, 0) if operation.rank() == 1 else x
+    pool = operation.attribute("pool_strings") or operation.attribute("pool_int64s")
+    pool = [each.encode() if isinstance(each, str) else each for each in pool or []]
+    starts, places = operation.required("ngram_counts"), operation.required("ngram_indexes")
+    shortest, longest = operation.required("min_gram_length"), operation.required("max_gram_length")
+    skips = operation.required("max_skip_count")
+    counts: list[Output | None] = [None] * len(places)
+    at = 0
+    for length, start in enumerate(starts, 1):
+        end = starts[length] if length < len(starts) else len(pool)
+        grams = [pool[i : i + length] for i in range(start, end, length)]
+        if shortest <= length <= longest and grams:
+            found = _occurrences(rows, grams, length, skips)
+            for offset in range(len(grams)):
+                counts[at + offset] = found[:, offset]
+        at += len(grams)
+    none = cast(reduce_sum(cast(equal(rows, rows), dtypes.int64), 1) * 0, dtypes.float32)
+    columns: list[Output] = [none] * (max(places) + 1)
+    for count, place in zip(counts, places, strict=True):
+        columns[place] = none if count is None else count
+    return _weighted(operation, stack(columns, axis=1), operation.rank() == 1)
+
+
+def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: int) -> Output:
+    """How often each n-gram is in each row, (rows, grams)."""
+    wanted = constant(np.array(grams, object if isinstance(grams[0][0], bytes) else np.int64))
+    if wanted.dtype is not rows.dtype.base_dtype:
+        wanted = cast(wanted, rows.dtype.base_dtype)
+    width = shape64(rows)[1]
+    total = None
+    for skip in range(skips + 1 if length > 1 else 1):
+        reach = (skip + 1) * (length - 1)
+        last = width - reach
+        first = sequence(where_v2(last > 0, last, constant(0, dtypes.int64)))
+        windows = stack([gather(rows, first + (skip + 1) * i, axis=1) for i in range(length)], 2)
+        same = reduce_all(equal(expand_dims(windows, 2), wanted), 3)
+        found = reduce_sum(cast(same, dtypes.float32), 1)
+        total = found if total is None else total + found
+    assert total is not None
+    return total
+
+
+def _weighted(operation: Operation, counts: Output, flat: bool) -> Output:
+    mode, weights = operation.required("mode"), operation.attribute("weights")
+    if mode not in ("TF", "IDF", "TFIDF"):
+        raise errors.InvalidArgumentError(f"mode of TfIdfVectorizer is {mode!r}")
+    if mode == "IDF":
+        counts = cast(counts > 0.0, dtypes.float32)
+    if weights and mode != "TF":
+        placed = np.zeros(max(operation.required("ngram_indexes")) + 1, np.float32)
+        placed[operation.required("ngram_indexes")] = weights
+        counts = counts * constant(placed)
+    return counts[0] if flat else counts

@@ -1,0 +1,261 @@
+"""Ensembles of trees, all rows and trees at once, a level at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.broadcasting import broadcast_to
+from weft_graph.ops.comparison import equal, greater, greater_equal, less, less_equal, not_equal
+from weft_graph.ops.gather import gather
+from weft_graph.ops.join import stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.reduction import (
+    argmax,
+    reduce_any,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_sum,
+)
+from weft_graph.ops.shapes import expand_dims, shape
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.scores import labelled, transformed
+from weft_tensor import dtypes, errors
+
+_MODES: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+_TESTS: Final = (less_equal, less, greater_equal, greater, equal, not_equal)
+_LEAF: Final = -1
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Trees:
+    """Trees as columns: an inner node or a leaf in each row; a leaf leads to itself.
+
+    Attributes:
+      feature: which feature is tested.
+      split: what with.
+      mode: place in LEQ, LT, GTE, GT, EQ, NEQ, MEMBER; -1 for leaves.
+      if_true, if_false: the rows to go on at.
+      missing: where a NaN passes the test.
+      members: for MEMBER the values that pass, NaN after them.
+      roots: the row where each tree begins.
+      weights: of leaves, (rows, targets); 0 for inner nodes.
+    """
+
+    feature: Array
+    split: Array
+    mode: Array
+    if_true: Array
+    if_false: Array
+    missing: Array
+    members: Array
+    roots: Array
+    weights: Array
+
+    def depth(self) -> int:
+        """How many tests there are from a root to a leaf at most.
+
+        Raises: InvalidArgumentError: there is no end.
+        """
+        rows, steps = np.unique(self.roots), 0
+        while np.any(self.mode[rows] != _LEAF):
+            inner = rows[self.mode[rows] != _LEAF]
+            rows = np.unique(np.concatenate([self.if_true[inner], self.if_false[inner]]))
+            steps += 1
+            if steps > len(self.mode):
+                raise errors.InvalidArgumentError("a tree leads back to itself")
+        return steps
+
+    def leaves(self, x: Output) -> Output:
+        """The rows of the leaves that each sample reaches in each tree, (samples, trees)."""
+        at = broadcast_to(constant(self.roots), stack([shape(x)[0], len(self.roots)]))
+        used = sorted(set(self.mode.tolist()) - {_LEAF})
+        for _ in range(self.depth()):
+            value = gather(x, gather(constant(self.feature), at), batch_dims=1, axis=1)
+            split, mode = gather(constant(self.split), at), gather(constant(self.mode), at)
+            passed: Any = None
+            for each in used:
+                if each == len(_TESTS):
+                    members = gather(constant(self.members), at)
+                    test = reduce_any(equal(members, expand_dims(value, -1)), -1)
+                else:
+                    test = _TESTS[each](value, split)
+                passed = test if passed is None else where_v2(equal(mode, each), test, passed)
+            lost = where_v2(not_equal(value, value), gather(constant(self.missing), at), passed)
+            at = where_v2(
+                lost, gather(constant(self.if_true), at), gather(constant(self.if_false), at)
+            )
+        return at
+
+    def scores(self, x: Output, aggregate: str) -> Output:
+        """The weights of the leaves of all trees together, (samples, targets)."""
+        rule = {"SUM": reduce_sum, "AVERAGE": reduce_mean, "MIN": reduce_min, "MAX": reduce_max}
+        if aggregate not in rule:
+            raise errors.InvalidArgumentError(f"aggregate_function is {aggregate!r}")
+        found = gather(constant(self.weights), self.leaves(x))
+        return rule[aggregate](found, 1)
+
+
+def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
+    """The members of each node, one row a node; NaN separates them in the file."""
+    lists: list[list[float]] = [[]]
+    for value in values:
+        if np.isnan(value):
+            lists.append([])
+        else:
+            lists[-1].append(value)
+    width = max((len(each) for each in lists), default=0)
+    found = np.full((len(mode), max(width, 1)), np.nan, dtype)
+    for row, each in zip(np.flatnonzero(mode == _MODES.index("MEMBER")), lists, strict=False):
+        found[row, : len(each)] = each
+    return found
+
+
+@importer("TreeEnsemble", domain="ai.onnx.ml")
+def _tree_ensemble(operation: Operation) -> Output:
+    read = operation.required
+    modes, splits = np.asarray(read("nodes_modes")), np.asarray(read("nodes_splits"))
+    weights = np.asarray(read("leaf_weights"))
+    count, leaves = len(modes), len(weights)
+    mode = np.concatenate([modes.astype(np.int64), np.full(leaves, _LEAF)])
+    ids = np.arange(count + leaves)
+
+    def along(nodes: str, leafs: str) -> Array:
+        to = np.asarray(read(nodes)) + count * np.asarray(read(leafs))
+        return np.concatenate([to, ids[count:]])
+
+    table = np.zeros((count + leaves, read("n_targets")), weights.dtype)
+    table[ids[count:], np.asarray(read("leaf_targetids"))] = weights
+    missing = operation.attribute("nodes_missing_value_tracks_true") or [0] * count
+    members = operation.attribute("membership_values")
+    trees = Trees(
+        _padded(read("nodes_featureids"), leaves, np.int64),
+        _padded(splits, leaves, splits.dtype),
+        mode,
+        along("nodes_truenodeids", "nodes_trueleafs"),
+        along("nodes_falsenodeids", "nodes_falseleafs"),
+        _padded(missing, leaves, bool),
+        _members([] if members is None else members, mode, splits.dtype),
+        np.asarray(read("tree_roots"), np.int64),
+        table,
+    )
+    _check(trees)
+    aggregate = ("AVERAGE", "SUM", "MIN", "MAX")[operation.attribute("aggregate_function", 1)]
+    scores = trees.scores(operation[0], aggregate)
+    kinds = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+    return transformed(scores, kinds[operation.attribute("post_transform", 0)])
+
+
+def _padded(values: Any, more: int, dtype: Any) -> Array:
+    return np.concatenate([np.asarray(values, dtype), np.zeros(more, dtype)])
+
+
+def _check(trees: Trees) -> None:
+    """Raise InvalidArgumentError where a node leads nowhere."""
+    count = len(trees.mode)
+    for name in ("if_true", "if_false", "roots"):
+        rows = getattr(trees, name)
+        if np.any(rows < 0) or np.any(rows >= count):
+            raise errors.InvalidArgumentError(f"a tree has a node that leads to none ({name})")
+    sizes = {len(trees.feature), len(trees.split), count, len(trees.if_true), len(trees.missing)}
+    if len(sizes) != 1 or np.any(trees.feature < 0):
+        raise errors.InvalidArgumentError("the columns of trees do not have one length")
+
+
+def _former(operation: Operation, prefix: str, targets: int) -> Trees:
+    """Trees as the ops before TreeEnsemble have them."""
+    read = operation.required
+    ids = list(zip(read("nodes_treeids"), read("nodes_nodeids"), strict=True))
+    row_of: Mapping[tuple[int, int], int] = {each: row for row, each in enumerate(ids)}
+    names = [text.removeprefix("BRANCH_") for text in read("nodes_modes")]
+    mode = np.array([_LEAF if each == "LEAF" else _MODES.index(each) for each in names])
+    values = operation.attribute("nodes_values_as_tensor")
+    split = np.asarray(read("nodes_values") if values is None else values)
+    split = split if split.dtype == np.float64 and values is not None else split.astype(np.float32)
+
+    def along(name: str) -> Array:
+        found = [
+            row if mode[row] == _LEAF else row_of.get((tree, to), -1)
+            for row, ((tree, _), to) in enumerate(zip(ids, read(name), strict=True))
+        ]
+        return np.array(found, np.int64)
+
+    table = np.zeros((len(ids), targets), split.dtype)
+    weights = operation.attribute(f"{prefix}_weights_as_tensor")
+    weights = read(f"{prefix}_weights") if weights is None else weights
+    columns = (f"{prefix}_treeids", f"{prefix}_nodeids", f"{prefix}_ids")
+    for tree, node, target, weight in zip(*(read(name) for name in columns), weights, strict=True):
+        table[row_of[tree, node], target] += weight
+    _, first = np.unique([tree for tree, _ in ids], return_index=True)
+    missing = operation.attribute("nodes_missing_value_tracks_true") or [0] * len(ids)
+    trees = Trees(
+        np.where(mode == _LEAF, 0, np.asarray(read("nodes_featureids"))),
+        split,
+        mode,
+        along("nodes_truenodeids"),
+        along("nodes_falsenodeids"),
+        np.asarray(missing, bool),
+        np.full((len(ids), 1), np.nan, split.dtype),
+        np.sort(first).astype(np.int64),
+        table,
+    )
+    _check(trees)
+    return trees
+
+
+def _base(operation: Operation, scores: Output) -> Output:
+    base = operation.attribute("base_values_as_tensor")
+    base = operation.attribute("base_values") if base is None else base
+    return scores if base is None or not len(base) else scores + cast(constant(base), scores.dtype)
+
+
+def _rows(operation: Operation, trees: Trees) -> Output:
+    return cast(operation[0], dtypes.from_numpy(trees.split.dtype))
+
+
+@importer("TreeEnsembleRegressor", domain="ai.onnx.ml")
+def _regressor(operation: Operation) -> Output:
+    trees = _former(operation, "target", operation.required("n_targets"))
+    scores = trees.scores(_rows(operation, trees), operation.attribute("aggregate_function", "SUM"))
+    found = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
+    return cast(found, dtypes.float32)
+
+
+@importer("TreeEnsembleClassifier", domain="ai.onnx.ml")
+def _classifier(operation: Operation) -> list[Output]:
+    targets = max(operation.required("class_ids")) + 1
+    labels = operation.attribute("classlabels_strings") or operation.attribute("classlabels_int64s")
+    trees = _former(operation, "class", max(targets, len(labels or ())))
+    scores = trees.scores(_rows(operation, trees), "SUM")
+    if len(set(operation.required("class_ids"))) == 1 and len(labels or ()) == 2:
+        return _binary(operation, _base_of_one(operation, scores))
+    found = transformed(_base(operation, scores), operation.attribute("post_transform", "NONE"))
+    return [labelled(operation, argmax(found, 1)), cast(found, dtypes.float32)]
+
+
+def _base_of_one(operation: Operation, scores: Output) -> Output:
+    column = scores[:, operation.required("class_ids")[0]]
+    base = operation.attribute("base_values")
+    return column + like(base[0], column) if base else column
+
+
+def _binary(operation: Operation, score: Output) -> list[Output]:
+    """Two classes of which only the second has weights."""
+    kind = operation.attribute("post_transform", "NONE")
+    if kind == "LOGISTIC":
+        second = transformed(score, kind)
+        both = stack([1.0 - second, second], axis=1)
+        return [labelled(operation, argmax(both, 1)), cast(both, dtypes.float32)]
+    both = stack([1.0 - score, score], axis=1) if kind == "NONE" else stack([-score, score], axis=1)
+    chosen = cast(greater(score, like(0.5 if kind == "NONE" else 0.0, score)), dtypes.int64)
+    found = both if kind == "NONE" else transformed(both, kind)
+    return [labelled(operation, chosen), cast(found, dtypes.float32)]

@@ -1,0 +1,171 @@
+"""Values in an ONNX file: tensors, attributes, types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, numpy_helper
+
+from weft_io.onnx.element_types import weft_type
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+_EXTERNAL: Final = TensorProto.EXTERNAL
+
+
+class Values:
+    """Reads the values of one model.
+
+    Args:
+      folder: where external data is; None for a model that came without a place.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
+        """The elements of a tensor; strings as bytes. Numbers may share memory with the message.
+
+        Raises:
+          InvalidArgumentError: its parts do not fit, or its data is not in the model's folder.
+          UnimplementedError: weft has no such element type.
+        """
+        what = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
+        dtype = weft_type(tensor.data_type)
+        if any(size < 0 for size in tensor.dims):
+            raise errors.InvalidArgumentError(f"{what} has sizes {list(tensor.dims)}")
+        if tensor.data_location == _EXTERNAL:
+            return self._external(tensor, dtype, what)
+        if dtype is dtypes.string:
+            flat = np.empty(len(tensor.string_data), object)
+            flat[:] = list(tensor.string_data)
+            return _shaped(flat, tensor, what)
+        try:
+            found = numpy_helper.to_array(tensor)
+        except (ValueError, TypeError) as error:
+            raise errors.InvalidArgumentError(
+                f"{what} of shape {list(tensor.dims)} and type {dtype.name} is damaged: {error}"
+            ) from error
+        return found
+
+    def _external(self, tensor: TensorProto, dtype: DType, what: str) -> np.ndarray[Any, Any]:
+        """What is in a file beside the model, mapped into memory.
+
+        Raises: InvalidArgumentError: the file is not in the folder, or too short.
+        """
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if self._folder is None:
+            raise errors.InvalidArgumentError(
+                f"{what} has its data in the file {location!r}; give the model by its path"
+            )
+        folder = self._folder.resolve()
+        path = (folder / location).resolve()
+        if not location or not path.is_relative_to(folder) or not path.is_file():
+            raise errors.InvalidArgumentError(
+                f"{what} requires a file in the model's folder, got {location!r}"
+            )
+        if dtype is dtypes.string:
+            raise errors.InvalidArgumentError(f"{what} has strings in the file {location!r}")
+        offset = _number(entries, "offset", what)
+        count = int(np.prod(tensor.dims, dtype=object)) if tensor.dims else 1
+        wanted, there = count * dtype.size, path.stat().st_size - offset
+        if _number(entries, "length", what) not in (0, wanted) or there < wanted:
+            raise errors.InvalidArgumentError(
+                f"{what} of {wanted} bytes does not fit what the file {location!r} has of it: "
+                f"{entries.get('length', 'no')} bytes are named, {there} are there"
+            )
+        if not count:
+            return np.empty(tuple(tensor.dims), dtype.numpy)
+        raw = np.memmap(path, np.uint8, "r", offset, (wanted,))
+        return np.asarray(raw).view(dtype.numpy).reshape(tuple(tensor.dims))
+
+    def sparse(self, tensor: SparseTensorProto) -> np.ndarray[Any, Any]:
+        """A sparse tensor with its zeros.
+
+        Raises: InvalidArgumentError: its parts do not fit, or its zeros take 1000 times its file.
+        """
+        values, places = self.array(tensor.values), self.array(tensor.indices)
+        dims = tuple(tensor.dims)
+        size = int(np.prod(dims, dtype=object)) if dims else 1
+        if any(n < 0 for n in dims) or size > 1_000_000 + 1000 * values.size:
+            raise errors.InvalidArgumentError(
+                f"a sparse tensor of {values.size} values may not have shape {list(dims)}"
+            )
+        dense = np.zeros(dims, values.dtype)
+        flat = places if places.ndim == 1 else np.zeros(len(places), np.int64)
+        if places.ndim == 2 and places.shape[1] == len(dims):
+            if np.any(places < 0) or np.any(places >= np.array(dims)):
+                raise errors.InvalidArgumentError("a sparse tensor has indices outside its shape")
+            flat = np.ravel_multi_index(tuple(places.T), dims) if dims else flat
+        if flat.shape != values.shape or np.any(flat < 0) or np.any(flat >= max(size, 1)):
+            raise errors.InvalidArgumentError("a sparse tensor has indices outside its shape")
+        dense.reshape(-1)[flat] = values
+        return dense
+
+    def attribute(self, attribute: AttributeProto) -> Any:
+        """An attribute as a Python value; strings as str, tensors as arrays, graphs as they are.
+
+        Raises: InvalidArgumentError: it has no type that ONNX knows.
+        """
+        read = _ATTRIBUTES.get(attribute.type)
+        if read is None:
+            raise errors.InvalidArgumentError(
+                f"attribute {attribute.name!r} has the type {attribute.type}, which is not known"
+            )
+        return read(self, attribute)
+
+
+def _number(entries: dict[str, str], key: str, what: str) -> int:
+    text = entries.get(key, "0")
+    if not text.isdecimal():
+        raise errors.InvalidArgumentError(f"{what}: {key} must be a number, got {text!r}")
+    return int(text)
+
+
+def _shaped(flat: np.ndarray[Any, Any], tensor: TensorProto, what: str) -> np.ndarray[Any, Any]:
+    try:
+        return flat.reshape(tuple(tensor.dims))
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"{what} of shape {list(tensor.dims)} has {flat.size} elements"
+        ) from None
+
+
+_ATTRIBUTES: Final[dict[int, Callable[[Values, AttributeProto], Any]]] = {
+    AttributeProto.FLOAT: lambda _, a: a.f,
+    AttributeProto.INT: lambda _, a: a.i,
+    AttributeProto.STRING: lambda _, a: a.s.decode("utf-8", "replace"),
+    AttributeProto.TENSOR: lambda values, a: values.array(a.t),
+    AttributeProto.SPARSE_TENSOR: lambda values, a: values.sparse(a.sparse_tensor),
+    AttributeProto.GRAPH: lambda _, a: a.g,
+    AttributeProto.TYPE_PROTO: lambda _, a: a.tp,
+    AttributeProto.FLOATS: lambda _, a: list(a.floats),
+    AttributeProto.INTS: lambda _, a: list(a.ints),
+    AttributeProto.STRINGS: lambda _, a: [s.decode("utf-8", "replace") for s in a.strings],
+    AttributeProto.TENSORS: lambda values, a: [values.array(t) for t in a.tensors],
+    AttributeProto.GRAPHS: lambda _, a: list(a.graphs),
+}
+
+
+def type_and_shape(declared: TypeProto) -> tuple[DType, list[int | None] | None]:
+    """The element type and shape of a value; variant for sequences and optional values.
+
+    Raises: UnimplementedError: weft has no such type.
+    """
+    if declared.HasField("tensor_type"):
+        tensor = declared.tensor_type
+        dims = None
+        if tensor.HasField("shape"):
+            dims = [
+                each.dim_value if each.HasField("dim_value") and each.dim_value >= 0 else None
+                for each in tensor.shape.dim
+            ]
+        return weft_type(tensor.elem_type), dims
+    if declared.HasField("sequence_type") or declared.HasField("optional_type"):
+        return dtypes.variant, []
+    kind = declared.WhichOneof("value") or "no type"
+    raise errors.UnimplementedError(f"values of {kind} are not taken")

@@ -1,0 +1,41 @@
+"""`weft onnx`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+from weft._commands import main  # noqa: E402
+
+
+def _saved(path: Path, op: str) -> str:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name="n")], "g", [x], [y])
+    (path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    return str(path / "m.onnx")
+
+
+def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["onnx", "inspect", "--plain", _saved(tmp_path, "Relu")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "input\tx\tfloat32 [2]" in lines and "op\tRelu\t1" in lines
+    assert main(["onnx", "inspect", "--plain", _saved(tmp_path, "Odd")]) == 1
+    assert "not known\tOdd\tn" in capsys.readouterr().out
+
+
+def test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, results = _saved(tmp_path, "Neg"), str(tmp_path / "out.npz")
+    assert main(["onnx", "run", path, "--input", "x=1,2", "--output", results]) == 0
+    assert "[-1. -2.]" in capsys.readouterr().out
+    assert np.load(results)["y"].tolist() == [-1.0, -2.0]
+    np.save(tmp_path / "x.npy", np.float32([3, 4]))
+    assert main(["onnx", "run", path, "-i", f"x=@{tmp_path / 'x.npy'}"]) == 0
+    assert "[-3. -4.]" in capsys.readouterr().out
+    assert main(["onnx", "run", path, "-i", "z=1"]) != 0
+    assert main(["onnx", "run", path, "-i", "x=a,b"]) != 0

@@ -1,0 +1,282 @@
+"""Importing ONNX models: what becomes of them, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import weft as wf  # noqa: E402
+from weft_tensor import errors  # noqa: E402
+
+FLOAT = TensorProto.FLOAT
+
+
+def _value(name: str, *shape: int | str, dtype: int = FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def _model(nodes: Any, inputs: Any, outputs: Any, weights: Any = (), **more: Any) -> Any:
+    tensors = [numpy_helper.from_array(value, name) for name, value in dict(weights).items()]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, tensors)
+    more.setdefault("opset_imports", [helper.make_opsetid("", 21)])
+    return helper.make_model(graph, **more)
+
+
+def _dense() -> Any:
+    weights = {
+        "w": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "b": np.array([1, -1], np.float32),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="fc/matmul"),
+        helper.make_node("Add", ["h", "b"], ["y"], name="fc::add"),
+    ]
+    return _model(nodes, [_value("x", "batch", 3)], [_value("y", "batch", 2)], weights)
+
+
+def test_a_model_is_nodes_of_the_default_graph(tmp_path: Path) -> None:
+    path = tmp_path / "dense.onnx"
+    onnx.save(_dense(), path)
+    x = np.ones((4, 3), np.float32)
+    for source in (path, str(path), path.read_bytes(), _dense()):
+        with wf.Graph().as_default() as graph:
+            model = wf.onnx.import_model(source)
+            assert model.graph is graph
+            assert model.inputs["x"].shape.as_list() == [None, 3]
+            assert model.outputs["y"].shape.as_list() == [None, 2]
+            with wf.Session() as session:
+                found = session.run(model.outputs["y"], {model.inputs["x"]: x})
+        np.testing.assert_array_equal(found, np.tile([[7.0, 8.0]], (4, 1)))
+
+
+def test_tensors_stand_in_for_inputs() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        doubled = wf.constant([[1.0, 1.0, 1.0]]) * 2.0
+        model = wf.onnx.import_model(_dense(), inputs={"x": doubled, "b": [0.0, 0.0]})
+        assert session.run(model.outputs["y"]).tolist() == [[12.0, 18.0]]
+        with pytest.raises(errors.InvalidArgumentError, match=r"inputs \['x'\], got \['z'\]"):
+            wf.onnx.import_model(_dense(), inputs={"z": doubled})
+
+
+def test_imported_weights_train() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        model = wf.onnx.import_model(_dense(), trainable=True)
+        assert set(model.variables) == {"w", "b"}
+        loss = wf.reduce_mean(wf.square(model.outputs["y"] - 1.0))
+        step = wf.train.GradientDescentOptimizer(0.02).minimize(loss)
+        session.run(wf.global_variables_initializer())
+        feeds = {model.inputs["x"]: np.ones((4, 3), np.float32)}
+        first = session.run(loss, feeds)
+        for _ in range(50):
+            session.run(step, feeds)
+        assert session.run(loss, feeds) < first / 100
+
+
+def test_statistics_of_batches_are_no_trainable_weights() -> None:
+    weights = {name: np.ones(2, np.float32) for name in ("scale", "bias", "mean", "variance")}
+    node = helper.make_node("BatchNormalization", ["x", *weights], ["y"])
+    model = _model([node], [_value("x", 1, 2, 3)], [_value("y", 1, 2, 3)], weights)
+    with wf.Graph().as_default():
+        found = wf.onnx.import_model(model, trainable=True)
+        trained = {each.op.name.rsplit("/", 1)[-1] for each in wf.trainable_variables()}
+    assert set(found.variables) == set(weights)
+    assert trained == {"scale", "bias"}
+
+
+def test_control_flow_sees_values_around_it() -> None:
+    then = helper.make_graph(
+        [helper.make_node("Mul", ["x", "two"], ["a"])], "then", [], [_value("a", 2)]
+    )
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "else", [], [_value("b", 2)])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    inputs = [_value("c", dtype=TensorProto.BOOL), _value("x", 2)]
+    model = _model([node], inputs, [_value("y", 2)], {"two": np.float32([2.0])})
+    for condition, expected in ((True, [2.0, 6.0]), (False, [-1.0, -3.0])):
+        found = wf.onnx.Backend.run_model(model, [condition, np.float32([1, 3])])
+        assert found[0].tolist() == expected
+
+
+def test_a_gradient_goes_through_a_loop() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", ["v", "x"], ["w"]),
+            helper.make_node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [_value("i", dtype=TensorProto.INT64), _value("c", dtype=TensorProto.BOOL), _value("v")],
+        [_value("d", dtype=TensorProto.BOOL), _value("w")],
+    )
+    node = helper.make_node("Loop", ["n", "", "one"], ["y"], body=body)
+    weights = {"n": np.array(3, np.int64), "one": np.float32(1)}
+    model = _model([node], [_value("x")], [_value("y")], weights)
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = wf.onnx.import_model(model)
+        (slope,) = wf.gradients(found.outputs["y"], found.inputs["x"])
+        values = session.run([found.outputs["y"], slope], {found.inputs["x"]: 2.0})
+    assert values == [8.0, 12.0]
+
+
+def test_a_strangers_rule() -> None:
+    @wf.onnx.importer("Half", domain="com.example")
+    def half(operation: Any) -> Any:
+        return operation[0] * operation.attribute("factor", 0.5)
+
+    node = helper.make_node("Half", ["x"], ["y"], domain="com.example")
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.example", 1)]
+    model = _model([node], [_value("x", 2)], [_value("y", 2)], opset_imports=imports)
+    assert wf.onnx.Backend.run_model(model, [np.float32([2, 4])])[0].tolist() == [1.0, 2.0]
+
+
+def test_functions_of_the_model() -> None:
+    function = helper.make_function(
+        "local", "Scaled", ["a"], ["b"],
+        [
+            helper.make_node("Constant", [], ["f"]),
+            helper.make_node("Mul", ["a", "f"], ["b"]),
+        ],
+        [helper.make_opsetid("", 21)], ["factor"],
+    )  # fmt: skip
+    reference = onnx.AttributeProto(name="value_float", ref_attr_name="factor")
+    reference.type = onnx.AttributeProto.FLOAT
+    function.node[0].attribute.append(reference)
+    node = helper.make_node("Scaled", ["x"], ["y"], domain="local", factor=3.0)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
+    inputs, outputs = [_value("x", 2)], [_value("y", 2)]
+    model = _model([node], inputs, outputs, functions=[function], opset_imports=imports)
+    assert wf.onnx.Backend.run_model(model, [np.float32([1, 2])])[0].tolist() == [3.0, 6.0]
+    function.node.append(helper.make_node("Scaled", ["b"], ["c"], domain="local"))
+    model = _model([node], inputs, outputs, functions=[function], opset_imports=imports)
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="calls itself"):
+        wf.onnx.import_model(model)
+
+
+# --------------------------------------------------------------------------- bad input
+
+
+def test_all_unknown_ops_are_listed_at_once() -> None:
+    inner = helper.make_graph(
+        [helper.make_node("Odd", [], ["o"], name="c")], "g", [], [_value("o")]
+    )
+    nodes = [
+        helper.make_node("Strange", ["x"], ["h"], name="a"),
+        helper.make_node("Strange", ["h"], ["i"], name="b", body=inner),
+        helper.make_node("Relu", ["i"], ["y"]),
+    ]
+    model = _model(nodes, [_value("x", 2)], [_value("y", 2)])
+    with pytest.raises(errors.UnimplementedError, match=r"Odd \('c'\); Strange \('a', 'b'\)"):
+        wf.onnx.import_model(model)
+
+
+def test_errors_name_the_node() -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    model = _model([node], [_value("x", 2, 5)], [_value("y", 2, 2)], {"w": np.zeros((3, 2), "f")})
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError) as caught:
+        wf.onnx.import_model(model)
+    assert "ONNX node 'product' (MatMul)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "match"),
+    [
+        ([helper.make_node("Relu", ["gone"], ["y"])], "input 'gone' is made by no node before it"),
+        (
+            [helper.make_node("Relu", ["z"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
+            "'z' is made by no node before it",
+        ),
+        (
+            [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Abs", ["x"], ["y"])],
+            "two values have the name 'y'",
+        ),
+        ([helper.make_node("Relu", [], ["y"])], "Relu requires its input 0"),
+        ([helper.make_node("Concat", ["x", "x"], ["y"], axis=7)], "axis"),
+        ([helper.make_node("Relu", ["x"], ["other"])], "the model's output 'y' is made by no node"),
+    ],
+)
+def test_damaged_graphs(nodes: Any, match: str) -> None:
+    model = _model(nodes, [_value("x", 2)], [_value("y", 2)])
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match=match):
+        wf.onnx.import_model(model)
+
+
+def test_files_that_are_no_models(tmp_path: Path) -> None:
+    with pytest.raises(errors.NotFoundError, match="no file"):
+        wf.onnx.import_model(tmp_path / "none.onnx")
+    for data in (b"", b"\xff" * 100, _dense().SerializeToString()[:-40]):
+        with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError):
+            wf.onnx.import_model(data)
+    with pytest.raises(errors.InvalidArgumentError, match="path, bytes or a ModelProto"):
+        wf.onnx.import_model(3)
+
+
+@pytest.mark.parametrize("location", ["../secret", "/etc/hostname", "", "none", "link"])
+def test_external_data_stays_in_its_folder(tmp_path: Path, location: str) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret").write_bytes(bytes(24))
+    (folder / "link").symlink_to(tmp_path / "secret")
+    model = _dense()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    match = "a file in the model's folder"
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match=match):
+        wf.onnx.import_model(folder / "m.onnx")
+
+
+def test_external_data_is_read_in_place(tmp_path: Path) -> None:
+    onnx.save(
+        _dense(), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    x = np.ones((1, 3), np.float32)
+    found = wf.onnx.Backend.run_model(tmp_path / "m.onnx", {"x": x})
+    assert found[0].tolist() == [[7.0, 8.0]]
+    (tmp_path / "w").write_bytes(bytes(3))
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="are there"):
+        wf.onnx.import_model(tmp_path / "m.onnx")
+
+
+def _mutated(data: bytes, generator: random.Random) -> bytes:
+    found = bytearray(data)
+    for _ in range(generator.randint(1, 4)):
+        at = generator.randrange(len(found))
+        kind = generator.randrange(4)
+        if kind == 0:
+            found[at] = generator.randrange(256)
+        elif kind == 1:
+            del found[at : at + generator.randint(1, 8)]
+        elif kind == 2:
+            found[at:at] = bytes(generator.randrange(256) for _ in range(generator.randint(1, 8)))
+        else:
+            found[at] ^= 1 << generator.randrange(8)
+        if not found:
+            break
+    return bytes(found)
+
+
+def _attacked(count: int) -> None:
+    data, generator = _dense().SerializeToString(), random.Random(5)
+    for _ in range(count):
+        with wf.Graph().as_default():
+            try:
+                wf.onnx.import_model(_mutated(data, generator))
+            except errors.OpError:
+                continue
+
+
+def test_mutated_models_are_refused_in_words() -> None:
+    _attacked(300)
+
+
+@pytest.mark.long
+def test_ten_thousand_mutated_models() -> None:
+    _attacked(10_000)

@@ -1,0 +1,60 @@
+"""ONNX's own tests that weft does not pass, each with its reason."""
+
+from __future__ import annotations
+
+_DRAWN = "it compares random numbers, which are those of ONNX's own generator"
+_E8M0 = "elements of the type FLOAT8E8M0, which TensorFlow has no number for"
+_HALF = "it wants more digits of a softmax in float16 than float16 has"
+_RANK = "ranks depend on a condition that only a step knows"
+_IMAGES = "ImageDecoder is not taken: images are decoded by wf.image"
+
+NOT_PASSED = {
+    **dict.fromkeys(
+        (
+            "test_bernoulli",
+            "test_bernoulli_double",
+            "test_bernoulli_double_expanded",
+            "test_bernoulli_expanded",
+            "test_bernoulli_seed",
+            "test_bernoulli_seed_expanded",
+            "test_training_dropout",
+            "test_training_dropout_default",
+            "test_training_dropout_default_mask",
+            "test_training_dropout_mask",
+        ),
+        _DRAWN,
+    ),
+    **dict.fromkeys(
+        (
+            "test_cast_e8m0_FLOAT16_to_FLOAT8E8M0",
+            "test_cast_e8m0_FLOAT8E8M0_to_FLOAT",
+            "test_cast_e8m0_FLOAT8E8M0_to_FLOAT16",
+            "test_cast_e8m0_FLOAT_to_FLOAT8E8M0",
+        ),
+        _E8M0,
+    ),
+    **dict.fromkeys(
+        ("test_attention_4d_causal_fp16", "test_attention_4d_causal_fp16_expanded"), _HALF
+    ),
+    **dict.fromkeys(
+        ("test_affine_grid_2d_align_corners_expanded", "test_affine_grid_2d_expanded"), _RANK
+    ),
+    **dict.fromkeys(
+        tuple(
+            f"test_image_decoder_decode_{kind}"
+            for kind in (
+                "bmp_rgb",
+                "jpeg2k_rgb",
+                "jpeg_bgr",
+                "jpeg_grayscale",
+                "jpeg_rgb",
+                "png_rgb",
+                "pnm_rgb",
+                "tiff_rgb",
+                "webp_rgb",
+            )
+        ),
+        _IMAGES,
+    ),
+    "test_loop16_seq_none": "a loop hands on a sequence where an optional one came in",
+}
