@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import venv
 import zipfile
@@ -18,7 +19,10 @@ from packaging.utils import canonicalize_name
 from weft_testing.parts import Parts
 from weft_testing.workspace import ROOT, distribution, module
 
+import weft as wf
+
 PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "contrib", "distrib", "weft"]
+APART = "lite"  # with a library for one machine in it, and nothing that it brings along
 
 # What comes along with each package, and nothing else does.
 TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
@@ -34,6 +38,7 @@ BRINGS = dict(
 )
 
 WHEEL_LIMIT = 1_000_000  # bytes
+LITE_LIMIT = 2_000_000
 
 
 def call(*command: str | Path, cwd: Path | None = None) -> str:
@@ -102,10 +107,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     house = tmp_path_factory.mktemp("wheelhouse")
     build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", house)
+    packages = [APART, *PACKAGES]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: call(*build, cwd=ROOT / "packages" / name), PACKAGES))
+        list(pool.map(lambda name: call(*build, cwd=ROOT / "packages" / name), packages))
     found = {path.name.partition("-")[0]: path for path in house.iterdir()}
-    return {package: found[distribution(package).replace("-", "_")] for package in PACKAGES}
+    return {package: found[distribution(package).replace("-", "_")] for package in packages}
 
 
 @pytest.fixture(scope="session")
@@ -125,11 +131,12 @@ def readme_program(package: str) -> str:
     return "\n".join(blocks)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, APART])
 def test_wheel_holds_the_package_only(package: str, wheels: dict[str, Path]) -> None:
     wheel = wheels[package]
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert wheel.stat().st_size < WHEEL_LIMIT
+    machine = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert wheel.name.endswith(f"-py3-none-{machine if package == APART else 'any'}.whl")
+    assert wheel.stat().st_size < (LITE_LIMIT if package == APART else WHEEL_LIMIT)
     with zipfile.ZipFile(wheel) as archive:
         files = archive.namelist()
         info = next(name for name in files if name.endswith("/METADATA"))
@@ -160,6 +167,30 @@ def test_packages_work_alone(
                 environment.run(readme_program(package))
 
 
+def test_lite_works_with_nothing_else(wheels: dict[str, Path], tmp_path: Path) -> None:
+    """Neither NumPy nor a compiler is there: the wheel's library runs a file made elsewhere."""
+    environment = Environment(tmp_path / "bare")
+    environment.install(wheels[APART])
+    assert environment.installed().keys() == {distribution(APART)}
+    environment.run(readme_program(APART))
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2], name="x")
+        y = wf.nn.relu(x * 2.0, name="y")
+        with wf.Session() as session:
+            content = wf.lite.Converter.from_session(session, [x], [y]).convert()
+    (tmp_path / "model.weftlite").write_bytes(content)
+    said = environment.run(
+        "import os; os.environ['PATH'] = ''\n"
+        "from array import array; from weft_lite import Interpreter, library\n"
+        f"interpreter = Interpreter({str(tmp_path / 'model.weftlite')!r})\n"
+        "runner = interpreter.get_signature_runner()\n"
+        "print(runner(x=array('f', [-1.0, 4.0]))['y'].tolist(), library.load()._name)"
+    )
+    value, _, path = said.strip().rpartition(" ")
+    assert value == "[0.0, 8.0]"
+    assert path.startswith(str(environment.path))
+
+
 def test_a_package_installs_from_the_tree_with_its_siblings(environment: Environment) -> None:
     environment.keep(WEFT - {distribution(package) for package in PACKAGES})
     before = environment.installed().keys()
@@ -170,7 +201,7 @@ def test_a_package_installs_from_the_tree_with_its_siblings(environment: Environ
     environment.run("import weft")
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, APART])
 def test_a_build_needs_hatchling_alone(package: str) -> None:
     """So the builds of this file, which are not isolated, are those of a user."""
     text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")

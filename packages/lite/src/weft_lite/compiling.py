@@ -8,8 +8,9 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,6 +112,37 @@ def build(target: Path, extra: Sequence[str] = (), kept: Path | None = None) -> 
         libraries = [] if sys.platform == "win32" else ["-lm", "-lpthread"]
         _call([*command, "-shared", *extra, *map(str, objects), "-o", str(library), *libraries])
         library.replace(target)
+
+
+def built() -> Path:
+    """The library of the sources as they are, in a checkout.
+
+    The first process that asks builds it; others that ask meanwhile wait.
+    """
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for source in sorted(RUNTIME.iterdir()):
+        digest.update(source.read_bytes())
+    folder = Path(__file__).parents[2] / "build"
+    path = folder / digest.hexdigest()[:16] / LIBRARY
+    if not path.exists():
+        with _alone(folder):
+            if not path.exists():
+                build(path, kept=folder / "objects")
+    return path
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process is in here; on Windows they all build, and one result stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    with open(folder / "lock", "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # which ends with the process, however that ends
+        yield
 
 
 def _keep(made: Path, folder: Path) -> Path:

@@ -5,8 +5,6 @@ Each is also the builtin exception that a program would expect, so a device need
 
 from __future__ import annotations
 
-from typing import Final
-
 
 class LiteError(Exception):
     """Something that the runtime refused; `code` is the canonical code's number."""
@@ -56,7 +54,7 @@ class DataLossError(LiteError, ValueError):
     code = 15
 
 
-BY_CODE: Final = {
+BY_CODE = {
     error.code: error
     for error in (
         InvalidArgumentError,

@@ -7,8 +7,6 @@ __all__ = ["Interpreter", "SignatureRunner"]
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
 
 from weft_lite import library
 from weft_lite.errors import (
@@ -17,24 +15,30 @@ from weft_lite.errors import (
     ResourceExhaustedError,
 )
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
 _ALIGNMENT = 64
 
 
-class _Type(NamedTuple):
-    name: str
-    size: int
-    format: str  # of the buffer protocol
+class _Type:
+    """A type of elements: its name, and its letter in the buffer protocol."""
+
+    def __init__(self, name: str, form: str) -> None:
+        self.name, self.format = name, form
 
 
-_TYPES: Final = {
-    1: _Type("float32", 4, "f"),
-    3: _Type("int32", 4, "i"),
-    4: _Type("uint8", 1, "B"),
-    5: _Type("int16", 2, "h"),
-    6: _Type("int8", 1, "b"),
-    9: _Type("int64", 8, "q"),
-    10: _Type("bool", 1, "?"),
-    19: _Type("float16", 2, "e"),
+_TYPES = {
+    1: _Type("float32", "f"),
+    3: _Type("int32", "i"),
+    4: _Type("uint8", "B"),
+    5: _Type("int16", "h"),
+    6: _Type("int8", "b"),
+    9: _Type("int64", "q"),
+    10: _Type("bool", "?"),
+    19: _Type("float16", "e"),
 }
 
 
@@ -80,13 +84,11 @@ class _File:
         ctypes.memmove(self.address, bytes(view), self.size)
 
 
-class _Input(NamedTuple):
+class _Input:
     """What `set_tensor` needs to know of an input."""
 
-    type: _Type
-    data: int
-    shape: tuple[int, ...]
-    bytes: int
+    def __init__(self, kind: _Type, data: int, shape: tuple[int, ...], size: int) -> None:
+        self.type, self.data, self.shape, self.bytes = kind, data, shape, size
 
 
 class Interpreter:

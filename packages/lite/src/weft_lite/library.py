@@ -2,6 +2,9 @@
 
 A wheel brings it along. In a checkout it is built when it is first used, and again when a source
 changes; it is kept in `packages/lite/build`.
+
+Modules that a device imports take nothing from `typing`, `collections` or `pathlib`: with these the
+import would cost half as much again.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 from weft_lite.errors import BY_CODE, LiteError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MAX_RANK = 8
 
@@ -104,7 +108,9 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 }
 
 
-@cache
+_loaded: list[Any] = []
+
+
 def load() -> Any:
     """The library, with the types of its functions.
 
@@ -112,35 +118,24 @@ def load() -> Any:
       FileNotFoundError: in a checkout, without a C compiler.
       RuntimeError: the compiler refused.
     """
-    library = ctypes.CDLL(str(os.environ.get("WEFT_LITE_LIBRARY") or _path()))
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+    if not _loaded:
+        library = ctypes.CDLL(os.environ.get("WEFT_LITE_LIBRARY") or _path())
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        _loaded.append(library)
+    return _loaded[0]
 
 
-def _path() -> Path:
-    here = Path(__file__).parent
+def _path() -> str:
+    here = os.path.dirname(os.path.abspath(__file__))
     for name in ("libweft_lite.so", "libweft_lite.dylib", "weft_lite.dll"):
-        if (here / name).exists():
-            return here / name
-    return _built()
+        path = os.path.join(here, name)
+        if os.path.exists(path):
+            return path
+    from weft_lite.compiling import built
 
-
-def _built() -> Path:
-    """A library of the sources as they are, in a checkout."""
-    import hashlib
-
-    from weft_lite import compiling
-
-    digest = hashlib.sha256(Path(compiling.__file__).read_bytes())
-    for source in sorted(compiling.RUNTIME.iterdir()):
-        digest.update(source.read_bytes())
-    folder = Path(__file__).parents[2] / "build"
-    path = folder / digest.hexdigest()[:16] / compiling.LIBRARY
-    if not path.exists():
-        compiling.build(path, kept=folder / "objects")
-    return path
+    return str(built())
 
 
 def check(status: int, error: Error) -> None:
