@@ -71,7 +71,7 @@ def failures(test: doctest.DocTest) -> str:
 
 
 @pytest.mark.parametrize(
-    "package", ["tensor", "graph", "autodiff", "exec", "io", "contrib", "weft"]
+    "package", ["tensor", "graph", "autodiff", "exec", "io", "contrib", "lite", "weft"]
 )
 def test_the_examples_of_the_api_run(
     package: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

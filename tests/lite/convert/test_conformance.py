@@ -12,7 +12,7 @@ from weft_testing.case_graph import CaseGraph
 from weft_testing.cases import Case, load_cases
 from weft_testing.parts import Parts
 
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_lite import Interpreter
 from weft_lite.convert.converter import Converter
 from weft_lite.convert.lowered import TYPES
@@ -45,14 +45,20 @@ def converted(made: CaseGraph, node: Node) -> tuple[bytes, list[Any]]:
     """A file of one node, with what it is fed; constants where lite wants them."""
     fed = list(dict.fromkeys(x for x in node.inputs if x in made.feeds))
     try:
-        return Converter(made.graph, fed, node.outputs).convert(), [made.feeds[x] for x in fed]
+        return convert(made, fed, node), [made.feeds[x] for x in fed]
     except errors.UnimplementedError as error:
         if "must be a constant" not in str(error):
             raise
     frozen = CaseGraph(frozen_case(made.case))
     twin = frozen.nodes[made.nodes.index(node)]
     fed = list(dict.fromkeys(x for x in twin.inputs if x in frozen.feeds))
-    return Converter(frozen.graph, fed, twin.outputs).convert(), [frozen.feeds[x] for x in fed]
+    return convert(frozen, fed, twin), [frozen.feeds[x] for x in fed]
+
+
+def convert(made: CaseGraph, fed: list[Output], node: Node) -> bytes:
+    """The file, without the trial, which this test is the thorough form of."""
+    converter = Converter(made.graph, fed, node.outputs)
+    return converter._content([np.shape(made.feeds[x]) for x in fed])
 
 
 def frozen_case(case: Case) -> Case:

@@ -20,6 +20,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import ordered
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
+from weft_lite.convert import agreement
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import Value
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
@@ -100,12 +101,22 @@ class Converter:
 
         return cls(graph, [found(x) for x in inputs], [found(y) for y in outputs], bounds)
 
-    def convert(self) -> bytes:
-        """The bytes of the file.
+    def convert(
+        self, samples: Mapping[str, Any] | None = None, limit: float | None = None
+    ) -> bytes:
+        """The bytes of the file, after a trial: it must give what the graph gives for a sample.
 
+        Args:
+          samples: values of inputs by name, for the trial; floats that are not given are random
+            normal numbers, and others zeros.
+          limit: how far an output may be from the graph's: the largest difference as a part of its
+            largest value, of integers and booleans the part that differs; 1e-3 if not given, and
+            1e-2 for outputs of float16.
+        Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
-          InvalidArgumentError: an input leaves sizes open and has no bound.
+          InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit.
+          DataLossError: an output differs by more than the limit; says which and by how much.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [1, 2], name="x")
@@ -115,6 +126,14 @@ class Converter:
           b'weftlite'
         """
         bounds = [self._bound(x) for x in self._inputs]
+        values = agreement.complete(samples or {}, self._inputs, bounds)
+        content = self._content(bounds)
+        fed = dict(zip(self._inputs, values, strict=True))
+        agreement.require(content, self._graph, fed, self._outputs, limit)
+        return content
+
+    def _content(self, bounds: Sequence[tuple[int, ...]]) -> bytes:
+        """The bytes of the file, which nobody has tried yet."""
         open_sizes = any(None in self._dims(x) for x in self._inputs)
         host = make_devices(ResourceManager(), SessionConfig())[0]
         with self._graph.as_default():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft_lite.convert.lowered import Lowered, Operation, Value
+from weft_lite.convert.registry import in_place
 from weft_lite.schema.codec import aligned
 from weft_lite.schema.enums import DataType, OpKind, Storage
 
@@ -45,7 +46,12 @@ def size_of(value: Value) -> int:
 
 def plan(lowered: Lowered) -> Plan:
     """Largest first, each at the lowest offset where it fits among those alive with it."""
-    lives = Lives(lowered).found
+    alive = Lives(lowered)
+    homes = shared_places(lowered, alive)
+    lives = {value: life for value, life in alive.found.items() if value not in homes}
+    for value, home in homes.items():
+        first, last = lives[home]
+        lives[home] = Life(first, max(last, alive.found[value].last))
     offsets: dict[Value, int] = {}
     placed: list[tuple[int, int, Life]] = []  # offset, end, life
     size = 0
@@ -61,7 +67,33 @@ def plan(lowered: Lowered) -> Plan:
         placed.append((start, start + wanted, life))
         placed.sort(key=lambda each: each[0])
         size = max(size, start + wanted)
+    offsets.update({value: offsets[home] for value, home in homes.items()})
     return Plan(offsets, size)
+
+
+def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
+    """Results that lie where an operand does that nobody reads later, and whose place it is."""
+    homes: dict[Value, Value] = {}
+    for op in _all_ops(lowered):
+        if not in_place(op.kind) or len(op.outputs) != 1:
+            continue
+        (result,) = op.outputs
+        for operand in op.inputs[:2]:
+            if (
+                operand is not None
+                and operand.storage is Storage.ARENA
+                and alive.found[operand].last == alive.begins[op]
+                and _as_long(op, operand, result)
+            ):
+                homes[result] = homes.get(operand, operand)
+                break
+    return homes
+
+
+def _as_long(op: Operation, operand: Value, result: Value) -> bool:
+    """Whether the two have the same bytes, whatever open sizes are."""
+    is_open = -1 in operand.declared or -1 in result.declared
+    return size_of(operand) == size_of(result) > 0 and (len(op.inputs) == 1 or not is_open)
 
 
 class Lives:
@@ -69,6 +101,7 @@ class Lives:
 
     def __init__(self, lowered: Lowered) -> None:
         self.found: dict[Value, Life] = {}
+        self.begins: dict[Operation, int] = {}
         self._clock = 0
         self._whole = lowered
         self._loops: list[tuple[set[Value], list[Value]]] = []
@@ -102,6 +135,7 @@ class Lives:
     def _run(self, graph: Lowered) -> None:
         for op in graph.ops:
             self._clock += 1
+            self.begins[op] = self._clock
             for value in op.inputs:
                 if value is not None:
                     self._read(value)

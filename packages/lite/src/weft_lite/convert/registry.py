@@ -54,6 +54,14 @@ def types_of(kind: OpKind) -> int:
     return types.value or ~0
 
 
+@cache
+def in_place(kind: OpKind) -> bool:
+    """Whether the runtime's kernel may write its result over its first or second operand."""
+    types, answer = c_uint32(), c_int()
+    load().wl_kernel_name(int(kind), byref(types), byref(answer))
+    return bool(answer.value)
+
+
 def computes(kind: OpKind, value: Value, first: bool) -> bool:
     """Whether the runtime's kernel takes such an operand; of others than the first less is known.
 

@@ -1,0 +1,76 @@
+"""Writes lite-ops.md: the operations of lite's runtime, and the ops of graphs that become them.
+
+    python docs/lite_ops_page.py
+
+Types are what the runtime's kernels say; families, operands and the rest are read from the comments
+of `OpKind`. The suite checks that the page is current.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from ctypes import byref, c_int, c_uint32
+from pathlib import Path
+
+from weft_lite.convert.registry import rules
+from weft_lite.library import load
+from weft_lite.schema import enums
+
+PAGE = Path(__file__).with_name("lite-ops.md")
+PACKED = {  # operands that are packed, by operation
+    "Conv2D": "filter: PANELS, PANELS4 of int8",
+    "FullyConnected": "weights: PANELS, PANELS4 of int8",
+    "LstmCell": "weights: PANELS",
+    "GruCell": "weights: PANELS",
+}
+INTRODUCTION = """\
+# Operations of lite
+
+What [lite](lite.md)'s runtime computes. *Types* are those of the first operand; int8, uint8 and
+int16 stand for real numbers by scales and zero points, unless an operation only moves or compares
+them. *Layout* names operands that are packed when a graph is converted; all others lie in the order
+of their indices, images as (batch, height, width, channels). *In place* says that a result may take
+the bytes of an operand. This page is made from the runtime by `docs/lite_ops_page.py`.
+"""
+RULES = """\
+## Ops of graphs
+
+These ops of a graph become operations of lite. Conversion refuses others, all of them in one list
+with the lines that made them.
+"""
+
+
+def text() -> str:
+    """The page."""
+    parts = [INTRODUCTION]
+    for family, kinds in families():
+        parts.append(f"\n## {family}\n\n| Operation | Operands | Types | Layout | In place |\n")
+        parts.append("|---|---|---|---|---|\n")
+        parts += [f"| {name} | {operands} | {about(name)} |\n" for name, operands in kinds]
+    names = ", ".join(f"`{name}`" for name in sorted(rules()))
+    return "".join([*parts, f"\n{RULES}\n{names}\n"])
+
+
+def families() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Each family with its operations and what is said of their operands."""
+    source = Path(enums.__file__).read_text(encoding="utf-8").partition("class OpKind")[2]
+    for block in re.split(r"^    # ", source, flags=re.MULTILINE)[1:]:
+        title, _, lines = block.partition("\n")
+        found = re.findall(r"^    (\w+) = \d+(?:  # (.*))?$", lines, re.MULTILINE)
+        yield title.partition(":")[0], found
+
+
+def about(name: str) -> str:
+    """The cells for types, layout and place."""
+    types, in_place = c_uint32(), c_int()
+    if load().wl_kernel_name(int(enums.OpKind[name]), byref(types), byref(in_place)) is None:
+        raise LookupError(f"the runtime has no kernel for {name}")
+    taken = [each.name.lower() for each in enums.DataType if types.value >> each & 1]
+    every = not types.value or len(taken) == len(enums.DataType)
+    said = "all" if every else ", ".join(taken)
+    return f"{said} | {PACKED.get(name, '')} | {'yes' if in_place.value else ''}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")

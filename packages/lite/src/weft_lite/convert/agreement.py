@@ -1,0 +1,123 @@
+"""The round trip: what a file gives for a sample is held beside what the full runtime gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_lite.convert.lowered import Array
+from weft_lite.errors import LiteError
+from weft_lite.interpreter import Interpreter
+from weft_tensor import errors
+
+LIMIT: Final = 1e-3
+HALF_LIMIT: Final = 1e-2
+"""Of outputs of float16, which has three digits."""
+
+LEAST_SCALE: Final = 1e-3
+"""Outputs below this are compared with it: what should be zero is rounding."""
+
+
+def complete(
+    samples: Mapping[str, Any], inputs: Sequence[Output], bounds: Sequence[tuple[int, ...]]
+) -> list[Array]:
+    """A value for each input: the given one, else normal numbers, or zeros of other types.
+
+    Raises: InvalidArgumentError: a sample is of no input, or does not fit it.
+    """
+    unknown = samples.keys() - {source.node.name for source in inputs}
+    if unknown:
+        raise errors.InvalidArgumentError(f"samples are of no inputs: {sorted(unknown)}")
+    random, found = np.random.default_rng(0), []
+    for source, bound in zip(inputs, bounds, strict=True):
+        dtype = source.dtype.as_numpy_dtype
+        if source.node.name in samples:
+            value = np.asarray(samples[source.node.name], dtype)
+        elif np.issubdtype(dtype, np.floating):
+            value = np.asarray(random.standard_normal(bound), dtype)
+        else:
+            value = np.zeros(bound, dtype)
+        dims = source.dims or ()
+        fits = value.ndim == len(bound) and all(
+            size <= most if dim is None else size == most
+            for size, most, dim in zip(value.shape, bound, dims, strict=True)
+        )
+        if not fits:
+            raise errors.InvalidArgumentError(
+                f"the sample of {source.node.name} has shape {value.shape}, and the input {bound}"
+            )
+        found.append(value)
+    return found
+
+
+def require(
+    content: bytes,
+    graph: Graph,
+    fed: Mapping[Output, Array],
+    outputs: Sequence[Output],
+    limit: float | None,
+) -> None:
+    """Refuse a file that does not give what the graph gives.
+
+    Raises:
+      DataLossError: they differ by more than the limit.
+      InvalidArgumentError: the graph refuses the sample.
+    """
+    try:
+        with Session(graph=graph) as session:
+            wanted = session.run(list(outputs), dict(fed))
+    except errors.OpError as error:
+        raise errors.InvalidArgumentError(
+            f"the graph cannot be tried on the sample, give others by samples=: {error.message}"
+        ) from error
+    try:
+        got = _run(content, list(fed.values()))
+    except LiteError as error:
+        raise errors.DataLossError(
+            f"the converted graph refuses what the graph takes: {error}"
+        ) from error
+    for output, ours, theirs in zip(outputs, got, wanted, strict=True):
+        most = limit
+        if most is None:
+            most = HALF_LIMIT if theirs.dtype == np.float16 else LIMIT
+        found = difference(ours, np.asarray(theirs))
+        if not found <= most:
+            raise errors.DataLossError(
+                f"output {output.name} of the converted graph differs from the graph's by "
+                f"{found:.3g} of its largest value, and at most {most:g} is allowed (limit=)"
+            )
+
+
+def _run(content: bytes, values: Sequence[Array]) -> list[Array]:
+    interpreter = Interpreter(model_content=content)
+    for details, value in zip(interpreter.get_input_details(), values, strict=True):
+        if tuple(details["shape"]) != value.shape:
+            interpreter.resize_tensor_input(details["index"], value.shape)
+    for details, value in zip(interpreter.get_input_details(), values, strict=True):
+        interpreter.set_tensor(details["index"], value)
+    interpreter.invoke()
+    return [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+
+
+def difference(got: Array, wanted: Array) -> float:
+    """How far two values are apart.
+
+    Returns: of floats the largest difference, as a part of the largest finite value; infinity where
+      one is not a number, or infinite, and the other is not; of others the part that is not equal.
+    """
+    if got.shape != wanted.shape:
+        return float("inf")
+    if wanted.dtype.kind != "f":
+        return float(np.mean(got != wanted)) if wanted.size else 0.0
+    ours, theirs = got.astype(np.float64), wanted.astype(np.float64)
+    finite = np.isfinite(theirs)
+    if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True):
+        return float("inf")
+    scale = float(np.max(np.abs(theirs[finite]), initial=LEAST_SCALE))
+    apart = np.abs(ours[finite] - theirs[finite])
+    return float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0)) / scale

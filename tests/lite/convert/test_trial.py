@@ -1,0 +1,83 @@
+"""The trial that ends a conversion: a file that gives something else is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_lite.convert import Converter
+from weft_lite.convert.agreement import difference
+from weft_lite.convert.rules import matmul
+
+
+def product() -> Converter:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 3], name="x")
+        y = wf.matmul(x, np.full([3, 4], 0.5, "float32"), name="y")
+        return Converter.from_session(session, [x], [y])
+
+
+@pytest.mark.parametrize("lost", [0.0, np.nan])
+def test_a_file_that_lost_its_weights_is_refused(
+    lost: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = matmul.panels
+    monkeypatch.setattr(matmul, "panels", lambda matrix: real(matrix) * np.float32(lost))
+    with pytest.raises(
+        wf.errors.DataLossError, match=r"output y:0 .* differs .* 0\.001 is allowed"
+    ):
+        product().convert()
+    if lost == 0.0:
+        assert product().convert(limit=1.5)
+        assert product().convert({"x": np.zeros([2, 3])})  # where nothing can be seen
+    else:
+        with pytest.raises(wf.errors.DataLossError, match="by inf"):
+            product().convert(limit=1e30)
+
+
+def test_samples_are_of_inputs_and_fit_them() -> None:
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"no inputs: \['z'\]"):
+        product().convert({"z": 1.0})
+    with pytest.raises(
+        wf.errors.InvalidArgumentError, match=r"shape \(3,\), and the input \(2, 3\)"
+    ):
+        product().convert({"x": np.zeros(3)})
+
+
+def test_a_graph_that_refuses_zeros_takes_samples() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.int32, [2], name="x")
+        converter = Converter.from_session(session, [x], [7 // x])
+    with pytest.raises(wf.errors.InvalidArgumentError, match="give others by samples="):
+        converter.convert()
+    assert converter.convert({"x": [2, 3]})
+
+
+def test_a_sample_may_be_smaller_than_the_bound() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [None, 2], name="x")
+        converter = Converter.from_session(session, [x], [x + 1.0], {"x": [4, 2]})
+    assert converter.convert({"x": np.ones([3, 2])})
+    with pytest.raises(wf.errors.InvalidArgumentError, match="the sample of x"):
+        converter.convert({"x": np.ones([5, 2])})
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "apart"),
+    [
+        ([1.0, 2.0], [1.0, 4.0], 0.5),
+        ([np.nan, np.inf], [np.nan, np.inf], 0.0),
+        ([-np.inf], [np.inf], np.inf),
+        ([np.nan], [1.0], np.inf),
+        ([1e-9], [-1e-9], 2e-6),
+        ([1, 2, 3, 4], [1, 2, 3, 5], 0.25),
+        ([True], [False], 1.0),
+        ([], [], 0.0),
+        ([1.0], [1.0, 1.0], np.inf),
+    ],
+)
+def test_difference(got: Any, wanted: Any, apart: float) -> None:
+    assert difference(np.asarray(got), np.asarray(wanted)) == pytest.approx(apart)
