@@ -83,7 +83,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "*jxl": "Pillow cannot read it",
     "image.*jpeg_quality": "no way back from JPEG without loss of the graph's determinism",
     "*_proto": "needs descriptors of messages at run time",
-    "ragged_fill_empty_rows*": "of TensorFlow 2; there is the op `RaggedFillEmptyRows`",
 }
 """Why names are absent; a name that no pattern fits is absent without a reason yet."""
 

@@ -347,3 +347,21 @@ def test_a_graph_with_ragged_ops_is_imported() -> None:
         wf.import_graph_def(message, name="")
         with wf.Session() as session:
             assert session.run("found:0").tolist() == [[3, 0], [1, 2]]
+
+
+def test_rows_without_values_are_filled() -> None:
+    with wf.Graph().as_default():
+        values, default = wf.constant([5.0, 6.0, 7.0]), wf.constant(-1.0)
+        filled = wf.ragged_fill_empty_rows([0, 2, 2], values, nrows=4, default_value=default)
+        grads = wf.gradients(filled.output_values * [1.0, 2.0, 3.0, 4.0, 5.0], [values, default])
+        by_hand = wf.ragged_fill_empty_rows_grad(
+            filled.reverse_index_map, [1.0, 2.0, 3.0, 4.0, 5.0]
+        )
+        with wf.Session() as session:
+            found = session.run(filled)
+            assert found.output_value_rowids.tolist() == [0, 1, 2, 2, 3]
+            assert found.output_values.tolist() == [5, -1, 6, 7, -1]
+            assert found.empty_row_indicator.tolist() == [False, True, False, True]
+            assert found.reverse_index_map.tolist() == [0, 2, 3]
+            assert [each.tolist() for each in session.run(grads)] == [[1, 3, 4], 7]
+            assert [each.tolist() for each in session.run(by_hand)] == [[1, 3, 4], 7]

@@ -10,6 +10,7 @@ import numpy as np
 from weft_exec.kernels.common import Array, new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.string_rows import check_splits
+from weft_exec.resources.ragged_variant import RaggedVariant
 from weft_graph.ops.ragged import FIRST_DIM_SIZE, ROW_LENGTHS, VALUE_ROWIDS, check_kinds
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -302,16 +303,6 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
         return result
 
     return run
-
-
-class RaggedVariant:
-    """A ragged tensor, or a tensor, that is one element of a tensor of variants."""
-
-    __slots__ = ("splits", "values")
-
-    def __init__(self, splits: list[Array], values: Array) -> None:
-        self.splits = splits
-        self.values = values
 
 
 @kernel("RaggedTensorToVariant")

@@ -20,14 +20,15 @@ from weft_graph.ops.comparison import greater
 from weft_graph.ops.control import Assert, hold_function
 from weft_graph.ops.control_flow import common_dims
 from weft_graph.ops.shapes import size
+from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
 from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.options import Options
 from weft_io.data.padding import padded_form, padding_values_for
-from weft_io.data.sparse_elements import (
-    any_sparse,
+from weft_io.data.variant_elements import (
+    any_variant,
     packed,
     packed_each,
     unpacked_each,
@@ -86,6 +87,12 @@ class Dataset(specs.DatasetBase):
         made._options = self._options
         return made
 
+    def _of_form(self, element: Any) -> Dataset:
+        """The same dataset, with more known of the form of its elements."""
+        found = Dataset(self._variant_tensor, element)
+        found._options = self._options
+        return found
+
     # ------------------------------------------------------------------ iterators
 
     def make_one_shot_iterator(self) -> Iterator:
@@ -122,14 +129,14 @@ class Dataset(specs.DatasetBase):
         """The rows of tensors.
 
         Args:
-          tensors: a structure of tensors, also sparse ones, with first axes of one size; a list is
-            one tensor.
+          tensors: a structure of tensors, also sparse and ragged ones, with first axes of one size;
+            a list is one tensor.
         Raises: InvalidArgumentError: a tensor has rank 0, or the sizes differ.
         """
         values = specs.converted(tensors)
-        form = nest.map_structure(_row, specs.form_of(values))
+        form = nest.map_structure(lambda spec: spec.row, specs.form_of(values))
         _check_rows(specs.form_of(values))
-        if any_sparse(form):
+        if any_variant(form):
             slices: Dataset = unpacked_each(Dataset.from_tensor_slices(packed(values)), form)
             return slices
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
@@ -255,10 +262,9 @@ class Dataset(specs.DatasetBase):
                 f"Two datasets to concatenate have different structures: {cause}"
             ) from cause
         for a, b in zip(nest.flatten(mine), nest.flatten(its), strict=True):
-            if a.dtype is not b.dtype or a.cls is not b.cls:
+            if not a.like(b):
                 raise errors.InvalidTypeError(
-                    "Two datasets to concatenate have different types "
-                    f"{self.output_types!r} and {dataset.output_types!r}"
+                    f"Two datasets to concatenate have different types {a!r} and {b!r}"
                 )
         form = nest.map_structure(lambda a, b: a.with_dims(common_dims(a.dims, b.dims)), mine, its)
         return self._through("ConcatenateDataset", dataset._variant_tensor, element=form)
@@ -376,7 +382,7 @@ class Dataset(specs.DatasetBase):
         Raises: InvalidTypeError: it is something else; InvalidArgumentError: an option has another
           value already.
         """
-        found = Dataset(self._variant_tensor, self._element)
+        found = self._of_form(self._element)
         found._options = self._options.merge(options)
         return found
 
@@ -406,8 +412,8 @@ class Dataset(specs.DatasetBase):
                  [1, 2],
                  [2, 3]])
         """
-        self._check_dense("window", but=SparseTensor)
-        if any_sparse(self._element):
+        self._check_dense("window", but=(SparseTensor, RaggedTensor))
+        if any_variant(self._element):
             inside = packed_each(self).window(size, shift, stride, drop_remainder)
             windows: Dataset = unpacked_windows(inside, self._element)
             return windows
@@ -427,21 +433,19 @@ class Dataset(specs.DatasetBase):
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
         """Elements stacked in batches, along a new first axis.
 
-        Sparse tensors need not have one shape: each size is the largest in the batch.
+        Sparse tensors need not have one shape: each size is the largest in the batch. Ragged ones,
+        and rows of them, become ragged tensors with one more ragged axis.
 
         Args:
           batch_size: int64, shape ().
           drop_remainder: bool, shape (): leave out the last batch where it is smaller.
         Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
         """
-        self._check_dense("batch", but=SparseTensor)
+        self._check_dense("batch", but=(SparseTensor, RaggedTensor))
         inputs = _int64(batch_size, "batch_size", 1), _drop(drop_remainder)
         rows = _static_rows(batch_size, drop_remainder)
-        form = nest.map_structure(
-            lambda spec: spec.with_dims(None if spec.dims is None else (rows, *spec.dims)),
-            self._element,
-        )
-        if any_sparse(form):
+        form = nest.map_structure(lambda spec: spec.batch(rows), self._element)
+        if any_variant(self._element):
             stacked = packed_each(self).batch(batch_size, drop_remainder)
             batches: Dataset = unpacked_each(stacked, form)
             return batches
@@ -476,7 +480,7 @@ class Dataset(specs.DatasetBase):
         padding = padding_values_for(self._element, padding_values)
         rows = _static_rows(batch_size, drop_remainder)
         flat = [
-            spec.with_dims(None if d is None else (rows, *d))
+            specs.Spec(spec.dtype, None if d is None else (rows, *d))
             for spec, d in zip(nest.flatten(self._element), dims, strict=True)
         ]
         form = nest.pack_sequence_as(self._element, flat)
@@ -486,16 +490,16 @@ class Dataset(specs.DatasetBase):
 
     def unbatch(self) -> Dataset:
         """The rows of the elements, each as an element of its own."""
-        self._check_dense("unbatch", but=SparseTensor)
-        form = nest.map_structure(_row, self._element)
-        if any_sparse(form):
+        self._check_dense("unbatch", but=(SparseTensor, RaggedTensor))
+        form = nest.map_structure(lambda spec: spec.row, self._element)
+        if any_variant(form):
             rows: Dataset = unpacked_each(packed_each(self, rows=True).unbatch(), form)
             return rows
         return self._through("UnbatchDataset", element=form)
 
-    def _check_dense(self, what: str, but: type = Output) -> None:
+    def _check_dense(self, what: str, but: tuple[type, ...] = ()) -> None:
         for spec in nest.flatten(self._element):
-            if spec.cls is not Output and spec.cls is not but:
+            if spec.cls is not Output and spec.cls not in but:
                 raise errors.UnimplementedError(
                     f"{what} requires dense tensors, got a {spec.cls.__name__} in the elements"
                 )
@@ -741,14 +745,10 @@ def _drop(drop_remainder: Any) -> Output:
     return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
 
 
-def _row(spec: specs.Spec) -> specs.Spec:
-    return spec.with_dims(None if spec.dims is None else spec.dims[1:])
-
-
 def _check_rows(form: Any) -> None:
     size: int | None = None
     for spec in nest.flatten(form):
-        if spec.cls not in (Output, SparseTensor):
+        if spec.cls not in (Output, SparseTensor, RaggedTensor):
             raise errors.UnimplementedError(
                 f"from_tensor_slices requires tensors, got a {spec.cls.__name__}"
             )

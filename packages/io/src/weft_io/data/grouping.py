@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "Reducer",
     "bucket_by_sequence_length",
+    "dense_to_ragged_batch",
     "dense_to_sparse_batch",
     "group_by_reducer",
     "group_by_window",
@@ -24,11 +25,13 @@ from weft_graph.ops.gather import gather
 from weft_graph.ops.identity import identity
 from weft_graph.ops.join import stack
 from weft_graph.ops.reduction import reduce_sum
+from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
 from weft_io.data.functions import Traced, traced
 from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims
 
 Transformation = Callable[[Dataset], Dataset]
@@ -326,6 +329,62 @@ def dense_to_sparse_batch(batch_size: Any, row_shape: Any) -> Transformation:
         return dataset._through("DenseToSparseBatchDataset", size, shape, element=form)
 
     return apply
+
+
+def dense_to_ragged_batch(
+    batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = dtypes.int64
+) -> Transformation:
+    """Batches of elements of different sizes as ragged tensors.
+
+    An axis whose size is not known is ragged, and those before it. Tensors of a known shape, or of
+    an unknown rank, are stacked as by `Dataset.batch`.
+
+    Args:
+      batch_size, drop_remainder: as of `Dataset.batch`.
+      row_splits_dtype: int32 or int64.
+    Returns: a function for `Dataset.apply`.
+    Raises: InvalidTypeError: `row_splits_dtype` is another; when it is iterated,
+      InvalidArgumentError: the sizes of axes that are not ragged differ.
+
+    Examples:
+      >>> rows = wf.data.Dataset.range(1, 4).map(lambda n: wf.fill([n], n))
+      >>> batches = rows.apply(wf.data.experimental.dense_to_ragged_batch(2))
+      >>> batch = batches.make_one_shot_iterator().get_next()
+      >>> wf.Session().run(batch).to_list()
+      [[1], [2, 2]]
+    """
+    splits = dtypes.as_dtype(row_splits_dtype)
+    if splits not in (dtypes.int32, dtypes.int64):
+        raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {splits.name}")
+
+    def apply(dataset: Dataset) -> Dataset:
+        wanted = nest.map_structure(lambda spec: _ragged_form(spec, splits), dataset._element)
+
+        def change(*parts: Any) -> Any:
+            element = parts if type(dataset._element) is tuple else parts[0]
+            return nest.map_structure(_cut, element, wanted)
+
+        cut = dataset.map(change)._of_form(wanted)
+        return cut.batch(batch_size, drop_remainder)
+
+    return apply
+
+
+def _ragged_form(spec: specs.Spec, splits: DType) -> specs.Spec:
+    """The form of an element with its axes of unknown size, and those before them, as ragged."""
+    if spec.cls is not Output or not spec.dims or None not in spec.dims:
+        return spec
+    axis = max([i for i, size in enumerate(spec.dims) if size is None])
+    return specs.Spec(spec.dtype, spec.dims, ragged=specs.Ragged(axis, splits))
+
+
+def _cut(value: Any, spec: specs.Spec) -> Any:
+    if not isinstance(value, Output) or spec.cls is not RaggedTensor:
+        return value
+    assert spec.ragged is not None
+    return RaggedTensor.from_tensor(
+        value, ragged_rank=spec.ragged.rank, row_splits_dtype=spec.ragged.splits
+    )
 
 
 def _listed(shape: Any) -> list[Any]:

@@ -7,7 +7,7 @@ arrays and numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from weft_graph.functions.type_spec import (
     SparseTensorSpec,
@@ -19,6 +19,9 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
 from weft_graph.ops.control_flow import common_dims
+from weft_graph.ragged.spec import RaggedTensorSpec
+from weft_graph.ragged.tensor import RaggedTensor
+from weft_graph.ragged.value import RaggedTensorValue
 from weft_io.streams.stream import Part
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -26,25 +29,48 @@ from weft_tensor.nesting import too_deep
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
 
 
+class Ragged(NamedTuple):
+    """How the elements of a dataset are ragged.
+
+    Attributes:
+      rank: how many axes of an element are. At 0 it is a tensor and batches of it are ragged; below
+        0 more axes are still to come, of batches of batches.
+      splits: the type of the splits.
+    """
+
+    rank: int
+    splits: DType
+
+
 class Spec:
     """The form of one tensor of an element.
 
-    A sparse one is three components; a dataset is one of type variant.
+    A sparse one is three components, a ragged one its flat values and the splits of each level; a
+    dataset is one of type variant.
 
     Args:
       dtype: element type.
       dims: static shape; of a sparse tensor, the dense one.
       cls: class of the tensor.
       element: of a dataset or an optional, the form of its elements.
+      ragged: of a ragged tensor, and of a row of one.
     """
 
-    __slots__ = ("cls", "dims", "dtype", "element")
+    __slots__ = ("cls", "dims", "dtype", "element", "ragged")
 
-    def __init__(self, dtype: DType, dims: Dims, cls: type = Output, element: Any = None) -> None:
+    def __init__(
+        self,
+        dtype: DType,
+        dims: Dims,
+        cls: type = Output,
+        element: Any = None,
+        ragged: Ragged | None = None,
+    ) -> None:
         self.dtype = dtype.base_dtype
         self.dims = dims
-        self.cls = cls
+        self.cls = RaggedTensor if ragged is not None and ragged.rank > 0 else cls
         self.element = element
+        self.ragged = ragged
 
     @property
     def parts(self) -> list[Part]:
@@ -56,6 +82,12 @@ class Spec:
                 Part(self.dtype, (None,)),
                 Part(dtypes.int64, (rank,)),
             ]
+        if self.ragged is not None and self.cls is RaggedTensor:
+            levels = self.ragged.rank
+            inner = None if self.dims is None else (None, *self.dims[levels + 1 :])
+            rows = None if not self.dims or self.dims[0] is None else self.dims[0] + 1
+            splits = [(rows,), *[(None,)] * (levels - 1)]
+            return [Part(self.dtype, inner), *[Part(self.ragged.splits, dims) for dims in splits]]
         return [Part(self.dtype, self.dims)]
 
     def rebuilt(self, parts: Sequence[Output]) -> Any:
@@ -64,24 +96,48 @@ class Spec:
             found = SparseTensor(*parts)
             found.set_shape(self.dims)
             return found
+        if self.cls is RaggedTensor:
+            return RaggedTensor.from_nested_row_splits(parts[0], parts[1:], validate=False)
         if self.element is not None:
             return self.cls(parts[0], self.element)
         return parts[0]
 
     def with_dims(self, dims: Dims) -> Spec:
         """The same in another shape."""
-        return Spec(self.dtype, dims, self.cls, self.element)
+        return Spec(self.dtype, dims, self.cls, self.element, self.ragged)
+
+    @property
+    def row(self) -> Spec:
+        """The form of its rows."""
+        return self._deeper(None if self.dims is None else self.dims[1:], -1)
+
+    def batch(self, rows: int | None) -> Spec:
+        """The form of batches of it, of so many rows."""
+        return self._deeper(None if self.dims is None else (rows, *self.dims), 1)
+
+    def _deeper(self, dims: Dims, levels: int) -> Spec:
+        if self.ragged is None:
+            return self.with_dims(dims)
+        ragged = Ragged(self.ragged.rank + levels, self.ragged.splits)
+        return Spec(self.dtype, dims, ragged=ragged)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Spec):
             return NotImplemented
-        mine = (self.dtype, self.dims, self.cls)
-        return mine == (other.dtype, other.dims, other.cls)
+        mine = (self.dtype, self.dims, self.cls, self.ragged)
+        return mine == (other.dtype, other.dims, other.cls, other.ragged)
+
+    def like(self, other: Spec) -> bool:
+        """Whether both are of one class and type."""
+        if self.dtype is not other.dtype or self.cls is not other.cls:
+            return False
+        return self.cls is not RaggedTensor or self.ragged == other.ragged
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Spec({self.dtype.name}, {TensorShape(self.dims)})"
+        kind = "" if self.ragged is None else f", ragged_rank={self.ragged.rank}"
+        return f"Spec({self.dtype.name}, {TensorShape(self.dims)}{kind})"
 
 
 class Elements:
@@ -101,8 +157,11 @@ class Elements:
 
     @property
     def output_classes(self) -> Any:
-        """The class of each tensor of an element."""
-        return nest.map_structure(lambda spec: spec.cls, self._element)
+        """The class of each tensor of an element; of a ragged one, its RaggedTensorSpec."""
+        return nest.map_structure(
+            lambda spec: _type_spec_of(spec) if spec.cls is RaggedTensor else spec.cls,
+            self._element,
+        )
 
     @property
     def element_spec(self) -> Any:
@@ -158,6 +217,8 @@ class ElementsSpec(TypeSpec):
 def _type_spec_of(spec: Spec) -> TypeSpec:
     if spec.cls is SparseTensor:
         return SparseTensorSpec(spec.dims, spec.dtype)
+    if spec.ragged is not None and spec.ragged.rank >= 0:
+        return RaggedTensorSpec(spec.dims, spec.dtype, *spec.ragged)
     if spec.element is None:
         return TensorSpec(spec.dims, spec.dtype)
     found: TypeSpec = spec.cls._spec_with(nest.map_structure(_type_spec_of, spec.element))  # type: ignore[attr-defined]
@@ -184,7 +245,7 @@ def attrs_of(element: Any) -> dict[str, Any]:
 
 
 def converted(value: Any) -> Any:
-    """A structure of values as one of tensors, sparse tensors and datasets."""
+    """A structure of values as one of tensors, sparse and ragged ones, and datasets."""
     try:
         return _converted(value)
     except RecursionError:
@@ -194,6 +255,8 @@ def converted(value: Any) -> Any:
 def _converted(value: Any) -> Any:
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
+    if isinstance(value, RaggedTensorValue):
+        return RaggedTensor.from_value(value)
     if isinstance(value, Mapping):
         found = {key: _converted(value[key]) for key in sorted(value)}
         return nest.pack_sequence_as({key: 0 for key in value}, list(found.values()))
@@ -201,7 +264,7 @@ def _converted(value: Any) -> Any:
         items = [_converted(item) for item in value]
         kind: Any = type(value)
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
-    if isinstance(value, SparseTensor | VariantBase):
+    if isinstance(value, SparseTensor | RaggedTensor | VariantBase):
         return value
     return convert_to_tensor(value)
 
@@ -214,9 +277,19 @@ def form_of(tensors: Any) -> Any:
 def _spec_of(value: Any) -> Spec:
     if isinstance(value, SparseTensor):
         return Spec(value.dtype, value.dims, SparseTensor)
+    if isinstance(value, RaggedTensor):
+        return _ragged_like(RaggedTensorSpec.from_value(value))
     if isinstance(value, VariantBase):
         return Spec(dtypes.variant, (), type(value), value._element)
     return Spec(value.dtype, value.dims)
+
+
+def _ragged_like(spec: RaggedTensorSpec) -> Spec:
+    """A form; the lengths of rows are not kept where they are all one."""
+    dims, levels = as_dims(spec.shape), spec.ragged_rank
+    if dims is not None:
+        dims = (*dims[:1], *[None] * levels, *dims[levels + 1 :])
+    return Spec(spec.dtype, dims, ragged=Ragged(levels, spec.row_splits_dtype))
 
 
 def components(tensors: Any) -> list[Output]:
@@ -227,6 +300,8 @@ def components(tensors: Any) -> list[Output]:
 def _parts_of(value: Any) -> list[Output]:
     if isinstance(value, SparseTensor):
         return [value.indices, value.values, value.dense_shape]
+    if isinstance(value, RaggedTensor):
+        return list(value.parts)
     if isinstance(value, VariantBase):
         return [value._variant_tensor]
     return [value]
@@ -254,7 +329,8 @@ def form_from(types: Any, shapes: Any = None, classes: Any = None) -> Any:
     Args:
       types: a structure of element types.
       shapes: a structure of shapes; None for unknown ones.
-      classes: a structure of classes; None for dense tensors.
+      classes: a structure of classes, and of RaggedTensorSpecs for ragged tensors; None for dense
+        ones.
     Raises: InvalidArgumentError, InvalidTypeError: the structures differ.
     """
     flat = nest.flatten(types)
@@ -262,14 +338,22 @@ def form_from(types: Any, shapes: Any = None, classes: Any = None) -> Any:
     each_shape = none if shapes is None else nest.flatten_up_to(types, shapes, check_types=False)
     each_class = none if classes is None else nest.flatten_up_to(types, classes, check_types=False)
     specs = [
-        Spec(
-            dtypes.as_dtype(dtype),
-            None if shape is None else as_dims(shape),
-            SparseTensor if cls is SparseTensor else Output,
-        )
+        _spec_from(dtypes.as_dtype(dtype), None if shape is None else as_dims(shape), cls)
         for dtype, shape, cls in zip(flat, each_shape, each_class, strict=True)
     ]
     return nest.pack_sequence_as(types, specs)
+
+
+def _spec_from(dtype: DType, dims: Dims, cls: Any) -> Spec:
+    if cls is RaggedTensor:
+        raise errors.InvalidArgumentError(
+            "a RaggedTensorSpec is required as the class of a ragged tensor, got RaggedTensor: the "
+            "number of its ragged axes must be known"
+        )
+    if isinstance(cls, RaggedTensorSpec):
+        ragged = Ragged(cls.ragged_rank, cls.row_splits_dtype)
+        return Spec(dtype, as_dims(cls.shape) if dims is None else dims, ragged=ragged)
+    return Spec(dtype, dims, SparseTensor if cls is SparseTensor else Output)
 
 
 def settled(
@@ -305,8 +389,7 @@ def check_same_types(wanted: Any, found: Any, what: str) -> None:
     try:
         nest.assert_same_structure(wanted, found)
         same = all(
-            a.dtype is b.dtype and a.cls is b.cls
-            for a, b in zip(nest.flatten(wanted), nest.flatten(found), strict=True)
+            a.like(b) for a, b in zip(nest.flatten(wanted), nest.flatten(found), strict=True)
         )
     except (errors.InvalidTypeError, errors.InvalidArgumentError):
         same = False
@@ -320,8 +403,7 @@ def compatible(wanted: Any, given: Any) -> bool:
     """Whether elements of one form can be had where the other is promised."""
     mine, its = nest.flatten(wanted), nest.flatten(given)
     return len(mine) == len(its) and all(
-        a.dtype is b.dtype and a.cls is b.cls and compatible_dims(a.dims, b.dims)
-        for a, b in zip(mine, its, strict=True)
+        a.like(b) and compatible_dims(a.dims, b.dims) for a, b in zip(mine, its, strict=True)
     )
 
 
@@ -337,4 +419,6 @@ def _spec_like(value: Any) -> Spec:
         return Spec(value.dtype, as_dims(value.shape))
     if isinstance(value, SparseTensorSpec):
         return Spec(value.dtype, as_dims(value.shape), SparseTensor)
+    if isinstance(value, RaggedTensorSpec):
+        return _ragged_like(value)
     return value.as_spec() if isinstance(value, ElementsSpec) else _spec_of(_converted(value))

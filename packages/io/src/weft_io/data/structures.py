@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "DatasetStructure",
     "OptionalStructure",
+    "RaggedTensorStructure",
     "SparseTensorStructure",
     "Structure",
     "TensorArrayStructure",
@@ -15,6 +16,7 @@ __all__ = [
 from typing import Any
 
 from weft_graph.functions.type_spec import SparseTensorSpec, TensorArraySpec, TensorSpec, TypeSpec
+from weft_graph.ragged.spec import RaggedTensorSpec
 from weft_io.data.dataset import Dataset, DatasetSpec
 from weft_io.data.iterator import Iterator
 from weft_io.data.optional import OptionalSpec
@@ -53,6 +55,24 @@ def SparseTensorStructure(  # noqa: N802 (TensorFlow's name)
       SparseTensorSpec(shape=[3], dtype=int32)
     """
     return SparseTensorSpec(shape, dtype)
+
+
+def RaggedTensorStructure(  # noqa: N802 (TensorFlow's name)
+    dtype: Any, shape: Any, ragged_rank: int
+) -> RaggedTensorSpec:
+    """A `RaggedTensorSpec` with splits of int64.
+
+    Args:
+      dtype: element type.
+      shape: what is known of the shape, None for each ragged axis.
+      ragged_rank: how many axes are ragged.
+    Raises: InvalidArgumentError: `ragged_rank` is not below the rank.
+
+    Examples:
+      >>> wf.data.experimental.RaggedTensorStructure(wf.int32, [3, None], 1)
+      RaggedTensorSpec([3,?], int32, 1, int64)
+    """
+    return RaggedTensorSpec(shape, dtype, ragged_rank)
 
 
 def TensorArrayStructure(  # noqa: N802 (TensorFlow's name)

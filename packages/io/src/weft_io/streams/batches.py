@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.resources.ragged_variant import RaggedVariant
 from weft_io.streams.stream import (
     Array,
     Element,
@@ -34,6 +35,8 @@ def stacked(values: Sequence[Any], empty: Empty) -> Array:
     first = values[0]
     if type(first) is bytes:
         return _strings(values)
+    if all(isinstance(value, RaggedVariant) for value in values):
+        return _objects(values)
     if not isinstance(first, np.ndarray | np.generic):
         raise errors.UnimplementedError(f"batches cannot hold {type(first).__name__}")
     shape = first.shape
@@ -58,6 +61,10 @@ def _strings(values: Sequence[Any]) -> Array:
                 "Cannot batch tensors with different shapes. First element had shape [] and "
                 f"element {i} had shape {format_dims(value.shape)}."
             )
+    return _objects(values)
+
+
+def _objects(values: Sequence[Any]) -> Array:
     result = np.empty(len(values), object)
     result[:] = values
     return result

@@ -16,6 +16,7 @@ A value is a byte that says what it is, and its content:
     a           a tensor: 1 byte n and n bytes, its element type's name; 1 byte, its rank; 8 bytes
                 for each size; the elements. Strings are 8 bytes n, then n bytes, each.
     d           a dataset whose elements are there: the list of them
+    r           a variant that is a ragged tensor: the list of its values and its splits
 
 Integers are little-endian. A stream is the list of its kind and of what it keeps; see `save` of the
 classes.
@@ -29,6 +30,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_exec.resources.ragged_variant import RaggedVariant
 from weft_io.records.sealed import Seal
 from weft_io.streams.stream import ElementsSource, element_of
 from weft_tensor import dtypes, errors
@@ -72,6 +74,9 @@ def _put(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, ElementsSource):
         parts.append(b"d")
         _put([list(element) for element in value.elements], parts)
+    elif isinstance(value, RaggedVariant):
+        parts.append(b"r")
+        _put([value.values, *value.splits], parts)
     else:
         raise errors.UnimplementedError(
             f"an iterator whose elements hold {type(value).__name__} cannot be saved"
@@ -127,6 +132,8 @@ class _Reader:
             return self._array()
         if kind == b"d":
             return self._dataset(depth)
+        if kind == b"r":
+            return self._ragged(depth)
         if kind != b"l":
             raise _SEAL.damaged(f"has no value at {self._at - 1}, but {kind!r}")
         if depth >= _DEEPEST:
@@ -138,6 +145,13 @@ class _Reader:
             raise _SEAL.damaged(f"has no elements of a dataset at {self._at}")
         elements = self.value(depth + 1)
         return ElementsSource([element_of(element) for element in elements])
+
+    def _ragged(self, depth: int) -> RaggedVariant:
+        parts = self.value(depth + 1) if self._data[self._at : self._at + 1] == b"l" else None
+        if not parts or not all(isinstance(part, np.ndarray | np.generic) for part in parts):
+            raise _SEAL.damaged(f"has no values and splits of a ragged tensor at {self._at}")
+        values, *splits = [np.asarray(part) for part in parts]
+        return RaggedVariant(splits, values)
 
     def _take(self, count: int) -> bytes:
         at = self._at

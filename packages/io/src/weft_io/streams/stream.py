@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from weft_exec.resources.ragged_variant import RaggedVariant
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -297,7 +298,8 @@ def element_of(state: Any) -> Element:
     Raises: InvalidArgumentError: it is none.
     """
     if not isinstance(state, list) or not all(
-        isinstance(value, bytes | np.ndarray | np.generic | ElementsSource) for value in state
+        isinstance(value, bytes | np.ndarray | np.generic | ElementsSource | RaggedVariant)
+        for value in state
     ):
         raise errors.InvalidArgumentError(f"the state must have an element here, got {state!r}")
     return tuple(state)

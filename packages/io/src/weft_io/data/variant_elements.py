@@ -1,0 +1,116 @@
+"""Sparse and ragged tensors in elements that are sliced and batched: as variants on the way.
+
+Such a tensor of an element is several components whose sizes differ from element to element. What
+stacks components, or takes their rows, so gets variants in its place: a vector of three for a
+sparse tensor, one for a ragged tensor, and one for a row of a ragged tensor, which has no size that
+all rows share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.ir import nest
+from weft_graph.ir.builder import create
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ragged.tensor import RaggedTensor
+from weft_io.data import specs
+from weft_io.ops.sparse_serialization import serialize_many_sparse, serialize_sparse
+from weft_tensor import dtypes
+
+
+def any_variant(form: Any) -> bool:
+    """Whether some tensor in elements of a form is a variant on the way."""
+    return any(_on_the_way(spec) for spec in nest.flatten(form))
+
+
+def _on_the_way(spec: specs.Spec) -> bool:
+    return spec.cls is SparseTensor or (spec.ragged is not None and spec.ragged.rank >= 0)
+
+
+def packed(tensors: Any) -> Any:
+    """A structure of tensors with the rows of sparse and ragged ones as variants."""
+    return nest.map_structure(
+        lambda leaf, spec: _pack(leaf, spec, True), tensors, specs.form_of(tensors)
+    )
+
+
+def packed_each(dataset: Any, rows: bool = False) -> Any:
+    """A dataset with the sparse and ragged tensors of its elements as variants.
+
+    Args:
+      rows: the rows of each by itself, along a first axis.
+    """
+    form = dataset._element
+    return dataset.map(_leaf_by_leaf(form, form, lambda leaf, spec: _pack(leaf, spec, rows)))
+
+
+def _pack(leaf: Any, spec: specs.Spec, rows: bool) -> Any:
+    if not _on_the_way(spec.row if rows else spec):
+        return leaf
+    if spec.cls is SparseTensor:
+        write = serialize_many_sparse if rows else serialize_sparse
+        return write(leaf, out_type=dtypes.variant)
+    assert spec.ragged is not None
+    values, *splits = leaf.parts if isinstance(leaf, RaggedTensor) else (leaf,)
+    attrs = {"batched_input": rows, "Tsplits": spec.ragged.splits}
+    return create("RaggedTensorToVariant", [splits, values], attrs).outputs[0]
+
+
+def unpacked_each(dataset: Any, form: Any) -> Any:
+    """A dataset of elements of `form`, from one of variants in its place."""
+    return dataset.map(_leaf_by_leaf(dataset._element, form, _unpack))._of_form(form)
+
+
+def unpacked_windows(dataset: Any, form: Any) -> Any:
+    """The same of a dataset whose elements are datasets, one for each tensor of `form`."""
+
+    def unpack(leaf: Any, spec: specs.Spec) -> Any:
+        return leaf.map(lambda parts: _unpack(parts, spec))._of_form(spec)
+
+    return dataset.map(_leaf_by_leaf(dataset._element, form, unpack))
+
+
+def _unpack(leaf: Any, spec: specs.Spec) -> Any:
+    if leaf.dtype is not dtypes.variant or spec.dtype is dtypes.variant:
+        return leaf
+    if spec.cls is not SparseTensor:
+        return _unpack_ragged(leaf, spec)
+    indices, values, shape = create("DeserializeSparse", [leaf], {"dtype": spec.dtype}).outputs
+    if spec.dims is not None:
+        indices.set_shape([None, len(spec.dims)])
+        shape.set_shape([len(spec.dims)])
+    found = SparseTensor(indices, values, shape)
+    found.set_shape(spec.dims)
+    return found
+
+
+def _unpack_ragged(leaf: Output, spec: specs.Spec) -> Any:
+    assert spec.ragged is not None
+    levels = spec.ragged.rank
+    attrs = {
+        "input_ragged_rank": -1,
+        "output_ragged_rank": levels,
+        "Tvalues": spec.dtype,
+        "Tsplits": spec.ragged.splits,
+    }
+    *splits, values = create("RaggedTensorFromVariant", [leaf], attrs).outputs
+    parts = [values, *splits]
+    for part, known in zip(parts, spec.parts, strict=True):
+        part.set_shape(known.dims)
+    return spec.rebuilt(parts)
+
+
+def _leaf_by_leaf(
+    given: Any, form: Any, change: Callable[[Any, specs.Spec], Any]
+) -> Callable[..., Any]:
+    """What changes each tensor of an element, by the specs of `form`."""
+
+    def changed(*parts: Output) -> Any:
+        element = parts if type(given) is tuple else parts[0]
+        pairs = zip(nest.flatten(element), nest.flatten(form), strict=True)
+        return nest.pack_sequence_as(form, [change(leaf, spec) for leaf, spec in pairs])
+
+    return changed
