@@ -1,0 +1,386 @@
+"""Kernels of quantised types, on files made by hand, beside the real numbers they stand for.
+
+A result is right if it is within half a unit of what float64 gives, and a thousandth for the
+float32 in which kernels scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_lite import Interpreter, errors
+from weft_lite.convert.packing import panels4
+from weft_lite.schema import tables as t
+from weft_lite.schema.codec import aligned, encode
+from weft_lite.schema.enums import Activation, DataType, Layout, OpKind, Padding, Storage
+
+Array = np.ndarray[Any, Any]
+TOLERANCE = 0.501
+CLAMPS = {
+    Activation.NONE: (-np.inf, np.inf),
+    Activation.RELU: (0, np.inf),
+    Activation.RELU6: (0, 6),
+    Activation.RELU_N1_TO_1: (-1, 1),
+}
+SMALL = ["int8", "uint8", "int16"]
+
+
+@dataclass
+class Q:
+    """A quantised tensor: what is stored, and what of it is real."""
+
+    stored: Array
+    scales: Any  # one, or one for each index of the last axis
+    zero: int = 0
+
+    @property
+    def real(self) -> Array:
+        return (self.stored.astype(np.float64) - self.zero) * np.float32(self.scales)
+
+    @property
+    def quantization(self) -> t.Quantization:
+        scales = np.atleast_1d(np.float32(self.scales)).tolist()
+        return t.Quantization(scales, [self.zero] if self.zero else [], self.stored.ndim - 1)
+
+
+def drawn(random: np.random.Generator, shape: Any, dtype: str = "int8", scale: float = 0.05) -> Q:
+    """Values over the whole range of a type, ends included."""
+    info = np.iinfo(dtype)
+    stored = random.integers(info.min, info.max + 1, shape).astype(dtype)
+    flat = stored.reshape(-1)
+    if flat.size > 2:
+        flat[random.integers(flat.size)], flat[random.integers(flat.size)] = info.min, info.max
+    zero = 0 if dtype not in ("int8", "uint8") else int(random.integers(info.min, info.max + 1))
+    return Q(stored, scale, zero)
+
+
+class File:
+    """A model of one op, with inputs and constants in the order in which they are added."""
+
+    def __init__(self) -> None:
+        self.tensors: list[t.Tensor] = []
+        self._weights = bytearray()
+        self._arena = 0
+
+    def _add(self, array: Array, storage: Storage, q: t.Quantization | None, **more: Any) -> int:
+        kind = DataType[array.dtype.name.upper()]
+        tensor = t.Tensor(f"t{len(self.tensors)}", kind, storage, shape=list(array.shape), **more)
+        tensor.size, tensor.quantization = array.nbytes, q
+        self.tensors.append(tensor)
+        return len(self.tensors) - 1
+
+    def constant(
+        self, array: Array, q: t.Quantization | None = None, layout: Layout = Layout.PLAIN
+    ) -> int:
+        made = self._add(array, Storage.CONSTANT, q, layout=layout, offset=len(self._weights))
+        self._weights += array.tobytes().ljust(aligned(array.nbytes), b"\0")
+        return made
+
+    def value(self, array: Array, q: t.Quantization | None = None) -> int:
+        made = self._add(array, Storage.ARENA, q, offset=self._arena)
+        self._arena += aligned(array.nbytes)
+        return made
+
+    def run(
+        self, kind: OpKind, operands: list[int], result: int, options: Any, fed: dict[int, Array]
+    ) -> Array:
+        """The result, by one task and by three, which are the same."""
+        model = t.Model(
+            tensors=self.tensors, ops=[t.Op(kind, operands, [result], options, "op")],
+            subgraphs=[t.Subgraph(0, 1, list(fed), [result])], arena_size=self._arena,
+            scratch_size=1 << 20,
+        )  # fmt: skip
+        found = []
+        for threads in (1, 3):
+            interpreter = Interpreter(
+                model_content=encode(model, bytes(self._weights)), num_threads=threads
+            )
+            for index, array in fed.items():
+                interpreter.set_tensor(index, array)
+            interpreter.invoke()
+            found.append(interpreter.get_tensor(result))
+        assert found[0].tobytes() == found[1].tobytes()
+        return found[0]
+
+
+def near(got: Array, real: Array, scale: float, zero: int, activation: int = 0) -> None:
+    """What is stored is the nearest to what is real, within the type and the activation."""
+    low, high = CLAMPS[Activation(activation)]
+    info = np.iinfo(got.dtype)
+    wanted = np.clip(np.clip(real, low, high) / np.float32(scale) + zero, info.min, info.max)
+    assert got.shape == wanted.shape
+    apart = np.abs(got - wanted)
+    assert apart.max(initial=0) <= TOLERANCE, np.argwhere(apart > TOLERANCE)[:3]
+
+
+def fitting(real: Array) -> float:
+    """A scale with which most results are within int8, and some beyond."""
+    return float(np.float32(np.abs(real).max(initial=1e-3) / 100))
+
+
+def windows(x: Array, kernel: tuple[int, int], options: t.ConvOptions) -> Array:
+    """(N, H, W, taps, C) of real numbers, zeros outside of the image."""
+    sizes, strides = x.shape[1:3], (options.stride_h, options.stride_w)
+    spans = [
+        (k - 1) * d + 1
+        for k, d in zip(kernel, (options.dilation_h, options.dilation_w), strict=True)
+    ]
+    if options.padding == Padding.SAME:
+        counts = [-(-size // stride) for size, stride in zip(sizes, strides, strict=True)]
+        missing = [
+            max((count - 1) * stride + span - size, 0)
+            for count, stride, span, size in zip(counts, strides, spans, sizes, strict=True)
+        ]
+        pads = [(each // 2, each - each // 2) for each in missing]
+    else:
+        given = options.pads or [0, 0, 0, 0]
+        pads = [(given[0], given[1]), (given[2], given[3])]
+    x = np.pad(x, [(0, 0), *pads, (0, 0)])
+    taps = []
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            top, left = i * options.dilation_h, j * options.dilation_w
+            bottom = x.shape[1] - spans[0] + top + 1
+            right = x.shape[2] - spans[1] + left + 1
+            taps.append(x[:, top : bottom : strides[0], left : right : strides[1]])
+    return np.stack(taps, 3)
+
+
+def drawn_conv(random: np.random.Generator, kernel: tuple[int, int]) -> t.ConvOptions:
+    padding = Padding(int(random.integers(3)))
+    return t.ConvOptions(
+        stride_h=int(random.integers(1, 3)), stride_w=int(random.integers(1, 3)),
+        dilation_h=int(random.integers(1, 3)), dilation_w=int(random.integers(1, 3)),
+        padding=padding, pads=[1, 0, 2, 1] if padding is Padding.EXPLICIT else [],
+        activation=int(random.integers(4)), kernel_h=kernel[0], kernel_w=kernel[1],
+    )  # fmt: skip
+
+
+def weights(random: np.random.Generator, shape: tuple[int, ...], one_scale: bool) -> Q:
+    stored = random.integers(-127, 128, shape).astype("int8")
+    scales = 0.02 if one_scale else random.uniform(0.005, 0.05, shape[-1])
+    return Q(stored, scales)
+
+
+def drawn_bias(random: np.random.Generator, x: Q, w: Q, axes: Any) -> tuple[Array, Array]:
+    """The real bias, and what is stored: with the zero point of x in it."""
+    whole = random.integers(-3000, 3000, w.stored.shape[-1])
+    real = whole * np.float64(np.float32(x.scales)) * np.float32(w.scales)
+    return real, (whole - x.zero * w.stored.astype(np.int64).sum(axes)).astype("int32")
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_conv(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    kernel = (int(random.integers(1, 4)), int(random.integers(1, 4)))
+    depth, channels = (
+        int(random.choice([1, 3, 4, 5, 16, 20])),
+        int(random.choice([1, 15, 16, 17, 40])),
+    )
+    options = drawn_conv(random, kernel)
+    options.channels = channels
+    x = drawn(random, (2, 7, 6, depth))
+    w = weights(random, (*kernel, depth, channels), bool(seed % 2))
+    bias, stored_bias = drawn_bias(random, x, w, (0, 1, 2))
+    seen = windows(x.real, kernel, options)
+    flat = w.real.reshape(-1, depth, channels)
+    real = np.einsum("nhwtc,tco->nhwo", seen, flat) + bias
+    scale, zero = fitting(real), int(random.integers(-128, 128))
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    packed = panels4(w.stored.reshape(-1, depth, channels))
+    filters = file.constant(packed, w.quantization, Layout.PANELS4)
+    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([scale], [zero]))
+    operands = [given, filters, file.constant(stored_bias)]
+    got = file.run(OpKind.Conv2D, operands, out, options, {given: x.stored})
+    near(got, real, scale, zero, options.activation)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_depthwise(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    kernel = (int(random.integers(1, 4)), int(random.integers(1, 4)))
+    depth, multiplier = int(random.choice([1, 3, 16, 70])), int(random.integers(1, 3))
+    options = drawn_conv(random, kernel)
+    options.channels = depth * multiplier
+    x = drawn(random, (2, 6, 7, depth))
+    w = weights(random, (*kernel, depth * multiplier), bool(seed % 2))
+    bias, stored_bias = drawn_bias(random, x, w, (0, 1))
+    seen = np.repeat(windows(x.real, kernel, options), multiplier, axis=-1)
+    real = (seen * w.real.reshape(-1, depth * multiplier)).sum(3) + bias
+    scale, zero = fitting(real), int(random.integers(-128, 128))
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    filters = file.constant(w.stored, w.quantization)
+    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([scale], [zero]))
+    operands = [given, filters, file.constant(stored_bias)]
+    got = file.run(OpKind.DepthwiseConv2D, operands, out, options, {given: x.stored})
+    near(got, real, scale, zero, options.activation)
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("extreme", [False, True])
+def test_fully_connected(seed: int, extreme: bool) -> None:
+    """Where all is at the ends of the range, sums of products are as large as they get."""
+    random = np.random.default_rng(seed)
+    depth, columns = int(random.choice([1, 4, 7, 64, 130])), int(random.choice([1, 16, 31, 50]))
+    shape = [(depth,), (3, depth), (2, 3, depth), (37, depth)][seed % 4]
+    x, w = drawn(random, shape), weights(random, (depth, columns), bool(seed % 2))
+    if extreme:
+        x.stored[...] = random.choice([-128, 127])
+        w.stored[...] = random.choice([-127, 127], columns)
+    bias, stored_bias = drawn_bias(random, x, w, 0)
+    real = x.real @ w.real + bias
+    scale, zero = fitting(real), int(random.integers(-128, 128))
+    options = t.MatMulOptions(activation=int(random.integers(4)), columns=columns)
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    packed = file.constant(panels4(w.stored[None]), w.quantization, Layout.PANELS4)
+    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([scale], [zero]))
+    operands = [given, packed, file.constant(stored_bias)]
+    got = file.run(OpKind.FullyConnected, operands, out, options, {given: x.stored})
+    near(got, real, scale, zero, options.activation)
+
+
+@pytest.mark.parametrize("kind", [OpKind.MaxPool, OpKind.AvgPool])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("padding", [Padding.VALID, Padding.SAME])
+def test_pool(kind: OpKind, dtype: str, padding: Padding) -> None:
+    """Of what is inside of the image alone; both sides have one scale."""
+    random = np.random.default_rng(int(kind))
+    options = t.PoolOptions(3, 2, 2, 1, padding, activation=int(Activation.RELU6))
+    x = drawn(random, (2, 7, 6, 67), dtype)
+    around = t.ConvOptions(2, 1, 1, 1, padding)
+    seen = windows(x.real, (3, 2), around)
+    inside = windows(np.ones(x.stored.shape), (3, 2), around)
+    if kind is OpKind.AvgPool:
+        real = seen.sum(3) / inside.sum(3)
+    else:
+        real = np.where(inside > 0, seen, -np.inf).max(3)
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    out = file.value(np.zeros(real.shape, dtype), x.quantization)
+    got = file.run(kind, [given], out, options, {given: x.stored})
+    near(got, real, x.scales, x.zero, Activation.RELU6)
+
+
+TWO: dict[OpKind, Callable[[Any, Any], Any]] = {
+    OpKind.Add: np.add,
+    OpKind.Sub: np.subtract,
+    OpKind.Mul: np.multiply,
+    OpKind.Maximum: np.maximum,
+    OpKind.Minimum: np.minimum,
+    OpKind.SquaredDifference: lambda a, b: (a - b) ** 2,
+}
+
+
+@pytest.mark.parametrize("kind", list(TWO), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("dtype", SMALL)
+def test_two_operands(kind: OpKind, dtype: str) -> None:
+    random = np.random.default_rng(int(kind))
+    for shape, other in [((2, 300), (2, 300)), ((3, 1, 5), (4, 1)), ((7,), ()), ((1,), (2, 9))]:
+        a = drawn(random, shape, dtype, 0.03)
+        b = drawn(random, other, dtype, 0.07)
+        real = TWO[kind](a.real, b.real)
+        limit = np.iinfo(dtype).max
+        scale, zero = fitting(real) * 100 / limit * 1.2, 0 if dtype == "int16" else 11
+        for activation in (Activation.NONE, Activation.RELU6):
+            file = File()
+            given = {file.value(each.stored, each.quantization): each.stored for each in (a, b)}
+            out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
+            options = t.ElementwiseOptions(activation)
+            got = file.run(kind, list(given), out, options, given)
+            near(got, real, scale, zero, activation)
+
+
+@pytest.mark.parametrize("kind", [OpKind.Softmax, OpKind.LogSoftmax], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("dtype", SMALL)
+def test_softmax(kind: OpKind, dtype: str) -> None:
+    random, info = np.random.default_rng(3), np.iinfo(dtype)
+    x = drawn(random, (5, 33), dtype, 16 / info.max)
+    soft = kind is OpKind.Softmax
+    options = t.AxisOptions(-1, beta=0.5 if soft else 0.0)
+    scaled = x.real * 0.5 if soft else x.real
+    logarithm = scaled - scaled.max(-1, keepdims=True)
+    logarithm -= np.log(np.exp(logarithm).sum(-1, keepdims=True))
+    real = np.exp(logarithm) if soft else logarithm
+    span = float(info.max) - info.min
+    scale, zero = (1 if soft else 40) / span, info.min if soft else info.max
+    if dtype == "int16":  # which has no zero point
+        scale, zero = 2 * scale, 0
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
+    got = file.run(kind, [given], out, options, {given: x.stored})
+    near(got, real, scale, zero)
+
+
+@pytest.mark.parametrize("kind", ["Relu", "Relu6", "Tanh", "Sigmoid", "Exp", "HardSwish", "Neg"])
+@pytest.mark.parametrize("dtype", SMALL)
+def test_one_operand(kind: str, dtype: str) -> None:
+    x = drawn(np.random.default_rng(5), (3, 301), dtype, 4 / np.iinfo(dtype).max)
+    functions: dict[str, Callable[[Array], Array]] = {
+        "Relu": lambda v: np.maximum(v, 0),
+        "Relu6": lambda v: np.clip(v, 0, 6),
+        "Tanh": np.tanh,
+        "Sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+        "Exp": np.exp,
+        "HardSwish": lambda v: v * np.clip(v + 3, 0, 6) / 6,
+        "Neg": np.negative,
+    }
+    real = functions[kind](x.real)
+    scale = float(np.abs(real).max()) / np.iinfo(dtype).max
+    zero = 0 if dtype == "int16" else 5
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
+    got = file.run(OpKind[kind], [given], out, t.ElementwiseOptions(), {given: x.stored})
+    near(got, real, scale, zero)
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+@pytest.mark.parametrize("source", ["float32", *SMALL])
+def test_quantize(dtype: str, source: str) -> None:
+    """Floats beyond the range, infinite ones too, become its ends."""
+    random = np.random.default_rng(9)
+    if source == "float32":
+        stored = random.normal(0, 9, (4, 65)).astype("float32")
+        stored[0, :3] = [np.inf, -np.inf, 1e30]
+        real, q = stored.astype(np.float64), None
+    else:
+        x = drawn(random, (4, 65), source, 10 / np.iinfo(source).max)
+        stored, real, q = x.stored, x.real, x.quantization
+    scale, zero = 12 / np.iinfo(dtype).max, 0 if dtype == "int16" else 3
+    file = File()
+    given = file.value(stored, q)
+    out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
+    near(file.run(OpKind.Quantize, [given], out, None, {given: stored}), real, scale, zero)
+
+
+@pytest.mark.parametrize("dtype", [*SMALL, "int32"])
+@pytest.mark.parametrize("one_scale", [True, False])
+def test_dequantize(dtype: str, one_scale: bool) -> None:
+    random = np.random.default_rng(2)
+    x = drawn(random, (6, 5), dtype, 0.1)
+    if not one_scale:
+        x = Q(x.stored, random.uniform(0.01, 1, 5))
+    file = File()
+    given = file.value(x.stored, x.quantization)
+    out = file.value(np.zeros(x.stored.shape, "float32"))
+    got = file.run(OpKind.Dequantize, [given], out, None, {given: x.stored})
+    np.testing.assert_allclose(got, x.real, 2e-6)
+
+
+def test_scales_that_are_not_there_are_asked_for() -> None:
+    for scales in ([], [0.1, 0.2]):
+        file = File()
+        x = np.zeros((1, 2), "int8")
+        given = file.value(x, t.Quantization(scales, [], 1) if scales else None)
+        out = file.value(x, t.Quantization([0.1]))
+        with pytest.raises(errors.DataLossError, match="one scale each"):
+            file.run(OpKind.Softmax, [given], out, t.AxisOptions(-1), {given: x})
