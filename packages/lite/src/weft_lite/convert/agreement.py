@@ -19,6 +19,9 @@ LIMIT: Final = 1e-3
 HALF_LIMIT: Final = 1e-2
 """Of outputs of float16, which has three digits."""
 
+INT8_LIMIT: Final = 0.1
+"""Of graphs in int8."""
+
 LEAST_SCALE: Final = 1e-3
 """Outputs below this are compared with it: what should be zero is rounding."""
 
@@ -76,7 +79,7 @@ def require(
             f"the graph cannot be tried on the sample, give others by samples=: {error.message}"
         ) from error
     try:
-        got = _run(content, list(fed.values()))
+        got = run(content, list(fed.values()))
     except LiteError as error:
         raise errors.DataLossError(
             f"the converted graph refuses what the graph takes: {error}"
@@ -93,7 +96,8 @@ def require(
             )
 
 
-def _run(content: bytes, values: Sequence[Array]) -> list[Array]:
+def run(content: bytes, values: Sequence[Array]) -> list[Array]:
+    """The outputs of a file for values of its inputs."""
     interpreter = Interpreter(model_content=content)
     for details, value in zip(interpreter.get_input_details(), values, strict=True):
         if tuple(details["shape"]) != value.shape:

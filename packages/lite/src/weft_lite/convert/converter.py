@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Converter"]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_lite.convert import agreement
 from weft_lite.convert.fuse import fuse
-from weft_lite.convert.lowered import Value
+from weft_lite.convert.lowered import Array, Lowered, Value
+from weft_lite.convert.quantise import Quantiser, measure, samples_of
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
@@ -102,7 +103,10 @@ class Converter:
         return cls(graph, [found(x) for x in inputs], [found(y) for y in outputs], bounds)
 
     def convert(
-        self, samples: Mapping[str, Any] | None = None, limit: float | None = None
+        self,
+        samples: Mapping[str, Any] | None = None,
+        limit: float | None = None,
+        calibration: Iterable[Mapping[str, Any]] | None = None,
     ) -> bytes:
         """The bytes of the file, after a trial: it must give what the graph gives for a sample.
 
@@ -111,11 +115,15 @@ class Converter:
             normal numbers, and others zeros.
           limit: how far an output may be from the graph's: the largest difference as a part of its
             largest value, of integers and booleans the part that differs; 1e-3 if not given, and
-            1e-2 for outputs of float16.
+            1e-2 for outputs of float16, and 0.1 in int8.
+          calibration: samples of all inputs, by name; if given, the file computes in int8 what it
+            can, with the ranges that values have on these. Inputs and outputs stay what they are.
+            The first sample is also that of the trial.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
-          InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit.
+          InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
+            the calibration set is empty, or an input in it is constant or not finite.
           DataLossError: an output differs by more than the limit; says which and by how much.
 
         Examples:
@@ -126,14 +134,31 @@ class Converter:
           b'weftlite'
         """
         bounds = [self._bound(x) for x in self._inputs]
+        kept = None if calibration is None else samples_of(calibration, self._inputs, bounds)
         values = agreement.complete(samples or {}, self._inputs, bounds)
-        content = self._content(bounds)
+        if kept is not None:
+            values = values if samples else kept[0]
+            limit = agreement.INT8_LIMIT if limit is None else limit
+        content = self._content(bounds, kept)
         fed = dict(zip(self._inputs, values, strict=True))
         agreement.require(content, self._graph, fed, self._outputs, limit)
         return content
 
-    def _content(self, bounds: Sequence[tuple[int, ...]]) -> bytes:
+    def _content(
+        self,
+        bounds: Sequence[tuple[int, ...]],
+        calibration: Sequence[Sequence[Array]] | None = None,
+    ) -> bytes:
         """The bytes of the file, which nobody has tried yet."""
+        lowered = self._lowered(bounds)
+        if calibration is not None:
+            lowered = Quantiser(lowered, measure(lowered, calibration)).result()
+        inputs = {x.node.name: v for x, v in zip(self._inputs, lowered.inputs, strict=True)}
+        outputs = {y.node.name: v for y, v in zip(self._outputs, lowered.outputs, strict=True)}
+        return Writer(lowered).content([(KEY, inputs, outputs)])
+
+    def _lowered(self, bounds: Sequence[tuple[int, ...]]) -> Lowered:
+        """The graph as ops of lite."""
         open_sizes = any(None in self._dims(x) for x in self._inputs)
         host = make_devices(ResourceManager(), SessionConfig())[0]
         with self._graph.as_default():
@@ -151,10 +176,7 @@ class Converter:
         except NotInLiteError as error:
             raise errors.UnimplementedError(str(error)) from error
         fuse(builder.lowered)
-        inputs = {x.node.name: v for x, v in zip(self._inputs, builder.lowered.inputs, strict=True)}
-        results = builder.lowered.outputs
-        outputs = {y.node.name: v for y, v in zip(self._outputs, results, strict=True)}
-        return Writer(builder.lowered).content([(KEY, inputs, outputs)])
+        return builder.lowered
 
     def _dims(self, source: Output) -> tuple[int | None, ...]:
         dims = source.dims

@@ -1,0 +1,247 @@
+"""Full int8: ranges from a calibration set, then ops of int8 in the place of those of floats.
+
+Activations have one scale and a zero point, weights a scale for each channel, biases int32. What
+has no kernel for int8 stays in float, between a Dequantize and a Quantize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_graph.ir.node import Output
+from weft_lite.convert import agreement
+from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
+from weft_lite.convert.packing import PANEL, panels4
+from weft_lite.convert.writer import Writer
+from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
+from weft_tensor import errors
+
+PRODUCTS: Final = {OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected}
+COMPUTED: Final = {
+    OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.Maximum, OpKind.Minimum, OpKind.SquaredDifference,
+    OpKind.Abs, OpKind.Neg, OpKind.Square, OpKind.Tanh, OpKind.Sigmoid, OpKind.Relu, OpKind.Relu6,
+    OpKind.LeakyRelu, OpKind.Elu, OpKind.Selu, OpKind.Softplus, OpKind.Softsign, OpKind.HardSwish,
+    OpKind.Softmax, OpKind.Mean,
+}  # fmt: skip
+"""What computes from values of any scale to a value of any other."""
+
+SHARING: Final = {
+    OpKind.MaxPool, OpKind.AvgPool, OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims,
+    OpKind.Transpose, OpKind.Slice, OpKind.StridedSlice, OpKind.Tile, OpKind.BroadcastTo,
+    OpKind.Reverse, OpKind.SpaceToDepth, OpKind.DepthToSpace,
+}  # fmt: skip
+"""What gives its first operand's numbers, so that the result has its scale."""
+
+
+MOST_PRODUCTS: Final = 1 << 15
+"""For one result: their sum, with a bias of at most 2^30, stays within int32."""
+
+
+class Scale(NamedTuple):
+    """How numbers of int8 stand for real ones."""
+
+    scale: float
+    zero: int
+
+
+class Range(NamedTuple):
+    """The least and the largest number that a value had."""
+
+    low: float
+    high: float
+
+    def scale(self) -> Scale:
+        """The scale that has the range, and zero exactly."""
+        low, high = min(self.low, 0.0), max(self.high, 0.0)
+        step = float(np.float32((high - low) / 255)) or 1.0
+        return Scale(step, int(np.clip(round(-128 - low / step), -128, 127)))
+
+
+def samples_of(
+    calibration: Iterable[Mapping[str, Any]],
+    inputs: Sequence[Output],
+    bounds: Sequence[tuple[int, ...]],
+) -> list[list[Array]]:
+    """The values of all inputs in each sample.
+
+    Raises: InvalidArgumentError: there is none; an input is missing, of another shape, constant, or
+      not a number somewhere.
+    """
+    names = [source.node.name for source in inputs]
+    found = []
+    for sample in calibration:
+        missing = set(names) - sample.keys()
+        if missing:
+            raise errors.InvalidArgumentError(f"a calibration sample lacks {sorted(missing)}")
+        found.append(agreement.complete(sample, inputs, bounds))
+    if not found:
+        raise errors.InvalidArgumentError("the calibration set is empty")
+    for name, values in zip(names, zip(*found, strict=True), strict=True):
+        if values[0].dtype.kind != "f":
+            continue
+        whole = np.concatenate([value.reshape(-1) for value in values])
+        if not np.isfinite(whole).all():
+            raise errors.InvalidArgumentError(f"calibration: {name} is not finite everywhere")
+        if whole.size == 0 or whole.min() == whole.max():
+            raise errors.InvalidArgumentError(f"calibration: {name} is the same everywhere")
+    return found
+
+
+def measure(lowered: Lowered, samples: Sequence[Sequence[Array]]) -> dict[Value, Range]:
+    """The ranges of all values of float32, by runs of a file that gives out all of them.
+
+    Raises: InvalidArgumentError: a value is not finite for some sample.
+    """
+    seen = [out for op in lowered.ops for out in op.outputs if out.dtype is DataType.FLOAT32]
+    content = Writer(Lowered(lowered.inputs, seen, lowered.ops, lowered.bodies)).content([])
+    ranges: dict[Value, Range] = {}
+    for sample in samples:
+        results = agreement.run(content, sample)
+        for value, array in zip([*lowered.inputs, *seen], [*sample, *results], strict=True):
+            if value.dtype is not DataType.FLOAT32 or not array.size:
+                continue
+            if not np.isfinite(array).all():
+                raise errors.InvalidArgumentError(f"calibration: {value.name} is not finite")
+            before = ranges.get(value, Range(np.inf, -np.inf))
+            low, high = float(array.min()), float(array.max())
+            ranges[value] = Range(min(before.low, low), max(before.high, high))
+    return ranges
+
+
+class Quantiser:
+    """Makes the graph of int8 of one of floats.
+
+    Each value of floats is there as it was, as its twin of int8, or as both, where each is made of
+    the other once somebody asks for it.
+    """
+
+    def __init__(self, source: Lowered, ranges: Mapping[Value, Range]) -> None:
+        self._source = source
+        self._ranges = ranges
+        self._twins: dict[Value, Value] = {}
+        self._floats: set[Value] = set(source.inputs)
+        self._ops: list[Operation] = []
+
+    def result(self) -> Lowered:
+        """The graph; what goes in and comes out is of the types it was."""
+        for op in self._source.ops:
+            if op.kind in PRODUCTS and self._may(op):
+                self._product(op)
+            elif op.kind in COMPUTED and self._may(op):
+                self._computed(op)
+            elif op.kind in SHARING and self._may(op):
+                self._sharing(op)
+            else:
+                inputs = [None if value is None else self._float(value) for value in op.inputs]
+                self._ops.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
+                self._floats.update(op.outputs)
+        outputs = [self._float(value) for value in self._source.outputs]
+        return Lowered(self._source.inputs, outputs, self._ops, self._source.bodies)
+
+    def _may(self, op: Operation) -> bool:
+        """Whether all of it is of floats whose ranges are known."""
+        first, out = op.inputs[0], op.outputs[0]
+        if first is None or first.dtype is not DataType.FLOAT32 or out not in self._ranges:
+            return False
+        operands = [each for each in op.inputs if each and each.dtype is DataType.FLOAT32]
+        if not all(each.array is not None or each in self._ranges for each in operands):
+            return False
+        if op.kind not in PRODUCTS:
+            return True
+        constants = [each.array for each in operands[1:]]
+        return first in self._ranges and all(
+            each is not None and each.size <= MOST_PRODUCTS * out.shape[-1] for each in constants
+        )
+
+    def _add(self, kind: OpKind, inputs: list[Value | None], out: Value, op: Operation) -> None:
+        self._ops.append(Operation(kind, inputs, [out], op.options, op.name))
+
+    def _float(self, value: Value) -> Value:
+        """A value as it was; made of its twin if that is all there is."""
+        twin = self._twins.get(value)
+        if twin is not None and value not in self._floats and value.array is None:
+            name = f"{value.name}/dequantize"
+            self._ops.append(Operation(OpKind.Dequantize, [twin], [value], None, name))
+            self._floats.add(value)
+        return value
+
+    def _twin(self, value: Value) -> Value:
+        """A value of int8; made of the one of floats if that is all there is."""
+        if value not in self._twins:
+            if value.array is not None:
+                self._twins[value] = _quantised(value)
+            else:
+                made = self._new_twin(value, self._ranges[value].scale())
+                name = f"{value.name}/quantize"
+                self._ops.append(Operation(OpKind.Quantize, [value], [made], None, name))
+        return self._twins[value]
+
+    def _new_twin(self, value: Value, scale: Scale) -> Value:
+        twin = Value(f"{value.name}/int8", DataType.INT8, value.shape, value.declared)
+        twin.scales, twin.zero_points = [scale.scale], [scale.zero]
+        self._twins[value] = twin
+        return twin
+
+    def _computed(self, op: Operation) -> None:
+        inputs = [
+            self._twin(value) if value is not None and value.dtype is DataType.FLOAT32 else value
+            for value in op.inputs
+        ]
+        (out,) = op.outputs
+        scale = Scale(1 / 256, -128) if op.kind is OpKind.Softmax else self._ranges[out].scale()
+        self._add(op.kind, inputs, self._new_twin(out, scale), op)
+
+    def _sharing(self, op: Operation) -> None:
+        first, (out,) = op.inputs[0], op.outputs
+        assert first is not None
+        twin = self._twin(first)
+        scale = Scale(twin.scales[0], twin.zero_points[0])
+        self._add(op.kind, [twin, *op.inputs[1:]], self._new_twin(out, scale), op)
+
+    def _product(self, op: Operation) -> None:
+        x, weights, (out,) = op.inputs[0], op.inputs[1], op.outputs
+        assert x is not None
+        assert weights is not None
+        twin = self._twin(x)
+        matrix = _matrix(weights, out.shape[-1])
+        bias = op.inputs[2].array if len(op.inputs) > 2 and op.inputs[2] is not None else None
+        offset = np.zeros(out.shape[-1]) if bias is None else bias.astype(np.float64)
+        most = np.abs(matrix).max(axis=(0, 1), initial=0)
+        # A bias whose channel has tiny weights must fit into int32 as well.
+        scales = np.maximum(most / 127, np.abs(offset) / (twin.scales[0] * 2**30))
+        scales = np.where(scales > 1e-30, scales, 1.0).astype(np.float32)
+        numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
+        whole = np.rint(offset / (twin.scales[0] * scales.astype(np.float64))).astype(np.int64)
+        stored = whole - twin.zero_points[0] * numbers.astype(np.int64).sum((0, 1))
+        if op.kind is OpKind.DepthwiseConv2D:
+            kept = constant(weights.name, numbers.reshape(weights.shape))
+            kept.axis = 2
+        else:
+            kept = constant(weights.name, panels4(numbers), Layout.PANELS4)
+        kept.scales = scales.tolist()
+        biases = constant(f"{op.name}/bias", stored.astype(np.int32))
+        self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._ranges[out].scale()), op)
+
+
+def _matrix(weights: Value, columns: int) -> Array:
+    """Weights (taps, depth, columns), of a depthwise filter (height, width, columns)."""
+    assert weights.array is not None
+    if weights.layout is not Layout.PANELS:
+        return weights.array
+    count, taps, depth, _ = weights.array.shape
+    whole = weights.array.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
+    return np.asarray(whole[:, :, :columns])
+
+
+def _quantised(value: Value) -> Value:
+    """A constant of int8."""
+    assert value.array is not None
+    low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))
+    scale = Range(low, high).scale()
+    numbers = np.clip(np.rint(value.array / scale.scale) + scale.zero, -128, 127).astype(np.int8)
+    made = constant(f"{value.name}/int8", numbers)
+    made.storage, made.scales, made.zero_points = Storage.CONSTANT, [scale.scale], [scale.zero]
+    return made

@@ -1,0 +1,169 @@
+"""Graphs in int8: close to those of floats, smaller, and refused where calibration is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_lite import Interpreter
+from weft_lite.convert import Converter, quantise
+from weft_lite.schema.codec import decode
+from weft_lite.schema.enums import DataType, OpKind
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[Converter, Array, Array]:
+    """A net that tells which quarter of an image is bright, with images and what is right."""
+    random = np.random.default_rng(0)
+    right = random.integers(0, 4, 256)
+    pictures = random.random((256, 8, 8, 1), "float32")
+    for picture, quarter in zip(pictures, right, strict=True):
+        top, left = 4 * (quarter // 2), 4 * (quarter % 2)
+        picture[top : top + 4, left : left + 4] += 0.8
+    with wf.Graph().as_default():
+        wf.set_random_seed(1)
+        x = wf.placeholder(wf.float32, [None, 8, 8, 1], name="x")
+        labels = wf.placeholder(wf.int64, [None])
+        h = wf.layers.conv2d(x, 20, 3, padding="same", activation=wf.nn.relu)
+        depth = wf.get_variable("depth", [3, 3, 20, 1])
+        h = wf.nn.relu6(wf.nn.depthwise_conv2d(h, depth, [1, 2, 2, 1], "SAME"))
+        h = h + wf.layers.conv2d(h, 20, 1)
+        h = wf.layers.flatten(wf.layers.max_pooling2d(h, 2, 2))
+        logits = wf.layers.dense(h, 4)
+        y = wf.nn.softmax(logits, name="y")
+        loss = wf.losses.sparse_softmax_cross_entropy(labels, logits)
+        train = wf.train.AdamOptimizer(0.02).minimize(loss)
+        with wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            for _ in range(60):
+                session.run(train, {x: pictures, labels: right})
+            bounds = {"x": [256, 8, 8, 1]}
+            return Converter.from_session(session, [x], [y], bounds), pictures, right
+
+
+def kinds(content: bytes, dtype: DataType) -> list[OpKind]:
+    """The ops whose first result is of a type."""
+    model = decode(content).model
+    return [OpKind(op.kind) for op in model.ops if model.tensors[op.outputs[0]].dtype == dtype]
+
+
+def test_a_trained_net_is_as_good_and_a_quarter_of_the_size(
+    trained: tuple[Converter, Array, Array],
+) -> None:
+    converter, pictures, right = trained
+    whole = converter.convert()
+    small = converter.convert(calibration=[{"x": each[None]} for each in pictures[:64]])
+    assert kinds(small, DataType.FLOAT32) == [OpKind.Dequantize]
+    assert len(decode(small).weights) < 0.4 * len(decode(whole).weights)
+    scores = [
+        Interpreter(model_content=each).get_signature_runner()(x=pictures)["y"]
+        for each in (whole, small)
+    ]
+    exact, close = [float(np.mean(each.argmax(1) == right)) for each in scores]
+    assert exact > 0.95
+    assert close > exact - 0.02
+    assert np.abs(scores[0] - scores[1]).mean() < 0.02
+
+
+def test_a_limit_can_be_too_narrow_for_int8(trained: tuple[Converter, Array, Array]) -> None:
+    converter, pictures, _ = trained
+    with pytest.raises(wf.errors.DataLossError, match=r"output y:0 .* at most 1e-07"):
+        converter.convert(limit=1e-7, calibration=[{"x": pictures[:64]}])
+
+
+ONE: dict[str, Callable[[Any], Any]] = {
+    "Add": lambda x: wf.add(x, [[0.5, -2.0, 1.0]]),
+    "Sub": lambda x: 1.5 - x,
+    "Mul": lambda x: x * wf.tanh(x),
+    "Maximum": lambda x: wf.maximum(x, 0.25),
+    "Minimum": lambda x: wf.minimum(x, wf.square(x)),
+    "SquaredDifference": lambda x: wf.squared_difference(x, 0.3),
+    "Abs": wf.abs,
+    "Neg": wf.negative,
+    "Square": wf.square,
+    "Tanh": wf.tanh,
+    "Sigmoid": wf.sigmoid,
+    "Relu": wf.nn.relu,
+    "Relu6": wf.nn.relu6,
+    "LeakyRelu": lambda x: wf.nn.leaky_relu(x, 0.2),
+    "Elu": wf.nn.elu,
+    "Selu": wf.nn.selu,
+    "Softplus": wf.nn.softplus,
+    "Softsign": wf.nn.softsign,
+    "Softmax": wf.nn.softmax,
+    "Mean": lambda x: wf.reduce_mean(x, 0),
+    "Reshape": lambda x: wf.reshape(x, [3, 40]),
+    "ExpandDims": lambda x: wf.expand_dims(x, 1),
+    "Transpose": wf.transpose,
+    "Slice": lambda x: wf.slice(x, [2, 1], [5, 2]),
+    "StridedSlice": lambda x: x[::3, 1],
+    "Tile": lambda x: wf.tile(x, [2, 1]),
+    "Reverse": lambda x: wf.reverse(x, [0]),
+    "MaxPool": lambda x: wf.nn.max_pool(wf.reshape(x, [1, 10, 4, 3]), [2, 2], [2, 2], "SAME"),
+    "AvgPool": lambda x: wf.nn.avg_pool(wf.reshape(x, [1, 10, 4, 3]), [3, 3], [1, 1], "SAME"),
+    "SpaceToDepth": lambda x: wf.space_to_depth(wf.reshape(x, [1, 10, 4, 3]), 2),
+    "FullyConnected": lambda x: wf.add(wf.matmul(x, [[1.0, 0], [-2, 0], [0.5, 0]]), [0.1, 3]),
+}
+
+
+@pytest.mark.parametrize("kind", ONE)
+def test_an_op_in_int8_is_close(kind: str) -> None:
+    """A twentieth of the largest value: some units, where operand and result are rounded."""
+    value = np.linspace(-3, 3, 120).astype("float32").reshape(40, 3)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [40, 3], name="x")
+        converter = Converter(x.graph, [x], [ONE[kind](x)])
+        content = converter.convert(limit=0.05, calibration=[{"x": value}])
+    assert OpKind[kind] in kinds(content, DataType.INT8)
+    assert kinds(content, DataType.FLOAT32) == [OpKind.Dequantize]
+
+
+def test_what_has_no_kernel_for_int8_stays_in_float() -> None:
+    value = np.linspace(0.5, 3, 12).astype("float32").reshape(4, 3)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [4, 3], name="x")
+        h = wf.cumsum(wf.nn.relu(x))
+        outputs = [wf.tanh(h), wf.argmax(h, 1), h]
+        content = Converter(x.graph, [x], outputs).convert(calibration=[{"x": value}])
+    assert OpKind.Cumsum in kinds(content, DataType.FLOAT32)
+    assert OpKind.Tanh in kinds(content, DataType.INT8)
+
+
+def test_ranges_of_nothing_are_refused() -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2], name="x")
+        z = wf.placeholder(wf.int32, [], name="z")
+        y = wf.log(x, name="y") + wf.cast(z, wf.float32)
+        converter = Converter(x.graph, [x, z], [y])
+
+    def convert(*samples: Any) -> bytes:
+        return converter.convert(calibration=[{"x": x, "z": 0} for x in samples])
+
+    refused = wf.errors.InvalidArgumentError
+    with pytest.raises(refused, match="the calibration set is empty"):
+        convert()
+    with pytest.raises(refused, match="calibration: x is the same everywhere"):
+        convert([1.0, 1.0], [1.0, 1.0])
+    with pytest.raises(refused, match="calibration: x is not finite everywhere"):
+        convert([1.0, np.nan])
+    with pytest.raises(refused, match="calibration: y is not finite"):
+        convert([1.0, 2.0], [-1.0, 2.0])
+    with pytest.raises(refused, match=r"lacks \['z'\]"):
+        converter.convert(calibration=[{"x": [1.0, 2.0]}])
+    assert convert([1.0, 2.0], [3.0, 4.0])
+
+
+def test_scales_have_zero_exactly() -> None:
+    for low, high in [(-1, 1), (2, 5), (-5, -2), (0, 0), (-1e-3, 7)]:
+        step, zero = quantise.Range(low, high).scale()
+        assert -128 <= zero <= 127
+        assert step > 0
+        ends = (np.array([-128, 127]) - zero) * step
+        assert ends[0] <= min(low, 0) + step
+        assert ends[1] >= max(high, 0) - step
