@@ -62,11 +62,16 @@ class Stage:
                 text=True,
             )
             lives += 1
-            self._note("chief", chief.pid)
-            if self.restores and lives == 1:
-                self._interrupt_when_saved(chief, end)
-            else:
-                self._watch(chief, end)
+            try:
+                self._note("chief", chief.pid)
+                if self.restores and lives == 1:
+                    self._interrupt_when_saved(chief, end)
+                else:
+                    self._watch(chief, end)
+            except BaseException:  # because nobody else ends it
+                chief.kill()
+                chief.communicate()
+                raise
             out, error = chief.communicate()
             if chief.returncode == 0:
                 assert (self.directory / "struck").exists(), "nothing was struck"
@@ -74,7 +79,7 @@ class Stage:
                 return found
             assert chief.returncode in (-signal.SIGKILL, -signal.SIGINT, 1), error
             assert chief.returncode != 1 or "KeyboardInterrupt" in error, error
-        raise AssertionError("training did not end")
+        raise AssertionError(f"training did not end: {error}")
 
     def _interrupt_when_saved(self, chief: Any, end: float) -> None:
         """Let the first life end as soon as there is something to restore."""
@@ -126,15 +131,11 @@ def wanted() -> list[float]:
 
 def strike(case: tuple[str, str, str], directory: Path, wanted: list[float]) -> None:
     cluster = jobs(ps=1, worker=2)
-    with processes(cluster, "ps") as (ps,):
-        worker = Process(cluster, "worker", 1)
-        try:
-            stage = Stage(case, directory, {"ps": ps, "worker": worker})
-            for role, task in stage.tasks.items():
-                stage._note(role, task.pid)
-            found = stage.train(cluster)
-        finally:
-            worker.kill()
+    with processes(cluster, "ps") as (ps,), Process(cluster, "worker", 1) as worker:
+        stage = Stage(case, directory, {"ps": ps, "worker": worker})
+        for role, task in stage.tasks.items():
+            stage._note(role, task.pid)
+        found = stage.train(cluster)
     assert found == wanted
 
 

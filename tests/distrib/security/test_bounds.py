@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -39,12 +38,6 @@ LOCAL = {"worker": ["localhost:0"]}
 def remote(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions by sockets, as from another process."""
     monkeypatch.setattr(client_target, "server_at", lambda target: None)
-
-
-@pytest.fixture
-def graph() -> Iterator[wf.Graph]:
-    with wf.Graph().as_default() as made:
-        yield made
 
 
 # --------------------------------------------------------------------------- binding
@@ -117,7 +110,7 @@ def test_a_client_that_is_frozen_loses_its_session() -> None:
         client.wait()
 
 
-def test_who_is_silent_and_idle_but_there_keeps_its_session(remote: None, graph: wf.Graph) -> None:
+def test_who_is_silent_and_idle_but_there_keeps_its_session(remote: None) -> None:
     with closing(Server(LOCAL, lease=0.3)) as server:
         one = wf.placeholder_with_default(1.0, []) + 0.0
         with wf.Session(server.target) as session:
@@ -126,7 +119,7 @@ def test_who_is_silent_and_idle_but_there_keeps_its_session(remote: None, graph:
             assert session.run(one) == 1.0
 
 
-def test_isolated_sessions_share_no_state(graph: wf.Graph) -> None:
+def test_isolated_sessions_share_no_state() -> None:
     cluster = jobs(ps=1, worker=1)
     isolated = wf.ConfigProto(isolate_session_state=True)
     with closing(Server(cluster, "ps", 0)) as ps, closing(Server(cluster, "worker", 0)) as worker:
@@ -220,7 +213,7 @@ def file_programs(base: Path) -> dict[str, Any]:
     }
 
 
-def test_files_are_touched_below_roots_only(tmp_path: Path, remote: None, graph: wf.Graph) -> None:
+def test_files_are_touched_below_roots_only(tmp_path: Path, remote: None) -> None:
     allowed, secret = tmp_path / "allowed", tmp_path / "secret"
     for folder in (allowed, secret):
         folder.mkdir()
@@ -251,9 +244,7 @@ def test_files_are_touched_below_roots_only(tmp_path: Path, remote: None, graph:
     assert sorted(path.name for path in secret.iterdir()) == ["file"]
 
 
-def test_a_client_of_the_same_process_touches_what_it_likes(
-    tmp_path: Path, graph: wf.Graph
-) -> None:
+def test_a_client_of_the_same_process_touches_what_it_likes(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with closing(Server(LOCAL, file_roots=[])) as server, wf.Session(server.target) as session:
         assert session.run(wf.read_file(str(tmp_path / "file"))) == b"x"
@@ -268,9 +259,7 @@ def test_checkpoints_lead_nowhere_else(tmp_path: Path) -> None:
     storage_of("/etc/passwd")
 
 
-def test_python_functions_run_where_the_client_is(
-    graph: wf.Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_functions_run_where_the_client_is(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = jobs(ps=1, worker=1)
     calls: list[float] = []
 
@@ -323,16 +312,19 @@ def test_health_is_told_and_watched() -> None:
             assert next(told) == b"\x08\x02"
 
 
-def test_sigterm_refuses_new_steps_and_leaves_in_silence(graph: wf.Graph) -> None:
+def test_sigterm_refuses_new_steps_and_leaves_in_silence() -> None:
     cluster = jobs(ps=1)
-    ps = Process(cluster, "ps", 0, [])
     begun = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="begun")
     queue = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="q")
     with wf.control_dependencies([begun.enqueue(1.0)]):
         taken = queue.dequeue()
     has_begun, size = begun.dequeue(), queue.size()
     target = f"grpc://{cluster['ps'][0]}"
-    with wf.Session(target) as session, wf.Session(target) as other:
+    with (
+        Process(cluster, "ps", 0, []) as ps,
+        wf.Session(target) as session,
+        wf.Session(target) as other,
+    ):
         with in_threads(lambda: session.run(taken)) as (waiting,):
             other.run([has_begun, size])
             ps.terminate()
@@ -343,10 +335,10 @@ def test_sigterm_refuses_new_steps_and_leaves_in_silence(graph: wf.Graph) -> Non
                 wf.Session(target)
             ps.terminate()  # the second time it does not wait
         assert isinstance(waiting.outcome, errors.OpError)
-    assert ps.ended() == (0, "")
+        assert ps.ended() == (0, "")
 
 
-def test_a_drained_server_lets_a_step_end_and_leaves(graph: wf.Graph) -> None:
+def test_a_drained_server_lets_a_step_end_and_leaves() -> None:
     server = Server(LOCAL)
     taken = wf.FIFOQueue(1, [wf.float32], [[]]).dequeue()
     with wf.Session(server.target) as session:

@@ -193,21 +193,20 @@ def test_tasks_believe_each_other(folder: Path) -> None:
     cluster = jobs(ps=1, worker=1)
     command = ["--certificate", f"{folder}/ps-0.crt", "--key", f"{folder}/ps-0.key"]
     command += ["--authority", f"{folder}/authority.crt", "--token", f"{folder}/token"]
-    ps = Process(cluster, "ps", 0, command)
-    worker = Server(cluster, "worker", 0, credentials=credentials_in(folder, "worker-0"))
+    credentials = credentials_in(folder, "worker-0")
     big = np.random.default_rng(0).normal(size=3_000_000).astype(np.float32)
-    try:
-        with wf.Graph().as_default():
-            x = wf.placeholder(wf.float32, [None])
-            with wf.device("/job:ps/task:0"):
-                y = x * 2.0
-            with wf.device("/job:worker/task:0"):
-                z = y + 1.0
-            with wf.Session(worker.target + query(folder, "client")) as session:
-                np.testing.assert_array_equal(session.run(z, {x: big}), big * 2 + 1)
-    finally:
-        worker.close()
-        ps.kill()
+    with (
+        Process(cluster, "ps", 0, command),
+        closing(Server(cluster, "worker", 0, credentials=credentials)) as worker,
+        wf.Graph().as_default(),
+    ):
+        x = wf.placeholder(wf.float32, [None])
+        with wf.device("/job:ps/task:0"):
+            y = x * 2.0
+        with wf.device("/job:worker/task:0"):
+            z = y + 1.0
+        with wf.Session(worker.target + query(folder, "client")) as session:
+            np.testing.assert_array_equal(session.run(z, {x: big}), big * 2 + 1)
 
 
 def test_the_pulse_is_told_to_those_with_certificates_only(folder: Path) -> None:

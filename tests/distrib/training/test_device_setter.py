@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import weft as wf
@@ -11,12 +9,6 @@ import weft_distrib
 from weft import errors
 
 CLUSTER = {"ps": ["p0:1", "p1:1"], "worker": ["w0:1", "w1:1"]}
-
-
-@pytest.fixture(autouse=True)
-def graph() -> Iterator[None]:
-    with wf.Graph().as_default():
-        yield
 
 
 def test_variables_go_round_and_the_rest_to_the_worker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,6 @@ from weft_testing.tasks import jobs, servers
 import weft as wf
 from weft import errors
 from weft_distrib.server import Server
-
-
-@pytest.fixture(autouse=True)
-def graph() -> Iterator[None]:
-    with wf.Graph().as_default():
-        yield
 
 
 class Replica:

@@ -168,6 +168,15 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
+def test_a_task_that_does_not_greet_is_unavailable() -> None:
+    """So that training begins again rather than to end, as it does where nobody listens."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as frozen,
+        pytest.raises(errors.UnavailableError, match=r"the task did not answer within 0\.2 s"),
+    ):
+        dial(frozen.getsockname(), "the task", Opening(3), 77, 0.2)
+
+
 def test_who_calls_says_who_is_expected(listener: Listener) -> None:
     address = ("127.0.0.1", listener.port)
     channel = dial(address, "task", Opening(3), 77, 30)

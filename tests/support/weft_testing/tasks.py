@@ -10,11 +10,17 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Self
 
 from weft_distrib import Server
 
 Jobs = Mapping[str, Sequence[str]]
+
+# A test that is itself killed, such as for its time, closes the pipe and so ends its tasks.
+_TIED = """
+import os, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+"""
 
 _SERVE = """
 import sys
@@ -22,6 +28,11 @@ from weft_distrib import Server
 server = Server(eval(sys.argv[1], {}), sys.argv[2], int(sys.argv[3]))
 print("ready", flush=True)
 server.join()
+"""
+
+_WEFT = """
+import runpy
+runpy.run_module("weft", run_name="__main__", alter_sys=True)
 """
 
 
@@ -54,7 +65,7 @@ def servers(cluster: Jobs, config: Any = None) -> Iterator[list[Server]]:
 
 
 class Process:
-    """A task in a process of its own.
+    """A task in a process of its own, which the end of a `with` block ends.
 
     Args:
       options: of `weft server`; without them it is a program of a few lines.
@@ -64,21 +75,34 @@ class Process:
         self, cluster: Jobs, job: str, task: int, options: Sequence[str] | None = None
     ) -> None:
         if options is None:
-            serve = ["-c", _SERVE, repr(dict(cluster)), job, str(task)]
+            serve = ["-c", _TIED + _SERVE, repr(dict(cluster)), job, str(task)]
         else:
             told = ["--cluster", json.dumps(dict(cluster)), "--job", job, "--task", str(task)]
-            serve = ["-m", "weft", "server", *told, *options]
+            serve = ["-c", _TIED + _WEFT, "server", *told, *options]
         self._arguments = [sys.executable, *serve]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 it lives as long as this
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
         process = subprocess.Popen(
-            self._arguments, stdout=subprocess.PIPE, stderr=self._errors, text=True
+            self._arguments, stdin=pipe, stdout=pipe, stderr=self._errors, text=True
         )
         assert process.stdout is not None
-        assert process.stdout.readline().startswith(("ready", "listening"))
+        try:
+            told = process.stdout.readline()
+            assert told.startswith(("ready", "listening")), self._written()
+        except BaseException:  # because nobody has it yet who could end it
+            _end(process)
+            raise
         return process
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._errors.close()
 
     @property
     def pid(self) -> int:
@@ -87,8 +111,7 @@ class Process:
 
     def kill(self) -> None:
         """End it at once."""
-        self._process.kill()
-        self._process.wait()
+        _end(self._process)
 
     def terminate(self) -> None:
         """Tell it to end."""
@@ -96,9 +119,11 @@ class Process:
 
     def ended(self) -> tuple[int, str]:
         """Wait for its end; its exit status, and what it wrote to stderr."""
-        code = self._process.wait(60)
+        return self._process.wait(60), self._written()
+
+    def _written(self) -> str:
         self._errors.seek(0)
-        return code, self._errors.read()
+        return self._errors.read()
 
     def restart(self) -> None:
         """Another life, after `kill`."""
@@ -113,13 +138,16 @@ class Process:
         self._process.send_signal(signal.SIGCONT)
 
 
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()  # closes its pipes as well
+
+
 @contextmanager
 def processes(cluster: Jobs, job: str) -> Iterator[list[Process]]:
     """All tasks of a job as processes."""
     with ExitStack() as stack:
         made = []
         for i in range(len(cluster[job])):
-            process = Process(cluster, job, i)
-            stack.callback(process.kill)
-            made.append(process)
+            made.append(stack.enter_context(Process(cluster, job, i)))
         yield made

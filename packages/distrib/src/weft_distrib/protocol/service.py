@@ -38,8 +38,10 @@ _OPTIONS = [
     ("grpc.max_metadata_size", 1 << 13),
     # A task that starts a little later than who asks for it must not be found a minute later.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # No pause, whatever its name says, but how long a connection may take. A busy machine or a
+    # far one needs seconds; a shorter time would end each attempt, and never let one succeed.
+    ("grpc.min_reconnect_backoff_ms", 20_000),
 ]
 
 

@@ -344,6 +344,10 @@ def _greeted(
     hello = opening.hello(incarnation, offer if opening.local else b"")
     try:
         _, told = ask(channel, HELLO, hello.pack(), (), timeout)
+    except errors.DeadlineExceededError as error:
+        lost = errors.UnavailableError(error.message)  # as where nobody listens: try again
+        channel.close(lost)
+        raise lost from error
     except errors.OpError as error:
         channel.close(error)
         raise
