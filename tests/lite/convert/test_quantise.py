@@ -96,6 +96,8 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "Selu": wf.nn.selu,
     "Softplus": wf.nn.softplus,
     "Softsign": wf.nn.softsign,
+    "Silu": wf.nn.swish,
+    "Gelu": lambda x: 0.5 * x * (1.0 + wf.erf(x / 2.0**0.5)),
     "Softmax": wf.nn.softmax,
     "Mean": lambda x: wf.reduce_mean(x, 0),
     "Reshape": lambda x: wf.reshape(x, [3, 40]),

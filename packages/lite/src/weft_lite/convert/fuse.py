@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
+from weft_lite.convert.patterns import join
 from weft_lite.schema.enums import Activation, DataType, Layout, OpKind
 
 PRODUCTS = (OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected)
@@ -13,8 +14,8 @@ CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKin
 
 
 def fuse(lowered: Lowered) -> int:
-    """Factors, biases and activations go into the products before them."""
-    return fuse_affine(lowered) + fuse_activations(lowered)
+    """Functions become one op; factors, biases and activations go into the products before them."""
+    return join(lowered) + fuse_affine(lowered) + fuse_activations(lowered)
 
 
 def _sole_user(lowered: Lowered, users: dict[Value, list[Operation]], op: Operation) -> bool:

@@ -24,6 +24,7 @@ COMPUTED: Final = {
     OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.Maximum, OpKind.Minimum, OpKind.SquaredDifference,
     OpKind.Abs, OpKind.Neg, OpKind.Square, OpKind.Tanh, OpKind.Sigmoid, OpKind.Relu, OpKind.Relu6,
     OpKind.LeakyRelu, OpKind.Elu, OpKind.Selu, OpKind.Softplus, OpKind.Softsign, OpKind.HardSwish,
+    OpKind.Silu, OpKind.Gelu,
     OpKind.Softmax, OpKind.Mean,
 }  # fmt: skip
 """What computes from values of any scale to a value of any other."""

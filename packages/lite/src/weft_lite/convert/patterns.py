@@ -1,0 +1,205 @@
+"""Functions that graphs spell out in small ops, and that the runtime computes at once.
+
+A pattern is what a result may be made of: an `Op` of a kind over patterns, `Oneof` several, the
+name of a value, which is the same value wherever the name stands, or a number, which a constant
+must be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft_lite.convert.lowered import Lowered, Operation, Value
+from weft_lite.schema.enums import Activation, DataType, OpKind
+from weft_lite.schema.tables import AxisOptions, ElementwiseOptions
+
+Found = dict[str, Value]
+COMMUTE: Final = {OpKind.Add, OpKind.Mul, OpKind.SquaredDifference}
+
+
+class Op:
+    """A result of an op of a kind."""
+
+    def __init__(self, kind: OpKind, *operands: Pattern) -> None:
+        self.kind, self.operands = kind, operands
+
+
+@dataclass
+class Oneof:
+    """What is written in several ways."""
+
+    ways: tuple[Pattern, ...]
+
+
+Pattern = Op | Oneof | str | float
+
+
+def _add(a: Pattern, b: Pattern) -> Op:
+    return Op(OpKind.Add, a, b)
+
+
+def _mul(a: Pattern, b: Pattern) -> Op:
+    return Op(OpKind.Mul, a, b)
+
+
+def _halved(gate: Pattern) -> Oneof:
+    """x * gate / 2."""
+    ways = (_mul(_mul(0.5, "x"), gate), _mul("x", _mul(0.5, gate)), _mul(0.5, _mul("x", gate)))
+    return Oneof(ways)
+
+
+_SILU = _mul("x", Op(OpKind.Sigmoid, "x"))
+_OVER_ROOT = Oneof((Op(OpKind.Div, "x", 2**0.5), _mul("x", 0.5**0.5)))
+_GELU = _halved(_add(1.0, Op(OpKind.Erf, _OVER_ROOT)))
+_CUBE = Oneof(
+    (
+        _mul(0.044715, Op(OpKind.Pow, "x", 3.0)),
+        _mul(0.044715, _mul("x", Oneof((_mul("x", "x"), Op(OpKind.Square, "x"))))),
+        _mul(_mul(_mul(0.044715, "x"), "x"), "x"),
+    )
+)
+_GELU_BY_TANH = _halved(_add(1.0, Op(OpKind.Tanh, _mul((2 / np.pi) ** 0.5, _add("x", _CUBE)))))
+
+_MEAN = Op(OpKind.Mean, "x", "axes")
+_CENTRED = Op(OpKind.Sub, "x", _MEAN)
+_SQUARES = Oneof(
+    (
+        Op(OpKind.SquaredDifference, "x", _MEAN),
+        Op(OpKind.Square, _CENTRED),
+        _mul(_CENTRED, _CENTRED),
+    )
+)
+_SPREAD = _add(Op(OpKind.Mean, _SQUARES, "axes"), "epsilon")
+_STANDARD = Oneof(
+    (Op(OpKind.Div, _CENTRED, Op(OpKind.Sqrt, _SPREAD)), _mul(_CENTRED, Op(OpKind.Rsqrt, _SPREAD)))
+)
+_FACTOR = _mul(Op(OpKind.Rsqrt, _SPREAD), "scale")
+_LAYER_NORM = Oneof(
+    (
+        _add(_mul("x", _FACTOR), Op(OpKind.Sub, "offset", _mul(_MEAN, _FACTOR))),
+        _add(_mul(_STANDARD, "scale"), "offset"),
+        _STANDARD,
+    )
+)
+
+
+class Matcher:
+    """Finds patterns in a graph."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self._makers = {value: op for op in lowered.ops for value in op.outputs}
+
+    def matches(self, pattern: Pattern, value: Value | None, found: Found) -> Iterator[Found]:
+        """Every way to read a value as a pattern: the values of names, with those known before."""
+        if value is None:
+            return
+        if isinstance(pattern, str):
+            if found.get(pattern, value) is value or _same(found[pattern], value):
+                yield {**found, pattern: found.get(pattern, value)}
+        elif isinstance(pattern, float):
+            if is_number(value) and np.isclose(float(_array(value).item()), pattern, 1e-4):
+                yield found
+        elif isinstance(pattern, Oneof):
+            for way in pattern.ways:
+                yield from self.matches(way, value, found)
+        else:
+            yield from self._of_op(pattern, value, found)
+
+    def _of_op(self, pattern: Op, value: Value, found: Found) -> Iterator[Found]:
+        op = self._makers.get(value)
+        if op is None or op.kind is not pattern.kind or len(op.inputs) != len(pattern.operands):
+            return
+        if op.kind is OpKind.Mean and not op.options.keep_dims:
+            return
+        if getattr(op.options, "activation", Activation.NONE) != Activation.NONE:
+            return
+        orders = [op.inputs, op.inputs[::-1]] if op.kind in COMMUTE else [op.inputs]
+        for operands in orders:
+            yield from self._all(list(zip(pattern.operands, operands, strict=True)), found)
+
+    def _all(self, pairs: list[tuple[Pattern, Value | None]], found: Found) -> Iterator[Found]:
+        if not pairs:
+            yield found
+            return
+        (pattern, value), *rest = pairs
+        for each in self.matches(pattern, value, found):
+            yield from self._all(rest, each)
+
+
+def _array(value: Value) -> Any:
+    assert value.array is not None
+    return value.array
+
+
+def _same(a: Value, b: Value) -> bool:
+    """Whether two constants hold the same."""
+    return a.array is not None and b.array is not None and np.array_equal(a.array, b.array)
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is a constant of one element."""
+    return value.array is not None and value.array.size == 1
+
+
+def _layer_norm(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
+    """What LayerNorm takes; None where it is not over the last axis, or of constants."""
+    x, axes, epsilon = found["x"], found["axes"], found["epsilon"]
+    rank = len(x.shape)
+    if (
+        not is_number(axes)
+        or int(_array(axes).item()) not in (-1, rank - 1)
+        or not is_number(epsilon)
+    ):
+        return None
+    of_columns = [found[name] for name in ("scale", "offset") if name in found]
+    if any(each.array is None or each.shape != x.shape[-1:] for each in of_columns):
+        return None
+    return [x, *of_columns], AxisOptions(-1, epsilon=float(_array(epsilon).item()))
+
+
+def join(lowered: Lowered) -> int:
+    """Put one op in the place of each pattern; returns how many."""
+    matcher, joined = Matcher(lowered), 0
+    for place, op in reversed(list(enumerate(lowered.ops))):  # what has more in it comes first
+        made = _joined(op, matcher) if len(op.outputs) == 1 else None
+        if made is not None:
+            lowered.ops[place] = made
+            joined += 1
+    if joined:
+        drop_unread(lowered)
+    return joined
+
+
+def _joined(op: Operation, matcher: Matcher) -> Operation | None:
+    (out,) = op.outputs
+    if out.dtype is not DataType.FLOAT32:
+        return None
+    for pattern, kind, options in (
+        (_SILU, OpKind.Silu, ElementwiseOptions()),
+        (_GELU, OpKind.Gelu, ElementwiseOptions(exact=1)),
+        (_GELU_BY_TANH, OpKind.Gelu, ElementwiseOptions()),
+    ):
+        found = next(matcher.matches(pattern, out, {}), None)
+        if found is not None and found["x"].shape == out.shape:
+            return Operation(kind, [found["x"]], [out], options, op.name)
+    for found in matcher.matches(_LAYER_NORM, out, {}):
+        taken = _layer_norm(found)
+        if taken is not None and found["x"].shape == out.shape:
+            return Operation(OpKind.LayerNorm, taken[0], [out], taken[1], op.name)
+    return None
+
+
+def drop_unread(lowered: Lowered) -> None:
+    """Take out ops whose results nobody reads."""
+    read, kept = set(lowered.outputs), []
+    for body in lowered.bodies:  # which see what is around them
+        read.update(body.outputs, *(filter(None, op.inputs) for op in body.ops))
+    for op in reversed(lowered.ops):
+        if not op.outputs or any(value in read for value in op.outputs):
+            read.update(value for value in op.inputs if value is not None)
+            kept.append(op)
+    lowered.ops[:] = kept[::-1]
