@@ -7,7 +7,7 @@ before the first model is read or written.
 
 from __future__ import annotations
 
-__all__ = ["importer"]
+__all__ = ["exporter", "importer"]
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from weft_graph.ir.node import Output
+    from weft_io.onnx.node_export import NodeExport, Value
     from weft_io.onnx.operation import Operation
 
 Result: TypeAlias = "Output | Sequence[Output | None]"
 ImportRule = Callable[["Operation"], Result]
+ExportRule = Callable[["NodeExport"], "Value | Sequence[Value | None]"]
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
+_exporters: Final[dict[str, ExportRule]] = {}
 _importers: Final[dict[tuple[str, str], ImportRule]] = {}
 
 
@@ -50,6 +53,36 @@ def importer(*ops: str, domain: str = "") -> Callable[[_Rule], _Rule]:
         return rule
 
     return register
+
+
+def exporter(*ops: str) -> Callable[[_Rule], _Rule]:
+    """Register the function that writes the nodes of an op of weft to an ONNX model.
+
+    It is called with a `NodeExport` and gives the results in order: one value, or several, with
+    None for one that ONNX cannot compute.
+
+    Args:
+      *ops: names of op types, as nodes have them.
+
+    Examples:
+      >>> from weft_io.onnx import exporter
+      >>> @exporter("Twice")
+      ... def twice(export):
+      ...     return export.add("Add", export[0], export[0])
+    """
+
+    def register(rule: _Rule) -> _Rule:
+        for op in ops:
+            _exporters[op] = rule
+        return rule
+
+    return register
+
+
+def export_rule(op: str) -> ExportRule | None:
+    """The rule by which an op of weft is written, or None."""
+    _load()
+    return _exporters.get(op)
 
 
 def import_rule(domain: str, op: str) -> ImportRule | None:

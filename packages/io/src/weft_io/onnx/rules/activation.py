@@ -18,8 +18,9 @@ from weft_graph.ops.masks import where_v2
 from weft_graph.ops.random import random_uniform
 from weft_graph.ops.reduction import argmax, reduce_prod
 from weft_graph.ops.shapes import reshape, shape
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors
 
 _PLAIN: Final[dict[str, Callable[[Output], Output]]] = {
@@ -150,3 +151,33 @@ def _constant(operation: Operation) -> Output:
         if found is not None:
             return constant(found, dtype)
     raise errors.InvalidArgumentError(f"Constant requires one of {', '.join(kinds)}")
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("Relu", "Elu", "Softplus", "Softsign")
+def _write_plain(export: NodeExport) -> Value:
+    return export.elementwise(export.node.type, export[0])
+
+
+@exporter("Relu6")
+def _write_relu6(export: NodeExport) -> Value:
+    x = export[0]
+    bounds = export.like(0, x), export.like(6, x)
+    return export.elementwise("Clip", x, *bounds)
+
+
+@exporter("LeakyRelu")
+def _write_leaky_relu(export: NodeExport) -> Value:
+    return export.elementwise("LeakyRelu", export[0], alpha=float(export.attribute("alpha")))
+
+
+@exporter("Selu")
+def _write_selu(export: NodeExport) -> Value:
+    return export.elementwise("Selu", export[0])
+
+
+@exporter("Softmax", "LogSoftmax")
+def _write_softmax(export: NodeExport) -> Value:
+    return export.add(export.node.type, export[0], axis=-1)

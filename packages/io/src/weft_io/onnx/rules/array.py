@@ -26,8 +26,10 @@ from weft_graph.ops.shapes import expand_dims, reshape, shape, size, squeeze
 from weft_graph.ops.slicing import slice as part, strided_slice
 from weft_graph.ops.space_to_batch import depth_to_space, space_to_depth
 from weft_graph.ops.string_conversion import as_string, to_number
+from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.node_export import NodeExport, Value, channels_first, inverse
 from weft_io.onnx.operation import Operation, cast, like, rank_of
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -361,3 +363,134 @@ def grid(x: Output, axis: int, like_shape: Output) -> Output:
     assert rank is not None
     places = reshape(sequence(count), [-1 if i == axis else 1 for i in range(len(rank))])
     return add(places, fill(like_shape, constant(0, dtypes.int64)))
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("Cast")
+def _write_cast(export: NodeExport) -> Value:
+    kind = export.node.outputs[0].dtype
+    if export[0].array is not None or export[0].dtype is kind:
+        return export.cast(export[0], kind)
+    if export[0].dtype is dtypes.int32 and kind is dtypes.int64 and export[0].wide is not None:
+        return export[0].wide
+    return export.elementwise("Cast", export[0], dtype=kind, to=onnx_type(kind))
+
+
+@exporter("Reshape")
+def _write_reshape(export: NodeExport) -> Value:
+    sizes = export.value(1)
+    if sizes is None or 0 in sizes:  # which otherwise means a size of the input
+        return export.add("Reshape", export[0], export.int64(export[1]), allowzero=1)
+    return export.reshape(export[0], [int(size) for size in sizes])
+
+
+@exporter("Transpose")
+def _write_transpose(export: NodeExport) -> Value:
+    order = export.known(1, "the permutation")
+    return export.transposed(export[0], [int(axis) % len(order) for axis in order])
+
+
+@exporter("ExpandDims")
+def _write_expand_dims(export: NodeExport) -> Value:
+    return export.add("Unsqueeze", export[0], export.vector(export[1]))
+
+
+@exporter("Squeeze")
+def _write_squeeze(export: NodeExport) -> Value:
+    axes = export.attribute("squeeze_dims")
+    return export.add("Squeeze", export[0], export.ints(list(axes)) if axes else None)
+
+
+@exporter("Shape", "ShapeN")
+def _write_shape(export: NodeExport) -> list[Value | None]:
+    return [
+        export.narrow(export.add("Shape", x, dtype=dtypes.int64), output.dtype)
+        for x, output in zip(export.inputs(), export.node.outputs, strict=True)
+    ]
+
+
+@exporter("Size")
+def _write_size(export: NodeExport) -> Value:
+    found = export.add("Size", export[0], dtype=dtypes.int64)
+    return export.narrow(found, export.node.outputs[0].dtype)
+
+
+@exporter("Rank")
+def _write_rank(export: NodeExport) -> Value:
+    sizes = export.add("Shape", export[0], dtype=dtypes.int64)
+    return export.narrow(export.add("Size", sizes), dtypes.int32)
+
+
+@exporter("Fill")
+def _write_fill(export: NodeExport) -> Value:
+    return export.add("Expand", export[1], export.int64(export[0]))
+
+
+@exporter("BroadcastTo")
+def _write_broadcast(export: NodeExport) -> Value:
+    return export.add("Expand", export[0], export.int64(export[1]))
+
+
+@exporter("ZerosLike", "OnesLike")
+def _write_like(export: NodeExport) -> Value:
+    number = export.like(int(export.node.type == "OnesLike"), export[0])
+    return export.add("Expand", number, export.add("Shape", export[0], dtype=dtypes.int64))
+
+
+@exporter("PlaceholderWithDefault", "IdentityN")
+def _write_as_it_is(export: NodeExport) -> list[Value | None]:
+    return [*export.inputs()]
+
+
+@exporter("Tile")
+def _write_tile(export: NodeExport) -> Value:
+    return export.add("Tile", export[0], export.int64(export[1]))
+
+
+@exporter("Range")
+def _write_range(export: NodeExport) -> Value:
+    return export.add("Range", *export.inputs())
+
+
+@exporter("Pad", "PadV2")
+def _write_pad(export: NodeExport) -> Value:
+    if export.node.inputs[0].dims == ():
+        return export[0]
+    value = export[2] if export.node.type == "PadV2" else export.like(0, export[0])
+    return export.add("Pad", export[0], _write_sides(export), value, mode="constant")
+
+
+@exporter("MirrorPad")
+def _write_mirror_pad(export: NodeExport) -> Value:
+    if export.attribute("mode") != "REFLECT":
+        raise errors.UnimplementedError("ONNX mirrors only without the edge: mode='REFLECT'")
+    return export.add("Pad", export[0], _write_sides(export), mode="reflect")
+
+
+def _write_sides(export: NodeExport) -> Value:
+    """The margins as ONNX has them: all those before, then all those behind."""
+    sides = export.value(1)
+    if sides is not None:
+        return export.ints(sides.T.ravel())
+    return export.reshape(export.transposed(export.int64(export[1]), [1, 0]), [-1])
+
+
+@exporter("ReverseV2")
+def _write_reverse(export: NodeExport) -> Value:
+    axes = [int(axis) for axis in export.known(1, "the axes")]
+    if not axes:
+        return export[0]
+    far = np.iinfo(np.int64)
+    starts, ends = [far.max] * len(axes), [far.min] * len(axes)
+    parts = (export.ints(each) for each in (starts, ends, axes, [-1] * len(axes)))
+    return export.add("Slice", export[0], *parts)
+
+
+@exporter("SpaceToDepth", "DepthToSpace")
+def _write_space(export: NodeExport) -> Value:
+    first = export.attribute("data_format", "NHWC") != "NHWC"
+    order = [0, 1, 2, 3] if first else channels_first(4)
+    x, size = export.transposed(export[0], order), int(export.attribute("block_size"))
+    return export.transposed(export.add(export.node.type, x, blocksize=size), inverse(order))

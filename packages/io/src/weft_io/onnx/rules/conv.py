@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import constant
+from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ops.conv import (
     conv2d,
@@ -17,10 +18,11 @@ from weft_graph.ops.conv import (
 from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.permutation import transpose
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
+from weft_io.onnx.node_export import NodeExport, Value, inverse
 from weft_io.onnx.operation import Operation, cast
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64
-from weft_io.onnx.rules.sliding import Windows, windows, with_margins
+from weft_io.onnx.rules.sliding import Layout, Windows, layout, slide, windows, with_margins
 from weft_tensor import dtypes, errors
 
 
@@ -185,3 +187,73 @@ def _cut(
 
 def _int64(value: Any) -> Output:
     return value if isinstance(value, Output) else constant(value, dtypes.int64)
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("Conv2D", "Conv3D")
+def _write_conv(export: NodeExport) -> Value:
+    places = layout(export)
+    count = len(places.spatial)
+    kernel, sizes = _known_kernel(export, count), export.dims()
+    depth, inner = sizes[places.channels], export.dims(1)[count]
+    if depth is None or inner is None:
+        raise errors.UnimplementedError("the number of channels must be known")
+    w = export.transposed(export[1], [count + 1, count, *range(count)])
+    return _write_slid(export, places, w, kernel, depth // max(inner, 1))
+
+
+@exporter("DepthwiseConv2dNative")
+def _write_depthwise(export: NodeExport) -> Value:
+    places, kernel = layout(export), _known_kernel(export, 2)
+    depth = export.dims(1)[2]
+    if depth is None:
+        raise errors.UnimplementedError("the number of channels must be known")
+    w = export.transposed(export[1], [2, 3, 0, 1])
+    return _write_slid(export, places, export.reshape(w, [-1, 1, *kernel]), kernel, depth)
+
+
+def _known_kernel(export: NodeExport, count: int) -> list[int]:
+    found = [size for size in export.dims(1)[:count] if size is not None]
+    if len(found) < count:
+        raise errors.UnimplementedError("the shape of the filter must be known")
+    return found
+
+
+def _write_slid(
+    export: NodeExport, places: Layout, w: Value, kernel: Sequence[int], group: int
+) -> Value:
+    sizes = export.dims()
+    attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
+    x = export.transposed(export[0], places.order)
+    return export.transposed(
+        export.add("Conv", x, w, group=group, **attributes), inverse(places.order)
+    )
+
+
+@exporter("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+def _write_conv_transpose(export: NodeExport) -> Value:
+    """The gradient of a convolution, whose margins follow from the sizes of its input."""
+    places = layout(export)
+    count = len(places.spatial)
+    kernel, wanted = _known_kernel(export, count), constant_value_as_dims(export.node.inputs[0])
+    sizes = [None if wanted is None else wanted[axis] for axis in places.spatial]
+    known = [size for size in sizes if size is not None]
+    if len(known) < count:
+        raise errors.UnimplementedError("the height and the width of the result must be known")
+    if wanted is not None and export.dims(1)[count] != wanted[places.channels]:
+        raise errors.UnimplementedError("transposed convolutions in groups are not written")
+    attributes = slide(export, places, kernel, known)
+    pads = attributes.setdefault("pads", [0] * 2 * count)
+    dilations = attributes.get("dilations", [1] * count)
+    more = []
+    for i, size in enumerate(known):
+        extent, stride = (kernel[i] - 1) * dilations[i] + 1, attributes["strides"][i]
+        margin = pads[i] + pads[count + i]
+        turns = (size + margin - extent) // stride
+        more.append(size - (turns * stride + extent - margin))
+    w = export.transposed(export[1], [count + 1, count, *range(count)])
+    x = export.transposed(export[2], places.order)
+    found = export.add("ConvTranspose", x, w, output_padding=more, **attributes)
+    return export.transposed(found, inverse(places.order))

@@ -21,8 +21,9 @@ from weft_graph.ops import (
     trigonometry,
 )
 from weft_graph.ops.shapes import reshape, shape, size
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors
 
 _UNARY: Final[dict[str, Callable[[Output], Output]]] = {
@@ -191,3 +192,192 @@ def _shape(operation: Operation) -> Output:
             else None
         ]
     return found
+
+
+# -------------------------------------------------------------------------------- export
+
+_TO_ONNX: Final = {
+    **{name: name for name in _UNARY if name not in ("IsNaN", "Not", "BitwiseNot", "Round")},
+    "Invert": "BitwiseNot",
+    "Inv": "Reciprocal",
+    "IsNan": "IsNaN",
+    "LogicalNot": "Not",
+    "Add": "Add",
+    "AddV2": "Add",
+    "BitwiseAnd": "BitwiseAnd",
+    "BitwiseOr": "BitwiseOr",
+    "BitwiseXor": "BitwiseXor",
+    "Equal": "Equal",
+    "Greater": "Greater",
+    "GreaterEqual": "GreaterOrEqual",
+    "Less": "Less",
+    "LessEqual": "LessOrEqual",
+    "LogicalAnd": "And",
+    "LogicalOr": "Or",
+    "Maximum": "Max",
+    "Minimum": "Min",
+    "Mul": "Mul",
+    "Pow": "Pow",
+    "RealDiv": "Div",
+    "Sub": "Sub",
+}
+
+
+@exporter(*_TO_ONNX)
+def _write_plain(export: NodeExport) -> Value:
+    kind = export.node.outputs[0].dtype
+    return export.elementwise(_TO_ONNX[export.node.type], *export.inputs(), dtype=kind)
+
+
+@exporter("NotEqual")
+def _write_not_equal(export: NodeExport) -> Value:
+    equal = export.elementwise("Equal", *export.inputs(), dtype=dtypes.bool_)
+    return export.elementwise("Not", equal)
+
+
+@exporter("Rint", "Round")
+def _write_round(export: NodeExport) -> Value:
+    x = export[0]
+    return export.elementwise("Round", x) if x.dtype.is_floating else x
+
+
+@exporter("Div")
+def _write_div(export: NodeExport) -> Value:
+    return export.elementwise("Div", export[0], export[1])
+
+
+@exporter("TruncateDiv")
+def _write_truncate_div(export: NodeExport) -> Value:
+    found = export.elementwise("Div", export[0], export[1])
+    if not found.dtype.is_floating:
+        return found
+    size = export.elementwise("Floor", export.elementwise("Abs", found))
+    return export.elementwise("Mul", export.elementwise("Sign", found), size)
+
+
+@exporter("FloorDiv")
+def _write_floor_div(export: NodeExport) -> Value:
+    x, y = export[0], export[1]
+    if x.dtype.is_floating:
+        return export.elementwise("Floor", export.elementwise("Div", x, y))
+    # ONNX divides towards zero, and its remainder has the sign of the divisor.
+    rest = export.elementwise("Mod", x, y)
+    return export.elementwise("Div", export.elementwise("Sub", x, rest), y)
+
+
+@exporter("FloorMod")
+def _write_floor_mod(export: NodeExport) -> Value:
+    x, y = export[0], export[1]
+    if not x.dtype.is_floating:
+        return export.elementwise("Mod", x, y)
+    rest = export.elementwise("Mod", x, y, fmod=1)
+    zero = export.like(0, y)
+    signs = [export.elementwise("Less", each, zero, dtype=dtypes.bool_) for each in (rest, y)]
+    differ = export.elementwise("Xor", *signs)
+    exact = export.elementwise("Equal", rest, zero, dtype=dtypes.bool_)
+    wrong = export.elementwise("And", differ, export.elementwise("Not", exact))
+    moved = export.elementwise("Add", rest, y)
+    return export.elementwise("Where", wrong, moved, rest, dtype=x.dtype)
+
+
+@exporter("Mod", "TruncateMod")
+def _write_mod(export: NodeExport) -> Value:
+    return export.elementwise("Mod", export[0], export[1], fmod=1)
+
+
+@exporter("Square")
+def _write_square(export: NodeExport) -> Value:
+    return export.elementwise("Mul", export[0], export[0])
+
+
+@exporter("SquaredDifference")
+def _write_squared_difference(export: NodeExport) -> Value:
+    difference = export.elementwise("Sub", export[0], export[1])
+    return export.elementwise("Mul", difference, difference)
+
+
+@exporter("Rsqrt")
+def _write_rsqrt(export: NodeExport) -> Value:
+    return export.elementwise("Reciprocal", export.elementwise("Sqrt", export[0]))
+
+
+@exporter("Expm1")
+def _write_expm1(export: NodeExport) -> Value:
+    """tanh(x / 2) (exp(x) + 1), which keeps its digits near zero."""
+    x = export[0]
+    half = export.elementwise("Tanh", export.elementwise("Mul", x, export.like(0.5, x)))
+    more = export.elementwise("Add", export.elementwise("Exp", x), export.like(1, x))
+    return export.elementwise("Mul", half, more)
+
+
+@exporter("Log1p")
+def _write_log1p(export: NodeExport) -> Value:
+    """2 atanh(x / (x + 2)) near zero, where log(x + 1) loses its digits."""
+    x = export[0]
+    ratio = export.elementwise("Div", x, export.elementwise("Add", x, export.like(2, x)))
+    near = export.elementwise("Mul", export.elementwise("Atanh", ratio), export.like(2, x))
+    far = export.elementwise("Log", export.elementwise("Add", x, export.like(1, x)))
+    size = export.elementwise("Abs", x)
+    small = export.elementwise("Less", size, export.like(0.5, x), dtype=dtypes.bool_)
+    return export.elementwise("Where", small, near, far, dtype=x.dtype)
+
+
+@exporter("IsInf")
+def _write_is_inf(export: NodeExport) -> Value:
+    return export.elementwise("IsInf", export[0], dtype=dtypes.bool_)
+
+
+@exporter("IsFinite")
+def _write_is_finite(export: NodeExport) -> Value:
+    infinite = export.elementwise("IsInf", export[0], dtype=dtypes.bool_)
+    none = export.elementwise("IsNaN", export[0], dtype=dtypes.bool_)
+    return export.elementwise("Not", export.elementwise("Or", infinite, none))
+
+
+@exporter("AddN", "AccumulateNV2")
+def _write_sum(export: NodeExport) -> Value:
+    values = export.inputs()
+    if values[0].dtype.is_floating:
+        return export.elementwise("Sum", *values)
+    return reduce(lambda x, y: export.elementwise("Add", x, y), values)
+
+
+@exporter("ClipByValue")
+def _write_clip(export: NodeExport) -> Value:
+    x, low, high = export.inputs()
+    return export.elementwise("Max", export.elementwise("Min", x, high), low)
+
+
+@exporter("DivNoNan", "MulNoNan", "Xdivy", "Xlogy")
+def _write_where_not_zero(export: NodeExport) -> Value:
+    """Zero where one operand is, whatever the other."""
+    x, y = export[0], export[1]
+    op = export.node.type
+    asked = y if op.endswith("NoNan") else x
+    zero = export.like(0, x)
+    is_zero = export.elementwise("Equal", asked, zero, dtype=dtypes.bool_)
+    if op == "Xlogy":
+        y = export.elementwise("Log", y)
+    found = export.elementwise("Mul" if op in ("MulNoNan", "Xlogy") else "Div", x, y)
+    return export.elementwise("Where", is_zero, zero, found, dtype=x.dtype)
+
+
+@exporter("LeftShift", "RightShift")
+def _write_shift(export: NodeExport) -> Value:
+    direction = "LEFT" if export.node.type == "LeftShift" else "RIGHT"
+    return export.elementwise("BitShift", export[0], export[1], direction=direction)
+
+
+@exporter("Select")
+def _write_select(export: NodeExport) -> Value:
+    """The condition is of the values' shape, or tells of each along the first axis."""
+    condition, x, y = export.inputs()
+    missing = export.rank(1) - export.rank(0)
+    if missing and export.rank(0):
+        condition = export.reshape(condition, [-1, *[1] * missing])
+    return export.elementwise("Where", condition, x, y, dtype=x.dtype)
+
+
+@exporter("SelectV2")
+def _write_where(export: NodeExport) -> Value:
+    return export.elementwise("Where", *export.inputs(), dtype=export[1].dtype)

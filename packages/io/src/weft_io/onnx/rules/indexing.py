@@ -19,8 +19,9 @@ from weft_graph.ops.search import argsort, unique_with_counts
 from weft_graph.ops.segments import unsorted_segment_prod
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import reshape, shape
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_tensor import dtypes, errors
 
@@ -222,3 +223,88 @@ def _two(form: list[int], axis: int, sizes: Output, single: bool) -> Any:
             for each in found
         ]
     )
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("Gather", "GatherV2", "ResourceGather")
+def _write_gather(export: NodeExport) -> Value:
+    batch = int(export.attribute("batch_dims", 0) or 0)
+    axis = int(export.known(2, "the axis")) if export.node.type == "GatherV2" else batch
+    x, places = export[0], export[1]
+    if not batch:
+        return export.add("Gather", x, _indices(export, places), axis=axis)
+    if axis % export.rank() != batch % export.rank(1):
+        raise errors.UnimplementedError("with batch_dims ONNX gathers from the axis behind these")
+    last = export.add("Unsqueeze", export.int64(places), export.ints([-1]))
+    return export.add("GatherND", x, last, batch_dims=batch % export.rank(1))
+
+
+def _indices(export: NodeExport, places: Value) -> Value:
+    return places if places.dtype in (dtypes.int32, dtypes.int64) else export.int64(places)
+
+
+@exporter("GatherNd")
+def _write_gather_nd(export: NodeExport) -> Value:
+    if export.dims(1)[-1] == 0:
+        raise errors.UnimplementedError("ONNX has no positions without coordinates")
+    return export.add("GatherND", export[0], export.int64(export[1]))
+
+
+@exporter("ScatterNd")
+def _write_scatter_nd(export: NodeExport) -> Value:
+    places, updates, sizes = export.inputs()
+    empty = export.add("Expand", export.like(0, updates), export.int64(sizes))
+    return export.add("ScatterND", empty, export.int64(places), updates, reduction="add")
+
+
+_WAYS: Final = {
+    "TensorScatterUpdate": "none",
+    "TensorScatterAdd": "add",
+    "TensorScatterMax": "max",
+    "TensorScatterMin": "min",
+}
+
+
+@exporter(*_WAYS)
+def _write_scatter(export: NodeExport) -> Value:
+    x, places, updates = export.inputs()
+    way = _WAYS[export.node.type]
+    return export.add("ScatterND", x, export.int64(places), updates, reduction=way)
+
+
+@exporter("Where")
+def _write_nonzero(export: NodeExport) -> Value:
+    if not export.rank():
+        raise errors.UnimplementedError("a scalar has no places in ONNX")
+    return export.transposed(export.add("NonZero", export[0], dtype=dtypes.int64), [1, 0])
+
+
+@exporter("OneHot")
+def _write_one_hot(export: NodeExport) -> Value:
+    """Negative positions are nowhere in weft, and from the end in ONNX."""
+    places, depth, on, off = export.inputs()
+    places, depth = export.int64(places), export.int64(depth)
+    negative = export.elementwise("Less", places, export.ints(0), dtype=dtypes.bool_)
+    places = export.elementwise("Where", negative, depth, places, dtype=dtypes.int64)
+    values = [export.reshape(each, [1]) for each in (off, on)]
+    pair = export.add("Concat", *values, axis=0)
+    axis = int(export.attribute("axis"))
+    if export.rank():
+        return export.add("OneHot", places, depth, pair, dtype=on.dtype, axis=axis)
+    row = export.add("OneHot", export.vector(places), depth, pair, dtype=on.dtype, axis=-1)
+    return export.add("Squeeze", row, export.ints([0]))
+
+
+@exporter("TopK", "TopKV2")
+def _write_top_k(export: NodeExport) -> list[Value | None]:
+    if export.node.type == "TopK":
+        count = export.ints([int(export.attribute("k"))])
+    else:
+        count = export.vector(export[1])
+    order = int(export.attribute("sorted", True))
+    found = export.add_many(
+        "TopK", export[0], count, dtypes=[None, dtypes.int64], axis=-1, sorted=order
+    )
+    return [found[0], export.narrow(found[1], export.node.outputs[1].dtype)]

@@ -7,8 +7,9 @@ from weft_graph.ops.contraction import einsum
 from weft_graph.ops.linalg import matrix_determinant
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.shapes import expand_dims, squeeze
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes
 
 
@@ -61,3 +62,23 @@ def _einsum(operation: Operation) -> Output:
 @importer("Det")
 def _det(operation: Operation) -> Output:
     return matrix_determinant(operation[0])
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("MatMul", "BatchMatMul", "BatchMatMulV2")
+def _write_matmul(export: NodeExport) -> Value:
+    plain = export.node.type == "MatMul"
+    names = ("transpose_a", "transpose_b") if plain else ("adj_x", "adj_y")
+    operands = [
+        _turned(export, index) if export.attribute(name) else export[index]
+        for index, name in enumerate(names)
+    ]
+    return export.add("MatMul", *operands)
+
+
+def _turned(export: NodeExport, index: int) -> Value:
+    """A matrix with its last two axes exchanged."""
+    rank = export.rank(index)
+    return export.transposed(export[index], [*range(rank - 2), rank - 1, rank - 2])

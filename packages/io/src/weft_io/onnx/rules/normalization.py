@@ -10,10 +10,12 @@ from weft_graph.ops.padding import pad
 from weft_graph.ops.powers import pow, rsqrt, sqrt, square
 from weft_graph.ops.reduction import reduce_sum
 from weft_graph.ops.slicing import slice as part
+from weft_io.onnx.node_export import NodeExport, Value, channels_first, inverse
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.rules.conv import channels
+from weft_tensor import errors
 
 
 @importer("BatchNormalization")
@@ -86,3 +88,43 @@ def _lp_normalization(operation: Operation) -> Output:
         norm = sqrt(reduce_sum(square(x), axis, True))
     zero = like(0, norm)
     return where_v2(norm > zero, x / where_v2(norm > zero, norm, like(1, norm)), x * like(0, x))
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+def _write_batch_normalization(export: NodeExport) -> list[Value | None]:
+    if export.attribute("is_training"):
+        raise errors.UnimplementedError("statistics of a batch are for training: is_training=False")
+    rank = export.rank()
+    order = channels_first(rank) if export.attribute("data_format")[-1] == "C" else [*range(rank)]
+    x = export.transposed(export[0], order)
+    epsilon = float(export.attribute("epsilon"))
+    found = export.add("BatchNormalization", x, *export.inputs()[1:], epsilon=epsilon)
+    rest: list[Value | None] = [None] * (len(export.node.outputs) - 1)
+    return [export.transposed(found, inverse(order)), *rest]
+
+
+@exporter("LRN")
+def _write_lrn(export: NodeExport) -> Value:
+    """ONNX divides alpha by the number of channels that are summed."""
+    order = channels_first(4)
+    size = 2 * int(export.attribute("depth_radius")) + 1
+    found = export.add(
+        "LRN",
+        export.transposed(export[0], order),
+        size=size,
+        alpha=float(export.attribute("alpha")) * size,
+        beta=float(export.attribute("beta")),
+        bias=float(export.attribute("bias")),
+    )
+    return export.transposed(found, inverse(order))
+
+
+@exporter("BiasAdd")
+def _write_bias(export: NodeExport) -> Value:
+    bias = export[1]
+    if export.attribute("data_format", "NHWC")[1] == "C":
+        bias = export.reshape(bias, [-1, *[1] * (export.rank() - 2)])
+    return export.elementwise("Add", export[0], bias)

@@ -20,11 +20,12 @@ from weft_graph.ops.powers import pow
 from weft_graph.ops.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
+from weft_io.onnx.node_export import NodeExport, Value, inverse
 from weft_io.onnx.operation import Operation, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64
-from weft_io.onnx.rules.sliding import Windows, windows, with_margins
-from weft_tensor import dtypes
+from weft_io.onnx.rules.sliding import Windows, layout, slide, windows, with_margins
+from weft_tensor import dtypes, errors
 
 
 @importer("MaxPool")
@@ -137,3 +138,26 @@ def _max_unpool(operation: Operation) -> Output:
 
 def _pair(after: Output) -> Output:
     return concat([after * constant(0, dtypes.int64), after], 1)
+
+
+# -------------------------------------------------------------------------------- export
+
+_TO_ONNX = {
+    "AvgPool": "AveragePool",
+    "AvgPool3D": "AveragePool",
+    "MaxPool": "MaxPool",
+    "MaxPool3D": "MaxPool",
+}
+
+
+@exporter(*_TO_ONNX)
+def _write_pool(export: NodeExport) -> Value:
+    places, sizes = layout(export), export.dims()
+    ksize = [int(each) for each in export.attribute("ksize")]
+    if ksize[0] != 1 or ksize[places.channels] != 1:
+        raise errors.UnimplementedError("ONNX has no pools over examples or channels")
+    kernel = [ksize[axis] for axis in places.spatial]
+    attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
+    x = export.transposed(export[0], places.order)
+    found = export.add(_TO_ONNX[export.node.type], x, **attributes)
+    return export.transposed(found, inverse(places.order))

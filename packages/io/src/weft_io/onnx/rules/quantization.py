@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import clip_by_value
 from weft_graph.ops.masks import repeat
 from weft_graph.ops.rounding import rint
 from weft_graph.ops.shapes import reshape
 from weft_graph.ops.slicing import slice as part
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.rules.conv import channels, convolution
 from weft_io.onnx.rules.linalg import product
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 
@@ -149,3 +152,24 @@ def _dynamic_quantize(operation: Operation) -> list[Output]:
     zero = rint(clip_by_value(-low / scale, 0.0, 255.0))
     rows = saturated(rint(x / scale) + zero, dtypes.uint8)
     return [rows, scale, cast(zero, dtypes.uint8)]
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars")
+def _write_fake_quantization(export: NodeExport) -> Value:
+    """To 8 bits and back, with the range moved so that zero is one of its values."""
+    if export.node.type == "FakeQuantWithMinMaxArgs":
+        low, high = (float(export.attribute(name)) for name in ("min", "max"))
+    else:
+        low, high = (float(export.known(i, "the range")) for i in (1, 2))
+    if int(export.attribute("num_bits")) != 8 or export.attribute("narrow_range"):
+        raise errors.UnimplementedError("ONNX quantises to all values of 8 bits")
+    if not low <= 0 <= high or low == high:
+        raise errors.UnimplementedError(f"a range to quantise must contain 0, got {low} to {high}")
+    scale = np.float32((high - low) / 255)
+    zero = np.uint8(np.clip(np.floor(-low / scale + 0.5), 0, 255))
+    numbers = export.constant(scale), export.constant(zero)
+    small = export.elementwise("QuantizeLinear", export[0], *numbers, dtype=dtypes.uint8)
+    return export.elementwise("DequantizeLinear", small, *numbers, dtype=dtypes.float32)

@@ -15,14 +15,18 @@ from weft_graph.ops.permutation import reverse, transpose
 from weft_graph.ops.powers import sqrt, square
 from weft_graph.ops.search import top_k
 from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, as_int32, cast
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes
 
 _Reduce = Callable[..., Output]
 
 
 def _l2(x: Output, axis: Any, keepdims: bool) -> Output:
+    if x.dtype.is_integer:
+        return cast(_l2(cast(x, dtypes.float64), axis, keepdims), x.dtype)
     found: Output = sqrt(reduction.reduce_sum(square(x), axis, keepdims))
     return found
 
@@ -105,3 +109,68 @@ def _turned(x: Output) -> Output:
 @importer("Identity")
 def _identity(operation: Operation) -> Output:
     return identity(operation[0])
+
+
+# -------------------------------------------------------------------------------- export
+
+_TO_ONNX: Final = {
+    "EuclideanNorm": "ReduceL2",
+    "Max": "ReduceMax",
+    "Mean": "ReduceMean",
+    "Min": "ReduceMin",
+    "Prod": "ReduceProd",
+    "Sum": "ReduceSum",
+}
+
+
+@exporter(*_TO_ONNX)
+def _write_reduction(export: NodeExport) -> Value:
+    return _reduced(export, _TO_ONNX[export.node.type], export[0])
+
+
+@exporter("All", "Any")
+def _write_logical(export: NodeExport) -> Value:
+    """How many are true: ONNX reduces no truth values; with no elements, none is false."""
+    asked = export[0] if export.node.type == "Any" else export.elementwise("Not", export[0])
+    count = export.elementwise("Cast", asked, dtype=dtypes.int64, to=onnx_type(dtypes.int64))
+    found = export.cast(_reduced(export, "ReduceSum", count), dtypes.bool_)
+    return found if export.node.type == "Any" else export.elementwise("Not", found)
+
+
+def _reduced(export: NodeExport, op: str, x: Value) -> Value:
+    """A reduction; of a transposed value that of the value itself, over other axes."""
+    keep = int(export.attribute("keep_dims", False))
+    axes = export.value(1)
+    if axes is None:
+        given = export.reshape(export.int64(export[1]), [-1])
+        return export.add(op, x, given, keepdims=keep, noop_with_empty_axes=1)
+    flat = [int(axis) for axis in axes.flat]
+    if not flat:
+        return x if op != "ReduceL2" else export.elementwise("Abs", x)
+    if x.untransposed is not None:
+        source, order = x.untransposed
+        gone = {axis % len(order) for axis in flat}
+        left = order if keep else [each for axis, each in enumerate(order) if axis not in gone]
+        found = export.add(op, source, export.ints([order[axis] for axis in gone]), keepdims=keep)
+        return export.transposed(found, [sorted(left).index(each) for each in left])
+    return export.add(op, x, export.ints(flat), keepdims=keep)
+
+
+@exporter("ArgMax", "ArgMin")
+def _write_place(export: NodeExport) -> Value:
+    axis = int(export.known(1, "the axis"))
+    found = export.add(export.node.type, export[0], dtype=dtypes.int64, axis=axis, keepdims=0)
+    return export.narrow(found, export.node.outputs[0].dtype)
+
+
+@exporter("Cumsum")
+def _write_cumsum(export: NodeExport) -> Value:
+    exclusive, backwards = (int(export.attribute(name)) for name in ("exclusive", "reverse"))
+    axis = export.int64(export[1])
+    return export.add("CumSum", export[0], axis, exclusive=exclusive, reverse=backwards)
+
+
+@exporter("L2Loss")
+def _write_l2_loss(export: NodeExport) -> Value:
+    found = export.add("ReduceSumSquare", export[0], keepdims=0)
+    return export.add("Mul", found, export.like(0.5, found))

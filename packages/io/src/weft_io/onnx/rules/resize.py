@@ -19,8 +19,9 @@ from weft_graph.ops.reduction import reduce_max, reduce_min, reduce_sum
 from weft_graph.ops.rounding import ceil, floor
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape
+from weft_io.onnx.node_export import NodeExport, Value, channels_first, inverse
 from weft_io.onnx.operation import Operation, cast, like
-from weft_io.onnx.registry import importer
+from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.rules.quantization import saturated
 from weft_tensor import dtypes, errors
@@ -230,3 +231,37 @@ class _Resizing:
             form = [-1 if i == axis else 1 for i in range(self.operation.rank())]
             x = where_v2(reshape(outside, form), value, x)
         return x
+
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("ResizeBilinear", "ResizeNearestNeighbor")
+def _write_resize(export: NodeExport) -> Value:
+    corners = export.attribute("align_corners")
+    centers = export.attribute("half_pixel_centers")
+    where = "align_corners" if corners else "half_pixel" if centers else "asymmetric"
+    order = channels_first(4)
+    x, rounding = export.transposed(export[0], order), None
+    if export.node.type == "ResizeBilinear":
+        mode, x = "linear", export.cast(x, export.node.outputs[0].dtype)
+    else:
+        mode, rounding = "nearest", "round_prefer_ceil" if corners or centers else "floor"
+    found = export.add(
+        "Resize", x, None, None, _whole_sizes(export), mode=mode,
+        coordinate_transformation_mode=where, nearest_mode=rounding,
+    )  # fmt: skip
+    return export.transposed(found, inverse(order))
+
+
+def _whole_sizes(export: NodeExport) -> Value:
+    """The sizes of the result, (N, C, height, width)."""
+    dims, wanted = export.dims(), export.int64(export[1])
+    if dims[0] is not None and dims[3] is not None:
+        outer = export.ints([dims[0], dims[3]])
+    else:
+        sizes = export.add("Shape", export[0], dtype=dtypes.int64)
+        outer = export.add("Gather", sizes, export.ints([0, 3]))
+    if outer.array is not None and wanted.array is not None:
+        return export.ints([*outer.array, *wanted.array])
+    return export.add("Concat", outer, wanted, axis=0)

@@ -11,6 +11,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import maximum
 from weft_graph.ops.join import stack
 from weft_graph.ops.slicing import strided_slice
+from weft_io.onnx.node_export import NodeExport, channels_first
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.rules.array import padded, shape64
 from weft_tensor import dtypes, errors
@@ -171,3 +172,70 @@ def _extra(size: Size, extent: int, stride: int, pads: tuple[Size, Size]) -> Siz
 def with_margins(x: Output, found: Windows, value: Any = 0) -> Output:
     """The input with all margins."""
     return padded(x, found.sides(), value) if found.has_margins else x
+
+
+# -------------------------------------------------------------------------------- export
+
+
+class Layout(NamedTuple):
+    """Where a node's images have their axes, and how its windows slide.
+
+    Attributes:
+      order: the permutation to (N, C, ...).
+      spatial: the axes that windows slide along.
+      channels: the axis of the channels.
+    """
+
+    order: list[int]
+    spatial: list[int]
+    channels: int
+
+
+def layout(export: NodeExport) -> Layout:
+    """The layout of a node of images or volumes."""
+    form = export.attribute("data_format") or "NHWC"
+    rank = len(form)
+    if form[-1] == "C":
+        return Layout(channels_first(rank), [*range(1, rank - 1)], rank - 1)
+    if form[1] == "C" and rank in (4, 5) and "_" not in form:
+        return Layout([*range(rank)], [*range(2, rank)], 1)
+    raise errors.UnimplementedError(f"ONNX has no layout {form}")
+
+
+def slide(
+    export: NodeExport, places: Layout, kernel: Sequence[int], sizes: Sequence[int | None]
+) -> dict[str, Any]:
+    """ONNX's attributes of the windows of a node.
+
+    Args:
+      kernel: taps along each spatial axis.
+      sizes: of the input along these.
+    """
+    strides = [int(export.attribute("strides")[axis]) for axis in places.spatial]
+    given = export.attribute("dilations") or [1] * (len(places.spatial) + 2)
+    dilations = [int(given[axis]) for axis in places.spatial]
+    found: dict[str, Any] = {"kernel_shape": [*kernel], "strides": strides}
+    if any(each != 1 for each in dilations):
+        found["dilations"] = dilations
+    padding = export.attribute("padding")
+    if padding == "EXPLICIT":
+        pairs = [export.attribute("explicit_paddings")[2 * axis :][:2] for axis in places.spatial]
+        found["pads"] = [int(pair[side]) for side in (0, 1) for pair in pairs]
+    elif padding == "SAME":
+        totals = [
+            _margin(size, (k - 1) * d + 1, s)
+            for size, k, d, s in zip(sizes, kernel, dilations, strides, strict=True)
+        ]
+        known = [each for each in totals if each is not None]
+        if len(known) == len(totals):
+            found["pads"] = [each // 2 for each in known] + [each - each // 2 for each in known]
+        else:
+            found["auto_pad"] = "SAME_UPPER"
+    return found
+
+
+def _margin(size: int | None, extent: int, stride: int) -> int | None:
+    """The margin that SAME means, where it is known: with a stride of 1 of every size."""
+    if size is None:
+        return extent - 1 if stride == 1 else None
+    return max((-(-size // stride) - 1) * stride + extent - size, 0)

@@ -1,0 +1,393 @@
+"""From a part of a graph to an ONNX model."""
+
+from __future__ import annotations
+
+__all__ = ["export"]
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+from onnx import ModelProto, ValueInfoProto, checker, helper, shape_inference
+
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import ordered
+from weft_graph.ir.traits import Role
+from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.prune import prune
+from weft_io.onnx import initializers
+from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.node_export import Body, Made, NodeExport, Value, to_proto
+from weft_io.onnx.registry import export_rule
+from weft_tensor import errors
+from weft_tensor.nesting import shown
+
+OLDEST: Final = 18
+"""The first opset whose reductions, paddings and resizings are as the rules write them."""
+
+_OF_THE_MODEL: Final = ("producer_name", "producer_version", "domain", "doc_string")
+_ROUTING: Final = frozenset(
+    {Role.SWITCH, Role.MERGE, Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND}
+)
+
+
+def export(
+    fetches: Any,
+    feeds: Any,
+    session: Any,
+    path: str | os.PathLike[str] | None = None,
+    opset: int = 21,
+    *,
+    dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
+    metadata: Mapping[str, str] | None = None,
+    external_data: bool = False,
+) -> ModelProto:
+    """The part of a session's graph between some tensors, as an ONNX model.
+
+    Variables become constants of the values that they have. Only data counts: what would run
+    through control inputs alone, such as assertions, is left out. The model has been checked by
+    `onnx.checker`, and the shapes of its values are inferred.
+
+    Args:
+      fetches: what the model gives: a tensor or its name, a list of them, or a dict from the names
+        of the model's outputs; by default they have the names of the tensors, without ":0".
+      feeds: what it is given, likewise: any tensors, mostly placeholders.
+      session: that has the values of the variables.
+      path: a file to write.
+      opset: the version of ONNX's standard ops, at least 18.
+      dynamic_axes: names for sizes that are not known, by input and axis; "x_0" and the like for
+        the others. Equal names mean equal sizes.
+      metadata: what the model says of itself: `producer_name`, `producer_version`, `domain`,
+        `doc_string`, `model_version`, and properties of any other name.
+      external_data: write large constants beside `path`, to a file of the same name with ".data"
+        behind it. Models of 2 GiB and more must be written so.
+    Returns: the model; the constants in a file of their own are not in it.
+    Raises:
+      UnimplementedError: there are nodes that ONNX cannot express; the message lists all of them.
+      NotFoundError: the graph has no such tensor.
+      InvalidArgumentError: a placeholder that is needed is not fed, or an argument is wrong.
+      FailedPreconditionError: a variable has no value.
+      ResourceExhaustedError: the model has 2 GiB or more, and no `external_data`.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None, 2], name="x")
+      >>> y = wf.nn.relu(x @ wf.Variable([[1.0], [2.0]]), name="y")
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     model = wf.onnx.export(y, x, session)
+      >>> [node.op_type for node in model.graph.node]
+      ['MatMul', 'Relu']
+      >>> model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+      'x_0'
+    """
+    newest = onnx.defs.onnx_opset_version()
+    if not OLDEST <= opset <= newest:
+        raise errors.InvalidArgumentError(f"opset must be {OLDEST} to {newest}, got {opset}")
+    if external_data and path is None:
+        raise errors.InvalidArgumentError("external_data requires a path")
+    graph: Graph = session.graph
+    results = _named(fetches, graph, "fetches")
+    inputs = _named(feeds, graph, "feeds")
+    made = _Export(results, inputs, session, opset)
+    made.run()
+    axes = _checked_axes(dynamic_axes or {}, inputs)
+    return made.model(axes, metadata or {}, None if path is None else Path(path), external_data)
+
+
+class _Export:
+    """One call of `export`.
+
+    Args:
+      results, inputs: outputs of the graph by the names that they have in the model.
+    """
+
+    def __init__(
+        self, results: dict[str, Output], inputs: dict[str, Output], session: Any, opset: int
+    ) -> None:
+        self.results = results
+        self.inputs = inputs
+        self.session = session
+        self.body = Body(opset)
+        self.outputs: list[Value] = []
+        self._live: set[Node] = set()
+
+    def run(self) -> None:
+        """Add all nodes."""
+        fetches, feeds = list(self.results.values()), list(self.inputs.values())
+        nodes = _needed(fetches, feeds)
+        if any(node.role is Role.CALL for node in nodes):
+            step = prune(feeds, fetches, [])
+            inline_calls(step)
+            fetches, feeds = step.fetches, step.feeds
+            nodes = _needed(fetches, feeds)
+        for name, feed in zip(self.inputs, feeds, strict=True):
+            self.body.values[feed] = Value(feed.dtype.base_dtype, name)
+        self._live = set(nodes)
+        self._freeze([node for node in nodes if node.role is Role.VARIABLE])
+        self._add(nodes)
+        taken = {self.body.values[feed] for feed in feeds}
+        for name, fetch in zip(self.results, fetches, strict=True):
+            value = self.body.values[fetch]
+            if value in taken or value.array is not None:
+                copy = Value(value.dtype)
+                self.body.nodes.append(Made("Identity", [value], [copy], {}, fetch.node.name))
+                value = copy
+            taken.add(value)
+            value.name = name
+            self.outputs.append(value)
+
+    def _freeze(self, variables: Sequence[Node]) -> None:
+        """Let the values of variables be constants."""
+        graph: Graph = self.session.graph
+        readers = [_reader(graph.get_operation_by_name(node.name)) for node in variables]
+        values = self.session.run(readers) if readers else []
+        for node, reader, value in zip(variables, readers, values, strict=True):
+            constant = self.body.constant(value, reader.dtype.base_dtype)
+            self.body.values[node.outputs[0]] = constant
+
+    def _add(self, nodes: Iterable[Node]) -> None:
+        refused: list[str] = []
+        values = self.body.values
+        for node in nodes:
+            missing = [output for output in node.outputs if output not in values]
+            if not missing:
+                continue
+            try:
+                found = self._values_of(node)
+            except errors.UnimplementedError as error:
+                refused.append(self._refusal(node, error.message))
+                found = []
+            for output in missing:
+                value = found[output.index] if output.index < len(found) else None
+                # What is not there has no type: what uses it is looked at all the same.
+                values[output] = value or Value(output.dtype.base_dtype)
+                if value is not None and not value.name and value.array is None:
+                    value.name = _plain_name(output)
+            if found and (lost := self._used_and_lost(node, found)):
+                refused.append(self._refusal(node, f"ONNX cannot give its output {lost}"))
+        if refused:
+            lines = "\n  ".join(refused)
+            raise errors.UnimplementedError(
+                f"{len(refused)} nodes have no form in ONNX:\n  {lines}",
+                details={"nodes": len(refused)},
+            )
+
+    def _values_of(self, node: Node) -> list[Value | None]:
+        if node.role is Role.CONSTANT:
+            return [self.body.constant(node.attrs["value"], node.outputs[0].dtype)]
+        if node.role is Role.PLACEHOLDER and not node.inputs:
+            raise errors.InvalidArgumentError(
+                f"the model needs {node.name!r}, which is in no feeds",
+                op=node.type,
+                node=node.name,
+                line=node.line or None,
+            )
+        if node.role in _ROUTING:
+            raise errors.UnimplementedError("branches and loops are not written")
+        if node.traits.identity or node.role is Role.READ:
+            return [self.body.values[node.inputs[0]]]
+        rule = export_rule(node.type)
+        if rule is None:
+            raise errors.UnimplementedError("there is no rule for it")
+        found = rule(NodeExport(node, self.body))
+        return [found] if isinstance(found, Value) else list(found)
+
+    def _used_and_lost(self, node: Node, found: Sequence[Value | None]) -> str:
+        """An output that is used, and that a rule could not give."""
+        fetched = set(self.results.values())
+        for output, value in zip(node.outputs, found, strict=False):
+            if value is None and (output in fetched or self._is_read(output)):
+                return output.node.op_def.outputs[min(output.index, len(found) - 1)].name
+        return ""
+
+    def _is_read(self, output: Output) -> bool:
+        return any(user in self._live for user in output.consumers())
+
+    def _refusal(self, node: Node, why: str) -> str:
+        line = self.session.graph.find_node(node.name)
+        where = (line or node).line
+        return f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")
+
+    # ------------------------------------------------------------------------- the message
+
+    def model(
+        self,
+        axes: Mapping[str, Mapping[int, str]],
+        metadata: Mapping[str, str],
+        path: Path | None,
+        external: bool,
+    ) -> ModelProto:
+        """The checked message, which is written where a path is given."""
+        nodes = self.body.live(self.outputs)
+        constants = _name_all(nodes, [*self.inputs, *self.results])
+        place = initializers.place(constants, path if external else None)
+        message = helper.make_graph(
+            [to_proto(made) for made in nodes],
+            "weft",
+            [_info(name, output, axes.get(name, {})) for name, output in self.inputs.items()],
+            [_info(name, output, None) for name, output in self.results.items()],
+            [initializers.to_proto(value, place) for value in constants],
+        )
+        imports = [helper.make_opsetid("", self.body.opset)]
+        model = helper.make_model(message, opset_imports=imports, producer_name="weft")
+        model.ir_version = helper.find_min_ir_version_for(imports)
+        _describe(model, metadata)
+        model = _inferred(model)
+        if path is None:
+            checker.check_model(model)
+            return model
+        data = model.SerializeToString()
+        initializers.write(place, path)
+        path.write_bytes(data)
+        checker.check_model(str(path) if external else data)
+        return model
+
+
+# ------------------------------------------------------------------------------- arguments
+
+
+def _named(wanted: Any, graph: Graph, what: str) -> dict[str, Output]:
+    """The outputs of a graph that an argument means, by name in the model."""
+    if isinstance(wanted, Mapping):
+        found = {str(name): _output(each, graph) for name, each in wanted.items()}
+    else:
+        several = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        outputs = [_output(each, graph) for each in several]
+        found = {_plain_name(each): each for each in outputs}
+        if len(found) < len(outputs):
+            raise errors.InvalidArgumentError(f"{what} must differ, got {shown(wanted)}")
+    if what == "fetches" and not found:
+        raise errors.InvalidArgumentError("fetches must name at least one tensor")
+    if len(set(found.values())) < len(found) and what == "feeds":
+        raise errors.InvalidArgumentError(f"{what} must differ, got {shown(wanted)}")
+    return found
+
+
+def _output(wanted: Any, graph: Graph) -> Output:
+    if isinstance(wanted, str) and ":" not in wanted:
+        wanted = f"{wanted}:0"
+    found = graph.as_graph_element(wanted, allow_operation=False)
+    assert isinstance(found, Output)
+    return found
+
+
+def _checked_axes(
+    axes: Mapping[str, Mapping[int, str]], inputs: Mapping[str, Output]
+) -> Mapping[str, Mapping[int, str]]:
+    for name, names in axes.items():
+        if name not in inputs:
+            raise errors.InvalidArgumentError(
+                f"dynamic_axes must name inputs, which are {list(inputs)}, got {name!r}"
+            )
+        dims = inputs[name].dims
+        for axis in names:
+            if dims is not None and not (0 <= axis < len(dims) and dims[axis] is None):
+                raise errors.InvalidArgumentError(
+                    f"dynamic_axes of {name!r} must be axes of unknown size of the shape "
+                    f"{list(dims)}, got {axis}"
+                )
+    return axes
+
+
+def _plain_name(output: Output) -> str:
+    return output.name.removesuffix(":0")
+
+
+# ----------------------------------------------------------------------------- the graph
+
+
+def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
+    """The nodes whose data some outputs need, inputs before users."""
+    fed = set(feeds)
+    waiting = [output for output in fetches if output not in fed]
+    found: set[Node] = set()
+    while waiting:
+        node = waiting.pop().node
+        if node not in found:
+            found.add(node)
+            waiting += [source for source in node.inputs if source not in fed]
+    return ordered(found, fed)
+
+
+def _reader(variable: Node) -> Output:
+    """The tensor that has a variable's value.
+
+    Raises: NotFoundError: there is none.
+    """
+    output = variable.outputs[0]
+    if output.dtype.is_ref:
+        return output
+    for user in output.consumers():
+        if user.role is Role.READ:
+            return user.outputs[0]
+    raise errors.NotFoundError(f"the graph has no node that reads the variable {variable.name!r}")
+
+
+# --------------------------------------------------------------------------- the message
+
+
+def _name_all(nodes: Sequence[Made], taken: Iterable[str]) -> list[Value]:
+    """Give all values names, each its own; returns the constants among them."""
+    ends = set(taken)
+    used = set(ends)
+    seen: set[Value] = set()
+    constants: list[Value] = []
+    for made in nodes:
+        for value in (*made.inputs, *made.outputs):
+            if value is None or value in seen:
+                continue
+            seen.add(value)
+            if value.name in ends:
+                continue
+            kind = made.op if value.array is None else "constant"
+            value.name = _unused(value.name or f"{made.name}/{kind}", used)
+            used.add(value.name)
+            if value.array is not None:
+                constants.append(value)
+    return constants
+
+
+def _unused(name: str, used: set[str]) -> str:
+    if name not in used:
+        return name
+    return next(found for found in _numbered(name) if found not in used)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    number = 0
+    while True:
+        number += 1
+        yield f"{name}_{number}"
+
+
+def _info(name: str, output: Output, names: Mapping[int, str] | None) -> ValueInfoProto:
+    """The type of an input or, without names for open sizes, of a result."""
+    dims: list[int | str | None] | None = None
+    if output.dims is not None:
+        dims = list(output.dims)
+        for axis, size in enumerate(dims):
+            if size is None and names is not None:
+                dims[axis] = names.get(axis, f"{name}_{axis}")
+    return helper.make_tensor_value_info(name, onnx_type(output.dtype), dims)
+
+
+def _describe(model: ModelProto, metadata: Mapping[str, str]) -> None:
+    rest = dict(metadata)
+    for key in _OF_THE_MODEL:
+        if key in rest:
+            setattr(model, key, rest.pop(key))
+    if "model_version" in rest:
+        model.model_version = int(rest.pop("model_version"))
+    helper.set_model_props(model, rest)
+
+
+def _inferred(model: ModelProto) -> ModelProto:
+    """The model with the shapes of its values."""
+    check_types = is_strict = propagates_values = True
+    try:
+        return shape_inference.infer_shapes(model, check_types, is_strict, propagates_values)
+    except shape_inference.InferenceError as error:
+        raise errors.UnimplementedError(f"ONNX cannot express the model: {error}") from error

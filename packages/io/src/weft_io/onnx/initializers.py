@@ -1,0 +1,92 @@
+"""Constants of a model that is written: in the message, or in a file beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from onnx import TensorProto, numpy_helper
+
+from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.node_export import Value, num_bytes
+from weft_tensor import errors
+
+MOST_BYTES: Final = 2**31 - 2**24
+"""That a message takes in constants; protobuf has no messages of 2 GiB."""
+
+_SMALL: Final = 1024
+"""Bytes up to which a constant stays in the message: shapes are inferred from its value."""
+
+_ALIGNMENT: Final = 4096
+"""Of constants in a file, so that they can be mapped into memory."""
+
+
+@dataclass
+class Place:
+    """Where constants are: those that are not named here are in the message.
+
+    Attributes:
+      name: of the file beside the model.
+      offsets: of the constants in it, in their order.
+    """
+
+    name: str = ""
+    offsets: dict[Value, int] = field(default_factory=dict)
+
+
+def place(constants: Sequence[Value], path: Path | None) -> Place:
+    """Where constants go.
+
+    Args:
+      path: of the model, if large ones go into a file beside it.
+    Raises: ResourceExhaustedError: they are too many for one message.
+    """
+    total = sum(num_bytes(each) for each in constants)
+    if path is None:
+        if total > MOST_BYTES:
+            raise errors.ResourceExhaustedError(
+                f"a model in one file has at most {MOST_BYTES} bytes of constants, got {total}: "
+                "write it with external_data=True"
+            )
+        return Place()
+    found, end = Place(path.name + ".data"), 0
+    for value in constants:
+        if num_bytes(value) > _SMALL and not _is_text(value):
+            found.offsets[value] = end
+            end += -(-num_bytes(value) // _ALIGNMENT) * _ALIGNMENT
+    return found
+
+
+def _is_text(value: Value) -> bool:
+    return value.array is not None and value.array.dtype.kind in "OSU"
+
+
+def to_proto(value: Value, where: Place) -> TensorProto:
+    """A constant as a message, without its elements where they are in a file."""
+    assert value.array is not None
+    if value not in where.offsets:
+        return numpy_helper.from_array(value.array, value.name)
+    kind = onnx_type(value.dtype)
+    found = TensorProto(name=value.name, data_type=kind, dims=value.array.shape)
+    found.data_location = TensorProto.EXTERNAL
+    entries = {"location": where.name, "offset": where.offsets[value], "length": len(_raw(value))}
+    for key, entry in entries.items():
+        found.external_data.add(key=key, value=str(entry))
+    return found
+
+
+def _raw(value: Value) -> bytes:
+    assert value.array is not None
+    return numpy_helper.from_array(value.array).raw_data
+
+
+def write(where: Place, path: Path) -> None:
+    """Write the file beside a model, if constants are in it."""
+    if not where.offsets:
+        return
+    with path.with_name(where.name).open("wb") as file:
+        for value, offset in where.offsets.items():
+            file.seek(offset)
+            file.write(_raw(value))

@@ -1,0 +1,321 @@
+"""What a rule of export sees: a node of the graph, and the ONNX nodes that it adds for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, defs, helper
+
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Node, Output
+from weft_io.onnx.element_types import onnx_type
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+_FEW_BYTES = 64
+"""Constants up to this size are written once, however often rules make them."""
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the ONNX model.
+
+    Attributes:
+      dtype: its element type.
+      name: "" until the model is written, or the output of the graph that it stands for is known.
+      array: what it holds, of a constant.
+      untransposed: the value that it is a transposition of, and by which permutation.
+      wide: the same integers as int64.
+    """
+
+    dtype: DType
+    name: str = ""
+    array: np.ndarray[Any, Any] | None = None
+    untransposed: tuple[Value, tuple[int, ...]] | None = None
+    wide: Value | None = None
+
+
+@dataclass(eq=False)
+class Made:
+    """An ONNX node, with values in the place of names."""
+
+    op: str
+    inputs: Sequence[Value | None]
+    outputs: Sequence[Value]
+    attributes: Mapping[str, Any]
+    name: str
+
+
+@dataclass
+class Body:
+    """The ONNX nodes of a model so far, in order.
+
+    Attributes:
+      opset: the version of the standard ops.
+      nodes: what rules made; those that nothing uses are left out at the end.
+      values: what stands for the outputs of the graph.
+    """
+
+    opset: int
+    nodes: list[Made] = field(default_factory=list)
+    values: dict[Output, Value] = field(default_factory=dict)
+    constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
+    transposed: dict[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
+
+    def constant(self, value: Any, dtype: DType | None = None) -> Value:
+        """A constant; small ones of the same type and elements are one."""
+        array = np.asarray(value, None if dtype is None else dtype.numpy)
+        kind = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
+        if array.nbytes > _FEW_BYTES or kind is dtypes.string:
+            return Value(kind, array=array)
+        key = (kind.name, array.shape, array.tobytes())
+        return self.constants.setdefault(key, Value(kind, array=array))
+
+    def live(self, results: Sequence[Value]) -> list[Made]:
+        """The nodes that some results need."""
+        wanted, kept = set(results), []
+        for made in reversed(self.nodes):
+            if any(each in wanted for each in made.outputs):
+                wanted.update(each for each in made.inputs if each is not None)
+                kept.append(made)
+        return kept[::-1]
+
+
+class NodeExport:
+    """A node of the graph on its way to ONNX.
+
+    `export[0]` is what stands for its first input.
+
+    Attributes:
+      node: the node.
+      opset: the version of the ONNX ops that are written.
+    """
+
+    __slots__ = ("_body", "node", "opset")
+
+    def __init__(self, node: Node, body: Body) -> None:
+        self.node = node
+        self.opset = body.opset
+        self._body = body
+
+    # --------------------------------------------------------------------------- inputs
+
+    def __getitem__(self, index: int) -> Value:
+        """What stands for an input."""
+        return self._body.values[self.node.inputs[index]]
+
+    def __len__(self) -> int:
+        return len(self.node.inputs)
+
+    def inputs(self) -> list[Value]:
+        """What stands for all inputs."""
+        return [self[index] for index in range(len(self))]
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute of the node."""
+        return self.node.attrs.get(name, default)
+
+    def value(self, index: int) -> np.ndarray[Any, Any] | None:
+        """The value of an input where it is known, else None."""
+        found = self[index].array
+        return constant_value(self.node.inputs[index]) if found is None else found
+
+    def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
+        """The value of an input on which the form of the model depends.
+
+        Raises: UnimplementedError: it is known only when a step runs.
+        """
+        found = self.value(index)
+        if found is None:
+            raise errors.UnimplementedError(f"{what} must be a constant")
+        return found
+
+    def dims(self, index: int = 0) -> list[int | None]:
+        """The shape of an input, of which at least the rank must be known.
+
+        Raises: UnimplementedError: it is not.
+        """
+        dims = self.node.inputs[index].dims
+        if dims is None:
+            raise errors.UnimplementedError(f"the rank of input {index} must be known")
+        return list(dims)
+
+    def rank(self, index: int = 0) -> int:
+        """The rank of an input, likewise."""
+        return len(self.dims(index))
+
+    # ---------------------------------------------------------------------- what is made
+
+    def add(
+        self, op: str, *inputs: Value | None, dtype: DType | None = None, **attributes: Any
+    ) -> Value:
+        """Add an ONNX node with one result.
+
+        Args:
+          op: ONNX's name of it.
+          *inputs: None for one that is left out.
+          dtype: of the result; that of the first input by default.
+          **attributes: those that are None are left out.
+        Raises: UnimplementedError: ONNX's op does not take such element types.
+        """
+        return self.add_many(op, *inputs, dtypes=[dtype], **attributes)[0]
+
+    def add_many(
+        self, op: str, *inputs: Value | None, dtypes: Sequence[DType | None], **attributes: Any
+    ) -> list[Value]:
+        """The same with as many results as types are given; None is the type of the first input."""
+        outputs = [Value(kind or _type_of(op, inputs[0])) for kind in dtypes]
+        _check_types(op, self.opset, inputs, outputs)
+        given = {name: value for name, value in attributes.items() if value is not None}
+        self._body.nodes.append(Made(op, inputs, outputs, given, self.node.name))
+        return outputs
+
+    def constant(self, value: Any, dtype: DType | None = None) -> Value:
+        """A constant of the model."""
+        return self._body.constant(value, dtype)
+
+    def like(self, value: Any, other: Value) -> Value:
+        """A constant of another value's element type."""
+        return self.constant(value, other.dtype)
+
+    def ints(self, values: Any) -> Value:
+        """A constant of int64, which ONNX wants of shapes and axes."""
+        return self.constant(values, dtypes.int64)
+
+    def int64(self, value: Value) -> Value:
+        """A value's integers as int64."""
+        if value.dtype is dtypes.int64:
+            return value
+        return self.cast(value, dtypes.int64) if value.wide is None else value.wide
+
+    def narrow(self, value: Value, dtype: DType) -> Value:
+        """Sizes or positions, int64 in ONNX, as the integers that a node of the graph gives."""
+        found = self.cast(value, dtype)
+        if found is not value:
+            found.wide = value
+        return found
+
+    def cast(self, value: Value, dtype: DType) -> Value:
+        """The elements as another type."""
+        if value.dtype is dtype.base_dtype:
+            return value
+        if value.array is not None and value.array.dtype.kind not in "OSU":
+            return self.constant(value.array.astype(dtype.numpy))
+        return self.add("Cast", value, dtype=dtype.base_dtype, to=onnx_type(dtype))
+
+    def vector(self, value: Value) -> Value:
+        """A scalar of int64 as a vector of one element."""
+        return self.reshape(self.int64(value), [1])
+
+    def reshape(self, value: Value, sizes: Sequence[int]) -> Value:
+        """The elements in a shape of which one size may be -1, and none 0."""
+        if value.array is not None:
+            return self.constant(value.array.reshape(tuple(sizes)))
+        return self.add("Reshape", value, self.ints(list(sizes)))
+
+    def transposed(self, value: Value, order: Sequence[int]) -> Value:
+        """Axes in another order; what is transposed back is the value that it was."""
+        order = tuple(int(axis) for axis in order)
+        if value.untransposed is not None:
+            value, before = value.untransposed
+            order = tuple(before[axis] for axis in order)
+        if order == tuple(range(len(order))):
+            return value
+        if (value, order) not in self._body.transposed:
+            if value.array is not None:
+                found = Value(value.dtype, array=value.array.transpose(order))
+            else:
+                found = self.add("Transpose", value, perm=list(order))
+                found.untransposed = (value, order)
+            self._body.transposed[value, order] = found
+        return self._body.transposed[value, order]
+
+    def elementwise(
+        self, op: str, *values: Value, dtype: DType | None = None, **attributes: Any
+    ) -> Value:
+        """Add an ONNX node that broadcasts its inputs.
+
+        Where these are transposed in one way, the result is transposed in their place.
+        """
+        order = next((v.untransposed[1] for v in values if v.untransposed is not None), None)
+        plain = [] if order is None else [self._before(value, order) for value in values]
+        sources = [value for value in plain if value is not None]
+        if order is None or len(sources) < len(values):
+            return self.add(op, *values, dtype=dtype, **attributes)
+        return self.transposed(self.add(op, *sources, dtype=dtype, **attributes), order)
+
+    def _before(self, value: Value, order: tuple[int, ...]) -> Value | None:
+        """What gives a value when its axes are put in that order."""
+        if value.untransposed is not None and value.untransposed[1] == order:
+            return value.untransposed[0]
+        if value.array is None or value.array.ndim > len(order):
+            return None
+        if value.array.ndim == 0:
+            return value
+        missing = len(order) - value.array.ndim
+        whole = self.constant(value.array.reshape((1,) * missing + value.array.shape))
+        return self.transposed(whole, inverse(order))
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes another."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def channels_first(rank: int) -> list[int]:
+    """The permutation from (N, ..., C) to (N, C, ...)."""
+    return [0, rank - 1, *range(1, rank - 1)]
+
+
+def _type_of(op: str, first: Value | None) -> DType:
+    assert first is not None, f"{op} without inputs needs a type"
+    return first.dtype
+
+
+@cache
+def _allowed(op: str, opset: int) -> tuple[list[frozenset[str]], list[frozenset[str]]]:
+    """The types that ONNX has for each input and each output of an op."""
+    schema = defs.get_schema(op, opset)
+    both = (schema.inputs, schema.outputs)
+    taken, given = ([frozenset(each.types) for each in formal] for formal in both)
+    return taken, given
+
+
+def _check_types(
+    op: str, opset: int, inputs: Sequence[Value | None], outputs: Sequence[Value]
+) -> None:
+    try:
+        taken, given = _allowed(op, opset)
+    except defs.SchemaError:
+        raise errors.UnimplementedError(f"opset {opset} of ONNX has no {op}") from None
+    for values, allowed, verb in ((inputs, taken, "takes"), (outputs, given, "gives")):
+        for index, value in enumerate(values):
+            types = allowed[min(index, len(allowed) - 1)]  # the last one may stand for many
+            if value is not None and _type_name(value.dtype) not in types:
+                raise errors.UnimplementedError(f"ONNX's {op} {verb} no {value.dtype.name}")
+
+
+def _type_name(dtype: DType) -> str:
+    return f"tensor({TensorProto.DataType.Name(onnx_type(dtype)).lower()})"
+
+
+def to_proto(made: Made) -> NodeProto:
+    """An ONNX node, when all values have names; its own is that of its first result."""
+    inputs = ["" if each is None else each.name for each in made.inputs]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    names = [each.name for each in made.outputs]
+    return helper.make_node(made.op, inputs, names, name=names[0], **made.attributes)
+
+
+def num_bytes(value: Value) -> int:
+    """The size of a constant in the file."""
+    if value.array is None:
+        return 0
+    if value.array.dtype.kind == "O":
+        return sum(len(each) for each in value.array.flat)
+    return int(value.array.nbytes)

@@ -1,0 +1,137 @@
+"""Rows of the conformance table go to ONNX and back: three answers agree.
+
+The answers are those of weft on the graph, of ONNX's reference evaluator on the exported model, and
+of weft on that model imported again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+from weft_testing.case_graph import CaseGraph
+from weft_testing.cases import TOLERANCE, Case, load_cases
+
+pytest.importorskip("onnx")
+
+from onnx.reference import ReferenceEvaluator
+
+import weft as wf
+from weft_io.onnx.registry import export_rule
+from weft_tensor import errors
+
+TYPES = ("float32", "int32", "int64", "bool", "", "float64")
+"""The element types to go by, the first that a case has."""
+
+ONE_RESULT = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+"""Ops whose other results are for training."""
+
+REFUSED = {
+    "AvgPool-depth": "pools over examples",
+    "Cast-complex64": "gives no complex64",
+    "Cast-complex128": "gives no complex128",
+    "FakeQuantWithMinMaxArgs-few": "all values of 8 bits",
+    "FakeQuantWithMinMaxArgs-narrow": "all values of 8 bits",
+    "FakeQuantWithMinMaxVars": "must be a constant",
+    "FakeQuantWithMinMaxVars-narrow": "must be a constant",
+    "FakeQuantWithMinMaxVars-nothing": "must be a constant",
+    "FusedBatchNorm-first-training": "statistics of a batch",
+    "FusedBatchNorm-last-training": "statistics of a batch",
+    "FusedBatchNormV2-first-training": "statistics of a batch",
+    "FusedBatchNormV2-last-training": "statistics of a batch",
+    "FusedBatchNormV3-first-training": "statistics of a batch",
+    "FusedBatchNormV3-last-training": "statistics of a batch",
+    "GatherNd-[[], []]": "without coordinates",
+    "GatherV2-batch1at-1": "behind these",
+    "GatherV2-batch1at1": "behind these",
+    "GatherV2-batch1at2": "behind these",
+    "Inv-int": "takes no int32",
+    "LeftShift": "takes no int32",
+    "LeftShift-scalars": "takes no int32",
+    "MaxPool-depth": "pools over examples",
+    "MaxPool-integers": "takes no int32",
+    "MirrorPad-SYMMETRIC[[0, 0], [4, 4], [0, 2]]": "REFLECT",
+    "MirrorPad-SYMMETRIC[[3, 1], [0, 4], [2, 2]]": "REFLECT",
+    "Reciprocal-int": "takes no int32",
+    "RightShift": "takes no int32",
+    "RightShift-negative": "takes no int32",
+    "Where-()": "a scalar has no places",
+}
+
+REFERENCE_DIFFERS = {
+    "LRN-1-0.75": "it counts as many channels as there are examples",
+    "LRN-2-0.5": "it counts as many channels as there are examples",
+    "LRN-9-0.6": "it counts as many channels as there are examples",
+    "MaxPool-large": "it makes another shape where the window exceeds the image",
+}
+"""Cases that ONNX Runtime computes as weft does, and ONNX's reference evaluator does not."""
+
+LOOSE = {
+    "FusedBatchNormV2-first-inference": 1e-8,
+    "FusedBatchNormV2-last-inference": 1e-8,
+    "FusedBatchNormV3-first-inference": 1e-8,
+    "FusedBatchNormV3-last-inference": 1e-8,
+    "ResizeBilinear-(70, 9)(3, 50) half": 1e-4,
+}
+"""Epsilon is of float32 in ONNX; the reference has positions of float64."""
+
+SPECIAL = {*REFUSED, *REFERENCE_DIFFERS, *LOOSE}
+
+
+def cases() -> list[Any]:
+    found = []
+    for family in load_cases().values():
+        for case in family:
+            if export_rule(case.op) is not None and _is_numeric(case):
+                rare = crc32(case.name.encode()) % 3 and case.name not in SPECIAL
+                marks = [pytest.mark.long] if rare else []
+                found.append(pytest.param(case, id=case.name, marks=marks))
+    return found
+
+
+def narrowed(case: Case) -> Case:
+    """The case with one element type."""
+    dtype = next(each for each in TYPES if each in case.dtypes)
+    one = object.__new__(Case)
+    one.__dict__.update(case.__dict__, dtypes=(dtype,))
+    return one
+
+
+def _is_numeric(case: Case) -> bool:
+    """Whether it has no strings, which are bytes in weft and text in ONNX."""
+    return case.op != "IdentityN" and bool(set(TYPES) & set(case.dtypes))
+
+
+@pytest.mark.parametrize("case", cases())
+def test_three_answers_agree(case: Case) -> None:
+    made = CaseGraph(narrowed(case))
+    fetches = made.nodes[0].outputs[: 1 if case.op in ONE_RESULT else None]
+    with wf.Session(graph=made.graph) as session:
+        feeds = {f"x{i}": x for i, x in enumerate(made.feeds)}
+        results = {f"y{i}": y for i, y in enumerate(fetches)}
+        if case.name in REFUSED:
+            with pytest.raises(errors.UnimplementedError, match=REFUSED[case.name]):
+                wf.onnx.export(results, feeds, session)
+            return
+        model = wf.onnx.export(results, feeds, session)
+        expected = session.run(fetches, made.feeds)
+    arrays = {f"x{i}": a for i, a in enumerate(made.feeds.values())}
+    reference = ReferenceEvaluator(model).run(None, arrays)
+    with wf.Graph().as_default(), wf.Session() as session:
+        back = wf.onnx.import_model(model)
+        again = session.run(
+            list(back.outputs.values()), {back.inputs[name]: a for name, a in arrays.items()}
+        )
+    agree(case, expected, again)
+    if case.name not in REFERENCE_DIFFERS:
+        agree(case, expected, reference)
+
+
+def agree(case: Case, expected: Any, found: Any) -> None:
+    for y, other in zip(expected, found, strict=True):
+        rtol, atol = TOLERANCE.get(str(y.dtype), (0, 0))
+        loose = LOOSE.get(case.name, 0)
+        assert np.asarray(other).dtype == y.dtype
+        np.testing.assert_allclose(other, y, max(2 * rtol, loose), max(2 * atol, loose))
