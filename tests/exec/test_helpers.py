@@ -89,3 +89,9 @@ def test_what_gpus_lack() -> None:
             True,
         ]
         assert not ask(wf.cast(wf.constant([1.0]), wf.int32).op) and not ask(wf.zeros([2]).op)
+
+
+def test_the_build_names_its_accelerators() -> None:
+    info = wf.sysconfig.get_build_info()
+    assert set(info) == {"is_cuda_build", "is_rocm_build", "is_tensorrt_build"}
+    assert info["is_cuda_build"] is wf.test.is_built_with_cuda()

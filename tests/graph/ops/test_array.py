@@ -328,3 +328,11 @@ def test_a_free_size_beside_none(
     y = shapes.reshape(x, wanted)
     assert not known or y.dims == result
     assert evaluate(y, {x: np.zeros(have, np.float32)}).shape == result
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int64, dtypes.int8])
+def test_repeats_of_any_integers(dtype: Any) -> None:
+    repeats = constant([2, 0, 1], dtype)
+    assert evaluate(masks.repeat([5, 6, 7], repeats)).tolist() == [5, 5, 7]
+    with pytest.raises(TypeError, match="repeats must be integers"):
+        masks.repeat([5], constant([1.0]))

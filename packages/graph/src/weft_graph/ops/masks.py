@@ -219,6 +219,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
       input: any type and shape; laid flat where `axis` is not given.
       repeats: integer of rank 0, or one per element along `axis`.
       axis: along which slices are repeated.
+    Raises: InvalidTypeError: `repeats` are no integers.
 
     Examples:
       >>> wf.Session().run(wf.repeat([1, 2], [2, 3]))
@@ -230,7 +231,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
             values, axis = shapes.reshape(values, [-1]), 0
         if values.dims is not None:
             axis = normal_axis(axis, len(values.dims))
-        counts = convert_to_tensor(repeats, dtypes.int32)
+        counts = _counts(repeats)
         size = shapes.shape(values)[axis]
         each = broadcasting.broadcast_to(shapes.reshape(counts, [-1]), shapes.reshape(size, [1]))
         mask = sequence_mask(each)
@@ -239,6 +240,16 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
             shapes.expand_dims(out("Range", [0, size, 1]), 1), join.stack([size, longest])
         )
         return gather.gather(values, boolean_mask(grid, mask), axis=axis)
+
+
+def _counts(repeats: Any) -> Output:
+    if not isinstance(repeats, Output):
+        return convert_to_tensor(repeats, dtypes.int32)
+    if not repeats.dtype.is_integer:
+        raise errors.InvalidTypeError(f"repeats must be integers, got {repeats!r}")
+    if repeats.dtype.base_dtype in (dtypes.int32, dtypes.int64):
+        return repeats
+    return out("Cast", [repeats], {"DstT": dtypes.int64})
 
 
 def required_space_to_batch_paddings(

@@ -26,6 +26,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.join import concat, stack
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
 from weft_graph.ops.sparse import sparse_reorder
+from weft_io.input.ragged_features import RaggedFeature, ragged_of
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import INT64_MAX
 from weft_tensor.dtypes import DType
@@ -139,9 +140,12 @@ class FixedLenSequenceFeature(NamedTuple):
     default_value: Any = None
 
 
-FeatureSpec = VarLenFeature | SparseFeature | FixedLenFeature | FixedLenSequenceFeature
+FeatureSpec = (
+    VarLenFeature | SparseFeature | RaggedFeature | FixedLenFeature | FixedLenSequenceFeature
+)
 Features = Mapping[str, FeatureSpec]
-Parsed = dict[str, Output | SparseTensor]
+Parsed = dict[str, Any]
+"""Name to Tensor, SparseTensor or RaggedTensor."""
 
 
 class _Plan:
@@ -198,6 +202,10 @@ def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) ->
             plan.add_sparse(key, feature.dtype)
         elif isinstance(feature, SparseFeature):
             _add_sparse_feature(plan, key, feature)
+        elif isinstance(feature, RaggedFeature):
+            plan.add_sparse(feature.value_key or key, feature.dtype)
+            for name in feature.partition_keys:
+                plan.add_sparse(name, dtypes.int64)
         elif isinstance(feature, FixedLenFeature):
             shape = _fixed_shape(key, feature)
             plan.dense[key] = (_element(key, feature.dtype), shape, feature.default_value)
@@ -333,17 +341,18 @@ def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequ
     return parsed, outputs[stop:]
 
 
-def _with_sparse_features(parsed: Parsed, features: Features) -> Parsed:
-    """The results with SparseFeatures put together, and without what only they were made of."""
-    made = {
-        key: _put_together(parsed, feature)
-        for key, feature in sorted(features.items())
-        if isinstance(feature, SparseFeature)
-    }
-    return {key: made.get(key, parsed.get(key)) for key in features}  # type: ignore[misc]
+def _put_together(parsed: Parsed, features: Features | None) -> Parsed:
+    """The results with what is made of several, and without what only that was made of."""
+    made: Parsed = {}
+    for key, feature in sorted((features or {}).items()):
+        if isinstance(feature, SparseFeature):
+            made[key] = _merged(parsed, feature)
+        elif isinstance(feature, RaggedFeature):
+            made[key] = ragged_of(parsed, key, feature)
+    return {key: made.get(key, parsed.get(key)) for key in features or {}}
 
 
-def _put_together(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
+def _merged(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
     values = parsed[feature.value_key]
     keys = _index_keys(feature)
     sizes = list(feature.size) if isinstance(feature.size, list | tuple) else [feature.size]
@@ -369,9 +378,16 @@ def _put_together(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
 
 # ---------------------------------------------------------------------------- functions
 
-_OF_EXAMPLES = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature)
-_OF_CONTEXTS = (VarLenFeature, FixedLenFeature)
+_OF_EXAMPLES = (
+    VarLenFeature,
+    SparseFeature,
+    RaggedFeature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+)
+_OF_CONTEXTS = (VarLenFeature, RaggedFeature, FixedLenFeature)
 _OF_LISTS = (VarLenFeature, FixedLenSequenceFeature)
+_OF_ONE_LIST = (*_OF_LISTS, RaggedFeature)
 
 
 def parse_example(
@@ -383,10 +399,12 @@ def parse_example(
 
     Args:
       serialized: string, shape (n,).
-      features: name to VarLenFeature, SparseFeature, FixedLenFeature or FixedLenSequenceFeature.
+      features: name to VarLenFeature, SparseFeature, RaggedFeature, FixedLenFeature or
+        FixedLenSequenceFeature.
       example_names: string, shape (n,): what messages call the examples.
     Returns: name to tensor: of shape (n, *shape) for a FixedLenFeature; (n, most, *shape), padded,
-      for a FixedLenSequenceFeature; a SparseTensor of shape (n, most) for a VarLenFeature.
+      for a FixedLenSequenceFeature; a SparseTensor of shape (n, most) for a VarLenFeature; a
+      RaggedTensor of shape (n, (values)), or with further axes, for a RaggedFeature.
     Raises:
       InvalidArgumentError: a feature is not described as it must be; when it runs: bytes are no
         example, a feature is missing, or has another type or another number of values.
@@ -400,7 +418,7 @@ def parse_example(
     """
     plan = _plan(_given(features), _OF_EXAMPLES)
     with name_scope(name, "ParseExample", [serialized, example_names]) as scope:
-        return _with_sparse_features(
+        return _put_together(
             _parse_example(serialized, _strings(example_names), plan, scope), features
         )
 
@@ -455,7 +473,7 @@ def parse_single_example(
             }
             node = create("ParseSingleExample", [value, _defaults(plan)], attrs, scope)
             parsed = _named_outputs(node.outputs, plan)[0]
-        return _with_sparse_features(parsed, features)
+        return _put_together(parsed, features)
 
 
 def _parse_named(value: Output, example_names: Any, plan: _Plan) -> Parsed:
@@ -471,7 +489,9 @@ def _unbatched(tensor: Output | SparseTensor) -> Output | SparseTensor:
     return SparseTensor(tensor.indices[:, 1:], tensor.values, tensor.dense_shape[1:])
 
 
-def _sequence_plans(context: Features | None, lists: Features | None) -> tuple[_Plan, _Plan]:
+def _sequence_plans(
+    context: Features | None, lists: Features | None, of_lists: tuple[type, ...]
+) -> tuple[_Plan, _Plan]:
     for features in (context, lists):
         if features is not None:
             _checked(features)
@@ -480,7 +500,7 @@ def _sequence_plans(context: Features | None, lists: Features | None) -> tuple[_
             "Both context_features and sequence_features are None, but at least one should have "
             "values."
         )
-    return _plan(context or {}, _OF_CONTEXTS), _plan(lists or {}, _OF_LISTS, lists=True)
+    return _plan(context or {}, _OF_CONTEXTS), _plan(lists or {}, of_lists, lists=True)
 
 
 def _sequence_attrs(context: _Plan, lists: _Plan) -> dict[str, Any]:
@@ -516,7 +536,7 @@ def parse_sequence_example(
 
     Args:
       serialized: string, shape (n,).
-      context_features: name to VarLenFeature or FixedLenFeature.
+      context_features: name to VarLenFeature, RaggedFeature or FixedLenFeature.
       sequence_features: name to VarLenFeature or FixedLenSequenceFeature.
       example_names: string, shape (n,): what messages call the examples.
     Returns: context features as those of `parse_example`; feature lists: (n, most steps, *shape),
@@ -539,7 +559,7 @@ def parse_sequence_example(
       >>> wf.Session().run([lists, lengths])
       [{'step': array([[1, 2]])}, {'step': array([2])}]
     """
-    context, lists = _sequence_plans(context_features, sequence_features)
+    context, lists = _sequence_plans(context_features, sequence_features, _OF_LISTS)
     with name_scope(name, "ParseSequenceExample", [serialized, example_names]) as scope:
         attrs = {
             **_sequence_attrs(context, lists),
@@ -553,6 +573,7 @@ def parse_sequence_example(
         node = create("ParseSequenceExample", inputs, attrs, scope)
         of_context, rest = _named_outputs(node.outputs, context)
         of_lists, rest = _named_outputs(rest, lists)
+        of_context = _put_together(of_context, context_features)
         return of_context, of_lists, dict(zip(lists.dense, rest, strict=True))
 
 
@@ -567,7 +588,8 @@ def parse_single_sequence_example(
 
     Args:
       serialized: string, shape ().
-      context_features, sequence_features: as for `parse_sequence_example`.
+      context_features, sequence_features: as for `parse_sequence_example`; feature lists may be
+        RaggedFeatures too.
       example_name: string, shape (): what messages call the example.
     Returns: context features as those of `parse_single_example`; feature lists: (steps, *shape), or
       a SparseTensor of shape (steps, most values).
@@ -586,7 +608,7 @@ def parse_single_sequence_example(
       >>> wf.Session().run(lists)
       {'step': array([1, 2])}
     """
-    context, lists = _sequence_plans(context_features, sequence_features)
+    context, lists = _sequence_plans(context_features, sequence_features, _OF_ONE_LIST)
     with name_scope(name, "ParseSingleSequenceExample", [serialized, example_name]) as scope:
         inputs = [
             serialized,
@@ -600,4 +622,8 @@ def parse_single_sequence_example(
         ]
         node = create("ParseSingleSequenceExample", inputs, _sequence_attrs(context, lists), scope)
         of_context, rest = _named_outputs(node.outputs, context)
-        return of_context, _named_outputs(rest, lists)[0]
+        of_lists = _named_outputs(rest, lists)[0]
+        return (
+            _put_together(of_context, context_features),
+            _put_together(of_lists, sequence_features),
+        )

@@ -11,6 +11,7 @@ from weft_io.image.decoding import decode_image as decode_image
 from weft_io.input.parsing import *
 from weft_io.input.parsing import parse_sequence_example as parse_sequence_example
 from weft_io.input.pipeline import match_filenames_once as match_filenames_once
+from weft_io.input.ragged_features import RaggedFeature as RaggedFeature
 from weft_io.input.readers import ParquetReader as ParquetReader
 from weft_io.meta_graphs.graph_io import *
 from weft_io.ops.files import *

@@ -1,0 +1,255 @@
+"""Features of examples as ragged tensors: values, and further features that cut them into rows."""
+
+from __future__ import annotations
+
+__all__ = ["RaggedFeature"]
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import maximum
+from weft_graph.ops.casting import cast
+from weft_graph.ops.comparison import equal
+from weft_graph.ops.control import Assert
+from weft_graph.ops.identity import identity
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import repeat
+from weft_graph.ops.reduction import cumsum, reduce_all, reduce_max, reduce_sum
+from weft_graph.ops.shapes import reshape, shape, size
+from weft_graph.ragged.tensor import RaggedTensor
+from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
+from weft_tensor.dtypes import DType
+
+
+class RowSplits(NamedTuple):
+    """Rows by the splits between them: a feature of one number more than there are rows."""
+
+    key: str
+
+
+class RowLengths(NamedTuple):
+    """Rows by their lengths: a feature of as many numbers."""
+
+    key: str
+
+
+class RowStarts(NamedTuple):
+    """Rows by where they begin: a feature of as many numbers."""
+
+    key: str
+
+
+class RowLimits(NamedTuple):
+    """Rows by where they end: a feature of as many numbers."""
+
+    key: str
+
+
+class ValueRowIds(NamedTuple):
+    """Rows by the one that each value is in: a feature of as many numbers as values."""
+
+    key: str
+
+
+class UniformRowLength(NamedTuple):
+    """Rows of one length, which is not a feature but a number."""
+
+    length: int
+
+
+_PARTITIONS = (RowSplits, RowLengths, RowStarts, RowLimits, ValueRowIds, UniformRowLength)
+
+
+class _Fields(NamedTuple):
+    dtype: DType
+    value_key: str | None
+    partitions: tuple[Any, ...]
+    row_splits_dtype: DType
+    validate: bool
+
+
+class RaggedFeature(_Fields):
+    """A feature of any length as a RaggedTensor, whose values other features may cut into rows.
+
+    Of a batch of examples the first axis is the example's; one example by itself has no such axis,
+    so that without partitions it gives a tensor. Innermost partitions of one length make an axis of
+    a tensor, not a ragged one.
+
+    Attributes:
+      dtype: float32, int64 or string.
+      value_key: name of the feature of values; None: that of this feature.
+      partitions: how they are cut into rows, outermost first.
+      row_splits_dtype: int32 or int64.
+      validate: whether partitions are checked when they are read.
+
+    Args:
+      dtype: float32, int64 or string.
+      value_key: name of the feature of values; that of this feature by default.
+      partitions: how they are cut into rows, outermost first: `RaggedFeature.RowSplits(key)`,
+        `RowLengths(key)`, `RowStarts(key)`, `RowLimits(key)`, `ValueRowIds(key)`, each by another
+        feature of int64, or `UniformRowLength(length)`.
+      row_splits_dtype: int32 or int64.
+      validate: whether partitions are checked when they are read.
+    Raises: InvalidTypeError, InvalidArgumentError: an argument is none of these.
+
+    Examples:
+      >>> lists = {"values": [3, 1, 4], "lengths": [2, 0, 1]}
+      >>> features = wf.train.Features(feature={
+      ...     key: wf.train.Feature(int64_list=wf.train.Int64List(value=lists[key]))
+      ...     for key in lists
+      ... })
+      >>> text = wf.train.Example(features=features).SerializeToString()
+      >>> rows = wf.io.RaggedFeature(
+      ...     wf.int64, "values", [wf.io.RaggedFeature.RowLengths("lengths")]
+      ... )
+      >>> wf.Session().run(wf.io.parse_single_example(text, {"rows": rows})["rows"]).to_list()
+      [[3, 1], [], [4]]
+    """
+
+    __slots__ = ()
+
+    RowSplits = RowSplits
+    RowLengths = RowLengths
+    RowStarts = RowStarts
+    RowLimits = RowLimits
+    ValueRowIds = ValueRowIds
+    UniformRowLength = UniformRowLength
+
+    def __new__(
+        cls,
+        dtype: Any,
+        value_key: str | None = None,
+        partitions: Sequence[Any] = (),
+        row_splits_dtype: Any = dtypes.int32,
+        validate: bool = False,
+    ) -> RaggedFeature:
+        """The feature, checked."""
+        splits = dtypes.as_dtype(row_splits_dtype)
+        if splits not in (dtypes.int32, dtypes.int64):
+            raise errors.InvalidTypeError(
+                f"row_splits_dtype must be int32 or int64, got {splits.name}"
+            )
+        if value_key is not None and not (isinstance(value_key, str) and value_key):
+            raise errors.InvalidArgumentError(
+                f"value_key must be the name of a feature, got {value_key!r}"
+            )
+        if not isinstance(partitions, list | tuple):
+            raise errors.InvalidTypeError(
+                f"partitions must be a list of partitions, got {partitions!r}"
+            )
+        for partition in partitions:
+            _check_partition(partition)
+        if not isinstance(validate, bool):
+            raise errors.InvalidTypeError(f"validate must be True or False, got {validate!r}")
+        return super().__new__(
+            cls, dtypes.as_dtype(dtype), value_key, tuple(partitions), splits, validate
+        )
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """The names of the features that cut the values into rows."""
+        return [each.key for each in self.partitions if not isinstance(each, UniformRowLength)]
+
+
+def _check_partition(partition: Any) -> None:
+    if not isinstance(partition, _PARTITIONS):
+        allowed = ", ".join([f"RaggedFeature.{kind.__name__}" for kind in _PARTITIONS])
+        raise errors.InvalidTypeError(f"a partition must be one of {allowed}, got {partition!r}")
+    if isinstance(partition, UniformRowLength):
+        integer(partition.length, "the length of UniformRowLength", 1)
+    elif not isinstance(partition.key, str) or not partition.key:
+        raise errors.InvalidArgumentError(
+            f"the key of {type(partition).__name__} must be the name of a feature, got "
+            f"{partition.key!r}"
+        )
+
+
+# ------------------------------------------------------------------------------ put together
+
+
+def ragged_of(parsed: Mapping[str, Any], key: str, feature: RaggedFeature) -> Any:
+    """What a feature is made of, put together.
+
+    Args:
+      parsed: name to SparseTensor, of one example, shape (values), or of a batch, (n, most).
+      key: the feature's name.
+      feature: the feature.
+    Returns: RaggedTensor; Tensor for one example without ragged axes.
+    """
+    values = parsed[feature.value_key or key]
+    found = _rows_of(values, feature.row_splits_dtype)
+    for partition in reversed(feature.partitions):
+        if isinstance(partition, UniformRowLength):
+            found = _uniform(found, partition.length, key, feature.validate)
+        else:
+            given = _rows_of(parsed[partition.key], feature.row_splits_dtype)
+            cut = given.with_values(cast(given.values, feature.row_splits_dtype))
+            found = _cut(found, partition, cut, feature.validate)
+    return found if _is_batch(values) else found.values
+
+
+def _is_batch(sparse: SparseTensor) -> bool:
+    return sparse.indices.dims is not None and sparse.indices.dims[1] == 2
+
+
+def _rows_of(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
+    """The values of each example; one by itself is a batch of one."""
+    if _is_batch(sparse):
+        ids, nrows = cast(sparse.indices[:, 0], dtype), cast(sparse.dense_shape[0], dtype)
+        return RaggedTensor.from_value_rowids(sparse.values, ids, nrows, validate=False)
+    ends = stack([convert_to_tensor(0, dtype), size(sparse.values, out_type=dtype)])
+    return RaggedTensor.from_row_splits(sparse.values, ends, validate=False)
+
+
+def _uniform(found: RaggedTensor, length: int, key: str, validate: bool) -> RaggedTensor:
+    """The items of each example in rows of one length."""
+    values, splits = found.values, found.row_splits
+    if validate:
+        what = f"the values of feature {key} of each example must be a multiple of {length}"
+        check = Assert(reduce_all(equal(splits % length, 0)), [what, splits])
+        with get_default_graph().control_dependencies([check]):
+            splits = identity(splits)
+    if isinstance(values, RaggedTensor):
+        each = convert_to_tensor(length, splits.dtype.base_dtype)
+        values = RaggedTensor.from_uniform_row_length(values, each, validate=validate)
+    else:
+        values = reshape(values, concat([[-1, length], shape(values)[1:]], 0))
+    return RaggedTensor.from_row_splits(values, splits // length, validate=validate)
+
+
+def _cut(found: RaggedTensor, partition: Any, given: RaggedTensor, check: bool) -> RaggedTensor:
+    """The items of each example in rows.
+
+    Args:
+      found: the items, shape (n, (items), ...).
+      partition: what `given` says of the rows.
+      given: integers, shape (n, (rows)): of each example for itself.
+      check: whether the rows are checked.
+    """
+    if isinstance(partition, RowLengths):
+        lengths: Output = given.values
+        return given.with_values(
+            RaggedTensor.from_row_lengths(found.values, lengths, validate=check)
+        )
+    if isinstance(partition, ValueRowIds):
+        return _cut_by_ids(found, given, check)
+    if isinstance(partition, RowSplits):
+        given = given[:, 1:]
+    places = given.values + repeat(found.row_starts(), given.row_lengths())
+    starts = isinstance(partition, RowStarts)
+    make = RaggedTensor.from_row_starts if starts else RaggedTensor.from_row_limits
+    return given.with_values(make(found.values, places, validate=check))
+
+
+def _cut_by_ids(found: RaggedTensor, ids: RaggedTensor, check: bool) -> RaggedTensor:
+    counts = maximum(reduce_max(ids + 1, axis=1), 0)
+    before = repeat(cumsum(counts, exclusive=True), ids.row_lengths())
+    rows = RaggedTensor.from_value_rowids(
+        found.values, ids.values + before, reduce_sum(counts), validate=check
+    )
+    return RaggedTensor.from_row_lengths(rows, counts, validate=check)

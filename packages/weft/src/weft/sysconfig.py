@@ -1,0 +1,6 @@
+"""`wf.sysconfig`: how the library was built."""
+
+from weft import _lazy
+from weft_exec.build_info import *
+
+_lazy.hint(__name__)
