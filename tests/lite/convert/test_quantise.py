@@ -137,6 +137,27 @@ def test_what_has_no_kernel_for_int8_stays_in_float() -> None:
     assert OpKind.Tanh in kinds(content, DataType.INT8)
 
 
+def test_the_noisiest_result_is_named_and_can_stay_in_float() -> None:
+    """A value with one number far from the others loses all that is near zero."""
+    value = np.random.default_rng(4).normal(size=(50, 40)).astype("float32")
+    value[0, 0] = 4.0
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [50, 40], name="x")
+        wide = wf.square(wf.square(wf.square(x)), name="wide")
+        y = wf.tanh(wf.nn.relu(x, name="fine"), name="y") + wf.minimum(wide, 0.01, name="few")
+        converter = Converter(x.graph, [x], [y])
+        found = converter.noise([{"x": value}])
+        assert found[0].name == "few"
+        ratios = dict(found)
+        assert ratios["fine"] > ratios["few"] + 15
+        kept = converter.noise([{"x": value}], keep_float=[found[0].name])
+        assert "few" not in dict(kept)
+        content = converter.convert(calibration=[{"x": value}], keep_float=["few"])
+        assert OpKind.Minimum in kinds(content, DataType.FLOAT32)
+        with pytest.raises(wf.errors.InvalidArgumentError, match=r"no results .*: \['fex'\]"):
+            converter.convert(calibration=[{"x": value}], keep_float=["fex"])
+
+
 def test_ranges_of_nothing_are_refused() -> None:
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [2], name="x")

@@ -23,7 +23,7 @@ from weft_graph.messages.import_graph_def import import_graph_def
 from weft_lite.convert import agreement
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import Array, Lowered, Value
-from weft_lite.convert.quantise import Quantiser, measure, samples_of
+from weft_lite.convert.quantise import Noise, Quantiser, measure, samples_of
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
@@ -107,6 +107,7 @@ class Converter:
         samples: Mapping[str, Any] | None = None,
         limit: float | None = None,
         calibration: Iterable[Mapping[str, Any]] | None = None,
+        keep_float: Iterable[str] = (),
     ) -> bytes:
         """The bytes of the file, after a trial: it must give what the graph gives for a sample.
 
@@ -119,11 +120,13 @@ class Converter:
           calibration: samples of all inputs, by name; if given, the file computes in int8 what it
             can, with the ranges that values have on these. Inputs and outputs stay what they are.
             The first sample is also that of the trial.
+          keep_float: results that stay in float all the same, by the names that `noise` gives.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
           InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
-            the calibration set is empty, or an input in it is constant or not finite.
+            the calibration set is empty, or an input in it is constant or not finite; a name in
+            keep_float is of no result.
           DataLossError: an output differs by more than the limit; says which and by how much.
 
         Examples:
@@ -139,20 +142,48 @@ class Converter:
         if kept is not None:
             values = values if samples else kept[0]
             limit = agreement.INT8_LIMIT if limit is None else limit
-        content = self._content(bounds, kept)
+        content = self._content(bounds, kept, keep_float)
         fed = dict(zip(self._inputs, values, strict=True))
         agreement.require(content, self._graph, fed, self._outputs, limit)
         return content
+
+    def noise(
+        self, calibration: Iterable[Mapping[str, Any]], keep_float: Iterable[str] = ()
+    ) -> list[Noise]:
+        """What int8 would do to each result, the worst first: candidates for `keep_float`.
+
+        Args:
+          calibration: samples of all inputs, by name, as `convert` takes them.
+          keep_float: names of results that stay in float.
+        Returns: a pair for each result of int8: its name, and the ratio of the signal to the error
+          that it and what comes before it make, in decibels; infinite without an error.
+        Raises: InvalidArgumentError: as `convert`.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [3], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.exp(wf.tanh(x, name="t") * 9.0)])
+          >>> found = converter.noise([{"x": [-1.0, 0.1, 2.0]}])
+          >>> [(name, decibels > 20) for name, decibels in found]
+          [('mul', True), ('t', True)]
+        """
+        bounds = [self._bound(x) for x in self._inputs]
+        samples = samples_of(calibration, self._inputs, bounds)
+        lowered = self._lowered(bounds)
+        quantiser = Quantiser(lowered, measure(lowered, samples), keep_float)
+        quantiser.result()
+        return quantiser.noise(samples)
 
     def _content(
         self,
         bounds: Sequence[tuple[int, ...]],
         calibration: Sequence[Sequence[Array]] | None = None,
+        keep_float: Iterable[str] = (),
     ) -> bytes:
         """The bytes of the file, which nobody has tried yet."""
         lowered = self._lowered(bounds)
         if calibration is not None:
-            lowered = Quantiser(lowered, measure(lowered, calibration)).result()
+            ranges = measure(lowered, calibration)
+            lowered = Quantiser(lowered, ranges, keep_float).result()
         inputs = {x.node.name: v for x, v in zip(self._inputs, lowered.inputs, strict=True)}
         outputs = {y.node.name: v for y, v in zip(self._outputs, lowered.outputs, strict=True)}
         return Writer(lowered).content([(KEY, inputs, outputs)])

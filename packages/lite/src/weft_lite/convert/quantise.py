@@ -61,6 +61,13 @@ class Range(NamedTuple):
         return Scale(step, int(np.clip(round(-128 - low / step), -128, 127)))
 
 
+class Noise(NamedTuple):
+    """What int8 does to a result: its name, and its signal over the error, in decibels."""
+
+    name: str
+    decibels: float
+
+
 def samples_of(
     calibration: Iterable[Mapping[str, Any]],
     inputs: Sequence[Output],
@@ -119,10 +126,19 @@ class Quantiser:
     the other once somebody asks for it.
     """
 
-    def __init__(self, source: Lowered, ranges: Mapping[Value, Range]) -> None:
+    def __init__(
+        self, source: Lowered, ranges: Mapping[Value, Range], keep_float: Iterable[str] = ()
+    ) -> None:
         self._source = source
+        self._kept = frozenset(keep_float)
+        unknown = self._kept - {out.name for op in source.ops for out in op.outputs}
+        if unknown:
+            raise errors.InvalidArgumentError(
+                f"keep_float has names of no results of the converted graph: {sorted(unknown)}"
+            )
         self._ranges = ranges
         self._twins: dict[Value, Value] = {}
+        self._computed_twins: dict[Value, Value] = {}
         self._floats: set[Value] = set(source.inputs)
         self._ops: list[Operation] = []
 
@@ -147,6 +163,8 @@ class Quantiser:
         first, out = op.inputs[0], op.outputs[0]
         if first is None or first.dtype is not DataType.FLOAT32 or out not in self._ranges:
             return False
+        if out.name in self._kept:
+            return False
         operands = [each for each in op.inputs if each and each.dtype is DataType.FLOAT32]
         if not all(each.array is not None or each in self._ranges for each in operands):
             return False
@@ -157,7 +175,28 @@ class Quantiser:
             each is not None and each.size <= MOST_PRODUCTS * out.shape[-1] for each in constants
         )
 
+    def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
+        """How far each result of int8 is from that of floats; worst first. After `result`."""
+        pairs = list(self._computed_twins.items())
+        exact = Writer(self._giving(self._source.ops, [value for value, _ in pairs])).content([])
+        close = Writer(self._giving(self._ops, [twin for _, twin in pairs])).content([])
+        signal, error = np.zeros(len(pairs)), np.zeros(len(pairs))
+        for sample in samples:
+            floats, numbers = agreement.run(exact, sample), agreement.run(close, sample)
+            for i, (_, twin) in enumerate(pairs):
+                real = (numbers[i].astype(np.float64) - twin.zero_points[0]) * twin.scales[0]
+                signal[i] += np.square(floats[i], dtype=np.float64).sum()
+                error[i] += np.square(real - floats[i]).sum()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(error == 0, np.inf, 10 * np.log10(signal / error))
+        found = [Noise(value.name, float(r)) for (value, _), r in zip(pairs, ratios, strict=True)]
+        return sorted(found, key=lambda each: each.decibels)
+
+    def _giving(self, ops: list[Operation], outputs: list[Value]) -> Lowered:
+        return Lowered(self._source.inputs, outputs, ops, self._source.bodies)
+
     def _add(self, kind: OpKind, inputs: list[Value | None], out: Value, op: Operation) -> None:
+        self._computed_twins[op.outputs[0]] = out
         self._ops.append(Operation(kind, inputs, [out], op.options, op.name))
 
     def _float(self, value: Value) -> Value:
