@@ -22,6 +22,7 @@ from weft import errors
 from weft_distrib.client import target as client_target
 from weft_distrib.liveness import answerer, watch
 from weft_distrib.protocol import health, messages, service
+from weft_distrib.protocol.tables import encode
 from weft_distrib.security.rates import Rate
 from weft_distrib.server import Server
 from weft_distrib.wire import methods
@@ -29,6 +30,7 @@ from weft_distrib.wire.hello import HELLO, Hello, Opening
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.file_access import FileRoots, within
+from weft_graph.ir.device_spec import DeviceParts
 from weft_io.resources.queue import Queue
 
 LOCAL = {"worker": ["localhost:0"]}
@@ -137,6 +139,32 @@ def test_isolated_sessions_share_no_state() -> None:
             pytest.raises(errors.FailedPreconditionError),
         ):
             own.run(v)
+
+
+def test_a_session_that_is_forgotten_while_it_registers_leaves_nothing() -> None:
+    cluster = jobs(ps=1, worker=1)
+    isolated = wf.ConfigProto(isolate_session_state=True)
+    registers, go_on = threading.Event(), threading.Event()
+    with closing(Server(cluster, "ps", 0)) as ps, closing(Server(cluster, "worker", 0)) as worker:
+        keep = ps._worker._keep
+
+        def slowly(*arguments: Any, **options: Any) -> None:
+            registers.set()
+            assert go_on.wait(60)
+            keep(*arguments, **options)
+
+        ps._worker._keep = slowly  # type: ignore[method-assign]
+        with wf.device("/job:ps/task:0"):
+            v = wf.Variable(1.0, name="v")
+        with wf.Session(worker.target, config=isolated) as session:
+            with in_threads(lambda: session.run(v.initializer)) as (runs,):
+                assert registers.wait(60)
+                (number,) = worker.master.open_sessions
+                channel = worker._connections.connect(DeviceParts("ps", 0, 0))
+                ask(channel, methods.FORGET, encode(messages.SessionRequest(number)), (), 60)
+                go_on.set()
+            assert isinstance(runs.outcome, errors.AbortedError)
+            wait_until(lambda: not ps._worker._scopes._isolated and not ps._worker._signatures)
 
 
 # ----------------------------------------------------------------------------- files

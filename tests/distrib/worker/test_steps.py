@@ -83,6 +83,7 @@ class Messages(RuleBasedStateMachine):
             if step.key.session in self.sessions and step.key.step >= self.ended[step.key.session]
         ]
         assert self.steps.count == len(open_now)
+        assert all(self.steps.has_session(s) == (s in self.sessions) for s in (1, 2))
         assert all(step.errors for step in self.made if step not in open_now)
 
 

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -18,7 +19,6 @@ from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Answer, Channel
-from weft_distrib.wire.listener import Reply
 from weft_distrib.wire.methods import RunParts, RunStep, StepKey
 from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import task_of
@@ -299,17 +299,17 @@ class MasterSession:
         by_task: dict[DeviceParts, dict[str, Part]] = {}
         for device, part in parts.items():
             by_task.setdefault(task_of(device), {})[device] = part
-        shares, replies = [], []
+        shares, replies = [], _Replies()
         # This task's own worker keeps the thread, so others are told first and work meanwhile.
         for task in sorted(by_task, key=lambda task: isinstance(self._links[task], OwnWorker)):
-            own, link, reply = by_task[task], self._links[task], Reply()
+            own, link = by_task[task], self._links[task]
             told = {d: np.frombuffer(part_to_bytes(part), np.uint8) for d, part in own.items()}
-            link.register(self.number, signature, told, reply)
-            replies.append((task, reply))
+            replies.check()  # else a worker would look for a task that is known to be lost
+            link.register(self.number, signature, told, replies.of(task))
             feeds = sorted({place for part in own.values() for place in part.feeds})
             fetches = sorted({place for part in own.values() for place in part.fetches})
             shares.append(_Share(task, link, tuple(feeds), tuple(fetches)))
-        _await_all(replies)
+        replies.wait()
         return shares
 
     def _output(self, name: str) -> Output:
@@ -434,18 +434,46 @@ class MasterSession:
             raise errors.FailedPreconditionError("the session has been closed")
 
 
-def _await_all(replies: Sequence[tuple[DeviceParts, Reply]]) -> None:
-    """Wait until all tasks keep their parts.
+class _Replies:
+    """Whether all tasks keep their parts; the first that does not is not waited past."""
 
-    Raises: OpError: one refuses, is lost, or takes too long.
-    """
-    deadline = time.monotonic() + _REGISTER_SECONDS
-    for task, reply in replies:
-        if not reply.wait(max(deadline - time.monotonic(), 0.0)):
-            raise errors.DeadlineExceededError(
-                f"{task.to_string()} did not take its parts within {_REGISTER_SECONDS:g} s"
-            )
-        reply.result()
+    def __init__(self) -> None:
+        self._waiting: set[DeviceParts] = set()
+        self._told: SimpleQueue[tuple[DeviceParts, errors.OpError | None]] = SimpleQueue()
+
+    def of(self, task: DeviceParts) -> Answer:
+        """What a task is to tell."""
+        self._waiting.add(task)
+        return _Answer(
+            lambda values, meta: self._told.put((task, None)),
+            lambda error: self._told.put((task, error)),
+        )
+
+    def check(self) -> None:
+        """Look at what was told so far. Raises: OpError: a task refuses, or is lost."""
+        while not self._told.empty():
+            self._take(0)
+
+    def wait(self) -> None:
+        """Wait until all have told.
+
+        Raises: OpError: one refuses, is lost, or takes too long.
+        """
+        deadline = time.monotonic() + _REGISTER_SECONDS
+        while self._waiting:
+            try:
+                self._take(max(deadline - time.monotonic(), 0))
+            except Empty:
+                names = ", ".join(sorted(task.to_string() for task in self._waiting))
+                raise errors.DeadlineExceededError(
+                    f"{names} did not take their parts within {_REGISTER_SECONDS:g} s"
+                ) from None
+
+    def _take(self, seconds: float) -> None:
+        task, error = self._told.get(timeout=seconds)
+        self._waiting.discard(task)
+        if error is not None:
+            raise error
 
 
 def _merge_in_order(parts: dict[str, Part]) -> None:

@@ -41,6 +41,11 @@ class Steps(Generic[S]):
         with self._lock:
             self._sessions.setdefault(session, _Session())
 
+    def has_session(self, session: int) -> bool:
+        """Whether a session may have steps here: it was added, and not removed since."""
+        with self._lock:
+            return session in self._sessions
+
     def open(self, key: StepKey) -> S:
         """The step of a key, begun if it is new.
 

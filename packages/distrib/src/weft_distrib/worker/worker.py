@@ -169,6 +169,9 @@ class Worker:
           OpError: a part is none, its device is not here, or a kernel refuses its attributes.
         """
         self._steps.add_session(request.session)
+        self._keep(request, graphs, trusted)
+
+    def _keep(self, request: messages.Register, graphs: Sequence[Any], trusted: bool) -> None:
         parts: dict[str, Part] = {}
         for told in request.parts:
             if told.device not in self.devices:
@@ -388,6 +391,7 @@ class Worker:
             raise errors.DataLossError(
                 f"{len(request.parts)} parts were announced and {len(call.values)} came"
             )
+        self._steps.add_session(request.session)  # here, in the order of what its master says
         self._threads.submit(lambda: self._register(call, request))
 
     def _register(self, call: Call, request: messages.Register) -> None:
@@ -395,16 +399,17 @@ class Worker:
         session = request.session
         call.channel.when_lost((self, session), lambda error: self.forget(session, error))
         try:
-            self.register(request, call.values)
+            self._keep(request, call.values, trusted=False)
         except errors.OpError as error:
             call.fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
             call.fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
         else:
             call.reply()
-        lost = call.channel.lost
-        if lost is not None:  # meanwhile, and perhaps before there was anything to forget
-            self.forget(session, lost)
+        # Meanwhile, and perhaps before there was anything to forget:
+        if call.channel.lost is not None or not self._steps.has_session(session):
+            call.channel.forget_listener((self, session))
+            self.forget(session, call.channel.lost)
 
     def _serve_find(self, call: Call) -> None:
         call.reply(meta=encode(self.find(decode(messages.Find, call.meta))))
