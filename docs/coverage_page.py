@@ -66,7 +66,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "data.experimental.TensorArrayStructure": "elements cannot be TensorArrays",
     "data.experimental.enable_debug_mode": "eager only",
     "data.experimental.get_model_proto": "of TensorFlow's own tuning",
-    "data.experimental.pad_to_cardinality": "of TensorFlow 2",
     "data.experimental.snapshot": "of TensorFlow 2; there is `Dataset.cache`",
     "data.experimental.distributed_save": "a service on several machines",
     "debugging.*traceback_filtering*": "errors show the program's own lines",

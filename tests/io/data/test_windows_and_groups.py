@@ -428,3 +428,26 @@ def test_structures_tell_what_elements_are() -> None:
         structures.get_structure(3)
     with pytest.raises(errors.InvalidArgumentError, match="dataset_shape"):
         structures.DatasetSpec(TensorSpec([]), [3])
+
+
+def test_elements_are_padded_to_a_number() -> None:
+    pad = transformations.pad_to_cardinality
+    with Graph().as_default(), Session() as session:
+        values = {"x": [[1, 2], [3, 4]], "t": ["a", "b"]}
+        dataset = Dataset.from_tensor_slices(values)
+        full = dataset.apply(pad(3, "there")).batch(3, drop_remainder=True)
+        found = session.run(full.make_one_shot_iterator().get_next())
+        assert found["x"].tolist() == [[1, 2], [3, 4], [0, 0]]
+        assert found["t"].tolist() == [b"a", b"b", b""]
+        assert found["there"].tolist() == [True, True, False]
+        same = session.run(dataset.apply(pad(2)).batch(9).make_one_shot_iterator().get_next())
+        assert same["valid"].tolist() == [True, True]
+        for refused in (dataset.apply(pad(1)), dataset.repeat().apply(pad(5))):
+            with pytest.raises(errors.InvalidArgumentError, match="at most so many elements"):
+                session.run(refused.make_one_shot_iterator().get_next())
+        with pytest.raises(errors.InvalidArgumentError, match="without the key 'x'"):
+            dataset.apply(pad(3, "x"))
+        with pytest.raises(errors.InvalidArgumentError, match="dictionaries"):
+            Dataset.range(3).apply(pad(4))
+        with pytest.raises(errors.InvalidArgumentError, match="known shapes"):
+            dataset.batch(2).apply(pad(3))

@@ -12,6 +12,7 @@ __all__ = [
     "ignore_errors",
     "map_and_batch",
     "map_and_batch_with_legacy_function",
+    "pad_to_cardinality",
     "parallel_interleave",
     "prefetch_to_device",
     "scan",
@@ -22,12 +23,16 @@ __all__ = [
     "unique",
 ]
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft_graph.ir.builder import create, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.node import Output
+from weft_graph.ops.array import zeros
+from weft_graph.ops.comparison import greater_equal, less_equal
+from weft_graph.ops.control import Assert
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
@@ -204,6 +209,53 @@ def map_and_batch(
 
 
 map_and_batch_with_legacy_function = map_and_batch
+
+
+def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformation:
+    """The elements, and zeros behind them until there are so many, so that batches are all full.
+
+    Args:
+      cardinality: int64, shape (): how many.
+      mask_key: the key of a bool that is added to elements: whether one was there before.
+    Returns: a function for `Dataset.apply`, of datasets of dictionaries of tensors of known shapes.
+    Raises: InvalidArgumentError: elements are others, or have that key; when it is iterated: the
+      number of elements is not known, or above `cardinality`.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.from_tensor_slices({"x": [1.0, 2.0, 3.0]})
+      >>> full = dataset.apply(wf.data.experimental.pad_to_cardinality(4)).batch(4)
+      >>> wf.Session().run(full.make_one_shot_iterator().get_next())
+      {'x': array([1., 2., 3., 0.], dtype=float32), 'valid': array([ True,  True,  True, False])}
+    """
+
+    def apply(dataset: Dataset) -> Dataset:
+        form = _checked(dataset)._element
+        _check_can_be_padded(form, mask_key)
+        with dataset._variant_tensor.graph.as_default():
+            wanted = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
+            count = out("DatasetCardinality", [dataset._variant_tensor])
+            fits = out("LogicalAnd", [greater_equal(count, 0), less_equal(count, wanted)])
+            what = "pad_to_cardinality requires at most so many elements, and their number known:"
+            with get_default_graph().control_dependencies([Assert(fits, [what, wanted, count])]):
+                missing = wanted - count
+            zero = {key: zeros(spec.dims, spec.dtype) for key, spec in form.items()}
+            padding = Dataset.from_tensors({**zero, mask_key: False}).repeat(missing)
+        return dataset.map(lambda element: {**element, mask_key: True}).concatenate(padding)
+
+    return apply
+
+
+def _check_can_be_padded(form: Any, mask_key: str) -> None:
+    if not isinstance(form, Mapping) or mask_key in form:
+        raise errors.InvalidArgumentError(
+            f"pad_to_cardinality requires dictionaries without the key {mask_key!r}, got {form!r}"
+        )
+    for key, spec in form.items():
+        dense = isinstance(spec, specs.Spec) and spec.cls is Output
+        if not dense or spec.dims is None or None in spec.dims:
+            raise errors.InvalidArgumentError(
+                f"pad_to_cardinality requires tensors of known shapes, got {spec!r} for {key!r}"
+            )
 
 
 def parallel_interleave(
