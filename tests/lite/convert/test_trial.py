@@ -65,6 +65,22 @@ def test_a_sample_may_be_smaller_than_the_bound() -> None:
         converter.convert({"x": np.ones([5, 2])})
 
 
+def test_what_makes_no_sense_is_refused() -> None:
+    for limit in (-1.0, np.nan):
+        with pytest.raises(wf.errors.InvalidArgumentError, match="limit must be at least 0"):
+            product().convert(limit=limit)
+    with pytest.raises(wf.errors.InvalidArgumentError, match="keep_float needs calibration"):
+        product().convert(keep_float=["y"])
+
+
+@pytest.mark.parametrize("dtype", [wf.string, wf.float64])
+def test_an_input_of_another_type_is_named(dtype: wf.DType) -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(dtype, [2], name="x")
+        with pytest.raises(wf.errors.UnimplementedError, match="input x:0: lite has no values of"):
+            Converter(x.graph, [x], [x]).convert()
+
+
 @pytest.mark.parametrize(
     ("got", "wanted", "apart"),
     [

@@ -137,6 +137,11 @@ class Converter:
           b'weftlite'
         """
         bounds = [self._bound(x) for x in self._inputs]
+        if limit is not None and not limit >= 0:
+            raise errors.InvalidArgumentError(f"limit must be at least 0, not {limit}")
+        keep_float = list(keep_float)
+        if keep_float and calibration is None:
+            raise errors.InvalidArgumentError("keep_float needs calibration: else all is in float")
         kept = None if calibration is None else samples_of(calibration, self._inputs, bounds)
         values = agreement.complete(samples or {}, self._inputs, bounds)
         if kept is not None:
@@ -197,7 +202,10 @@ class Converter:
         shapes = self._shapes(bounds)
         builder = Builder(shapes, open_sizes)
         for source, bound, fed in zip(self._inputs, bounds, step.feeds, strict=True):
-            value = builder.new(source.node.name, source.dtype.name, bound)
+            try:
+                value = builder.new(source.node.name, source.dtype.name, bound)
+            except NotInLiteError as error:
+                raise errors.UnimplementedError(f"input {source.name}: {error}") from error
             value.declared = tuple(-1 if d is None else d for d in self._dims(source))
             builder.lowered.inputs.append(value)
             builder.same(fed, value)
