@@ -77,7 +77,8 @@ def test_views_share_the_memory_of_their_input() -> None:
                 mine = np.shares_memory(output, source)
                 shared[case.op] = shared.get(case.op, True) and mine
     assert len(shared) > 15
-    assert not [op for op, mine in shared.items() if not mine]
+    # Small broadcasts are copied: views are slower to work with.
+    assert [op for op, mine in shared.items() if not mine] == ["BroadcastTo"]
 
 
 def test_kernels_that_may_share_memory_say_so() -> None:

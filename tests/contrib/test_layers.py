@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import errors
 from weft_contrib import framework, layers, losses, slim, utils
+from weft_tensor import errors
 
 
 def names() -> list[str]:

@@ -238,9 +238,9 @@ def test_traces_and_costs_are_of_members(chains: Chains) -> None:
 
 @pytest.fixture
 def five_megabytes() -> Iterator[None]:
+    from weft_exec.devices.machine import list_physical_devices
     from weft_exec.devices.virtual import (
         VirtualDeviceConfiguration,
-        list_physical_devices,
         set_virtual_device_configuration,
     )
 

@@ -259,7 +259,7 @@ def _without_type(graph_def: proto.GraphDef) -> None:
         (_inputs(2, "a", "a", "^q"), errors.InvalidArgumentError, "'q' of node 'c'", "c"),
         (_attr(1, "T", type=3), errors.InvalidArgumentError, "must be int32, got", "b"),
         (_attr(1, "T", i=3), errors.InvalidArgumentError, "must be of type type, got 'i'", "b"),
-        (_attr(1, "T", type=29), errors.InvalidTypeError, "DT_INT4 is not known", "b"),
+        (_attr(1, "T", type=34), errors.InvalidTypeError, "34 is not known", "b"),
         (_attr(2, "T", type=2), errors.InvalidTypeError, "must be one of", "c"),
         (_attr(1, "T"), errors.InvalidArgumentError, "a value is required", "b"),
         (_attr(1, "T", placeholder="x"), errors.InvalidArgumentError, "got placeholder", "b"),

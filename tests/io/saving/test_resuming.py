@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,12 @@ import weft as wf
 from weft import errors
 
 STEPS, AT = 12, 5
+
+
+@pytest.fixture(autouse=True)
+def _own_graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
 
 
 def config() -> Any:

@@ -103,7 +103,9 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     if device_type == "CPU" and not chosen["CPU"]:
         raise errors.InvalidArgumentError("a session needs the processor: it cannot be hidden")
     chosen.pop("CPU", None)
-    settings.visible = settings.visible | {kind: tuple(some) for kind, some in chosen.items()}
+    hidden = {kind: some for kind, some in settings.visible.items() if kind not in chosen}
+    told = {kind: tuple(some) for kind, some in chosen.items() if len(some) < _count(kind)}
+    settings.visible = hidden | told
 
 
 def get_memory_growth(device: PhysicalDevice) -> bool:

@@ -198,7 +198,7 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
         inner = values.shape[1:]
         longest = [int(np.diff(each).max(initial=0)) for each in splits]
         wanted = _sizes(shape, [len(splits[0]) - 1, *longest, *inner], len(splits) + 1)
-        if default.ndim > len(inner) or np.broadcast_shapes(default.shape, inner) != inner:
+        if not _broadcasts(default.shape, inner):
             raise errors.InvalidArgumentError(
                 f"default_value must broadcast to {format_dims(inner)}, got shape "
                 f"{format_dims(default.shape)}"
@@ -216,6 +216,12 @@ def _to_tensor(node: Node, device: Device) -> KernelFunction:
         return result
 
     return run
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether a value of some shape fits into another."""
+    pairs = zip(reversed(shape), reversed(to), strict=False)
+    return len(shape) <= len(to) and all(own in (1, size) for own, size in pairs)
 
 
 def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
@@ -241,7 +247,15 @@ def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
 
 
 def _splits_of(kinds: list[str], partitions: Sequence[Any], count: int) -> list[Array]:
-    """The splits of all levels, of partitions of any kind."""
+    """The splits of all levels, of partitions of any kind.
+
+    Raises: InvalidArgumentError: they are none, or do not fit each other.
+    """
+    for kind, part in zip(kinds, partitions, strict=True):
+        if part.size != 1 if kind == FIRST_DIM_SIZE else part.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"a row partition {kind} does not have the shape {format_dims(part.shape)}"
+            )
     if kinds[0] != FIRST_DIM_SIZE:
         found = [
             np.concatenate([[0], np.cumsum(part)]) if kind == ROW_LENGTHS else part
@@ -281,15 +295,21 @@ def _bincount(node: Node, device: Device) -> KernelFunction:
     binary: bool = node.attrs["binary_output"]
 
     def run(splits: Any, values: Any, size: Any, weights: Any) -> Any:
+        if values.ndim != 1 or np.size(size) != 1:
+            raise errors.InvalidArgumentError(
+                f"values must have rank 1 and size rank 0, got shapes {format_dims(values.shape)} "
+                f"and {format_dims(np.shape(size))}"
+            )
         check_splits(splits, len(values))
-        width = int(size)
+        width = int(np.reshape(size, ()))
         if width < 0:
             raise errors.InvalidArgumentError(f"size must not be negative, got {width}")
         if values.size and values.min() < 0:
             raise errors.InvalidArgumentError(f"values must not be negative, got {values.min()}")
         if weights.size and weights.shape != values.shape:
             raise errors.InvalidArgumentError(
-                f"weights must be none or as many as values, {len(values)}, got {len(weights)}"
+                f"weights must be none or as many as values, {len(values)}, got shape "
+                f"{format_dims(weights.shape)}"
             )
         result = new_array(device, (len(splits) - 1, width), weights.dtype)
         result[...] = 0

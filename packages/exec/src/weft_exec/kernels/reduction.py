@@ -70,12 +70,8 @@ def _reducer(
     if constant is not None and dims is not None:
         fixed = _axes_of(constant, len(dims))
         if small and not narrow:
-            if ufunc is not None and _short_rows(dims, fixed):
-                return lambda x, axes: _by_columns(
-                    ufunc, x, np.empty(_reduced_shape(x.shape, fixed, keep), dtype)
-                )
-            known: Axes = fixed
-            return lambda x, axes: reduce(x, known, keep, None)
+            short = ufunc if _short_rows(dims, fixed) else None
+            return _of_known_axes(fixed, len(dims), keep, dtype, reduce, short)
 
     def run(x: Any, axes: Any) -> Any:
         where = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
@@ -88,6 +84,26 @@ def _reducer(
         if ufunc is not None and _short_rows(x.shape, where):
             return _by_columns(ufunc, x, into)
         return reduce(x, where, keep, into) if into.ndim else reduce(x, where, keep, None)
+
+    return run
+
+
+def _of_known_axes(
+    axes: Axes,
+    rank: int,
+    keep: bool,
+    dtype: np.dtype[Any],
+    reduce: Reduce,
+    short: np.ufunc | None,
+) -> KernelFunction:
+    """Into small results, over axes that are known; the rank that a program says may be wrong."""
+
+    def run(x: Any, given: Any) -> Any:
+        if x.ndim != rank:
+            return reduce(x, _axes_of(given, x.ndim), keep, None)
+        if short is not None:
+            return _by_columns(short, x, np.empty(_reduced_shape(x.shape, axes, keep), dtype))
+        return reduce(x, axes, keep, None)
 
     return run
 

@@ -87,6 +87,10 @@ def check_splits(splits: Any, size: int) -> None:
     Raises: InvalidArgumentError: they do not begin with 0, decrease, or do not end with `size`.
     """
     bounds = np.asarray(splits)
+    if bounds.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"splits must have rank 1, got shape {format_dims(bounds.shape)}"
+        )
     if not len(bounds) or bounds[0] or bounds[-1] != size or (np.diff(bounds) < 0).any():
         raise errors.InvalidArgumentError(
             f"splits must ascend from 0 to the number of values, {size}, got {bounds.tolist()[:20]}"

@@ -27,6 +27,7 @@ from weft_graph.ops.shape_rules import (
 )
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
+from weft_tensor.nesting import too_deep
 from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 # ------------------------------------------------------------------------------ shape rules
@@ -425,12 +426,15 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
 
 
 def _holds_outputs(values: Sequence[Any]) -> bool:
-    return any(
-        _holds_outputs(v)
-        if isinstance(v, list | tuple)
-        else isinstance(v, Output | AppliesOps | np.ndarray) or hasattr(v, "_as_output")
-        for v in values
-    )
+    try:
+        return any(
+            _holds_outputs(v)
+            if isinstance(v, list | tuple)
+            else isinstance(v, Output | AppliesOps | np.ndarray) or hasattr(v, "_as_output")
+            for v in values
+        )
+    except RecursionError:
+        raise too_deep(values) from None
 
 
 def unstack(

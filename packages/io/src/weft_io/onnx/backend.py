@@ -127,7 +127,17 @@ def _given(value: Any, kind: TypeProto) -> Any:
 def _taken(value: Any) -> Any:
     if isinstance(value, OptionalValue):
         return None if value.element is None else _taken(value.element[0])
-    return list(value) if isinstance(value, TensorSequence) else value
+    if isinstance(value, TensorSequence):
+        return [_taken(each) for each in value]
+    is_text = isinstance(value, np.ndarray) and value.dtype.hasobject
+    return _text(value) if is_text else value
+
+
+def _text(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Text as ONNX has it: str, not bytes."""
+    found = np.empty(value.size, object)
+    found[:] = [each.decode("utf-8", "replace") for each in value.reshape(-1)]
+    return found.reshape(value.shape)
 
 
 def array_of(value: Any) -> np.ndarray[Any, Any]:
