@@ -82,7 +82,7 @@ def test_sizes_that_are_not_known_have_names() -> None:
     total, size = ReferenceEvaluator(model).run(None, {"x": a, "y": b})
     assert total.shape == (3, 4, 2) and size == 3
     with pytest.raises(errors.InvalidArgumentError, match="unknown size"), wf.Session() as session:
-        wf.onnx.export(x, x, session, dynamic_axes={"x": {2: "two"}})
+        wf.onnx.export({"z": x}, x, session, dynamic_axes={"x": {2: "two"}})
 
 
 def test_names_and_metadata() -> None:
@@ -174,6 +174,12 @@ def test_what_is_not_fed_and_what_is_not_there() -> None:
             wf.onnx.export(x, x, session, opset=7)
         with pytest.raises(errors.InvalidArgumentError, match="path"):
             wf.onnx.export(x, x, session, external_data=True)
+        with pytest.raises(errors.InvalidArgumentError, match="other names"):
+            wf.onnx.export({"x": wf.exp(x)}, x, session)
+        with pytest.raises(errors.InvalidArgumentError, match="an integer"):
+            wf.onnx.export({"y": x}, x, session, metadata={"model_version": "new"})
+        with pytest.raises(errors.InvalidArgumentError, match="cannot write"):
+            wf.onnx.export({"y": x}, x, session, "/nowhere/model.onnx")
 
 
 def test_large_constants_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,16 +84,19 @@ def export(
       'x_0'
     """
     newest = onnx.defs.onnx_opset_version()
-    if not OLDEST <= opset <= newest:
-        raise errors.InvalidArgumentError(f"opset must be {OLDEST} to {newest}, got {opset}")
+    if not (isinstance(opset, int) and OLDEST <= opset <= newest):
+        raise errors.InvalidArgumentError(f"opset must be {OLDEST} to {newest}, got {shown(opset)}")
     if external_data and path is None:
         raise errors.InvalidArgumentError("external_data requires a path")
     graph: Graph = session.graph
     results = _named(fetches, graph, "fetches")
     inputs = _named(feeds, graph, "feeds")
+    if both := sorted(set(results) & set(inputs)):
+        raise errors.InvalidArgumentError(f"outputs must have other names than inputs, got {both}")
+    axes = _checked_axes(dynamic_axes or {}, inputs)
+    _check_version(metadata or {})
     made = _Export(results, inputs, session, opset)
     made.run()
-    axes = _checked_axes(dynamic_axes or {}, inputs)
     return made.model(axes, metadata or {}, None if path is None else Path(path), external_data)
 
 
@@ -240,8 +243,11 @@ class _Export:
             checker.check_model(model)
             return model
         data = model.SerializeToString()
-        initializers.write(place, path)
-        path.write_bytes(data)
+        try:
+            initializers.write(place, path)
+            path.write_bytes(data)
+        except OSError as error:
+            raise errors.InvalidArgumentError(f"cannot write {str(path)!r}: {error}") from error
         checker.check_model(str(path) if external else data)
         return model
 
@@ -290,6 +296,12 @@ def _checked_axes(
                     f"{list(dims)}, got {axis}"
                 )
     return axes
+
+
+def _check_version(metadata: Mapping[str, str]) -> None:
+    version = metadata.get("model_version", "0")
+    if not version.removeprefix("-").isdecimal():
+        raise errors.InvalidArgumentError(f"model_version must be an integer, got {version!r}")
 
 
 def _plain_name(output: Output) -> str:
