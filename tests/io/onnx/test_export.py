@@ -135,6 +135,24 @@ def test_variables_have_the_values_of_the_session(use_resource: bool) -> None:
         wf.onnx.export({"y": y}, rows, session)
 
 
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_reads_after_updates_are_refused(use_resource: bool) -> None:
+    v = wf.Variable([1.0], use_resource=use_resource)
+    with wf.control_dependencies([v.assign([2.0])]):
+        y = wf.add(v.read_value(), 1.0)
+    with wf.Session() as session:
+        session.run(v.initializer)
+        with pytest.raises(errors.UnimplementedError, match="updated before"):
+            wf.onnx.export(y, [], session)
+
+
+def test_branches_and_loops_are_refused() -> None:
+    x = wf.placeholder(wf.float32, [], name="x")
+    y = wf.cond(x > 0.0, lambda: x * 2.0, lambda: x)
+    with wf.Session() as session, pytest.raises(errors.UnimplementedError, match="branches and"):
+        wf.onnx.export(y, x, session)
+
+
 def test_calls_of_functions_are_taken_apart() -> None:
     @wf.function
     def twice(x: Any) -> Any:

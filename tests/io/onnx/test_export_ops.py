@@ -55,6 +55,8 @@ REFUSED = {
     "MirrorPad-SYMMETRIC[[0, 0], [4, 4], [0, 2]]": "REFLECT",
     "MirrorPad-SYMMETRIC[[3, 1], [0, 4], [2, 2]]": "REFLECT",
     "Reciprocal-int": "takes no int32",
+    "ReverseSequence-1by2": "first two axes",
+    "ReverseSequence-2by0": "first two axes",
     "RightShift": "takes no int32",
     "RightShift-negative": "takes no int32",
     "Where-()": "a scalar has no places",

@@ -14,8 +14,8 @@ from onnx import ModelProto, ValueInfoProto, checker, helper, shape_inference
 
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import ordered
-from weft_graph.ir.traits import Role
+from weft_graph.ir.step_graph import ordered, reachable
+from weft_graph.ir.traits import Role, State
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
 from weft_io.onnx import initializers
@@ -48,7 +48,8 @@ def export(
     """The part of a session's graph between some tensors, as an ONNX model.
 
     Variables become constants of the values that they have. Only data counts: what would run
-    through control inputs alone, such as assertions, is left out. The model has been checked by
+    through control inputs alone, such as assertions, is left out, and a variable that is read after
+    an update is refused. The model has been checked by
     `onnx.checker`, and the shapes of its values are inferred.
 
     Args:
@@ -190,6 +191,8 @@ class _Export:
             )
         if node.role in _ROUTING:
             raise errors.UnimplementedError("branches and loops are not written")
+        if _follows_update(node):
+            raise errors.UnimplementedError("it reads a variable that was updated before")
         if node.traits.identity or node.role is Role.READ:
             return [self.body.values[node.inputs[0]]]
         rule = export_rule(node.type)
@@ -322,6 +325,15 @@ def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
             found.add(node)
             waiting += [source for source in node.inputs if source not in fed]
     return ordered(found, fed)
+
+
+def _follows_update(node: Node) -> bool:
+    """Whether a node reads a variable and waits for an update of it, which a model cannot make."""
+    read = {source.node for source in node.inputs if source.node.role is Role.VARIABLE}
+    return bool(read and node.controls) and any(
+        each.traits.state is State.WRITES and each.inputs and each.inputs[0].node in read
+        for each in reachable(node.controls)
+    )
 
 
 def _reader(variable: Node) -> Output:

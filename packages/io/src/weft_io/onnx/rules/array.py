@@ -371,6 +371,8 @@ def grid(x: Output, axis: int, like_shape: Output) -> Output:
 @exporter("Cast")
 def _write_cast(export: NodeExport) -> Value:
     kind = export.node.outputs[0].dtype
+    if export.attribute("Truncate"):
+        raise errors.UnimplementedError("ONNX rounds to the nearest number: Truncate=False")
     if export[0].array is not None or export[0].dtype is kind:
         return export.cast(export[0], kind)
     if export[0].dtype is dtypes.int32 and kind is dtypes.int64 and export[0].wide is not None:
@@ -494,3 +496,12 @@ def _write_space(export: NodeExport) -> Value:
     order = [0, 1, 2, 3] if first else channels_first(4)
     x, size = export.transposed(export[0], order), int(export.attribute("block_size"))
     return export.transposed(export.add(export.node.type, x, blocksize=size), inverse(order))
+
+
+@exporter("ReverseSequence")
+def _write_reverse_sequence(export: NodeExport) -> Value:
+    batch, time = int(export.attribute("batch_dim")), int(export.attribute("seq_dim"))
+    if {batch, time} != {0, 1}:
+        raise errors.UnimplementedError("ONNX reverses along the first two axes")
+    lengths = export.int64(export[1])
+    return export.add("ReverseSequence", export[0], lengths, batch_axis=batch, time_axis=time)
