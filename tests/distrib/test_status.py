@@ -51,16 +51,12 @@ def test_a_task_that_does_not_answer_is_seen_from_outside() -> None:
     ):
         stopped.stop()
         killed.kill()
-        found = by_task(worker.target.removeprefix("grpc://"))
         lines = subprocess.run(
             [sys.executable, "-m", "weft", "cluster", "status", worker.target],
             capture_output=True,
             text=True,
             check=True,
         ).stdout.splitlines()
-    assert found["ps/replica:0/task:0"].state == "stopped"
-    assert found["ps/replica:0/task:1"].state == "unreachable"
-    assert found["worker/replica:0/task:0"].state == "idle"
     rows = [line.split("\t") for line in lines]
     assert tuple(rows[0]) == HEADER
     assert [row[:2] for row in rows[1:]] == [
