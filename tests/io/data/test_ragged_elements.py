@@ -60,6 +60,9 @@ def test_rows_of_rows_come_together_again() -> None:
         assert run(numbers.batch(4).batch(2)) == [[[1, 2, 3, 4], [5, 6]]]
         pairs = wf.data.Dataset.zip((_rows(), _deep())).batch(2)
         assert run(pairs) == [(ROWS[:2], DEEP[:2]), (ROWS[2:3], DEEP[2:])]
+        rows = wf.ragged.constant([[1], [2, 3]]), wf.ragged.constant([[[4]], [[5], [6, 7]]])
+        beside = wf.data.Dataset.from_tensor_slices(rows).unbatch()
+        assert run(beside) == [(1, [4]), (2, [5]), (3, [6, 7])]
         equal = wf.data.Dataset.from_tensors(([[1, 2]], wf.ragged.constant([[[3], [4, 5]]])))
         assert run(equal.unbatch()) == [([1, 2], [[3], [4, 5]])]
         assert run(equal.unbatch().unbatch()) == [(1, [3]), (2, [4, 5])]
