@@ -339,19 +339,19 @@ def test_a_session_closed_while_its_parts_are_registered_is_forgotten(
     cluster: list[Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, ps = cluster[1].master, cluster[0]._worker
-    register, forget, forgotten = ps.register, ps.forget, threading.Event()
+    keep, forget, forgotten = ps._keep, ps.forget, threading.Event()
 
-    def close_first(request: Any, graphs: Any) -> None:
+    def close_first(request: Any, graphs: Any, trusted: bool) -> None:
         worker.close_session(messages.SessionRequest(request.session))
         assert forgotten.wait(30)
-        register(request, graphs)
+        keep(request, graphs, trusted)
 
     def note(*arguments: Any) -> None:
         forget(*arguments)
         forgotten.set()
 
     monkeypatch.setattr(ps, "forget", note)
-    monkeypatch.setattr(ps, "register", close_first)
+    monkeypatch.setattr(ps, "_keep", close_first)
     known = len(ps._signatures)
     with wf.Graph().as_default(), wf.device(PS):
         total = wf.placeholder_with_default(1.0, []) + 2.0
