@@ -96,19 +96,19 @@ static void depthwise8_piece(void *argument, unsigned task, size_t begin, size_t
   for (size_t m = begin; m < end; m++, out += p->channels) {
     p->points(p->windows, m, 1, p->pixel, border, rows);
     for (size_t first = 0; first < p->channels; first += 64) {
-      int32_t sums[64] = {0};
+      uint32_t sums[64] = {0}; /* those of a hostile file may wrap */
       size_t count = p->channels - first < 64 ? p->channels - first : 64;
       if (p->tile.bias) memcpy(sums, p->tile.bias + first, 4 * count);
       for (size_t t = 0; t < p->taps; t++) {
         const int8_t *in = (const int8_t *)rows[t], *w = weights + t * p->channels + first;
         if (multiplier == 1)
-          for (size_t c = 0; c < count; c++) sums[c] += (int16_t)(in[first + c] * w[c]);
+          for (size_t c = 0; c < count; c++) sums[c] += (uint32_t)(in[first + c] * w[c]);
         else
-          for (size_t c = 0; c < count; c++) sums[c] += in[(first + c) / multiplier] * w[c];
+          for (size_t c = 0; c < count; c++) sums[c] += (uint32_t)(in[(first + c) / multiplier] * w[c]);
       }
       for (size_t c = 0; c < count; c++) {
         float scale = p->tile.factor * p->tile.scales[p->tile.one_scale ? 0 : first + c];
-        float value = rintf((float)sums[c] * scale) + (float)p->tile.zero;
+        float value = rintf((float)(int32_t)sums[c] * scale) + (float)p->tile.zero;
         value = value < (float)p->tile.low ? (float)p->tile.low : value;
         out[first + c] = (int8_t)(value > (float)p->tile.high ? (float)p->tile.high : value);
       }
