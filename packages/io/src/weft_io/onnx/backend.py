@@ -129,6 +129,8 @@ def _taken(value: Any) -> Any:
         return None if value.element is None else _taken(value.element[0])
     if isinstance(value, TensorSequence):
         return [_taken(each) for each in value]
+    if isinstance(value, bytes):  # text of rank 0
+        value = np.array(value, object)
     is_text = isinstance(value, np.ndarray) and value.dtype.hasobject
     return _text(value) if is_text else value
 
