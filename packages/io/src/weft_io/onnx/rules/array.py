@@ -8,7 +8,7 @@ import numpy as np
 
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
-from weft_graph.ops.arithmetic import add, clip_by_value, maximum, minimum
+from weft_graph.ops.arithmetic import clip_by_value, maximum, minimum
 from weft_graph.ops.array import fill, zeros_like
 from weft_graph.ops.broadcasting import broadcast_dynamic_shape, broadcast_to
 from weft_graph.ops.casting import bitcast
@@ -354,15 +354,6 @@ def _space_to_depth(operation: Operation) -> Output:
     return reshape(
         transpose(parts, [0, 1, 3, 5, 2, 4]), [n, c * block * block, h // block, w // block]
     )
-
-
-def grid(x: Output, axis: int, like_shape: Output) -> Output:
-    """The position along an axis of each element of a shape."""
-    count = like_shape[axis]
-    rank = x.dims
-    assert rank is not None
-    places = reshape(sequence(count), [-1 if i == axis else 1 for i in range(len(rank))])
-    return add(places, fill(like_shape, constant(0, dtypes.int64)))
 
 
 # -------------------------------------------------------------------------------- export

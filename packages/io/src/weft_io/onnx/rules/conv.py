@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir.builder import constant
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ops.conv import (
@@ -22,7 +21,15 @@ from weft_io.onnx.node_export import NodeExport, Value, inverse
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64
-from weft_io.onnx.rules.sliding import Layout, Windows, layout, slide, windows, with_margins
+from weft_io.onnx.rules.sliding import (
+    Layout,
+    Windows,
+    layout,
+    slide,
+    stacked,
+    windows,
+    with_margins,
+)
 from weft_tensor import dtypes, errors
 
 
@@ -181,12 +188,7 @@ def _cut(
             sides.append([-before, more[i] - after])
         else:
             sides.append([-flat[i], more[i] - flat[count + i]])
-    rows = [stack([_int64(each) for each in pair]) for pair in sides]
-    return padded(whole, stack(rows))
-
-
-def _int64(value: Any) -> Output:
-    return value if isinstance(value, Output) else constant(value, dtypes.int64)
+    return padded(whole, stacked(sides))
 
 
 # -------------------------------------------------------------------------------- export

@@ -56,11 +56,11 @@ class Windows(NamedTuple):
         rows: list[list[Any]] = [[0, 0], [0, 0]]
         for (before, after), extra in zip(self.pads, self.extra, strict=True):
             rows.append([before, after + extra if with_extra else after])
-        return _stacked(rows)
+        return stacked(rows)
 
     def extra_sides(self) -> Output:
         """What `ceil_mode` adds, as margins of all axes."""
-        return _stacked([[0, 0], [0, 0], *([0, each] for each in self.extra)])
+        return stacked([[0, 0], [0, 0], *([0, each] for each in self.extra)])
 
     def taps(self, x: Output) -> list[Output]:
         """For each tap of the window what it sees, of an input with its margins."""
@@ -85,7 +85,8 @@ def _is(size: Size, number: int) -> bool:
     return not isinstance(size, Output) and size == number
 
 
-def _stacked(rows: Sequence[Sequence[Size]]) -> Output:
+def stacked(rows: Sequence[Sequence[Size]]) -> Output:
+    """Margins of all axes as a tensor, int64, shape (rank, 2); a constant where all are known."""
     if all(not isinstance(each, Output) for row in rows for each in row):
         return constant([list(row) for row in rows], dtypes.int64)
     return stack([stack([_int64(each) for each in row]) for row in rows])
