@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import threading
@@ -49,14 +50,26 @@ MAX_SIGNATURES: Final = 1 << 16
 
 Fail = Callable[[errors.OpError], None]
 
+TaskParts = dict[str, np.ndarray]
+"""What the devices of a task do of a step, as `part_to_bytes`, by their names."""
+
+
+def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[np.ndarray]]:
+    """The parts that a message names, and the graphs that go with it."""
+    return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
+
 
 class WorkerLink(Protocol):
     """A worker as a master calls it: its own, or one of another task."""
 
     def register(
-        self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
+        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
-        """Let it keep the parts of a signature, by device; `answer` is told when it does."""
+        """Let it keep its parts of a signature; `answer` is told when it does.
+
+        Args:
+          same_as: an earlier signature, of which it has the same parts; 0 for none.
+        """
         ...
 
     def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
@@ -90,13 +103,13 @@ class OwnWorker:
         self.abort = worker.abort
 
     def register(
-        self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
+        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
         """As of `WorkerLink`, in this thread."""
-        told = [messages.Part(device) for device in parts]
+        told, values = _told(parts, same_as)
         try:
-            request = messages.Register(session, signature, told, self._isolated)
-            self._worker.register(request, list(parts.values()), self._trusted)
+            request = messages.Register(session, signature, told, self._isolated, same_as)
+            self._worker.register(request, values, self._trusted)
         except errors.OpError as error:
             answer.fail(error)
         else:
@@ -132,12 +145,12 @@ class RemoteWorker:
         self._isolated = isolated
 
     def register(
-        self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
+        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
     ) -> None:
         """As of `WorkerLink`."""
-        told = [messages.Part(device) for device in parts]
-        meta = encode(messages.Register(session, signature, told, self._isolated))
-        self._channel.call(methods.REGISTER, meta, list(parts.values()), answer)
+        told, values = _told(parts, same_as)
+        meta = encode(messages.Register(session, signature, told, self._isolated, same_as))
+        self._channel.call(methods.REGISTER, meta, values, answer)
 
     def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
         """As of `WorkerLink`."""
@@ -225,6 +238,7 @@ class MasterSession:
         self._numbers = itertools.count(1)
         self._steps = itertools.count(1)
         self._planned: dict[int, _Planned] = {}
+        self._kept: dict[tuple[DeviceParts, bytes], int] = {}
         self._running: dict[int, _Step] = {}
         self._partial: dict[int, PartialStep] = {}
         self._lock = threading.Lock()
@@ -300,16 +314,21 @@ class MasterSession:
         for device, part in parts.items():
             by_task.setdefault(task_of(device), {})[device] = part
         shares, replies = [], _Replies()
+        kept: dict[tuple[DeviceParts, bytes], int] = {}
         # This task's own worker keeps the thread, so others are told first and work meanwhile.
         for task in sorted(by_task, key=lambda task: isinstance(self._links[task], OwnWorker)):
             own, link = by_task[task], self._links[task]
             told = {d: np.frombuffer(part_to_bytes(part), np.uint8) for d, part in own.items()}
             replies.check()  # else a worker would look for a task that is known to be lost
-            link.register(self.number, signature, told, replies.of(task))
+            key = task, _digest(told)
+            kept[key] = self._kept.get(key, signature)
+            same_as = self._kept.get(key, 0)
+            link.register(self.number, signature, told, same_as, replies.of(task))
             feeds = sorted({place for part in own.values() for place in part.feeds})
             fetches = sorted({place for part in own.values() for place in part.fetches})
             shares.append(_Share(task, link, tuple(feeds), tuple(fetches)))
         replies.wait()
+        self._kept.update(kept)
         return shares
 
     def _output(self, name: str) -> Output:
@@ -474,6 +493,15 @@ class _Replies:
         self._waiting.discard(task)
         if error is not None:
             raise error
+
+
+def _digest(parts: TaskParts) -> bytes:
+    """What two signatures' parts have in common only if they are the same."""
+    digest = hashlib.sha256()
+    for device, graph in parts.items():
+        digest.update(f"{len(device)} {device} {graph.nbytes} ".encode())
+        digest.update(graph.data)
+    return digest.digest()
 
 
 def _merge_in_order(parts: dict[str, Part]) -> None:

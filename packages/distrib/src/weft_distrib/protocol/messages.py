@@ -133,12 +133,16 @@ class Part:
 
 @dataclass
 class Register:
-    """Keep the parts that a task has of one signature of a session, which may be `isolated`."""
+    """Keep the parts that a task has of one signature of a session, which may be `isolated`.
+
+    Where they are those of an earlier signature, `same_as` is its number, and none are sent.
+    """
 
     session: int = 0
     signature: int = 0
     parts: list[Part] = field(default_factory=list)
     isolated: bool = False
+    same_as: int = 0
 
 
 @dataclass

@@ -172,6 +172,10 @@ class Worker:
         self._keep(request, graphs, trusted)
 
     def _keep(self, request: messages.Register, graphs: Sequence[Any], trusted: bool) -> None:
+        if request.same_as:
+            same = self._signature(request.session, request.same_as)
+            self._signatures[request.session, request.signature] = same
+            return
         parts: dict[str, Part] = {}
         for told in request.parts:
             if told.device not in self.devices:
@@ -327,17 +331,21 @@ class Worker:
 
     def _executable(self, session: int, signature: int) -> Executable:
         """What runs a signature here, derived anew where state was dropped since."""
+        found = self._signature(session, signature)
+        epoch = found.scope.resources.epoch
+        if found.epoch != epoch:
+            parts = {device: part_from_bytes(graph) for device, graph in found.graphs.items()}
+            found.executable, found.epoch = self._derive(parts, found.scope.devices), epoch
+        return found.executable
+
+    def _signature(self, session: int, signature: int) -> _Signature:
         found = self._signatures.get((session, signature))
         if found is None:
             raise errors.AbortedError(
                 f"{self.task.to_string()} has no parts of signature {signature} of session "
                 f"{session:x}"
             )
-        epoch = found.scope.resources.epoch
-        if found.epoch != epoch:
-            parts = {device: part_from_bytes(graph) for device, graph in found.graphs.items()}
-            found.executable, found.epoch = self._derive(parts, found.scope.devices), epoch
-        return found.executable
+        return found
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
         """End a step here."""
@@ -387,7 +395,7 @@ class Worker:
     def _serve_register(self, call: Call) -> None:
         self._check_staying()
         request = decode(messages.Register, call.meta)
-        if len(request.parts) != len(call.values):
+        if len(call.values) != (0 if request.same_as else len(request.parts)):
             raise errors.DataLossError(
                 f"{len(request.parts)} parts were announced and {len(call.values)} came"
             )
