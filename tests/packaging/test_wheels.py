@@ -21,20 +21,23 @@ from weft_testing.workspace import ROOT, distribution, module
 
 import weft as wf
 
-PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "contrib", "distrib", "weft"]
+PACKAGES = ["tensor", "graph", "autodiff", "compiler", "exec", "io", "contrib", "distrib", "weft"]
 APART = "lite"  # with a library for one machine in it, and nothing that it brings along
 
 # What comes along with each package, and nothing else does.
 TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
 GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
+COMPILER = GRAPH | {"weftml-compiler"}
 EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
 IO = AUTODIFF | EXEC | {"weftml-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
 CONTRIB = IO | {"weftml-contrib"}
 DISTRIB = IO | {"weftml-distrib", "grpcio", "typing-extensions"}
 WEFT = DISTRIB | {"weftml", "absl-py"}
 BRINGS = dict(
-    zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, CONTRIB, DISTRIB, WEFT], strict=True)
+    zip(
+        PACKAGES, [TENSOR, GRAPH, AUTODIFF, COMPILER, EXEC, IO, CONTRIB, DISTRIB, WEFT], strict=True
+    )
 )
 
 WHEEL_LIMIT = 1_000_000  # bytes

@@ -1,0 +1,206 @@
+"""What a program computes, by NumPy, one element after the other: the meaning of the IR, for tests.
+
+Loops that may run in any order run in the order that is given, so that two runs may be compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    Check,
+    For,
+    If,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+)
+from weft_compiler.routines import routine
+from weft_tensor import errors
+
+Turns = Callable[[int], Sequence[int]]
+
+
+def interpret(program: Program, *inputs: Any, turns: Turns | None = None) -> tuple[Any, ...]:
+    """The outputs of a program.
+
+    Args:
+      inputs: an array for each input that is not a constant, of its type and shape.
+      turns: the order in which the turns of PARALLEL and VECTOR loops run, from their number.
+    Returns: an array for each output.
+    Raises: InvalidArgumentError: an input has another type or shape, or a check fails.
+    """
+    given = iter(inputs)
+    memory: dict[str, Any] = {}
+    for buffer in program.inputs:
+        value = program.constants.get(buffer.name)
+        array = np.asarray(next(given) if value is None else value)
+        if (array.dtype, array.shape) != (buffer.dtype.numpy, buffer.shape):
+            raise errors.InvalidArgumentError(
+                f"{buffer.name} must be {buffer.dtype.name} of shape {list(buffer.shape)}, got "
+                f"{array.dtype} of shape {list(array.shape)}"
+            )
+        memory[buffer.name] = array
+    for buffer in program.outputs:
+        memory[buffer.name] = _undefined(buffer)
+    with np.errstate(all="ignore"):
+        _Run(memory, turns or range).body(program.body)
+    return tuple([memory[buffer.name] for buffer in program.outputs])
+
+
+def _undefined(buffer: Buffer) -> Any:
+    """An array whose content shows up where it is used."""
+    return np.frombuffer(b"\x7f" * buffer.bytes, buffer.dtype.numpy).reshape(buffer.shape).copy()
+
+
+class _Run:
+    def __init__(self, memory: dict[str, Any], turns: Turns) -> None:
+        self._memory = memory
+        self._turns = turns
+        self._names: dict[str, Any] = {}
+
+    def body(self, body: Body) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case For(variable=variable, extent=extent, body=body, order=order):
+                count = int(self._value(extent))
+                for turn in range(count) if order.value == "for" else self._turns(count):
+                    self._names[variable] = np.int64(turn)
+                    self.body(body)
+            case While(condition=condition, body=body):
+                while self._value(condition):
+                    self.body(body)
+            case If(condition=condition, then=then, otherwise=otherwise):
+                self.body(then if self._value(condition) else otherwise)
+            case Let(name=name, value=value) | Var(name=name, value=value):
+                self._names[name] = self._value(value)
+            case Assign(name=name, value=value, combine=combine):
+                new = self._value(value)
+                self._names[name] = PRIMITIVES[combine](self._names[name], new) if combine else new
+            case Store(buffer=buffer, indices=indices, value=value, combine=combine):
+                place, new = self._place(indices), self._value(value)
+                memory = self._memory[buffer]
+                memory[place] = PRIMITIVES[combine](memory[place], new) if combine else new
+            case Allocate(buffer=allocated):
+                self._memory[allocated.name] = _undefined(allocated)
+            case Check(condition=condition, message=message):
+                if not self._value(condition):
+                    raise errors.InvalidArgumentError(message)
+            case Call(routine=name, views=views, parameters=parameters):
+                routine(name).reference(*map(self._view, views), **dict(parameters))
+
+    def _view(self, view: Load) -> Any:
+        memory = self._memory[view.buffer]
+        first = np.ravel_multi_index(self._place(view.indices), memory.shape) if memory.ndim else 0
+        return memory.reshape(-1)[first:]
+
+    def _place(self, indices: tuple[Expr, ...]) -> tuple[int, ...]:
+        place = tuple([int(self._value(index)) for index in indices])
+        assert all(index >= 0 for index in place), place  # NumPy would count from the end
+        return place
+
+    def _value(self, expression: Expr) -> Any:
+        match expression:
+            case Constant(value=value, dtype=dtype):
+                return dtype.numpy.type(value)
+            case Variable(name=name):
+                return self._names[name]
+            case Load(buffer=buffer, indices=indices):
+                return self._memory[buffer][self._place(indices)]
+        assert isinstance(expression, Apply)
+        operands = [self._value(operand) for operand in expression.operands]
+        if expression.primitive == "cast":
+            return operands[0].astype(expression.dtype.numpy)
+        if expression.primitive not in PRIMITIVES:
+            raise errors.UnimplementedError(f"{expression.primitive} is not interpreted")
+        found = PRIMITIVES[expression.primitive](*operands)
+        return np.asarray(found).astype(expression.dtype.numpy)[()]
+
+
+def _divide(x: Any, y: Any) -> Any:
+    if x.dtype.kind not in "iu":
+        return x / y
+    if y == 0:
+        raise errors.InvalidArgumentError("integer division by zero")
+    quotient = abs(int(x)) // abs(int(y))
+    return np.array([quotient if (x < 0) == (y < 0) else -quotient]).astype(x.dtype)[0]
+
+
+def _by_math(function: Callable[[float], float]) -> Callable[[Any], float]:
+    def compute(x: Any) -> float:
+        try:
+            return function(float(x))
+        except (ValueError, OverflowError):  # a pole, or a number that is too large
+            return math.inf
+
+    return compute
+
+
+PRIMITIVES: Final[dict[str | None, Callable[..., Any]]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": _divide,
+    "floor_div": np.floor_divide,
+    "floor_mod": np.mod,
+    "trunc_mod": np.fmod,
+    "pow": np.power,
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "square": np.square,
+    "reciprocal": lambda x: _divide(x.dtype.type(1), x),
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "clamp": lambda x, y, z: np.minimum(np.maximum(x, y), z),
+    **{
+        name: getattr(np, name)
+        for name in ("floor", "ceil", "trunc", "rint", "sqrt", "exp", "expm1", "log", "log1p")
+    },
+    **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan2": np.arctan2,
+    "next_after": np.nextafter,
+    "erf": _by_math(math.erf),
+    "erfc": _by_math(math.erfc),
+    "lgamma": _by_math(math.lgamma),
+    **{
+        name: getattr(np, name)
+        for name in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+    },
+    "is_nan": np.isnan,
+    "is_inf": np.isinf,
+    "is_finite": np.isfinite,
+    "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or,
+    "bit_xor": np.bitwise_xor,
+    "invert": np.invert,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "popcount": lambda x: int(
+        x.astype(np.uint64) & np.uint64((1 << 8 * x.itemsize) - 1)
+    ).bit_count(),
+    "where": lambda condition, x, y: x if condition else y,
+}
+"""What the primitives do to scalars of NumPy; `cast` is told its type, and stands alone."""

@@ -1,0 +1,1 @@
+"""The loop-nest IR: expressions, statements, programs; printed, parsed, verified, interpreted."""

@@ -1,0 +1,133 @@
+"""Programs as text, which `weft_compiler.ir.parser` reads back.
+
+Numbers say their type, `3:int32`, unless they are int64 (`3`), float32 (`3.0`) or bool (`true`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from weft_compiler.ir.expressions import INDEX, Apply, Constant, Expr, Load, Variable
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    Check,
+    For,
+    If,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+)
+from weft_tensor import dtypes
+
+INFIX: Final = {
+    "less": ("<", 1),
+    "less_equal": ("<=", 1),
+    "greater": (">", 1),
+    "greater_equal": (">=", 1),
+    "equal": ("==", 1),
+    "not_equal": ("!=", 1),
+    "add": ("+", 2),
+    "sub": ("-", 2),
+    "mul": ("*", 3),
+    "div": ("/", 3),
+}
+"""The primitives that are written between their operands: the sign, and how strongly it binds."""
+
+
+def program_text(program: Program) -> str:
+    """A program as text."""
+    inputs = ", ".join(map(_declaration, program.inputs))
+    outputs = ", ".join(map(_declaration, program.outputs))
+    head = f"program {program.name}({inputs}) -> ({outputs}):"
+    return "\n".join([head, *_lines(program.body, "  "), ""])
+
+
+def statement_text(statement: Statement) -> str:
+    """A statement as text, with its bodies."""
+    return "\n".join(_lines((statement,), ""))
+
+
+def expression_text(expression: Expr, binding: int = 0) -> str:
+    """An expression as text, in brackets if it binds less than what is around it."""
+    match expression:
+        case Constant():
+            return _number(expression)
+        case Variable(name=name):
+            return name
+        case Load(buffer=buffer, indices=indices):
+            return f"{buffer}[{_listed(indices)}]"
+        case Apply(primitive="cast", operands=(x,)):
+            return f"cast({x}, {expression.dtype.name})"
+        case Apply(primitive=primitive, operands=(x, y)) if primitive in INFIX:
+            sign, own = INFIX[primitive]
+            left = expression_text(x, own + (own == 1))  # comparisons do not stand in a row
+            text = f"{left} {sign} {expression_text(y, own + 1)}"
+            return f"({text})" if own < binding else text
+    assert isinstance(expression, Apply)
+    return f"{expression.primitive}({_listed(expression.operands)})"
+
+
+def _listed(expressions: Iterable[Expr]) -> str:
+    return ", ".join(map(expression_text, expressions))
+
+
+def _number(constant: Constant) -> str:
+    if constant.dtype.is_bool:
+        return "true" if constant.value else "false"
+    plain = constant.dtype in (INDEX, dtypes.float32)
+    return repr(constant.value) + ("" if plain else f":{constant.dtype.name}")
+
+
+def _declaration(buffer: Buffer) -> str:
+    return f"{buffer.name}: {buffer.dtype.name}[{', '.join(map(str, buffer.shape))}]"
+
+
+def _lines(body: Body, indent: str) -> Iterator[str]:
+    for statement in body:
+        match statement:
+            case For(variable=variable, extent=extent, body=inner, order=order):
+                yield f"{indent}{order.value} {variable} in {extent}:"
+                yield from _lines(inner, indent + "  ")
+            case While(condition=condition, body=inner):
+                yield f"{indent}while {condition}:"
+                yield from _lines(inner, indent + "  ")
+            case If(condition=condition, then=then, otherwise=otherwise):
+                yield f"{indent}if {condition}:"
+                yield from _lines(then, indent + "  ")
+                if otherwise:
+                    yield f"{indent}else:"
+                    yield from _lines(otherwise, indent + "  ")
+            case _:
+                yield indent + _simple(statement)
+
+
+def _simple(statement: Statement) -> str:
+    match statement:
+        case Let(name=name, value=value):
+            return f"let {name} = {value}"
+        case Var(name=name, value=value):
+            return f"var {name} = {value}"
+        case Assign(name=name, value=value, combine=combine):
+            return f"{name} {combine or ''}= {value}"
+        case Store(buffer=buffer, indices=indices, value=value, combine=combine):
+            return f"{buffer}[{_listed(indices)}] {combine or ''}= {value}"
+        case Allocate(buffer=allocated):
+            return f"alloc {_declaration(allocated)}"
+        case Check(condition=condition, message=message):
+            return f"check {condition}, {_quoted(message)}"
+        case Call(routine=routine, views=views, parameters=parameters):
+            settings = [f"{name}={value}" for name, value in parameters]
+            return f"call {routine}({', '.join([*map(expression_text, views), *settings])})"
+    raise AssertionError(type(statement))
+
+
+def _quoted(message: str) -> str:
+    return '"' + message.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,271 @@
+"""Programs: buffers, and the statements that fill them.
+
+    program softmax(x: float32[4, 10]) -> (y: float32[4, 10]):
+      parallel i in 4:
+        var m: float32 = -inf
+        for j in 10:
+          m maximum= x[i, j]
+        var s: float32 = 0.0
+        for j in 10:
+          s add= exp(x[i, j] - m)
+        for j in 10:
+          y[i, j] = exp(x[i, j] - m) / s
+
+A program takes inputs, which it only reads, and fills outputs, which have other memory than all
+inputs and each other.  Buffers are dense, in C order.  A statement is immutable; passes make new
+ones.  Names are unique within a program, loop variables of loops beside each other excepted.
+
+What holds of each statement is checked by `weft_compiler.ir.verifier.verify`, which every pass is
+followed by; what each computes is defined by `weft_compiler.interpreter.interpret`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from weft_compiler.ir.expressions import Expr, Load
+from weft_tensor.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Dense memory of one element type.
+
+    Attributes:
+      name: unique in the program.
+      dtype: bool, an integer or a floating-point type.
+      shape: the sizes of its dimensions.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes they take."""
+        return self.size * self.dtype.size
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How many elements apart neighbours are, in each dimension."""
+        return tuple(math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """One of the classes below."""
+
+    def __str__(self) -> str:
+        from weft_compiler.ir.printer import statement_text
+
+        return statement_text(self)
+
+
+Body = tuple[Statement, ...]
+
+
+class Order(enum.Enum):
+    """How the turns of a loop may run.
+
+    SERIAL: one after the other.
+    PARALLEL: in any order, by several threads: none reads or writes what another writes.
+    VECTOR: in any order, several at once in the lanes of a register; innermost loops alone.
+    """
+
+    SERIAL = "for"
+    PARALLEL = "parallel"
+    VECTOR = "vector"
+
+
+COMBINERS: Final = frozenset(("add", "mul", "minimum", "maximum", "bit_and", "bit_or", "bit_xor"))
+"""The primitives that may combine values in any order, with any grouping."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For(Statement):
+    """A loop over 0, 1, ..., extent - 1.
+
+    Attributes:
+      variable: an index that the body sees.
+      extent: an int64 expression, computed once before; nothing runs if it is not positive.
+    """
+
+    variable: str
+    extent: Expr
+    body: Body
+    order: Order = Order.SERIAL
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class While(Statement):
+    """A loop that runs as long as its condition, which the body changes, holds.
+
+    It polls the flag that interrupts a program.
+    """
+
+    condition: Expr
+    body: Body
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If(Statement):
+    """One of two bodies."""
+
+    condition: Expr
+    then: Body
+    otherwise: Body = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Let(Statement):
+    """A name for a value, to the end of the body that it is in."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var(Statement):
+    """A variable that can be assigned, with its first value, to the end of the body it is in."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assign(Statement):
+    """A new value of a `Var`.
+
+    Attributes:
+      combine: one of COMBINERS: the new value is that of the primitive of the old one and `value`,
+        and the order in which the turns of the loops around are combined is free.
+    """
+
+    name: str
+    value: Expr
+    combine: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store(Statement):
+    """A new value of an element of an output or an allocated buffer.
+
+    Attributes:
+      combine: as of `Assign`.
+    """
+
+    buffer: str
+    indices: tuple[Expr, ...]
+    value: Expr
+    combine: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocate(Statement):
+    """A buffer of undefined content, to the end of the body that it is in.
+
+    Each turn of the loops around has its own.
+    """
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Check(Statement):
+    """Ends the program unless the condition holds.
+
+    What was stored until then is undefined. Where the condition compares a name with constants,
+    what it says of it is known in the rest of the body.
+
+    Attributes:
+      message: what was required.
+    """
+
+    condition: Expr
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Statement):
+    """A routine that is known by name, such as a product of matrices.
+
+    Attributes:
+      routine: its name in `weft_compiler.routines`.
+      views: the first elements of what it reads and writes, in its order.
+      parameters: its sizes and flags, by name.
+    """
+
+    routine: str
+    views: tuple[Load, ...]
+    parameters: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """What a region computes.
+
+    Attributes:
+      name: for people: in prints, traces and assembly.
+      inputs: what it reads.
+      outputs: what it fills; every element of each.
+      constants: the values of the inputs that are known, as arrays of their types and shapes.
+    """
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    body: Body
+    constants: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        from weft_compiler.ir.printer import program_text
+
+        return program_text(self)
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        """All buffers by name, those that are allocated too."""
+        found = {buffer.name: buffer for buffer in (*self.inputs, *self.outputs)}
+        for statement in walk(self.body):
+            if isinstance(statement, Allocate):
+                found[statement.buffer.name] = statement.buffer
+        return found
+
+
+def bodies(statement: Statement) -> tuple[Body, ...]:
+    """The bodies of a statement."""
+    if isinstance(statement, For | While):
+        return (statement.body,)
+    return (statement.then, statement.otherwise) if isinstance(statement, If) else ()
+
+
+def expressions(statement: Statement) -> tuple[Expr, ...]:
+    """The expressions of a statement itself, without those of its bodies."""
+    match statement:
+        case For(extent=value) | Let(value=value) | Var(value=value) | Assign(value=value):
+            return (value,)
+        case While(condition=value) | If(condition=value) | Check(condition=value):
+            return (value,)
+        case Store(indices=indices, value=value):
+            return (*indices, value)
+        case Call(views=views):
+            return views
+    return ()
+
+
+def walk(body: Body) -> Iterator[Statement]:
+    """All statements, those around others first."""
+    for statement in body:
+        yield statement
+        for inner in bodies(statement):
+            yield from walk(inner)

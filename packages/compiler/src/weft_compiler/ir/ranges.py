@@ -1,0 +1,176 @@
+"""What is known of indices: between which numbers they are, and how they depend on variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from weft_compiler.ir.expressions import Apply, Constant, Expr, Variable, apply
+from weft_tensor.dtypes import DType
+
+Terms = dict[str, int]
+"""Factors of variables; that of "" stands alone."""
+
+
+class Range(NamedTuple):
+    """All integers from `low` to `high`."""
+
+    low: int
+    high: int
+
+    def holds(self, other: Range) -> bool:
+        """Whether all numbers of the other are in this one."""
+        return self.low <= other.low and other.high <= self.high
+
+    def within(self, other: Range) -> Range:
+        """What both have; all of this one if they have nothing in common."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return Range(low, high) if low <= high else self
+
+
+def of_type(dtype: DType) -> Range:
+    """All numbers of an integer type."""
+    if dtype.is_bool:
+        return Range(0, 1)
+    bits = 8 * dtype.size
+    return (
+        Range(0, (1 << bits) - 1)
+        if dtype.is_unsigned
+        else Range(-1 << (bits - 1), (1 << (bits - 1)) - 1)
+    )
+
+
+def range_of(expression: Expr, known: Mapping[str, Range]) -> Range:
+    """Between which numbers an integer expression is.
+
+    Args:
+      known: what is known of variables.
+    """
+    everything = of_type(expression.dtype)
+    match expression:
+        case Constant(value=value):
+            return Range(int(value), int(value))
+        case Variable(name=name):
+            return known.get(name, everything)
+        case Apply(primitive="cast", operands=(x,)) if x.dtype.is_integer or x.dtype.is_bool:
+            found = range_of(x, known)
+            return found if everything.holds(found) else everything
+        case Apply(primitive=primitive, operands=operands) if not expression.dtype.is_bool:
+            result = _of_primitive(primitive, operands, known)
+            return result if result is not None and everything.holds(result) else everything
+    return everything
+
+
+def _of_primitive(
+    primitive: str, operands: tuple[Expr, ...], known: Mapping[str, Range]
+) -> Range | None:
+    if primitive == "where":
+        x, y = (range_of(operand, known) for operand in operands[1:])
+        return Range(min(x.low, y.low), max(x.high, y.high))
+    a = [range_of(operand, known) for operand in operands]
+    rule = _RULES.get(primitive)
+    return rule(*a) if rule is not None else None
+
+
+def _product(x: Range, y: Range) -> Range:
+    ends = [a * b for a in x for b in y]
+    return Range(min(ends), max(ends))
+
+
+def _quotient(x: Range, y: Range) -> Range | None:
+    return Range(x.low // y.low, x.high // y.low) if y.low == y.high > 0 else None
+
+
+def _remainder(x: Range, y: Range) -> Range | None:
+    if y.low <= 0:
+        return None
+    return x if x.low >= 0 and x.high < y.low else Range(0, y.high - 1)
+
+
+_RULES: Final[dict[str, Callable[..., Range | None]]] = {
+    "add": lambda x, y: Range(x.low + y.low, x.high + y.high),
+    "sub": lambda x, y: Range(x.low - y.high, x.high - y.low),
+    "mul": _product,
+    "neg": lambda x: Range(-x.high, -x.low),
+    "minimum": lambda x, y: Range(min(x.low, y.low), min(x.high, y.high)),
+    "maximum": lambda x, y: Range(max(x.low, y.low), max(x.high, y.high)),
+    "clamp": lambda x, y, z: Range(min(max(x.low, y.low), z.low), min(max(x.high, y.high), z.high)),
+    "floor_div": _quotient,
+    "floor_mod": _remainder,
+}
+"""Between which numbers a result is, from its operands'; None for no bounds but the type's."""
+
+
+_LIMITS = {
+    "less": (None, -1),
+    "less_equal": (None, 0),
+    "greater": (1, None),
+    "greater_equal": (0, None),
+    "equal": (0, 0),
+}
+_TURNED = {
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+    "equal": "equal",
+}
+
+
+def facts(condition: Expr) -> dict[str, Range]:
+    """What a condition that holds says of variables that it compares with constants."""
+    found: dict[str, Range] = {}
+    match condition:
+        case Apply(primitive="bit_and", operands=(x, y)):
+            found = facts(x)
+            for name, limits in facts(y).items():
+                found[name] = found.get(name, limits).within(limits)
+        case Apply(primitive=primitive, operands=(Variable() as x, Constant(value=value))) if (
+            primitive in _LIMITS and x.dtype.is_integer
+        ):
+            below, above = _LIMITS[primitive]
+            all_of = of_type(x.dtype)
+            found[x.name] = Range(
+                all_of.low if below is None else int(value) + below,
+                all_of.high if above is None else int(value) + above,
+            )
+        case Apply(primitive=primitive, operands=(Constant() as x, Variable() as y)) if (
+            primitive in _TURNED
+        ):
+            return facts(apply(_TURNED[primitive], y, x))
+    return found
+
+
+def affine(expression: Expr) -> Terms | None:
+    """An index as a sum of variables with factors, or None if it is no such sum."""
+    match expression:
+        case Constant(value=value):
+            return {"": int(value)}
+        case Variable(name=name):
+            return {name: 1}
+        case Apply(primitive="add" | "sub" as primitive, operands=(x, y)):
+            left, right = affine(x), affine(y)
+            if left is None or right is None:
+                return None
+            sign = 1 if primitive == "add" else -1
+            return _sum(left, right, sign)
+        case Apply(primitive="mul", operands=(x, y)):
+            left, right = affine(x), affine(y)
+            if left is None or right is None:
+                return None
+            if set(left) - {""} and set(right) - {""}:
+                return None
+            if set(left) - {""}:
+                left, right = right, left
+            return {name: factor * left.get("", 0) for name, factor in right.items()}
+        case Apply(primitive="neg", operands=(x,)):
+            terms = affine(x)
+            return None if terms is None else {name: -factor for name, factor in terms.items()}
+    return None
+
+
+def _sum(left: Terms, right: Terms, sign: int) -> Terms:
+    found = dict(left)
+    for name, factor in right.items():
+        found[name] = found.get(name, 0) + sign * factor
+    return {name: factor for name, factor in found.items() if factor or not name}

@@ -1,0 +1,74 @@
+"""Rewriting programs: new statements of old ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from weft_compiler.ir.expressions import Expr, Load
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Call,
+    Check,
+    For,
+    If,
+    Let,
+    Statement,
+    Store,
+    Var,
+    While,
+)
+
+S = TypeVar("S", bound=Statement)
+OfExpression = Callable[[Expr], Expr]
+
+
+def map_expressions(statement: Statement, change: OfExpression) -> Statement:
+    """The statement with each of its own expressions changed; its bodies stay."""
+    match statement:
+        case For(extent=extent):
+            return _changed(statement, extent=change(extent))
+        case While(condition=value) | If(condition=value) | Check(condition=value):
+            return _changed(statement, condition=change(value))
+        case Let(value=value) | Var(value=value) | Assign(value=value):
+            return _changed(statement, value=change(value))
+        case Store(indices=indices, value=value):
+            new = tuple([change(i) for i in indices])
+            kept = all(a is b for a, b in zip(new, indices, strict=True))
+            return _changed(statement, indices=indices if kept else new, value=change(value))
+        case Call(views=views):
+            changed = tuple([view for view in map(change, views) if isinstance(view, Load)])
+            assert len(changed) == len(views), "a view stays a view"
+            return replace(statement, views=changed)
+    assert isinstance(statement, Allocate)
+    return statement
+
+
+def map_bodies(statement: Statement, change: Callable[[Body], Body]) -> Statement:
+    """The statement with each of its bodies changed."""
+    if isinstance(statement, For | While):
+        return _changed(statement, body=change(statement.body))
+    if isinstance(statement, If):
+        return _changed(
+            statement, then=change(statement.then), otherwise=change(statement.otherwise)
+        )
+    return statement
+
+
+def map_deep(body: Iterable[Statement], change: OfExpression) -> Body:
+    """The body with each expression in it changed, however deep."""
+
+    def inner(body: Body) -> Body:
+        return map_deep(body, change)
+
+    return tuple([map_bodies(map_expressions(each, change), inner) for each in body])
+
+
+def _changed(statement: S, **new: object) -> S:
+    """The statement itself where nothing of it is new."""
+    if all(getattr(statement, name) is value for name, value in new.items()):
+        return statement
+    return replace(statement, **new)

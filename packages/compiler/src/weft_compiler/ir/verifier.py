@@ -1,0 +1,318 @@
+"""Checks that a program is one: names, types, bounds, and loops that may run in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    children,
+    substitute,
+    walk,
+)
+from weft_compiler.ir.program import (
+    COMBINERS,
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    Check,
+    For,
+    If,
+    Let,
+    Order,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+    expressions,
+    walk as walk_statements,
+)
+from weft_compiler.ir.ranges import Range, affine, facts, range_of
+from weft_compiler.routines import routine
+from weft_graph.ir.scalar import PRIMITIVES, kind
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+
+def verify(program: Program) -> None:
+    """Check a program.
+
+    Raises: InternalError: it breaks a rule of `weft_compiler.ir.program`; the message says which,
+      and shows the statement.
+    """
+    scope = _Scope()
+    for buffer in (*program.inputs, *program.outputs):
+        scope.declare(buffer.name, "program")
+        scope.buffers[buffer.name] = buffer
+    scope.writable = {buffer.name for buffer in program.outputs}
+    for name, value in program.constants.items():
+        declared = next((each for each in program.inputs if each.name == name), None)
+        if declared is None or (value.dtype, value.shape) != (declared.dtype.numpy, declared.shape):
+            raise errors.InternalError(f"the constant {name!r} is no input, or of another type")
+    _verify_body(program.body, scope)
+
+
+@dataclass
+class _Scope:
+    """What is visible at a statement."""
+
+    names: dict[str, DType] = field(default_factory=dict)
+    assignable: set[str] = field(default_factory=set)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    writable: set[str] = field(default_factory=set)
+    ranges: dict[str, Range] = field(default_factory=dict)
+    definitions: dict[str, Expr] = field(default_factory=dict)
+    loops: list[tuple[For, _Scope]] = field(default_factory=list)
+
+    def inner(self) -> _Scope:
+        return _Scope(
+            dict(self.names),
+            set(self.assignable),
+            dict(self.buffers),
+            set(self.writable),
+            dict(self.ranges),
+            dict(self.definitions),
+            list(self.loops),
+        )
+
+    def declare(self, name: str, where: object) -> None:
+        if name in self.names or name in self.buffers:
+            _fail(where, f"{name!r} hides what is called so already")
+
+
+def _verify_body(body: Body, scope: _Scope) -> None:
+    for statement in body:
+        for expression in expressions(statement):
+            _verify_expression(expression, scope, statement)
+        _verify_statement(statement, scope)
+
+
+def _verify_statement(statement: Statement, scope: _Scope) -> None:
+    match statement:
+        case For():
+            _verify_loop(statement, scope)
+        case While(condition=condition, body=body):
+            _require_bool(condition, statement)
+            _verify_body(body, scope.inner())
+        case If(condition=condition, then=then, otherwise=otherwise):
+            _require_bool(condition, statement)
+            inner = scope.inner()
+            _learn(condition, inner)
+            _verify_body(then, inner)
+            _verify_body(otherwise, scope.inner())
+        case Check(condition=condition):
+            _require_bool(condition, statement)
+            _learn(condition, scope)
+        case Let(name=name, value=value) | Var(name=name, value=value):
+            scope.declare(name, statement)
+            scope.names[name] = value.dtype
+            if isinstance(statement, Var):
+                scope.assignable.add(name)
+            elif value.dtype.is_integer:
+                scope.ranges[name] = range_of(value, scope.ranges)
+                scope.definitions[name] = substitute(value, scope.definitions)
+        case Assign(name=name, value=value, combine=combine):
+            if name not in scope.assignable or scope.names[name] is not value.dtype:
+                _fail(statement, f"there is no `var` {name!r} of type {value.dtype.name}")
+            _verify_combine(combine, value.dtype, statement)
+            _verify_assigned_in_loops(statement, scope)
+        case Allocate(buffer=buffer):
+            scope.declare(buffer.name, statement)
+            scope.buffers[buffer.name] = buffer
+            scope.writable.add(buffer.name)
+        case Store(buffer=name, indices=indices, value=value, combine=combine):
+            if name not in scope.writable:
+                _fail(statement, f"{name!r} is no output and not allocated here")
+            _verify_access(name, value.dtype, indices, scope, statement)
+            _verify_combine(combine, value.dtype, statement)
+            _verify_stored_in_loops(statement, scope)
+        case Call():
+            _verify_call(statement, scope)
+
+
+def _verify_loop(loop: For, scope: _Scope) -> None:
+    scope.declare(loop.variable, loop)
+    if loop.extent.dtype is not INDEX:
+        _fail(loop, f"an int64 extent was required, got {loop.extent.dtype.name}")
+    if loop.order is Order.VECTOR:
+        for each in walk_statements(loop.body):
+            if isinstance(each, For | While | Allocate | Call):
+                _fail(loop, f"a vector loop must not contain {type(each).__name__}")
+    inner = scope.inner()
+    inner.names[loop.variable] = INDEX
+    inner.ranges[loop.variable] = Range(0, max(0, range_of(loop.extent, scope.ranges).high - 1))
+    inner.loops.append((loop, scope))
+    _verify_body(loop.body, inner)
+
+
+def _verify_expression(expression: Expr, scope: _Scope, at: Statement) -> None:
+    for child in children(expression):
+        _verify_expression(child, scope, at)
+    match expression:
+        case Variable(name=name, dtype=dtype):
+            if scope.names.get(name) is not dtype:
+                _fail(at, f"no variable {name!r} of type {dtype.name} is visible")
+        case Load(buffer=name, indices=indices, dtype=dtype):
+            if name not in scope.buffers:
+                _fail(at, f"no buffer {name!r} is visible")
+            _verify_access(name, dtype, indices, scope, at)
+        case Apply(primitive=primitive, operands=operands, dtype=dtype):
+            given = dtype if PRIMITIVES[primitive].result == "given" else None
+            if apply(primitive, *operands, dtype=given).dtype is not dtype:
+                _fail(at, f"{primitive} does not give {dtype.name}")
+
+
+def _verify_access(
+    name: str, dtype: DType, indices: tuple[Expr, ...], scope: _Scope, at: Statement
+) -> None:
+    buffer = scope.buffers[name]
+    if buffer.dtype is not dtype:
+        _fail(at, f"{name!r} has elements of type {buffer.dtype.name}, not {dtype.name}")
+    if len(indices) != len(buffer.shape):
+        _fail(at, f"{name!r} has {len(buffer.shape)} dimensions, not {len(indices)}")
+    for where, (index, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+        if index.dtype is not INDEX:
+            _fail(at, f"an int64 index was required, got {index.dtype.name}")
+        found = range_of(index, scope.ranges)
+        if not Range(0, size - 1).holds(found):
+            _fail(
+                at,
+                f"index {where} of {name!r}, {index}, is between {found.low} and {found.high}, "
+                f"and the dimension has {size} elements",
+            )
+
+
+def _verify_combine(combine: str | None, dtype: DType, at: Statement) -> None:
+    if combine is not None and (
+        combine not in COMBINERS or kind(dtype) not in PRIMITIVES[combine].kinds
+    ):
+        _fail(at, f"{combine!r} does not combine values of type {dtype.name} in any order")
+
+
+def _verify_assigned_in_loops(assign: Assign, scope: _Scope) -> None:
+    """A variable of outside is combined only, and by one thread."""
+    for loop, outside in scope.loops:
+        if assign.name not in outside.names or loop.order is Order.SERIAL:
+            continue
+        if loop.order is Order.PARALLEL or assign.combine is None:
+            _fail(
+                assign, f"the {loop.order.value} loop over {loop.variable!r} shares {assign.name!r}"
+            )
+        for each in walk_statements(loop.body):
+            read = any(
+                _mentions(each_expression, assign.name) for each_expression in expressions(each)
+            )
+            if read or (
+                isinstance(each, Assign)
+                and each.name == assign.name
+                and each.combine != assign.combine
+            ):
+                _fail(
+                    assign,
+                    f"{assign.name!r} has no value before the loop over {loop.variable!r} ends",
+                )
+
+
+def _verify_stored_in_loops(store: Store, scope: _Scope) -> None:
+    """Turns of a loop that run in any order write to places of their own."""
+    for depth, (loop, outside) in enumerate(scope.loops):
+        if loop.order is Order.SERIAL or store.buffer not in outside.buffers:
+            continue
+        inside = {each.variable for each, _ in scope.loops[depth + 1 :]}
+        own = [
+            at
+            for at, index in enumerate(store.indices)
+            if _own(substitute(index, scope.definitions), loop.variable, inside, scope)
+        ]
+        if not own:
+            _fail(
+                store,
+                f"turns of the loop over {loop.variable!r} may meet in {store.buffer!r}",
+            )
+        _verify_loaded_as_stored(store, own, loop, scope)
+
+
+def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
+    """Whether no two values of a loop's variable give the same index, whatever inner loops do."""
+    terms = affine(index)
+    if not terms or not terms.get(variable):
+        return False
+    span = 0
+    for name, factor in terms.items():
+        if name in inside:
+            limits = scope.ranges[name]
+            span += abs(factor) * (limits.high - limits.low)
+        elif (
+            name and name != variable and not any(name == loop.variable for loop, _ in scope.loops)
+        ):
+            return False
+    return span < abs(terms[variable])
+
+
+def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Scope) -> None:
+    """What a turn loads of a buffer that turns write to is its own as well."""
+    for load in _loads(loop.body):
+        if load.buffer == store.buffer and not any(
+            str(substitute(load.indices[at], scope.definitions))
+            == str(substitute(store.indices[at], scope.definitions))
+            for at in own
+        ):
+            _fail(
+                store, f"{load} may be what another turn of the loop over {loop.variable!r} stores"
+            )
+
+
+def _loads(body: Body) -> Iterable[Load]:
+    for statement in walk_statements(body):
+        for expression in expressions(statement):
+            yield from (part for part in walk(expression) if isinstance(part, Load))
+
+
+def _verify_call(call: Call, scope: _Scope) -> None:
+    found = routine(call.routine)
+    names = [name for name, _ in call.parameters]
+    if len(call.views) != len(found.views) or names != list(found.parameters):
+        _fail(call, f"{call.routine} requires {found.signature}")
+    views = {}
+    for name, view in zip(found.views, call.views, strict=True):
+        if name in found.writes and view.buffer not in scope.writable:
+            _fail(call, f"{view.buffer!r} is no output and not allocated here")
+        buffer = scope.buffers[view.buffer]
+        first = sum(
+            range_of(index, scope.ranges).high * stride
+            for index, stride in zip(view.indices, buffer.strides, strict=True)
+        )
+        views[name] = (buffer.dtype, buffer.size - first)
+    wrong = found.wrong(views, dict(call.parameters))
+    if wrong:
+        _fail(call, wrong)
+
+
+def _mentions(expression: Expr, name: str) -> bool:
+    return any(isinstance(part, Variable) and part.name == name for part in walk(expression))
+
+
+def _learn(condition: Expr, scope: _Scope) -> None:
+    for name, limits in facts(condition).items():
+        if name not in scope.assignable:
+            scope.ranges[name] = scope.ranges.get(name, limits).within(limits)
+
+
+def _require_bool(condition: Expr, at: Statement) -> None:
+    if not condition.dtype.is_bool:
+        _fail(at, f"a bool was required as the condition, got {condition.dtype.name}")
+
+
+def _fail(at: object, said: str) -> NoReturn:
+    first = str(at).splitlines()[0]
+    raise errors.InternalError(f"a program is wrong at `{first}`: {said}")

@@ -1,0 +1,100 @@
+"""Routines that a program calls by name: what they read and write, and what they compute.
+
+Their machine code is made by the modules of `weft_compiler.codegen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+Views = Mapping[str, tuple[DType, int]]
+"""Of each view the type of its elements, and how many there are to the buffer's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A routine.
+
+    Attributes:
+      name: what programs call it.
+      views: names of the memory that it gets, in their order.
+      parameters: names of its integers, in their order.
+      writes: the views that it fills.
+      wrong: what is wrong with views and parameters, or "".
+      reference: does what it does, on flat arrays that begin with each view's first element.
+    """
+
+    name: str
+    views: tuple[str, ...]
+    parameters: tuple[str, ...]
+    writes: frozenset[str]
+    wrong: Callable[[Views, Mapping[str, int]], str]
+    reference: Callable[..., None]
+
+    @property
+    def signature(self) -> str:
+        """How it is called."""
+        return f"{self.name}({', '.join([*self.views, *(f'{name}=' for name in self.parameters)])})"
+
+
+def routine(name: str) -> Routine:
+    """The routine of a name.
+
+    Raises: NotFoundError: there is none.
+    """
+    if name not in _ROUTINES:
+        raise errors.NotFoundError(
+            f"there is no routine {name!r}; there are {', '.join(_ROUTINES)}"
+        )
+    return _ROUTINES[name]
+
+
+def _matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
+    size = view.itemsize
+    return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
+
+
+def _wrong_matmul(views: Views, of: Mapping[str, int]) -> str:
+    if len({dtype for dtype, _ in views.values()}) != 1:
+        return "elements of one type were required"
+    m, n, k = of["m"], of["n"], of["k"]
+    if min(of.values()) < 0:
+        return "sizes and strides of at least 0 were required"
+    sizes = {
+        "a": (m, k, of["a_row"], of["a_column"]),
+        "b": (k, n, of["b_row"], of["b_column"]),
+        "c": (m, n, of["c_row"], 1),
+    }
+    for name, (rows, columns, row, column) in sizes.items():
+        needed = (rows - 1) * row + (columns - 1) * column + 1 if rows and columns else 0
+        if needed > views[name][1]:
+            return f"{name} needs {needed} elements, and there are {views[name][1]}"
+    return "" if of["c_row"] >= n or m <= 1 else "rows of c overlap"
+
+
+def _matmul(a: Any, b: Any, c: Any, **of: int) -> None:
+    left = _matrix(a, of["m"], of["k"], of["a_row"], of["a_column"])
+    right = _matrix(b, of["k"], of["n"], of["b_row"], of["b_column"])
+    result = _matrix(c, of["m"], of["n"], of["c_row"], 1)
+    result[...] = left @ right + (result if of["accumulate"] else 0)
+
+
+_ROUTINES: Final = {
+    "matmul": Routine(
+        "matmul",
+        ("a", "b", "c"),
+        ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row", "accumulate"),
+        frozenset("c"),
+        _wrong_matmul,
+        _matmul,
+    )
+}
+"""`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
+Strides are in elements; c's columns are neighbours."""
