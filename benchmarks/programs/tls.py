@@ -28,8 +28,10 @@ from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import Listener, ask, dial
 
 MB = 1 << 20
-SIZES = (1, 16, 100)
-ROUNDS = 7
+ROUNDS = {1: 100, 16: 20, 100: 7}
+"""How often values of so many MB are sent."""
+
+SIZES = tuple(ROUNDS)
 
 
 def serve(folder: str) -> None:
@@ -109,7 +111,7 @@ def main() -> None:
         senders = (bare_sender(bare, credentials), weft_sender(wire, credentials))
         for size in SIZES:
             value = np.random.default_rng(0).integers(0, 255, size * MB, np.uint8)
-            rounds = [[took(send, value) for send in senders] for _ in range(ROUNDS + 1)][1:]
+            rounds = [[took(send, value) for send in senders] for _ in range(ROUNDS[size] + 1)][1:]
             bare_s, weft_s = (
                 min(took.clock for took in column) for column in zip(*rounds, strict=True)
             )

@@ -209,6 +209,23 @@ def test_tasks_believe_each_other(folder: Path) -> None:
             np.testing.assert_array_equal(session.run(z, {x: big}), big * 2 + 1)
 
 
+def test_values_of_sizes_around_those_of_records_and_buffers(folder: Path) -> None:
+    opening = Opening(1, credentials_in(folder, "worker-0"), local=False)
+    bounds = (1 << 14, 1 << 15, 1 << 16, 3 << 15, 1 << 17, 1 << 20, 3 << 20)
+    sizes = [0, 1, *[bound + more for bound in bounds for more in (-17, -1, 0, 1)]]
+    values = [np.arange(size, dtype=np.uint32).astype(np.uint8) for size in sizes]
+    with closing(
+        Listener("127.0.0.1", opening, 7, lambda call: call.reply(call.values, call.meta))
+    ) as listener:
+        channel = dial(("localhost", listener.port), "the other", opening, 7, 30)
+        for some in (*([value] for value in values), values):
+            got, meta = ask(channel, 1, b"meta", some, 60)
+            assert meta == b"meta"
+            for value, other in zip(some, got, strict=True):
+                np.testing.assert_array_equal(other, value)
+        channel.close()
+
+
 def test_the_pulse_is_told_to_those_with_certificates_only(folder: Path) -> None:
     credentials = credentials_in(folder, "worker-0")
     lost: list[Any] = []

@@ -19,7 +19,9 @@ CHUNK_BYTES: Final = 1 << 20
 """The most bytes of one value before another message has its turn."""
 
 MAX_HEAD_BYTES: Final = 1 << 24
-_BUFFER_BYTES = 1 << 16
+BUFFER_BYTES: Final = 1 << 16
+"""Of what is read ahead; what a message has more of than that is read to where it stays."""
+
 _FRAME = struct.Struct("<BBHIQ")
 _HEAD = struct.Struct("<HHI")
 
@@ -84,9 +86,9 @@ class Outbox:
         if self._heads:
             self._frame = [memoryview(b"".join(self._heads))]
             self._heads.clear()
-        elif self._bulk:
+        if self._bulk:
             outgoing = self._bulk[0]
-            self._frame = outgoing.chunk()
+            self._frame += outgoing.chunk()
             self._bulk.rotate(-1)
             if outgoing.done:
                 self._bulk.pop()
@@ -138,7 +140,7 @@ class Inbox:
     ) -> None:
         self.limit, self.head_limit = limit, head_limit
         self._mapped = mapped
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._start = self._end = 0
         self._frame: tuple[int, bool, int] | None = None  # kind, reply, call
         self._left = 0  # bytes of the frame that are still to come
@@ -149,7 +151,7 @@ class Inbox:
         """Where the next bytes may be written; never empty."""
         if self._left and self._start == self._end:
             target = self._target()
-            if len(target) >= _BUFFER_BYTES:
+            if len(target) > BUFFER_BYTES:
                 return target
         if self._start == self._end:
             self._start = self._end = 0
@@ -165,7 +167,7 @@ class Inbox:
         Raises: OpError: what came breaks the protocol or a limit; the connection is of no use.
         """
         found: list[Message] = []
-        if self._left and self._start == self._end and len(self._target()) >= _BUFFER_BYTES:
+        if self._left and self._start == self._end and len(self._target()) > BUFFER_BYTES:
             self._advance(count, found)
             return found
         self._end += count

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from weft_distrib.security.refusals import refusal
 from weft_distrib.security.roles import Role, role_of
+from weft_distrib.wire.frames import BUFFER_BYTES
 from weft_tensor import errors
 
 HANDSHAKE_SECONDS: Final = 10.0
@@ -23,6 +24,12 @@ HANDSHAKE_SECONDS: Final = 10.0
 _LINGER_SECONDS = 1.0
 _MAX_FILES = 64
 _MAX_WAITING = 1024
+_RECORD_BYTES = 1 << 14
+"""The most bytes of a record of TLS."""
+
+_TOGETHER_BYTES = 1 << 16
+"""How many bytes who reads waits for, where more than those are to come."""
+
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
 
 
@@ -40,6 +47,8 @@ class Stream(Protocol):
     def recv_into(self, buffer: memoryview) -> int:
         """Wait for bytes and put them into `buffer`; returns how many, 0 at the end.
 
+        Args:
+          buffer: of at most `BUFFER_BYTES`, unless so many bytes as it has are sure to come.
         Raises: OSError: the connection is lost.
         """
         ...
@@ -192,6 +201,7 @@ class TlsStream:
         self._peer = peer
         self._role: Role | None = None
         self._dry = False  # whether all that came was read
+        self._together = 1
         self._lock = threading.Lock()
         self._sock = context.wrap_socket(
             sock,
@@ -227,12 +237,15 @@ class TlsStream:
 
     def recv_into(self, buffer: memoryview) -> int:
         """As of `Stream`; as many of TLS's small records as are there."""
+        size = len(buffer)
+        certain = size > BUFFER_BYTES
+        enough = _TOGETHER_BYTES if certain else 1
         count = 0
-        while count < len(buffer):
+        while count < size:
             if self._dry:
-                if count:
+                if count >= enough:
                     return count
-                self._wait(select.POLLIN)
+                self._wait_for(size - count if certain else 1)
                 self._dry = False
             try:
                 with self._lock:
@@ -252,7 +265,7 @@ class TlsStream:
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
         """As of `Stream`."""
         total = 0
-        for buffer in buffers:
+        for buffer in _in_records(buffers):
             count = 0
             while count < len(buffer):
                 sent = self._send_some(buffer[count:], wait and not total + count)
@@ -277,6 +290,17 @@ class TlsStream:
                 return 0
             self._wait(events)
 
+    def _wait_for(self, certain: int) -> None:
+        """Wait for bytes, of which so many are certain to come: for many at once if there are.
+
+        OpenSSL may have a part of the record already that it waits for.
+        """
+        together = max(min(certain - 2 * _RECORD_BYTES, _TOGETHER_BYTES), 1)
+        if together != self._together:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, together)
+            self._together = together
+        self._wait(select.POLLIN)
+
     def _wait(self, events: int) -> None:
         waiter = select.poll()
         waiter.register(self._sock.fileno(), events)
@@ -289,6 +313,21 @@ class TlsStream:
     def close(self) -> None:
         """As of `Stream`."""
         self._sock.close()
+
+
+def _in_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
+    """The same bytes, with short buffers and what follows them in one record."""
+    if len(buffers) < 2 or len(buffers[0]) >= _RECORD_BYTES:
+        return buffers
+    first, *rest = buffers
+    record = bytearray(first)
+    while rest and len(record) < _RECORD_BYTES:
+        taken = rest[0][: _RECORD_BYTES - len(record)]
+        record += taken
+        rest[0] = rest[0][len(taken) :]
+        if not rest[0]:
+            del rest[0]
+    return [memoryview(record), *rest]
 
 
 def stream_of(
