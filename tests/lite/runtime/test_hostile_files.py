@@ -23,7 +23,7 @@ from weft_testing.workspace import ROOT
 from weft_lite import Interpreter, compiling, errors, library
 from weft_lite.interpreter import _File
 from weft_lite.schema import codec, tables as t
-from weft_lite.schema.enums import DataType, OpKind, Storage
+from weft_lite.schema.enums import DataType, Layout, OpKind, Padding, Storage
 
 
 def chain() -> t.Model:
@@ -92,6 +92,7 @@ REFUSED = [
     ("tensors.1.size", 60, "its shape has 64 bytes, and it has 60"),
     ("tensors.1.size", (1 << 64) - 1, "not in its section"),
     ("tensors.1.shape", [1 << 30, 1 << 30, 1 << 30], "larger than any memory"),
+    ("tensors.1.shape", [0, 1 << 30, 1 << 30, 1 << 30], "larger than any memory"),
     ("tensors.1.shape", [-1, 16], "has no bound"),
     ("tensors.1.shape", [-2, 16], "has no bound"),
     ("tensors.1.shape", [1] * 9, "rank 9 is above 8"),
@@ -145,6 +146,55 @@ def test_the_chain_itself_runs() -> None:
 def test_an_endless_loop_meets_the_limit_of_work() -> None:
     with pytest.raises(errors.DeadlineExceededError, match="the limit of work"):
         opened(endless()).invoke()
+
+
+def test_taps_without_channels_cost_work() -> None:
+    """Products of nothing, but pointers to 2^34 places."""
+    x = t.Tensor("x", DataType.FLOAT32, shape=[1, 512, 512, 0])
+    shape = [1, 1 << 16, 0, 16]
+    filters = t.Tensor("f", DataType.FLOAT32, Storage.CONSTANT, Layout.PANELS, shape)
+    y = t.Tensor("y", DataType.FLOAT32, shape=[1, 512, 512, 1], size=1 << 20)
+    options = t.ConvOptions(padding=Padding.SAME, kernel_h=256, kernel_w=256, channels=1)
+    model = t.Model(
+        tensors=[x, filters, y], ops=[t.Op(OpKind.Conv2D, [0, 1], [2], options)],
+        subgraphs=[t.Subgraph(0, 1, [0], [2])], arena_size=1 << 20, scratch_size=34 << 20,
+    )  # fmt: skip
+    with pytest.raises(errors.DeadlineExceededError, match="the limit of work"):
+        opened(model).invoke()
+
+
+def test_loops_around_an_empty_axis_are_not_run() -> None:
+    shape = [1 << 20, 1 << 20, 0]
+    axis = t.Tensor("axis", DataType.INT32, Storage.CONSTANT, shape=[], size=4)
+    x, y = (t.Tensor(name, DataType.FLOAT32, shape=shape) for name in "xy")
+    model = t.Model(
+        tensors=[x, axis, y], ops=[t.Op(OpKind.Cumsum, [0, 1], [2], t.ReduceOptions())],
+        subgraphs=[t.Subgraph(0, 1, [0], [2])],
+    )  # fmt: skip
+    interpreter = opened(model, (2).to_bytes(64, "little"))
+    interpreter.invoke()
+    assert interpreter.get_tensor(2).shape == tuple(shape)
+
+
+def test_a_stride_may_be_as_large_as_numbers_go() -> None:
+    def constant(name: str, offset: int) -> t.Tensor:
+        return t.Tensor(name, DataType.INT64, Storage.CONSTANT, shape=[1], offset=offset, size=8)
+
+    x = t.Tensor("x", DataType.FLOAT32, shape=[16], size=64)
+    y = t.Tensor("y", DataType.FLOAT32, shape=[1], offset=64, size=4)
+    tensors = [x, constant("begin", 0), constant("end", 64), constant("step", 128), y]
+    op = t.Op(OpKind.StridedSlice, [0, 1, 2, 3], [4], t.StridedSliceOptions())
+    model = t.Model(
+        tensors=tensors, ops=[op],
+        subgraphs=[t.Subgraph(0, 1, [0], [4])], arena_size=128,
+    )  # fmt: skip
+    for begin, end, step in [(2, 16, 2**63 - 1), (15, -17, -(2**63))]:
+        numbers = (begin, end, step)
+        weights = b"".join(n.to_bytes(64, "little", signed=True) for n in numbers)
+        interpreter = opened(model, weights)
+        interpreter.set_tensor(0, list(range(16)))
+        interpreter.invoke()
+        assert interpreter.get_tensor(4).tolist() == [begin]
 
 
 @pytest.mark.parametrize(

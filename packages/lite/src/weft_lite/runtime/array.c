@@ -261,11 +261,12 @@ static wl_status shape_range(wl_interpreter *r, wl_op *op) {
   } else {
     int64_t v[3];
     for (uint32_t i = 0; i < 3; i++) WL_TRY(wl_read_int(r, wl_in(r, op, i), "an operand", &v[i]));
-    __int128 span = (__int128)v[1] - v[0];
     if (v[2] == 0) return wl_fail(r, WL_INVALID_ARGUMENT, "its step is 0");
-    span = v[2] > 0 ? (span + v[2] - 1) / v[2] : (span + v[2] + 1) / v[2];
-    if (span > INT32_MAX) return wl_fail(r, WL_INVALID_ARGUMENT, "its range is too long");
-    count = span > 0 ? (int64_t)span : 0;
+    bool up = v[2] > 0, empty = up ? v[1] <= v[0] : v[1] >= v[0];
+    uint64_t span = up ? (uint64_t)v[1] - (uint64_t)v[0] : (uint64_t)v[0] - (uint64_t)v[1];
+    uint64_t steps = empty ? 0 : (span - 1) / (up ? (uint64_t)v[2] : 0 - (uint64_t)v[2]) + 1;
+    if (steps > INT32_MAX) return wl_fail(r, WL_INVALID_ARGUMENT, "its range is too long");
+    count = (int64_t)steps;
   }
   return wl_set_shape(r, wl_out(r, op, 0), 1, &count);
 }

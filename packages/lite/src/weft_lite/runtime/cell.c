@@ -60,8 +60,8 @@ static wl_status shape_cell(wl_interpreter *r, wl_op *op) {
     WL_TRY(wl_expect_type(r, wl_out(r, op, i), "a result", WL_FLOATS));
     WL_TRY(wl_set_shape_of(r, wl_out(r, op, i), h));
   }
-  op->scratch = (size_t)batch * (size_t)(depth + 4 * n) * sizeof(float);
-  op->cost = (uint64_t)(batch * depth * 4) * (uint64_t)n / 16384;
+  op->scratch = wl_work((uint64_t)batch, (uint64_t)(depth + 4 * n) * sizeof(float));
+  op->cost = wl_work(wl_work((uint64_t)batch, (uint64_t)depth * 4), (uint64_t)n) / 16384;
   return WL_OK;
 }
 

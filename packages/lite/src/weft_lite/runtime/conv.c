@@ -85,13 +85,15 @@ static wl_status shape_windows(wl_interpreter *r, wl_op *op, int64_t channels) {
   op->memo[OUT_H] = dims[1];
   op->memo[OUT_W] = dims[2];
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), 4, dims));
-  op->cost = (uint64_t)wl_elements(wl_out(r, op, 0)) * (uint64_t)(kernel_h * kernel_w) *
-             (uint64_t)(op->kind == WL_OP_Conv2D ? x->dims[3] : 1) / 16384;
+  uint64_t depth = op->kind == WL_OP_Conv2D ? (uint64_t)x->dims[3] : 0; /* a tap costs by itself, too */
+  uint64_t pixels = (uint64_t)wl_product(wl_out(r, op, 0)->dims, 0, 3);
+  uint64_t each = wl_work((uint64_t)channels, depth + 1);
+  op->cost = wl_work(wl_work(pixels, (uint64_t)(kernel_h * kernel_w)), each) / 16384;
   return WL_OK;
 }
 
-static size_t pointers(const wl_interpreter *r, const wl_op *op) {
-  size_t taps = (size_t)wl_int(r, op, WL_CONV_KERNEL_H) * (size_t)wl_int(r, op, WL_CONV_KERNEL_W);
+static uint64_t pointers(const wl_interpreter *r, const wl_op *op) {
+  uint64_t taps = (uint64_t)wl_int(r, op, WL_CONV_KERNEL_H) * (uint64_t)wl_int(r, op, WL_CONV_KERNEL_W);
   return taps * GROUP * WL_MOST_ROWS * sizeof(void *);
 }
 
@@ -105,7 +107,7 @@ static wl_status shape_conv(wl_interpreter *r, wl_op *op) {
                    (int64_t)x->dims[3], depth);
   WL_TRY(shape_windows(r, op, wl_int(r, op, WL_CONV_CHANNELS)));
   size_t taps = (size_t)filter->dims[1];
-  op->scratch = pointers(r, op) + (size_t)depth * (floats ? 4 : 1) + 2 * WL_ALIGNMENT;
+  op->scratch = pointers(r, op) + (uint64_t)depth * (floats ? 4 : 1) + 2 * WL_ALIGNMENT;
   if (!floats) op->scratch += wl_rows8_scratch(x, taps);
   return WL_OK;
 }
@@ -245,7 +247,7 @@ static wl_status shape_depthwise(wl_interpreter *r, wl_op *op) {
     return wl_fail(r, WL_INVALID_ARGUMENT, "%d channels do not divide those of the filter, %d",
                    (int64_t)x->dims[3], (int64_t)filter->dims[2]);
   WL_TRY(shape_windows(r, op, filter->dims[2]));
-  op->scratch = pointers(r, op) + (size_t)filter->dims[2] * 4 + 2 * WL_ALIGNMENT;
+  op->scratch = pointers(r, op) + (uint64_t)filter->dims[2] * 4 + 2 * WL_ALIGNMENT;
   return WL_OK;
 }
 
@@ -341,7 +343,9 @@ static wl_status shape_transposed(wl_interpreter *r, wl_op *op) {
                positive(wl_int(r, op, WL_CONV_STRIDE_W)), 1, &out_w, &op->memo[PAD_LEFT]));
   if (out_h != x->dims[1] || out_w != x->dims[2])
     return wl_fail(r, WL_INVALID_ARGUMENT, "a result of that size does not come from shape %S", x);
-  op->cost = (uint64_t)wl_elements(x) * (uint64_t)wl_product(filter->dims, 0, 3) / 2048;
+  uint64_t taps = (uint64_t)filter->dims[0] * (uint64_t)filter->dims[1];
+  uint64_t each = wl_work((uint64_t)filter->dims[2], (uint64_t)filter->dims[3]) + 1;
+  op->cost = wl_work(wl_work((uint64_t)wl_product(x->dims, 0, 3), taps), each) / 2048;
   return WL_OK;
 }
 

@@ -71,6 +71,7 @@ static wl_status check_union(verifier *v, uint32_t start, uint32_t vtable, unsig
                              size_t position) {
   size_t entry = vtable + 4 + 2 * (size_t)(slot - 1);
   unsigned place = u16(v->data + entry);
+  if (start + (size_t)place >= v->size) return damaged(v, position, "a field is outside of its table");
   unsigned tag = place ? v->data[start + place] : 0;
   if (tag < 1 || tag > WL_OPTIONS)
     return damaged(v, position, "options are of a kind that this version does not know");
@@ -111,9 +112,6 @@ static wl_status check_table(verifier *v, unsigned table, uint32_t start) {
   if (entries < 4 || entries % 2 || vtable + entries > (int64_t)v->size || bytes < 4 ||
       start + (size_t)bytes > v->size)
     return damaged(v, start, "the fields of a table are longer than the metadata");
-  for (unsigned i = 4; i < entries; i += 2)
-    if (u16(v->data + vtable + i) >= bytes)
-      return damaged(v, start, "a field is outside of its table");
   for (unsigned i = first_field(table); fields[i].table == table; i++) {
     const field *f = &fields[i];
     unsigned entry = 4 + 2 * f->slot;

@@ -106,6 +106,10 @@ wl_status wl_axis(wl_interpreter *r, int64_t axis, int rank, int *found) {
 
 /* ---------------------------------------------------------------- shapes */
 
+bool wl_extend(int64_t *count, int64_t size) {
+  return size >= 0 && size <= INT32_MAX && wl_multiply(*count, size > 1 ? size : 1, count);
+}
+
 bool wl_multiply(int64_t a, int64_t b, int64_t *result) {
   return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, result) && *result < (int64_t)1 << 62;
 }
@@ -119,13 +123,14 @@ int64_t wl_product(const int32_t *dims, int from, int to) {
 int64_t wl_elements(const wl_tensor *t) { return wl_product(t->dims, 0, t->rank); }
 
 wl_status wl_set_shape(wl_interpreter *r, wl_tensor *t, int rank, const int64_t *dims) {
-  int64_t bytes = (int64_t)wl_type_size(t->dtype);
+  int64_t room = (int64_t)wl_type_size(t->dtype), bytes = room;
   if (t->rank != rank)
     return wl_fail(r, WL_DATA_LOSS, "a result has rank %d, and the file says %d", (int64_t)rank,
                    (int64_t)t->rank);
   for (int i = 0; i < rank; i++) {
-    if (dims[i] < 0 || dims[i] > INT32_MAX || !wl_multiply(bytes, dims[i], &bytes))
+    if (!wl_extend(&room, dims[i]))
       return wl_fail(r, WL_INVALID_ARGUMENT, "a result of size %d is not possible", dims[i]);
+    bytes *= dims[i];
     if (t->declared[i] >= 0 && t->declared[i] != dims[i])
       return wl_fail(r, WL_DATA_LOSS, "size %d of a result is %d, and the file says %d", (int64_t)i,
                      dims[i], (int64_t)t->declared[i]);

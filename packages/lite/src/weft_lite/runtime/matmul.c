@@ -32,9 +32,9 @@ static wl_status shape_connected(wl_interpreter *r, wl_op *op) {
   for (int i = 0; i < x->rank - 1; i++) dims[i] = x->dims[i];
   dims[x->rank - 1] = wl_int(r, op, WL_MAT_MUL_COLUMNS);
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), x->rank, dims));
-  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + (size_t)depth + 2 * WL_ALIGNMENT +
+  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + (uint64_t)depth + 2 * WL_ALIGNMENT +
                 (floats ? 0 : wl_rows8_scratch(x, 1));
-  op->cost = (uint64_t)wl_elements(x) * (uint64_t)dims[x->rank - 1] / 16384;
+  op->cost = wl_work((uint64_t)wl_elements(x), (uint64_t)dims[x->rank - 1]) / 16384;
   return WL_OK;
 }
 
@@ -143,10 +143,10 @@ static wl_status shape_batch(wl_interpreter *r, wl_op *op) {
   dims[rank] = op->memo[M];
   dims[rank + 1] = op->memo[N];
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), rank + 2, dims));
-  size_t panels = (size_t)(op->memo[N] + WL_PANEL - 1) / WL_PANEL;
-  size_t floats = a->dtype == WL_TYPE_FLOAT32 ? (size_t)op->memo[K] : 0;
-  op->scratch = floats * 4 * (panels * WL_PANEL + (ta ? (size_t)op->memo[M] : 0)) + WL_ALIGNMENT;
-  op->cost = (uint64_t)wl_elements(wl_out(r, op, 0)) * (uint64_t)op->memo[K] / 16384;
+  uint64_t panels = (uint64_t)(op->memo[N] + WL_PANEL - 1) / WL_PANEL;
+  uint64_t floats = a->dtype == WL_TYPE_FLOAT32 ? 4 * (uint64_t)op->memo[K] : 0;
+  op->scratch = wl_work(floats, panels * WL_PANEL + (ta ? (uint64_t)op->memo[M] : 0)) + WL_ALIGNMENT;
+  op->cost = wl_work((uint64_t)wl_elements(wl_out(r, op, 0)), (uint64_t)op->memo[K]) / 16384;
   return WL_OK;
 }
 

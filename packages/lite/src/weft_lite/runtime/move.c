@@ -174,9 +174,9 @@ static wl_status slice_of(wl_interpreter *r, int64_t size, int64_t begin, int64_
   int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
   int64_t first = no_begin ? (step > 0 ? low : high) : limited(begin < 0 ? begin + size : begin, low, high);
   int64_t last = no_end ? (step > 0 ? high : low) : limited(end < 0 ? end + size : end, low, high);
-  int64_t count = step > 0 ? (last - first + step - 1) / step : (first - last - step - 1) / -step;
   if (step > size) step = size + 1; /* one element at most, and no overflow below */
   if (step < -size) step = -size - 1;
+  int64_t count = step > 0 ? (last - first + step - 1) / step : (first - last - step - 1) / -step;
   *found = (slice){first, step, count < 0 ? 0 : count};
   return WL_OK;
 }
@@ -503,7 +503,9 @@ static wl_status shape_batch(wl_interpreter *r, wl_op *op) {
   }
   if (apart && dims[0] % b.product)
     return wl_fail(r, WL_INVALID_ARGUMENT, "%d blocks do not divide shape %S", b.product, x);
-  dims[0] = apart ? dims[0] / b.product : dims[0] * b.product;
+  if (apart) dims[0] /= b.product;
+  else if (!wl_multiply(dims[0], b.product, &dims[0]))
+    return wl_fail(r, WL_INVALID_ARGUMENT, "%d blocks of shape %S are not possible", b.product, x);
   return wl_set_shape(r, wl_out(r, op, 0), x->rank, dims);
 }
 

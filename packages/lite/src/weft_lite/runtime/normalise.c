@@ -21,7 +21,7 @@ static wl_status shape(wl_interpreter *r, wl_op *op) {
       return wl_fail(r, WL_INVALID_ARGUMENT, "operand %d has shape %S for %d columns", (int64_t)i, t,
                      (int64_t)depth);
   }
-  op->scratch = x->dtype == WL_TYPE_FLOAT32 ? 0 : (size_t)depth * 4;
+  op->scratch = x->dtype == WL_TYPE_FLOAT32 ? 0 : (uint64_t)depth * 4;
   return wl_set_shape_of(r, wl_out(r, op, 0), x);
 }
 

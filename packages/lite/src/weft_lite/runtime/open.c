@@ -100,10 +100,15 @@ static wl_status measure(const parts *file, const wl_config *config, needs *foun
   if (arena > PTRDIFF_MAX / 4 || scratch > PTRDIFF_MAX / 4 / WL_MAX_TASKS)
     return wl_refuse(error, WL_RESOURCE_EXHAUSTED, "the arena of %d bytes is larger than any memory",
                      (int64_t)arena);
+  uint64_t whole = sizeof(wl_interpreter) + (uint64_t)tensors * sizeof(wl_tensor) +
+                   (uint64_t)ops * sizeof(wl_op) + wl_plan_memory(tensors, ops, subgraphs) +
+                   tasks_of(config) * (scratch + WL_ALIGNMENT) + arena + 6 * WL_ALIGNMENT;
+  if (whole > PTRDIFF_MAX) /* on machines of 32 bits */
+    return wl_refuse(error, WL_RESOURCE_EXHAUSTED, "%d bytes are more than any memory", (int64_t)whole);
   found->tensors = round_up(sizeof(wl_interpreter));
   found->ops = found->tensors + round_up(sizeof(wl_tensor) * (size_t)tensors);
   found->plan = found->ops + round_up(sizeof(wl_op) * (size_t)ops);
-  found->scratch = found->plan + round_up(wl_plan_memory(tensors, ops, subgraphs));
+  found->scratch = found->plan + round_up((size_t)wl_plan_memory(tensors, ops, subgraphs));
   found->arena = found->scratch + tasks_of(config) * round_up((size_t)scratch);
   found->total = found->arena + round_up((size_t)arena);
   return WL_OK;
@@ -124,10 +129,9 @@ wl_status wl_query(const void *file, size_t size, const wl_config *config, size_
 #define REFUSE(...) wl_refuse(error, WL_DATA_LOSS, __VA_ARGS__)
 
 static wl_status bytes_of(const wl_tensor *t, uint64_t *bytes) {
-  int64_t count = 1;
-  for (int i = 0; i < t->rank; i++)
-    if (!wl_multiply(count, t->dims[i], &count)) return WL_DATA_LOSS;
-  if (!wl_multiply(count, (int64_t)wl_type_size(t->dtype), &count)) return WL_DATA_LOSS;
+  int64_t room = (int64_t)wl_type_size(t->dtype), count = room;
+  for (int i = 0; i < t->rank; i++, count *= t->dims[i - 1])
+    if (!wl_extend(&room, t->dims[i])) return WL_DATA_LOSS;
   *bytes = (uint64_t)count;
   return WL_OK;
 }

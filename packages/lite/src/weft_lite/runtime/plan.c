@@ -36,9 +36,10 @@ static uint32_t most_ticks(uint32_t ops) { return 2 * ops + 3; }
 
 static size_t words(size_t n) { return (n + 63) / 64; }
 
-size_t wl_plan_memory(uint32_t tensors, uint32_t ops, uint32_t subgraphs) {
-  size_t bytes = sizeof(tensor_plan) * (size_t)tensors + sizeof(subgraph_plan) * (size_t)subgraphs +
-                 4 * ((size_t)tensors + most_ticks(ops)) + 16;
+uint64_t wl_plan_memory(uint32_t tensors, uint32_t ops, uint32_t subgraphs) {
+  uint64_t bytes = sizeof(tensor_plan) * (uint64_t)tensors +
+                   sizeof(subgraph_plan) * (uint64_t)subgraphs +
+                   4 * ((uint64_t)tensors + most_ticks(ops)) + 16;
   for (size_t n = tensors; n > 1; n = words(n)) bytes += 8 * words(n);
   return bytes + 64;
 }

@@ -58,7 +58,9 @@ static wl_status shape(wl_interpreter *r, wl_op *op) {
   int64_t window_h = wl_int(r, op, WL_POOL_WINDOW_H), window_w = wl_int(r, op, WL_POOL_WINDOW_W);
   int64_t window = (window_h < x->dims[1] ? window_h : x->dims[1]) *
                    (window_w < x->dims[2] ? window_w : x->dims[2]);
-  op->cost = (uint64_t)wl_elements(wl_out(r, op, 0)) * (uint64_t)window / 8192;
+  if (x->dtype != WL_TYPE_FLOAT32 && window > 1 << 23)
+    return wl_fail(r, WL_INVALID_ARGUMENT, "a window of %d bytes has sums above 32 bits", window);
+  op->cost = wl_work((uint64_t)wl_elements(wl_out(r, op, 0)), (uint64_t)window) / 8192;
   return WL_OK;
 }
 

@@ -26,8 +26,8 @@ void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t 
 }
 
 /* Rows whose depth is no multiple of 4 are copied, with zeros behind them. */
-size_t wl_rows8_scratch(const wl_tensor *x, size_t taps) {
-  size_t depth = (size_t)x->dims[x->rank - 1];
+uint64_t wl_rows8_scratch(const wl_tensor *x, size_t taps) {
+  uint64_t depth = (uint64_t)x->dims[x->rank - 1];
   return depth % 4 ? taps * WL_MOST_ROWS * ((depth + 3) / 4 * 4) : 0;
 }
 

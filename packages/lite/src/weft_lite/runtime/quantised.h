@@ -9,7 +9,7 @@ typedef void wl_points(const void *windows, size_t first, size_t rows, size_t pi
                        const void *border, const void **found);
 
 wl_status wl_check_product8(wl_interpreter *, const wl_op *, int64_t channels);
-size_t wl_rows8_scratch(const wl_tensor *x, size_t taps);
+uint64_t wl_rows8_scratch(const wl_tensor *x, size_t taps);
 wl_status wl_conv8(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
                    size_t results, size_t channels, unsigned activation);
 wl_status wl_depthwise8(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,

@@ -289,7 +289,7 @@ static wl_status shape_top(wl_interpreter *r, wl_op *op) {
     return wl_fail(r, WL_INVALID_ARGUMENT, "the %d largest of shape %S are asked for", k, x);
   for (int d = 0; d < x->rank; d++) dims[d] = x->dims[d];
   dims[x->rank - 1] = k;
-  op->scratch = (size_t)n * sizeof(int32_t);
+  op->scratch = (uint64_t)n * sizeof(int32_t);
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), x->rank, dims));
   return wl_set_shape(r, wl_out(r, op, 1), x->rank, dims);
 }

@@ -44,6 +44,15 @@ static wl_status check_in_place(wl_interpreter *r, const wl_op *op) {
   return WL_OK;
 }
 
+/* Whether all results are empty, so that there is nothing to compute: loops over what is around an
+ * empty axis could be endless. */
+static bool is_idle(wl_interpreter *r, const wl_op *op) {
+  if (op->kind == WL_OP_If || op->kind == WL_OP_While) return false;
+  for (uint32_t i = 0; i < op->output_count; i++)
+    if (wl_out(r, op, i)->bytes) return false;
+  return true;
+}
+
 static wl_status shape(wl_interpreter *r, wl_op *op) {
   op->scratch = 0;
   op->cost = 0;
@@ -52,6 +61,7 @@ static wl_status shape(wl_interpreter *r, wl_op *op) {
   WL_TRY(status);
   WL_TRY(check_in_place(r, op));
   op->cost += 1 + bytes_touched(r, op) / 8192;
+  op->idle = is_idle(r, op);
   if (op->scratch > r->scratch_needed) r->scratch_needed = op->scratch;
   return WL_OK;
 }
@@ -120,7 +130,7 @@ static wl_status run_op(wl_interpreter *r, wl_op *op) {
     return wl_fail(r, WL_DEADLINE_EXCEEDED, "the limit of work, %d, is met",
                    (int64_t)r->config.work_limit);
   r->work += op->cost;
-  return op->kernel->compute(r, op);
+  return op->idle ? WL_OK : op->kernel->compute(r, op);
 }
 
 wl_status wl_run_subgraph(wl_interpreter *r, uint32_t subgraph) {
@@ -155,7 +165,9 @@ wl_status wl_invoke(wl_interpreter *r, wl_error *error) {
 
 uint32_t wl_tensor_count(const wl_interpreter *r) { return r->tensor_count; }
 uint32_t wl_op_count(const wl_interpreter *r) { return r->op_count; }
-size_t wl_scratch_needed(const wl_interpreter *r) { return r->scratch_needed; }
+size_t wl_scratch_needed(const wl_interpreter *r) {
+  return r->scratch_needed < SIZE_MAX ? (size_t)r->scratch_needed : SIZE_MAX;
+}
 size_t wl_arena_bytes(const wl_interpreter *r) { return r->arena_bytes; }
 uint32_t wl_format_version(void) { return WL_FORMAT_VERSION; }
 const char *wl_instruction_set(void) { return wl_best_vector()->name; }

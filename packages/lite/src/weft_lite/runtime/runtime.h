@@ -65,9 +65,10 @@ struct wl_op {
   uint32_t options; /* the position of its table, or 0 */
   uint32_t table;
   uint32_t begin, end; /* on the clock of the plan */
-  size_t scratch;      /* bytes of each task */
+  uint64_t scratch;    /* bytes of each task; more than a size_t in hostile files */
   uint64_t cost;       /* units of work */
   uint16_t kind;
+  bool idle; /* its results are empty */
   int64_t memo[8]; /* what `shape` finds out for `compute` */
 };
 
@@ -80,7 +81,7 @@ struct wl_interpreter {
   uint32_t subgraphs; /* the position of their vector */
   uint8_t *arena, *scratch;
   size_t arena_bytes, scratch_bytes; /* scratch of one task */
-  size_t scratch_needed;
+  uint64_t scratch_needed;
   const wl_vector *vector;
   wl_config config;
   uint64_t work;
@@ -108,7 +109,7 @@ wl_status wl_fail(wl_interpreter *, wl_status, const char *format, ...); /* name
 
 /* plan.c */
 wl_status wl_check_plan(wl_interpreter *, void *memory, wl_error *);
-size_t wl_plan_memory(uint32_t tensors, uint32_t ops, uint32_t subgraphs);
+uint64_t wl_plan_memory(uint32_t tensors, uint32_t ops, uint32_t subgraphs);
 
 /* run.c */
 wl_status wl_plan_subgraph(wl_interpreter *, uint32_t subgraph);
@@ -154,11 +155,21 @@ wl_status wl_axis(wl_interpreter *, int64_t axis, int rank, int *found);
 wl_status wl_broadcast(wl_interpreter *, const wl_tensor *a, const wl_tensor *b, int64_t *dims,
                        int *rank);
 
+/* A product, or 2^62 if it is larger: for costs and scratch, which such a value is above any limit of. */
+static inline uint64_t wl_work(uint64_t a, uint64_t b) {
+  uint64_t product;
+  return __builtin_mul_overflow(a, b, &product) || product > 1ull << 62 ? 1ull << 62 : product;
+}
+
 int64_t wl_elements(const wl_tensor *);
 int64_t wl_product(const int32_t *dims, int from, int to);
 
 /* Whether a product of sizes stays below 2^62. */
 bool wl_multiply(int64_t a, int64_t b, int64_t *result);
+
+/* Multiply a count by a size, an empty one counting as 1: so no product of some of the sizes overflows,
+ * whichever of them are 0. */
+bool wl_extend(int64_t *count, int64_t size);
 
 /* Call f over [0, total) in pieces of at least `grain`, one for each task at most. */
 typedef void wl_piece(void *argument, unsigned task, size_t begin, size_t end);
