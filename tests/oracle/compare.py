@@ -6,6 +6,8 @@ import argparse
 import inspect
 import json
 import os
+import subprocess
+import sys
 import warnings
 import zlib
 from collections.abc import Collection, Iterator
@@ -50,6 +52,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ops", nargs="*", help="ops; all if none is given")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="random inputs of each case")
+    parser.add_argument("--start", type=int, help=argparse.SUPPRESS)  # of the process that measures
     parser.add_argument("--verbose", action="store_true", help="say what was not compared, and why")
     return parser.parse_args()
 
@@ -269,17 +272,59 @@ def main() -> int:
         for dtype in case.dtypes
         if (not arguments.ops or case.op in arguments.ops) and not case.op_def.traits.random
     ]
+    if arguments.start is not None:
+        tf.disable_v2_behavior()
+        measure_from(arguments.start, chosen, arguments)
+        return 0
     before = json.loads(FILE.read_text("utf-8"))["errors"] if arguments.ops else {}
     worst: Worst = {op: entry for op, entry in before.items() if op not in arguments.ops}
-    for case, dtype in chosen:
-        try:
-            for round_ in range(arguments.rounds):
-                measure(case, dtype, round_, worst, arguments.verbose)
-        except Exception as why:  # because what cannot be compared there is said, and no more
-            if arguments.verbose:
-                print(f"{case.name} {dtype}: {type(why).__name__}: {str(why)[:200]}")
+    start = 0
+    while start < len(chosen):
+        start = 1 + gather(start, worst)
+        if start < len(chosen):  # the process ended: a failed check inside TensorFlow
+            case, dtype = chosen[start - 1]
+            print(f"{case.name} {dtype}: TensorFlow ends the process")
     write(worst)
     return 0
+
+
+def gather(start: int, worst: Worst) -> int:
+    """Measure in a process of its own, from one of the chosen on; the last one that it began."""
+    command = [sys.executable, *sys.argv, "--start", str(start)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if not line.startswith("{"):
+                print(line, end="")
+                continue
+            entry = json.loads(line)
+            start = entry["began"]
+            for op, kind, element, error in entry["errors"]:
+                known = worst.setdefault(op, {}).setdefault(kind, {})
+                known[element] = max(error, known.get(element, error))
+    return start
+
+
+def measure_from(start: int, chosen: list[tuple[Case, str]], arguments: argparse.Namespace) -> None:
+    """Measure what was chosen from one on; a line before each, which has the errors until then."""
+    worst: Worst = {}
+    for index in range(start, len(chosen) + 1):
+        found = [
+            (op, kind, element, error)
+            for op, entry in worst.items()
+            for kind, known in entry.items()
+            for element, error in known.items()
+        ]
+        print(json.dumps({"began": index, "errors": found}), flush=True)
+        worst.clear()
+        if index < len(chosen):
+            case, dtype = chosen[index]
+            try:
+                for round_ in range(arguments.rounds):
+                    measure(case, dtype, round_, worst, arguments.verbose)
+            except Exception as why:  # because what cannot be compared there is said, and no more
+                if arguments.verbose:
+                    print(f"{case.name} {dtype}: {type(why).__name__}: {str(why)[:200]!r}")
 
 
 def write(worst: Worst) -> None:
@@ -290,5 +335,4 @@ def write(worst: Worst) -> None:
 
 
 if __name__ == "__main__":
-    tf.disable_v2_behavior()
     raise SystemExit(main())

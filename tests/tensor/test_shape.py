@@ -133,6 +133,13 @@ def test_negative_sizes() -> None:
             TensorShape(value)
 
 
+@pytest.mark.parametrize("value", [2**63, [2, 2**64]])
+def test_sizes_that_no_tensor_can_have(value: object) -> None:
+    sh.as_dims([2**63 - 1])
+    with pytest.raises(InvalidArgumentError, match="at most 9223372036854775807"):
+        sh.as_dims(value)
+
+
 def test_dimension_arithmetic() -> None:
     seven, unknown = Dimension(7), Dimension(None)
     assert (seven + 2).value == 9 == (2 + seven).value

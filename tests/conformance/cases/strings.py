@@ -90,7 +90,7 @@ def _split() -> list[Case]:
             "StringSplit",
             b" ",
             {"skip_empty": False},
-            [[b"a", b"b", b"", b"c"], [b""], [b"", b"d,e"]],
+            [[b"a", b"b", b"", b"c"], [], [b"", b"d,e"]],
         ),
         case(
             "StringSplit",

@@ -45,3 +45,9 @@ def test_sequence_masks() -> None:
     mask = masks.sequence_mask(np.array([[1], [2]], np.int64), 4, dtypes.float32)
     assert mask.dims == (2, 1, 4) and evaluate(mask).sum() == 3
     assert evaluate(masks.sequence_mask(np.zeros(0, np.int32))).shape == (0, 0)
+    # neither lengths nor the number of columns wrap around in the other's type
+    mask = masks.sequence_mask(np.array([1, 200], np.uint8), 300)
+    assert evaluate(mask).sum(1).tolist() == [1, 200]
+    mask = masks.sequence_mask(np.array([2**32 + 1]), np.array(3, np.int32))
+    assert evaluate(mask).tolist() == [[True] * 3]
+    assert masks.sequence_mask([1], 2**45).dims == (1, 2**45)

@@ -17,6 +17,9 @@ from weft_tensor.nesting import shown
 
 Dims: TypeAlias = tuple[int | None, ...] | None
 
+_LARGEST = 2**63 - 1
+"""Sizes travel as int64."""
+
 
 def merge_dims(a: Dims, b: Dims) -> Dims:
     """Combine what two shapes of one tensor know.
@@ -106,7 +109,7 @@ def as_size(value: Any) -> int | None:
       value: an int, anything with `__index__`, a `Dimension`, or None.
     Raises:
       InvalidTypeError: it is no whole number.
-      InvalidArgumentError: it is negative.
+      InvalidArgumentError: it is negative, or does not fit in int64.
     """
     if value is None:
         return None
@@ -118,6 +121,8 @@ def as_size(value: Any) -> int | None:
         raise InvalidTypeError(f"a size must be an integer or None, got {shown(value)}") from None
     if size < 0:
         raise InvalidArgumentError(f"a size must be at least 0, got {size}")
+    if size > _LARGEST:
+        raise InvalidArgumentError(f"a size must be at most {_LARGEST}, got {size}")
     return size
 
 
@@ -137,7 +142,7 @@ def as_dims(value: Any) -> Dims:
     if kind is TensorShape:
         return cast(TensorShape, value)._dims
     if kind is tuple or kind is list:
-        return tuple([s if type(s) is int and s >= 0 else as_size(s) for s in value])
+        return tuple([s if type(s) is int and 0 <= s <= _LARGEST else as_size(s) for s in value])
     if isinstance(value, TensorShape):
         return value._dims
     if hasattr(value, "unknown_rank") and hasattr(value, "dim"):

@@ -181,7 +181,7 @@ def _string_split(node: Node, device: Device) -> KernelFunction:
         pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
 
         def parts_of(item: bytes) -> list[bytes]:
-            if pattern is None:
+            if pattern is None or not item:  # an empty text has no parts, not an empty one
                 return [item[i : i + 1] for i in range(len(item))]
             parts = pattern.split(item)
             return [part for part in parts if part] if skip else parts

@@ -66,6 +66,11 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
     return _ACTIVATIONS[activation]
 
 
+def activation_name(function: Any) -> str | None:
+    """The name that `activation_of` takes for a function, or None."""
+    return next((name for name, each in _ACTIVATIONS.items() if each is function), None)
+
+
 def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
     """One number, or one per axis (a shape too), as a tuple.
 

@@ -155,10 +155,11 @@ def sequence_mask(
     with _name_scope(name or "SequenceMask"):
         counts = convert_to_tensor(lengths)
         kind = counts.dtype.base_dtype
-        zero, one = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
         if maxlen is None:
             flat = shapes.reshape(counts, [-1])
-            longest = out("Max", [join.concat([flat, shapes.reshape(zero, [1])], 0), [0]])
+            longest = out(
+                "Max", [join.concat([flat, constant_of(np.zeros(1, kind.numpy))], 0), [0]]
+            )
         else:
             longest = convert_to_tensor(
                 whole(maxlen, "maxlen") if isinstance(maxlen, float) else maxlen
@@ -167,8 +168,14 @@ def sequence_mask(
                 raise errors.InvalidArgumentError(
                     f"maxlen must have rank 0, got shape {format_dims(longest.dims)}"
                 )
-            if longest.dtype.base_dtype is not kind:
-                longest = out("Cast", [longest], {"DstT": kind})
+            if longest.dtype.base_dtype is not kind:  # neither may wrap around in the other's type
+                wide = kind if kind.is_floating or kind is dtypes.uint64 else dtypes.int64
+                counts, longest = (
+                    x if x.dtype.base_dtype is wide else out("Cast", [x], {"DstT": wide})
+                    for x in (counts, longest)
+                )
+                kind = wide
+        zero, one = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
         row = out("Range", [zero, longest, one])
         result = out("Less", [row, shapes.expand_dims(counts, -1)])
         wanted = dtypes.as_dtype(dtype)

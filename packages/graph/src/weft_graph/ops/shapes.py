@@ -254,7 +254,13 @@ def _sizes(dims: Dims, dtype: DType | None, value: Any, name: str | None) -> Out
     if dtype is None:
         fits = all(-(2**31) <= size < 2**31 for size in dims if size is not None)
         dtype = dtypes.int32 if fits else dtypes.int64
-    return constant_of(np.array(dims, dtype.numpy), name=name or "Const")
+    try:
+        array = np.array(dims, dtype.numpy)
+    except OverflowError:
+        raise errors.InvalidArgumentError(
+            f"sizes must fit in {dtype.name}, got {format_dims(dims)}"
+        ) from None
+    return constant_of(array, name=name or "Const")
 
 
 def _convert_shape(

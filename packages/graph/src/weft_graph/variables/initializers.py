@@ -649,12 +649,14 @@ identity_initializer = identity = Identity
 
 
 def get(identifier: Any) -> Any:
-    """The initializer of that name; callables and None as they are.
+    """The initializer of that name, or of {"class_name": …, "config": …}; others as they are.
 
     Raises: InvalidArgumentError: no initializer has the name.
     """
     if identifier is None or callable(identifier):
         return identifier
+    if isinstance(identifier, dict) and set(identifier) == {"class_name", "config"}:
+        return type(get(identifier["class_name"])).from_config(identifier["config"])
     found = globals().get(identifier) if isinstance(identifier, str) else None
     if not (isinstance(found, type) and issubclass(found, Initializer)):
         raise errors.InvalidArgumentError(

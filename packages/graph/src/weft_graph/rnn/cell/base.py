@@ -5,13 +5,14 @@ from __future__ import annotations
 __all__ = ["RNNCell"]
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
+from weft_graph.rnn.cell.config import read, type_name, written
 from weft_graph.rnn.cell.steps import batch_size_of, zero_tensors
 from weft_graph.variables.scope import get_variable_scope, variable_scope
 from weft_tensor import dtypes, errors
@@ -120,6 +121,42 @@ class RNNCell(Layer):
                 f"got batch_size={batch_size!r} and dtype={dtype!r}"
             )
         return self.zero_state(batch_size, dtype)
+
+    # ---------------------------------------------------------------------------- config
+
+    _configured: tuple[str, ...] = ()
+    """Arguments of the constructor; each is kept as an attribute, with a line before its name."""
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make a cell like this one, for `from_config`.
+
+        Returns: by name numbers, strings, lists and dictionaries. An activation is its name where
+          it has one, a cell or an initializer its class's name and its config; what has no such
+          form, as a tensor or a function of the program, stays what it is.
+
+        Examples:
+          >>> cell = wf.nn.rnn_cell.GRUCell(8, activation="relu", name="gru")
+          >>> config = cell.get_config()
+          >>> config["num_units"], config["activation"]
+          (8, 'relu')
+          >>> wf.nn.rnn_cell.GRUCell.from_config(config).output_size
+          8
+        """
+        config = {"name": self.name, "trainable": self.trainable, "dtype": type_name(self)}
+        return config | {name: written(getattr(self, f"_{name}")) for name in self._configured}
+
+    @classmethod
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None
+    ) -> Self:
+        """A cell with the arguments that `get_config` returned, and variables of its own.
+
+        Args:
+          config: arguments by name.
+          custom_objects: classes of inner cells by name; subclasses of RNNCell are known.
+        Raises: InvalidArgumentError: the class of an inner cell is not known.
+        """
+        return cls(**{name: read(each, RNNCell, custom_objects) for name, each in config.items()})
 
     # ------------------------------------------------------------------------ variables
 

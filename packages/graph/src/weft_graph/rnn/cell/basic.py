@@ -41,6 +41,8 @@ class BasicRNNCell(LayerRNNCell):
       TensorShape([Dimension(2), Dimension(8)])
     """
 
+    _configured = ("num_units", "activation", "reuse")
+
     def __init__(
         self,
         num_units: int,
@@ -106,6 +108,8 @@ class GRUCell(LayerRNNCell):
       >>> output.shape
       TensorShape([Dimension(2), Dimension(8)])
     """
+
+    _configured = ("num_units", "activation", "reuse", "kernel_initializer", "bias_initializer")
 
     def __init__(
         self,

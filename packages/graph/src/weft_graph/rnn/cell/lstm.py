@@ -83,6 +83,8 @@ class BasicLSTMCell(LayerRNNCell):
       TensorShape([Dimension(2), Dimension(8)])
     """
 
+    _configured = ("num_units", "forget_bias", "state_is_tuple", "activation", "reuse")
+
     def __init__(
         self,
         num_units: int,
@@ -172,6 +174,21 @@ class LSTMCell(LayerRNNCell):
       >>> output.shape
       TensorShape([Dimension(2), Dimension(8)])
     """
+
+    _configured = (
+        "num_units",
+        "use_peepholes",
+        "cell_clip",
+        "initializer",
+        "num_proj",
+        "proj_clip",
+        "num_unit_shards",
+        "num_proj_shards",
+        "forget_bias",
+        "state_is_tuple",
+        "activation",
+        "reuse",
+    )
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from weft_graph.ir import nest
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ops import join, slicing
 from weft_graph.rnn.cell.base import RNNCell, assert_like_rnncell
+from weft_graph.rnn.cell.config import written
 from weft_graph.variables.scope import variable_scope
 from weft_tensor import errors
 
@@ -54,6 +55,10 @@ class MultiRNNCell(RNNCell):
             )
         self._cells = list(cells)
         self._state_is_tuple = state_is_tuple
+
+    def get_config(self) -> dict[str, Any]:
+        """The cells and `state_is_tuple`; see `RNNCell`."""
+        return {"cells": written(self._cells), "state_is_tuple": self._state_is_tuple}
 
     def _inner_cells(self) -> Sequence[Any]:
         return self._cells

@@ -17,6 +17,7 @@ from weft_graph.ir.node import Output
 from weft_graph.nn.scope import static_number
 from weft_graph.ops import random
 from weft_graph.rnn.cell.base import RNNCell, assert_like_rnncell
+from weft_graph.rnn.cell.config import written
 from weft_graph.rnn.cell.lstm import LSTMStateTuple
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape, as_dims, format_dims
@@ -39,6 +40,10 @@ class RNNCellWrapper(RNNCell):
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         """One step; see `RNNCell`."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override __call__")
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make a wrapper like this one; see `RNNCell`."""
+        return super().get_config() | {"cell": written(self.cell)}
 
     def _inner_cells(self) -> Sequence[Any]:
         return (self.cell,)
@@ -97,6 +102,16 @@ class DropoutWrapper(RNNCellWrapper):
       8
     """
 
+    _configured = (
+        "input_keep_prob",
+        "output_keep_prob",
+        "state_keep_prob",
+        "variational_recurrent",
+        "input_size",
+        "seed",
+        "dropout_state_filter_visitor",
+    )
+
     def __init__(
         self,
         cell: Any,
@@ -116,7 +131,8 @@ class DropoutWrapper(RNNCellWrapper):
             raise errors.InvalidTypeError(
                 f"dropout_state_filter_visitor must be a function, got {visitor!r}"
             )
-        self._state_filter = visitor or _all_but_memory
+        self._dropout_state_filter_visitor = visitor
+        self._input_size = input_size
         self._seed = seed
         self._variational_recurrent = variational_recurrent
         with get_default_graph().name_scope("DropoutWrapperInit"):
@@ -136,7 +152,9 @@ class DropoutWrapper(RNNCellWrapper):
             inputs = self._dropped(inputs, "input", self._input_keep_prob, inputs)
         output, new_state = self.cell(inputs, state, scope=scope)
         if _drops(self._state_keep_prob):
-            chosen = nest.get_traverse_shallow_structure(self._state_filter, new_state)
+            chosen = nest.get_traverse_shallow_structure(
+                self._dropout_state_filter_visitor or _all_but_memory, new_state
+            )
             new_state = self._dropped(new_state, "state", self._state_keep_prob, chosen)
         if _drops(self._output_keep_prob):
             output = self._dropped(output, "output", self._output_keep_prob, output)
@@ -250,6 +268,8 @@ class ResidualWrapper(RNNCellWrapper):
       [2, 3]
     """
 
+    _configured = ("residual_fn",)
+
     def __init__(
         self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
     ) -> None:
@@ -280,6 +300,8 @@ class DeviceWrapper(RNNCellWrapper):
       >>> output.device
       '/device:CPU:0'
     """
+
+    _configured = ("device",)
 
     def __init__(self, cell: Any, device: Any, **kwargs: Any) -> None:
         super().__init__(cell, **kwargs)

@@ -1,0 +1,59 @@
+"""Cells as dictionaries that can be written down, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft_graph.layers.arguments import activation_name
+from weft_graph.layers.base import Layer
+from weft_graph.variables import initializers
+
+
+def written(value: Any) -> Any:
+    """An argument of a cell as numbers, strings, lists and dictionaries, as far as it can be.
+
+    Cells and initializers become their class's name and their own arguments, functions the name
+    that cells take for them; functions without one, and tensors, stay what they are.
+    """
+    if isinstance(value, list | tuple):
+        return [written(each) for each in value]
+    if isinstance(value, initializers.Initializer) or hasattr(value, "zero_state"):
+        return {"class_name": type(value).__name__, "config": value.get_config()}
+    return activation_name(value) or value
+
+
+def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -> Any:
+    """What `written` was given.
+
+    Args:
+      value: what `written` returned.
+      base: the class that all cells are of.
+      custom_objects: classes by their names, before those that are known.
+    Raises: InvalidArgumentError: a class that nobody knows.
+    """
+    if isinstance(value, list):
+        return [read(each, base, custom_objects) for each in value]
+    if not isinstance(value, dict) or set(value) != {"class_name", "config"}:
+        return value
+    name, config = value["class_name"], value["config"]
+    found: Any = (custom_objects or {}).get(name)
+    if found is None:
+        found = next((each for each in _below(base) if each.__name__ == name), None)
+    if found is None:
+        return initializers.get(value)
+    return found.from_config(config, custom_objects)
+
+
+def type_name(layer: Layer) -> str | None:
+    """The name of the type that a layer was made with, if there was one."""
+    dtype = layer._dtype
+    return None if dtype is None else dtype.name
+
+
+def _below(base: type) -> Iterator[type]:
+    """Subclasses of all depths, in the order of their definition."""
+    nearest: list[type] = base.__subclasses__()
+    for each in nearest:
+        yield each
+        yield from _below(each)
