@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,43 @@ def test_state_is_the_clusters_and_the_graph_may_grow(target: str, cluster: list
         assert first.run(v) == 5.0
     with wf.Session(target) as third:
         assert third.run(v) == 5.0
+
+
+def test_what_nobody_named_goes_with_its_session(target: str, cluster: list[Server]) -> None:
+    """A program with input and seeds does the same each time that it runs on the same servers."""
+
+    def program(size: int) -> list[Any]:
+        with wf.Graph().as_default(), wf.device(W1):
+            wf.set_random_seed(1)
+            queue = wf.train.range_input_producer(size, num_epochs=1, shuffle=False)
+            element = wf.data.make_one_shot_iterator(wf.data.Dataset.range(size)).get_next()
+            values = wf.constant([size], wf.int64)
+            source = wf.lookup.KeyValueTensorInitializer(wf.constant(["size"]), values)
+            found = wf.lookup.StaticHashTable(source, -1).lookup(wf.constant("size"))
+            named = wf.FIFOQueue(9, [wf.int32], [[]], shared_name="named")
+            with wf.Session(target) as session:
+                session.run([wf.local_variables_initializer(), wf.tables_initializer()])
+                session.run(named.enqueue(size))
+                coordinator = wf.train.Coordinator()
+                threads = wf.train.start_queue_runners(session, coordinator)
+                got = [list(until_the_end(session, each)) for each in (queue.dequeue(), element)]
+                coordinator.request_stop()
+                coordinator.join(threads)
+                random, count = session.run([wf.random_uniform([2]), named.size()])
+                return [*got, session.run(found), random.tolist(), count]
+
+    first, second = program(2), program(3)
+    assert [first[:3], second[:3]] == [[[0, 1], [0, 1], 2], [[0, 1, 2], [0, 1, 2], 3]]
+    assert first[3] == second[3]
+    assert (first[4], second[4]) == (1, 2)
+    wait_until(lambda: not any(server._worker._scopes._of for server in cluster))
+
+
+def until_the_end(session: wf.Session, output: Any) -> Iterator[int]:
+    """What an output gives until there is no more."""
+    with suppress(errors.OutOfRangeError):
+        while True:
+            yield session.run(output)
 
 
 def test_reset_ends_sessions_and_drops_state(target: str) -> None:

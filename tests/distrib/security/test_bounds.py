@@ -133,7 +133,7 @@ def test_isolated_sessions_share_no_state() -> None:
                 own.run(v)
             own.run(v.assign(5.0))
             assert (shared.run(v), own.run(v)) == (1.0, 5.0)
-        wait_until(lambda: not ps._worker._scopes._isolated)
+        wait_until(lambda: not ps._worker._scopes._of)
         with (
             wf.Session(worker.target, config=isolated) as own,
             pytest.raises(errors.FailedPreconditionError),
@@ -164,7 +164,7 @@ def test_a_session_that_is_forgotten_while_it_registers_leaves_nothing() -> None
                 ask(channel, methods.FORGET, encode(messages.SessionRequest(number)), (), 60)
                 go_on.set()
             assert isinstance(runs.outcome, errors.AbortedError)
-            wait_until(lambda: not ps._worker._scopes._isolated and not ps._worker._signatures)
+            wait_until(lambda: not ps._worker._scopes._of and not ps._worker._signatures)
 
 
 # ----------------------------------------------------------------------------- files
@@ -368,7 +368,7 @@ def test_sigterm_refuses_new_steps_and_leaves_in_silence() -> None:
 
 def test_a_drained_server_lets_a_step_end_and_leaves() -> None:
     server = Server(LOCAL)
-    taken = wf.FIFOQueue(1, [wf.float32], [[]]).dequeue()
+    taken = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="q").dequeue()
     with wf.Session(server.target) as session:
         with in_threads(lambda: session.run(taken)) as (waiting,):
             wait_until(lambda: server.resources.resources(Queue))

@@ -84,7 +84,7 @@ class Cluster:
         self.dropped: list[tuple[str, Any]] = []
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
-        self.clients.append(Client(LocalBackend(ResourceManager(), config, private=True)))
+        self.clients.append(Client(LocalBackend(ResourceManager(), config)))
         return self.clients[-1]
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:

@@ -43,7 +43,9 @@ def _collective(node: Node, device: Device) -> KernelFunction:
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         value = np.asarray(inputs[0]) if inputs else None
-        runtime: CollectiveRuntime = ctx.rendezvous.collectives or local_runtime(device.resources)
+        runtime: CollectiveRuntime = ctx.rendezvous.collectives or local_runtime(
+            device.resources.shared
+        )
         runtime.start(ctx, device.name, group, operation, value, device.new_array, done)
 
     return run

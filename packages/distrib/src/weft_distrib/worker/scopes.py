@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_exec.devices.device import Device, KernelFunction
+from weft_exec.resources.containers import SharedResources
 from weft_exec.resources.file_access import FileRoots, within
 from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node
@@ -23,16 +24,12 @@ class Scope:
 
     Attributes:
       devices: by name.
-      resources: the state.
-      own: whether the state is the session's own, and goes with it.
+      resources: the state; what of it is the session's own goes with it.
     """
 
-    def __init__(
-        self, devices: Mapping[str, Device], resources: ResourceManager, own: bool = False
-    ) -> None:
+    def __init__(self, devices: Mapping[str, Device], resources: ResourceManager) -> None:
         self.devices = dict(devices)
         self.resources = resources
-        self.own = own
 
 
 class Scopes:
@@ -52,15 +49,17 @@ class Scopes:
         roots: FileRoots,
     ) -> None:
         self._guard = _Guard(task, roots)
-        self._devices = devices
-        self._trusted = Scope(devices, resources)
-        self._others = self._seen(resources, trusted=False)
-        self._isolated: dict[int, Scope] = {}
+        self._devices, self._resources = devices, resources
+        self._of: dict[int, Scope] = {}
 
-    def _seen(self, resources: ResourceManager, trusted: bool, own: bool = False) -> Scope:
+    def _seen(self, resources: ResourceManager, trusted: bool) -> Scope:
         guard = None if trusted else self._guard
         seen = {name: device.seen_by(resources, guard) for name, device in self._devices.items()}
-        return Scope(seen, resources, own)
+        return Scope(seen, resources)
+
+    def host(self, trusted: bool) -> Device:
+        """A device that belongs to no session; `trusted` is as of `of`."""
+        return next(iter(self._seen(self._resources, trusted).devices.values()))
 
     def of(self, session: int, isolated: bool, trusted: bool) -> Scope:
         """The view of a session.
@@ -69,19 +68,17 @@ class Scopes:
           isolated: it shares no state with others.
           trusted: its client is in this process.
         """
-        if not isolated:
-            return self._trusted if trusted else self._others
-        made = self._isolated.get(session)
-        if made is None:
-            made = self._seen(ResourceManager(), trusted, own=True)
-            made = self._isolated.setdefault(session, made)
-        return made
+        found = self._of.get(session)
+        if found is None:
+            resources = ResourceManager() if isolated else SharedResources(self._resources)
+            found = self._of.setdefault(session, self._seen(resources, trusted))
+        return found
 
     def forget(self, session: int) -> None:
         """Drop what a session had of its own."""
-        scope = self._isolated.pop(session, None)
+        scope = self._of.pop(session, None)
         if scope is not None:
-            scope.resources.clear()
+            scope.resources.own.clear()
 
 
 class _Guard:

@@ -142,7 +142,7 @@ class Worker:
         Args:
           trusted: the session's client is in this process.
         """
-        return next(iter(self._scopes.of(0, False, trusted).devices.values()))
+        return self._scopes.host(trusted)
 
     def _make_step(self, key: StepKey) -> WorkerStep:
         rendezvous = StepRendezvous(key, self.task, self.devices, self._peers.channel)

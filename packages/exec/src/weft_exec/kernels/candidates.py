@@ -200,7 +200,8 @@ class _Learned(Resource):
 @kernel("LearnedUnigramCandidateSampler")
 def _make_learned(node: Node, device: Device) -> KernelFunction:
     name, limit = f"_learned/{node.name}", node.attrs["range_max"]
-    learned = device.resources.lookup_or_create("", name, _Learned, lambda: _Learned(name, limit))
+    own = device.resources.own
+    learned = own.lookup_or_create("", name, _Learned, lambda: _Learned(name, limit))
     return _sampler(node, device, learned.learn)
 
 

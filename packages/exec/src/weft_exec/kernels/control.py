@@ -84,7 +84,7 @@ def _print(node: Node, device: Device) -> KernelFunction:
     name = f"{node.name}/count"
     count = None
     if first >= 0:
-        count = device.resources.lookup_or_create("", name, _Count, lambda: _Count(name))
+        count = device.resources.own.lookup_or_create("", name, _Count, lambda: _Count(name))
 
     def run(x: Any, *data: Any) -> Any:
         if count is None or count.next() < first:

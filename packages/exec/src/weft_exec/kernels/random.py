@@ -32,7 +32,7 @@ def stream_name(node: str) -> str:
 
 
 def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
-    """The stream of a random op, which lives as long as the session's own container."""
+    """The stream of a random op, which lives as long as the session."""
     seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
     name = stream_name(node.name)
 
@@ -40,7 +40,7 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
         key = (seed, seed2) if seed or seed2 else philox.entropy()
         return philox.RandomStream(name, key)
 
-    return resources.lookup_or_create("", name, philox.RandomStream, make)
+    return resources.own.lookup_or_create("", name, philox.RandomStream, make)
 
 
 def _shape_of(node: Node) -> Shape | None:

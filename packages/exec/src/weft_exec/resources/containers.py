@@ -58,6 +58,68 @@ class SessionResources(ResourceManager):
         return self._owner(container).resources(cls, container)
 
 
+class SharedResources(ResourceManager):
+    """What a session sees that shares its state with others.
+
+    Args:
+      shared: the state of all of them; what belongs to the session alone is in `own`.
+    """
+
+    def __init__(self, shared: ResourceManager) -> None:
+        super().__init__(shared.default_container)
+        self._shared = shared
+        self._own = ResourceManager(shared.default_container)
+
+    @property
+    def own(self) -> ResourceManager:
+        """As the base's; whoever made this clears it at the session's end."""
+        return self._own
+
+    @property
+    def shared(self) -> ResourceManager:
+        """As the base's."""
+        return self._shared
+
+    @property
+    def epoch(self) -> int:
+        """Grows when something is deleted that the session sees."""
+        return self._shared.epoch + self._own.epoch
+
+    def _owner(self, container: str, name: str) -> ResourceManager:
+        return self._own if self._own.has(container, name) else self._shared
+
+    def lookup_or_create(
+        self, container: str, name: str, cls: type[R], factory: Callable[[], R]
+    ) -> R:
+        """As the base's, among what all see."""
+        return self._shared.lookup_or_create(container, name, cls, factory)
+
+    def lookup(self, container: str, name: str, cls: type[R]) -> R:
+        """As the base's; the session's own comes first."""
+        return self._owner(container, name).lookup(container, name, cls)
+
+    def has(self, container: str, name: str) -> bool:
+        """As the base's."""
+        return self._owner(container, name).has(container, name)
+
+    def delete(self, container: str, name: str) -> None:
+        """As the base's; the session's own comes first."""
+        self._owner(container, name).delete(container, name)
+
+    def advance_epoch(self) -> None:
+        """As the base's, of this session."""
+        self._own.advance_epoch()
+
+    def clear(self, containers: Iterable[str] | None = None) -> None:
+        """As the base's, of what all see as well."""
+        self._own.clear(containers)
+        self._shared.clear(containers)
+
+    def resources(self, cls: type[R], container: str | None = None) -> list[R]:
+        """As the base's, of the session's own and of all others."""
+        return [*self._own.resources(cls, container), *self._shared.resources(cls, container)]
+
+
 def shared_resources(target: str) -> ResourceManager:
     """The manager that all sessions on `target` share."""
     with _lock:

@@ -89,6 +89,16 @@ class ResourceManager:
         """A number that grows when resources are deleted, so that holders look them up again."""
         return self._epoch
 
+    @property
+    def own(self) -> ResourceManager:
+        """Where that is which no other session sees, such as the places of random ops."""
+        return self
+
+    @property
+    def shared(self) -> ResourceManager:
+        """Where that is which other sessions see as well, if any does."""
+        return self
+
     def lookup_or_create(
         self, container: str, name: str, cls: type[R], factory: Callable[[], R]
     ) -> R:

@@ -26,8 +26,8 @@ class SessionTensors(Resource):
 
     @classmethod
     def of(cls, resources: ResourceManager) -> SessionTensors:
-        """Those of the sessions that see some resources."""
-        return resources.lookup_or_create("", _NAME, cls, cls)
+        """Those of the session that sees some resources."""
+        return resources.own.lookup_or_create("", _NAME, cls, cls)
 
     def keep(self, value: Any, device: str) -> str:
         """Keep a copy of a value; returns its handle, which is unique in the process."""

@@ -240,7 +240,7 @@ def _glimpse(node: Node, device: Device) -> KernelFunction:
     def make() -> philox.RandomStream:
         return philox.RandomStream(name, philox.entropy())  # the op has no seed
 
-    stream = device.resources.lookup_or_create("", name, philox.RandomStream, make)
+    stream = device.resources.own.lookup_or_create("", name, philox.RandomStream, make)
 
     def run(images: Any, size: Any, offsets: Any) -> Any:
         height, width = _check_glimpse(images, size, offsets)

@@ -22,7 +22,7 @@ _MARK: Final = b"rng1"
 
 @kernel("RandomStreamState")
 def _state(node: Node, device: Device) -> KernelFunction:
-    name, resources = stream_name(node.attrs["stream"]), device.resources
+    name, resources = stream_name(node.attrs["stream"]), device.resources.own
 
     def run() -> Any:
         try:
@@ -36,7 +36,7 @@ def _state(node: Node, device: Device) -> KernelFunction:
 
 @kernel("RestoreRandomStream")
 def _restore(node: Node, device: Device) -> KernelFunction:
-    name, resources = stream_name(node.attrs["stream"]), device.resources
+    name, resources = stream_name(node.attrs["stream"]), device.resources.own
 
     def run(state: Any) -> None:
         data: bytes = state.item() if isinstance(state, np.ndarray) else state

@@ -40,6 +40,7 @@ def _static(node: Node, device: Device) -> KernelFunction:
         StaticTable,
         lambda name: StaticTable(name, *types),
         lambda found: found.check_types(*types),
+        own=_is_own(node),
     )
 
 
@@ -53,6 +54,7 @@ def _mutable(node: Node, device: Device) -> KernelFunction:
         Table,
         lambda name: Table(name, *types, shape),
         lambda found: _check(found, node),
+        own=_is_own(node),
     )
 
 
@@ -75,10 +77,16 @@ def _dense(node: Node, device: Device) -> KernelFunction:
             DenseTable,
             lambda name: DenseTable(name, *types, attrs["value_shape"], empty_key, deleted_key),
             lambda found: _check(found, node),
+            own=_is_own(node),
         )
         return made()
 
     return run
+
+
+def _is_own(node: Node) -> bool:
+    """Whether a table without a shared name belongs to the session alone."""
+    return not node.attrs["use_node_name_sharing"]
 
 
 def _check(found: Table, node: Node) -> None:

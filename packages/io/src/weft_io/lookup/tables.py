@@ -340,7 +340,9 @@ class MutableHashTable(_MutableTable):
         default = convert_to_tensor(default_value, dtypes.as_dtype(value_dtype))
         one = default.dims == ()
         op = "MutableHashTableV2" if one else "MutableHashTableOfTensorsV2"
-        attrs: dict[str, Any] = {} if one else {"value_shape": None}
+        # As others must find a table that is in a checkpoint.
+        attrs: dict[str, Any] = {"use_node_name_sharing": checkpoint and not shared_name}
+        attrs |= {} if one else {"value_shape": None}
         super().__init__(key_dtype, value_dtype, default, op, (), attrs, shared_name, name)
         self._keep_in_checkpoints(checkpoint, name)
 
@@ -392,6 +394,7 @@ class DenseHashTable(_MutableTable):
         attrs = {
             "value_shape": None,
             "initial_num_buckets": integer(buckets, "initial_num_buckets", 1),
+            "use_node_name_sharing": checkpoint and not shared_name,
         }
         self._unused = unused
         super().__init__(

@@ -37,17 +37,19 @@ def find(
     cls: type[R],
     make: Callable[[str], R],
     check: Callable[[R], None] | None = None,
+    own: bool = False,
 ) -> R:
     """The resource of a node with the attributes `container` and `shared_name`.
 
     Args:
       make: from its name to a new one, when there is none.
       check: raises when one that is there is not what the node asks for.
+      own: without a `shared_name` it belongs to the session alone.
     """
-    name = node.attrs["shared_name"] or node.name
-    found = device.resources.lookup_or_create(
-        node.attrs["container"], name, cls, lambda: make(name)
-    )
+    shared = node.attrs["shared_name"]
+    name = shared or node.name
+    resources = device.resources.own if own and not shared else device.resources
+    found = resources.lookup_or_create(node.attrs["container"], name, cls, lambda: make(name))
     if check is not None:
         check(found)
     return found
@@ -59,6 +61,7 @@ def holder(
     cls: type[R],
     make: Callable[[str], R],
     check: Callable[[R], None] | None = None,
+    own: bool = True,
 ) -> KernelFunction:
     """The kernel of a node whose output is the handle of a resource; arguments as for `find`."""
     handle: ResourceHandle | None = None
@@ -68,7 +71,7 @@ def holder(
         nonlocal handle
         current = handle
         if current is None or current.resource.closed:
-            found = find(node, device, cls, make, check)
+            found = find(node, device, cls, make, check, own)
             handle = current = kind(device.name, found.container, found.name, found)
         return current
 

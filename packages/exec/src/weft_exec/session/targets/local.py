@@ -30,14 +30,12 @@ class LocalBackend(Backend):
     """Devices of this process, planned for and driven by it.
 
     Args:
-      resources: what the steps see.
-      private: whether no other session sees it, so that it goes with the session.
+      resources: what the steps see; what of it is the session's own goes with it.
     """
 
-    def __init__(self, resources: ResourceManager, config: SessionConfig, private: bool) -> None:
+    def __init__(self, resources: ResourceManager, config: SessionConfig) -> None:
         blas.limit_once(config.intra_op_threads)
         self.resources = resources
-        self._private = private
         self._devices = make_devices(resources, config)
         threads = config.inter_op_threads
         pool = shared_pool(threads) if threads > 1 else None
@@ -102,8 +100,7 @@ class LocalBackend(Backend):
         self.runner.close()
         for executable in list(self._executables):
             executable.cancel()
-        if self._private:
-            self.resources.clear()
+        self.resources.own.clear()
 
 
 class _Private:
@@ -111,7 +108,7 @@ class _Private:
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """A backend with state of its own."""
-        return LocalBackend(containers.SessionResources(), config, private=True)
+        return LocalBackend(containers.SessionResources(), config)
 
     def reset(self, target: str, names: Sequence[str] | None, config: Any) -> None:
         """Clear named containers of the process."""
@@ -123,7 +120,8 @@ class _Shared:
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """A backend with the state of the target."""
-        return LocalBackend(containers.shared_resources(target), config, private=False)
+        shared = containers.shared_resources(target)
+        return LocalBackend(containers.SharedResources(shared), config)
 
     def reset(self, target: str, names: Sequence[str] | None, config: Any) -> None:
         """Clear containers of the target."""
