@@ -22,6 +22,7 @@ import numpy as np
 from weft_exec.kernels.common import new_array, wide, widened
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import (
+    COLUMN_BYTES,
     Array,
     Sizes,
     blocks,
@@ -47,6 +48,8 @@ COPY_COST: Final = 22
 SHARE_COST: Final = 100
 """What it takes to copy an element of a window, or to add one to the image, as against a
 multiplication inside of a product; both measured on CPUs."""
+SHARE_BYTES: Final = 1 << 18
+"""What shares of one tap and the gradient take together, so that they stay in the cache."""
 
 
 class Convolution:
@@ -206,7 +209,9 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
             result = _convolve(grad, rotated, conv.strides, conv.dilations, shape[1:-1], device)
         else:
             grad = contiguous(grad, conv.wide, device)
-            result = _scatter(conv, grad, filters, shape, before, after)
+            runs = _Runs(conv, taps, counts, shape[-1])
+            scatter = _scatter_side_by_side if runs.side_by_side else _scatter
+            result = scatter(conv, runs, grad, filters, shape, before, after)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 
     return run
@@ -233,6 +238,7 @@ class _Runs:
       taps: of each axis, 1 where they are taken at once.
       first: whether the channels come first while shares are added up, since the sums are longer
         along the windows than along the channels and such taps.
+      side_by_side: whether all taps are taken one by one on the host.
     """
 
     def __init__(self, conv: Convolution, taps: Sizes, counts: Sizes, channels: int) -> None:
@@ -244,6 +250,7 @@ class _Runs:
                 break
             run *= taps[axis]
         self.first = run < FEW_CHANNELS
+        self.side_by_side = conv.device.xp is np and self.taps == list(taps)
         every = zip(conv.strides, conv.dilations, self._merged, strict=True)
         self._steps = [d if one else s for s, d, one in every]
         self._dilations = conv.dilations
@@ -266,13 +273,69 @@ class _Runs:
         return tuple(slice(t * d, t * d + (n - 1) * step + 1, step) for t, d, step, n in every)
 
 
+def _scatter_side_by_side(
+    conv: Convolution,
+    runs: _Runs,
+    grad: Array,
+    filters: Array,
+    shape: Sizes,
+    before: Sizes,
+    after: Sizes,
+) -> Any:
+    """As `_scatter`, with the images of a block side by side, so that additions are long."""
+    device, counts, (channels, depth) = conv.device, grad.shape[1:-1], filters.shape[-2:]
+    taps = filters.shape[:-2]
+    result = new_array(device, shape, conv.wide)
+    if not grad.size or not filters.size:
+        result.fill(0)
+        return result
+    matrix = filters.reshape(-1, depth)
+    by_tap = contiguous(filters.swapaxes(-1, -2), conv.wide, device)
+    inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
+    sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
+    width = channels * (prod(taps) if runs.first else 1) + depth
+    row_bytes = prod(counts[1:]) * width * conv.wide.itemsize
+    limit = COLUMN_BYTES if runs.first else SHARE_BYTES
+    whole: Array = np.empty(0, conv.wide)
+    for images, rows in blocks(np, grad.shape[0], counts[0], row_bytes, limit):
+        count = images.stop - images.start
+        if not rows.start:
+            full = (channels, *sizes, count) if runs.first else (*sizes, count, channels)
+            whole = new_array(device, full, conv.wide)
+            whole.fill(0)
+        block = contiguous(np.moveaxis(grad[images, rows], 0, -2), conv.wide, device)
+        flat, places = block.reshape(-1, depth), block.shape[:-1]
+        lead = (slice(None),) if runs.first else ()
+        target = whole[(*lead, slice(rows.start * conv.strides[0], None))]
+        if runs.first:
+            shares = np.matmul(matrix, flat.T).reshape(*taps, channels, *places)
+        else:
+            share = new_array(device, (*places, channels), conv.wide)
+        for tap in product(*map(range, taps)):
+            if runs.first:
+                share = shares[tap]
+            else:
+                np.matmul(flat, by_tap[tap], out=share.reshape(-1, channels))
+            view = target[(*lead, *runs.places(tap, places[:-1]))]
+            np.add(view, share, out=view)
+        if rows.stop == counts[0]:
+            found = np.moveaxis(whole, (-1, 0) if runs.first else -2, (0, -1) if runs.first else 0)
+            np.copyto(result[images], found[(slice(None), *inside)])
+    return result
+
+
 def _scatter(
-    conv: Convolution, grad: Array, filters: Array, shape: Sizes, before: Sizes, after: Sizes
+    conv: Convolution,
+    runs: _Runs,
+    grad: Array,
+    filters: Array,
+    shape: Sizes,
+    before: Sizes,
+    after: Sizes,
 ) -> Any:
     """The gradient by the input of any convolution: each window gets its share added."""
     xp, batch, counts, depth = conv.device.xp, grad.shape[0], grad.shape[1:-1], grad.shape[-1]
     taps, channels, axes = filters.shape[:-2], filters.shape[-2], len(counts)
-    runs = _Runs(conv, taps, counts, channels)
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
     full = (channels, batch, *sizes) if runs.first else (batch, *sizes, channels)
     whole = new_array(conv.device, full, conv.wide)

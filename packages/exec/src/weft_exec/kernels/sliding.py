@@ -91,9 +91,11 @@ def windows(
     )
 
 
-def blocks(xp: Any, batch: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
+def blocks(
+    xp: Any, batch: int, rows: int, row_bytes: int, limit: int = COLUMN_BYTES
+) -> Iterator[tuple[slice, slice]]:
     """Images and rows of each block, so that a block's columns stay within the scratch."""
-    limit = COLUMN_BYTES if xp is np else DEVICE_COLUMN_BYTES
+    limit = limit if xp is np else DEVICE_COLUMN_BYTES
     image_bytes = max(rows * row_bytes, 1)
     if image_bytes <= limit:
         step = limit // image_bytes
