@@ -24,13 +24,17 @@ from weft_io.onnx import functions
 from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.model import all_nodes, opsets, plain_domain, read, subgraphs
 from weft_io.onnx.operation import Operation
-from weft_io.onnx.registry import ImportRule, import_rule
+from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
+from weft_io.onnx.transpositions import Transpositions
 from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _MOST_NODES: Final = 1_000_000
 """Nodes that functions which call functions may unfold to."""
+
+_BROADCASTS: Final = 7
+"""The first version whose ops broadcast as NumPy's do."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
 
@@ -238,6 +242,7 @@ class Scope:
 
     Attributes:
       known: outputs by name; None for an optional result that is left out.
+      axes: which of them are transpositions of others.
     """
 
     def __init__(
@@ -253,6 +258,7 @@ class Scope:
         self._attributes = attributes or {}
         self._weights: dict[str, Any] = {}
         self.known: dict[str, Output | None] = {}
+        self.axes: Transpositions = Transpositions(None if around is None else around.axes)
 
     # ------------------------------------------------------------------------- names
 
@@ -369,9 +375,24 @@ class Scope:
         version = self._versions.get(domain, 1)
         given = {**functions.defaults(domain, node.op_type, version), **attributes}
         named = [index + 1 for index, name in enumerate(node.output) if name]
-        operation = Operation(node.op_type, version, inputs, given, max(named, default=0), self)
+        before = None
+        if is_elementwise(domain, node.op_type) and version >= _BROADCASTS:
+            before = self.axes.before(inputs)
+        operation = Operation(
+            node.op_type,
+            version,
+            inputs if before is None else before[0],
+            given,
+            max(named, default=0),
+            self,
+        )
         found = rule(operation)
         results = [found] if isinstance(found, Output) else list(found)
+        if before is not None:
+            order = before[1]
+            results = [
+                None if each is None else self.axes.transposed(each, order) for each in results
+            ]
         for each in results:
             self._pass_kind(each, inputs)
         return results

@@ -13,6 +13,7 @@ from onnx import NodeProto, TensorProto, defs, helper
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -259,16 +260,6 @@ class NodeExport:
         missing = len(order) - value.array.ndim
         whole = self.constant(value.array.reshape((1,) * missing + value.array.shape))
         return self.transposed(whole, inverse(order))
-
-
-def inverse(order: Sequence[int]) -> list[int]:
-    """The permutation that undoes another."""
-    return sorted(range(len(order)), key=order.__getitem__)
-
-
-def channels_first(rank: int) -> list[int]:
-    """The permutation from (N, ..., C) to (N, C, ...)."""
-    return [0, rank - 1, *range(1, rank - 1)]
 
 
 def _type_of(op: str, first: Value | None) -> DType:

@@ -11,7 +11,9 @@ from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ops import casting
+from weft_graph.ops.identity import ensure_shape
 from weft_graph.ops.shapes import rank
+from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -93,6 +95,42 @@ class Operation:
         if dims is None:
             raise errors.UnimplementedError(f"{self.op} requires input {index} of known rank")
         return len(dims)
+
+    def of_rank(self, count: int, index: int = 0) -> Output:
+        """An input that must have a certain rank, which is known from then on.
+
+        Raises: InvalidArgumentError: it has another one.
+        """
+        found = self[index]
+        if found.dims is None:
+            self.inputs[index] = found = ensure_shape(found, [None] * count)
+        if self.rank(index) != count:
+            raise errors.InvalidArgumentError(
+                f"{self.op} requires input {index} of rank {count}, got {self.rank(index)}"
+            )
+        return found
+
+    # -------------------------------------------------------------------- order of axes
+
+    def transposed(self, x: Output, order: Sequence[int]) -> Output:
+        """Axes in another order; what is transposed back is the value that it was."""
+        return self._scope.axes.transposed(x, order)
+
+    def plain(self, index: int = 0) -> tuple[Output, list[int]]:
+        """What an input is a transposition of, or itself, and where its axes are in that."""
+        found = self._scope.axes.source(self[index])
+        if found is None:
+            return self[index], list(range(self.rank(index)))
+        return found[0], list(found[1])
+
+    def channels_last(self, index: int = 0) -> Output:
+        """An input (N, C, ...) as (N, ..., C)."""
+        return self.transposed(self[index], inverse(channels_first(self.rank(index))))
+
+    def channels_first(self, x: Output) -> Output:
+        """A result (N, ..., C) as (N, C, ...)."""
+        assert x.dims is not None, "images have a known rank"
+        return self.transposed(x, channels_first(len(x.dims)))
 
     # ---------------------------------------------------------------------- attributes
 

@@ -28,9 +28,10 @@ _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 _exporters: Final[dict[str, ExportRule]] = {}
 _importers: Final[dict[tuple[str, str], ImportRule]] = {}
+_elementwise: Final[set[tuple[str, str]]] = set()
 
 
-def importer(*ops: str, domain: str = "") -> Callable[[_Rule], _Rule]:
+def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable[[_Rule], _Rule]:
     """Register the function that adds an ONNX op's nodes to the default graph.
 
     It is called with an `Operation` and gives the op's results in order: one output, or several,
@@ -39,6 +40,8 @@ def importer(*ops: str, domain: str = "") -> Callable[[_Rule], _Rule]:
     Args:
       *ops: ONNX's names.
       domain: ONNX's domain; "" for the standard one.
+      elementwise: inputs broadcast, and the order of their axes means nothing to the rule: it may
+        be given all of them transposed, and its results are transposed back.
 
     Examples:
       >>> from weft_io.onnx import importer
@@ -50,6 +53,8 @@ def importer(*ops: str, domain: str = "") -> Callable[[_Rule], _Rule]:
     def register(rule: _Rule) -> _Rule:
         for op in ops:
             _importers[domain, op] = rule
+            if elementwise:
+                _elementwise.add((domain, op))
         return rule
 
     return register
@@ -89,6 +94,11 @@ def import_rule(domain: str, op: str) -> ImportRule | None:
     """The rule of an ONNX op, or None."""
     _load()
     return _importers.get((domain, op))
+
+
+def is_elementwise(domain: str, op: str) -> bool:
+    """Whether an op's rule may be given transposed inputs."""
+    return (domain, op) in _elementwise
 
 
 @cache

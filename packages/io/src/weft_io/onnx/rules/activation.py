@@ -29,23 +29,23 @@ _PLAIN: Final[dict[str, Callable[[Output], Output]]] = {
 }
 
 
-@importer(*_PLAIN)
+@importer(*_PLAIN, elementwise=True)
 def _plain(operation: Operation) -> Output:
     return _PLAIN[operation.op](operation[0])
 
 
-@importer("Relu")
+@importer("Relu", elementwise=True)
 def _relu(operation: Operation) -> Output:
     x = operation[0]
     return nn.relu(x) if not x.dtype.is_unsigned else x
 
 
-@importer("LeakyRelu")
+@importer("LeakyRelu", elementwise=True)
 def _leaky_relu(operation: Operation) -> Output:
     return nn.leaky_relu(operation[0], operation.attribute("alpha", 0.01))
 
 
-@importer("PRelu")
+@importer("PRelu", elementwise=True)
 def _prelu(operation: Operation) -> Output:
     x, slope = operation[0], operation[1]
     if (
@@ -58,13 +58,13 @@ def _prelu(operation: Operation) -> Output:
     return where_v2(less(x, like(0, x)), slope * x, x)
 
 
-@importer("Elu")
+@importer("Elu", elementwise=True)
 def _elu(operation: Operation) -> Output:
     x, alpha = operation[0], operation.attribute("alpha", 1.0)
     return nn.elu(x) if alpha == 1.0 else selu_of(x, alpha, 1.0)
 
 
-@importer("Selu")
+@importer("Selu", elementwise=True)
 def _selu(operation: Operation) -> Output:
     defaults = (1.6732632423543772, 1.0507009873554805)
     if operation.version < 6:
@@ -83,7 +83,7 @@ def selu_of(x: Output, alpha: float, gamma: float) -> Output:
     return like(gamma, x) * where_v2(greater(x, zero), x, negative)
 
 
-@importer("HardSigmoid")
+@importer("HardSigmoid", elementwise=True)
 def _hard_sigmoid(operation: Operation) -> Output:
     x = operation[0]
     line = x * like(operation.attribute("alpha", 0.2), x) + like(
@@ -92,7 +92,7 @@ def _hard_sigmoid(operation: Operation) -> Output:
     return maximum(minimum(line, like(1, x)), like(0, x))
 
 
-@importer("ThresholdedRelu")
+@importer("ThresholdedRelu", elementwise=True)
 def _thresholded(operation: Operation) -> Output:
     x = operation[0]
     return where_v2(greater(x, like(operation.attribute("alpha", 1.0), x)), x, like(0, x))
@@ -104,7 +104,8 @@ def _softmax(operation: Operation) -> Output:
     x = operation[0]
     axis = operation.axis(-1 if operation.version >= 13 else 1)
     if operation.version >= 13 or axis == operation.rank() - 1:
-        return _over(operation.op, x, axis)
+        x, order = operation.plain()
+        return operation.transposed(_over(operation.op, x, order[axis]), order)
     sizes = shape(x)
     rows = reduce_prod(sizes[:axis])
     flat = reshape(x, [rows, -1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ from weft_graph.ops.slicing import slice as part, strided_slice
 from weft_graph.ops.space_to_batch import depth_to_space, space_to_depth
 from weft_graph.ops.string_conversion import as_string, to_number
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.node_export import NodeExport, Value, channels_first, inverse
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
+from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -39,7 +41,7 @@ def shape64(x: Output) -> Output:
     return shape(x, out_type=dtypes.int64)
 
 
-@importer("Cast")
+@importer("Cast", elementwise=True)
 def _cast(operation: Operation) -> Output:
     target = operation.dtype_of("to", dtypes.float32)
     return converted(operation[0], target, bool(operation.attribute("saturate", 1)))
@@ -109,7 +111,10 @@ def _flatten(operation: Operation) -> Output:
 
 @importer("Transpose")
 def _transpose(operation: Operation) -> Output:
-    return transpose(operation[0], operation.attribute("perm"))
+    x, order = operation[0], operation.attribute("perm")
+    if order is None or x.dims is None or sorted(order) != list(range(len(x.dims))):
+        return transpose(x, order)
+    return operation.transposed(x, order)
 
 
 @importer("Squeeze")
@@ -170,12 +175,25 @@ def _tile(operation: Operation) -> Output:
 def _concat(operation: Operation) -> Output:
     values = [operation[index] for index in range(len(operation.inputs))]
     axis = operation.attribute("axis", 1)
-    return concat(values, axis) if len(values) > 1 else values[0]
+    if len(values) == 1:
+        return values[0]
+    if any(each.dims is None for each in values):
+        return concat(values, axis)
+    sources = [operation.plain(index) for index in range(len(values))]
+    order = sources[0][1]
+    if any(each[1] != order for each in sources) or order == sorted(order):
+        return concat(values, axis)
+    return operation.transposed(concat([x for x, _ in sources], order[operation.axis()]), order)
 
 
 @importer("Split")
 def _split(operation: Operation) -> list[Output]:
-    x, axis = operation[0], operation.axis()
+    x, order = operation.plain()
+    return [operation.transposed(each, order) for each in _pieces(operation, x, order)]
+
+
+def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Output]:
+    axis = order[operation.axis()]
     sizes = operation.tensor(1, "split")
     count = operation.attribute("num_outputs") or operation.num_outputs
     if sizes is not None:
@@ -190,7 +208,13 @@ def _split(operation: Operation) -> list[Output]:
 
 @importer("Slice")
 def _slice(operation: Operation) -> Output:
-    x, count = operation[0], operation.rank()
+    x, order = operation.plain()
+    return operation.transposed(_sliced(operation, x, order), order)
+
+
+def _sliced(operation: Operation, x: Output, order: Sequence[int]) -> Output:
+    """A part of what the input is a transposition of."""
+    count = len(order)
     starts, ends = operation.tensor(1, "starts"), operation.tensor(2, "ends")
     if starts is None or ends is None:
         raise errors.InvalidArgumentError("Slice requires starts and ends")
@@ -204,12 +228,15 @@ def _slice(operation: Operation) -> Output:
         known = np.asarray(operation.attribute("axes"))
     else:
         known = operation.value(3)
-    if known is not None and len(known) == count and np.array_equal(known, np.arange(count)):
-        return strided_slice(x, starts, ends, steps)
-    places = constant(known % max(count, 1), index) if known is not None else None
-    if places is None:
+    places: Output | None = None
+    if known is not None:
+        known = np.asarray(order, np.int64)[known % max(count, 1)]
+        if np.array_equal(known, np.arange(count)):
+            return strided_slice(x, starts, ends, steps)
+        places = constant(known, index)
+    else:
         assert axes is not None
-        places = floormod(axes, like(count, axes))
+        places = gather(constant(order, axes.dtype.base_dtype), floormod(axes, like(count, axes)))
     rows = expand_dims(places, 1)
     sizes = shape(x, out_type=index)
     begin = tensor_scatter_nd_update(zeros_like(sizes), rows, starts)
@@ -222,8 +249,8 @@ def _slice(operation: Operation) -> Output:
 
 @importer("Pad")
 def _pad(operation: Operation) -> Output:
-    x, count = operation[0], operation.rank()
-    pads = operation.tensor(1, "pads")
+    x, order = operation.plain()
+    count, pads = len(order), operation.tensor(1, "pads")
     if pads is None:
         pads = constant(operation.required("paddings"), dtypes.int64)
     sides = transpose(reshape(pads, [2, -1]))
@@ -232,6 +259,12 @@ def _pad(operation: Operation) -> Output:
         rows = expand_dims(floormod(cast(axes, dtypes.int64), like(count, sides)), 1)
         none = constant(np.zeros((count, 2), np.int64))
         sides = tensor_scatter_nd_update(none, rows, sides)
+    if order != sorted(order):
+        sides = gather(sides, constant(inverse(order), dtypes.int64))
+    return operation.transposed(_padded(operation, x, sides), order)
+
+
+def _padded(operation: Operation, x: Output, sides: Output) -> Output:
     mode = operation.attribute("mode", "constant")
     if mode == "constant":
         value: Any = operation.get(2)
@@ -240,7 +273,7 @@ def _pad(operation: Operation) -> Output:
         return padded(x, sides, value)
     if mode not in ("reflect", "edge", "wrap"):
         raise errors.InvalidArgumentError(f"mode of Pad must be a known one, got {mode!r}")
-    for axis in range(count):
+    for axis in range(operation.rank()):
         x = gather(x, _mirrored(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
     return x
 

@@ -1,4 +1,7 @@
-"""Convolutions and their transposes, over (N, C, ...) with one to three axes behind."""
+"""Convolutions and their transposes, with one to three axes that windows slide along.
+
+The channels are last in all that is computed here.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from weft_graph.ops.conv import (
 from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.permutation import transpose
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
-from weft_io.onnx.node_export import NodeExport, Value, inverse
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64
@@ -30,27 +33,25 @@ from weft_io.onnx.rules.sliding import (
     windows,
     with_margins,
 )
+from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
 
 
 @importer("Conv")
 def _conv(operation: Operation) -> Output:
-    x, w, bias = operation[0], operation[1], operation.get(2)
-    found = convolution(operation, x, w)
-    return found if bias is None else found + channels(bias, operation.rank() - 2)
-
-
-def channels(values: Output, spatial: int) -> Output:
-    """One value a channel, shaped to be added to (N, C, ...)."""
-    return reshape(values, [1, -1, *[1] * spatial])
+    w, bias = operation[1], operation.get(2)
+    operation.of_rank(operation.rank(1))
+    found = convolution(operation, operation.channels_last(), w)
+    return operation.channels_first(found if bias is None else found + bias)
 
 
 def convolution(operation: Operation, x: Output, w: Output) -> Output:
     """The convolution that an operation's attributes mean.
 
     Args:
-      x: (N, C, ...).
+      x: (N, ..., C).
       w: (M, C / group, ...).
+    Returns: (N, ..., M).
     Raises: UnimplementedError: there are more than three axes behind.
     """
     kernel = _kernel(operation, w)
@@ -58,8 +59,8 @@ def convolution(operation: Operation, x: Output, w: Output) -> Output:
     spatial, group = len(kernel), operation.attribute("group", 1)
     if spatial == 1:
         line = Windows([1, *kernel], [1, *found.strides], [1, *found.dilations], [], [])
-        x = expand_dims(with_margins(x, found), 2)
-        return squeeze(_grouped(x, expand_dims(w, 2), line, group), [2])
+        x = expand_dims(with_margins(x, found), 1)
+        return squeeze(_grouped(x, expand_dims(w, 2), line, group), [1])
     if spatial > 3:
         raise errors.UnimplementedError(f"{operation.op} over {spatial} axes; up to 3 are taken")
     known = all(not isinstance(each, Output) for pair in found.pads for each in pair)
@@ -85,52 +86,50 @@ def _grouped(x: Output, w: Output, found: Windows, group: int) -> Output:
         return _depthwise(x, w, found, group)
     parts = [
         _plain(part_x, part_w, found)
-        for part_x, part_w in zip(split(x, group, 1), split(w, group, 0), strict=True)
+        for part_x, part_w in zip(split(x, group, -1), split(w, group, 0), strict=True)
     ]
-    return concat(parts, 1)
+    return concat(parts, -1)
 
 
 def _padding(found: Windows) -> Any:
-    return [[0, 0], [0, 0], *map(list, found.pads)] if found.pads else "VALID"
+    return [[0, 0], *map(list, found.pads), [0, 0]] if found.pads else "VALID"
 
 
 def _plain(x: Output, w: Output, found: Windows) -> Output:
-    strides, dilations = [1, 1, *found.strides], [1, 1, *found.dilations]
+    strides, dilations = [1, *found.strides, 1], [1, *found.dilations, 1]
     if len(found.kernel) == 2:
-        return conv2d(
-            x, transpose(w, [2, 3, 1, 0]), strides, _padding(found),
-            data_format="NCHW", dilations=dilations,
-        )  # fmt: skip
-    return conv3d(
-        x, transpose(w, [2, 3, 4, 1, 0]), strides, "VALID", data_format="NCDHW", dilations=dilations
-    )
+        w = transpose(w, [2, 3, 1, 0])
+        return conv2d(x, w, strides, _padding(found), dilations=dilations)
+    return conv3d(x, transpose(w, [2, 3, 4, 1, 0]), strides, "VALID", dilations=dilations)
 
 
 def _depthwise(x: Output, w: Output, found: Windows, group: int) -> Output:
     """Each channel by filters of its own."""
     filters = reshape(w, [group, -1, *found.kernel])
     return depthwise_conv2d_native(
-        x, transpose(filters, [2, 3, 0, 1]), [1, 1, *found.strides], _padding(found),
-        data_format="NCHW", dilations=[1, 1, *found.dilations],
+        x, transpose(filters, [2, 3, 0, 1]), [1, *found.strides, 1], _padding(found),
+        dilations=[1, *found.dilations, 1],
     )  # fmt: skip
 
 
 @importer("ConvTranspose")
 def _conv_transpose(operation: Operation) -> Output:
-    x, w, bias = operation[0], operation[1], operation.get(2)
+    w, bias = operation[1], operation.get(2)
     kernel, group = _kernel(operation, w), operation.attribute("group", 1)
     spatial = len(kernel)
+    operation.of_rank(spatial + 2)
+    x = operation.channels_last()
     strides = operation.attribute("strides") or [1] * spatial
     dilations = operation.attribute("dilations") or [1] * spatial
     if spatial == 1:
-        x, w = expand_dims(x, 2), expand_dims(w, 2)
-        whole = squeeze(_spread(x, w, [1, *strides], [1, *dilations], [1, *kernel], group), [2])
+        x, w = expand_dims(x, 1), expand_dims(w, 2)
+        whole = squeeze(_spread(x, w, [1, *strides], [1, *dilations], [1, *kernel], group), [1])
     elif spatial in (2, 3):
         whole = _spread(x, w, strides, dilations, kernel, group)
     else:
         raise errors.UnimplementedError(f"ConvTranspose over {spatial} axes; up to 3 are taken")
     found = _cut(operation, whole, strides, dilations, kernel)
-    return found if bias is None else found + channels(bias, spatial)
+    return operation.channels_first(found if bias is None else found + bias)
 
 
 def _spread(
@@ -143,24 +142,23 @@ def _spread(
 ) -> Output:
     """What the windows of all elements add up to, with nothing cut off."""
     if group > 1:
-        parts = zip(split(x, group, 1), split(w, group, 0), strict=True)
-        return concat([_spread(a, b, strides, dilations, kernel, 1) for a, b in parts], 1)
+        parts = zip(split(x, group, -1), split(w, group, 0), strict=True)
+        return concat([_spread(a, b, strides, dilations, kernel, 1) for a, b in parts], -1)
     sizes = shape64(x)
     outer = [
-        (sizes[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
+        (sizes[1 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1
         for i in range(len(kernel))
     ]
     depth = shape64(w)[1]
-    wanted = stack([sizes[0], depth, *outer])
-    wanted = cast(wanted, dtypes.int32)
+    wanted = cast(stack([sizes[0], *outer, depth]), dtypes.int32)
     if len(kernel) == 2:
         return conv2d_backprop_input(
-            wanted, transpose(w, [2, 3, 1, 0]), x, [1, 1, *strides], "VALID",
-            data_format="NCHW", dilations=[1, 1, *dilations],
+            wanted, transpose(w, [2, 3, 1, 0]), x, [1, *strides, 1], "VALID",
+            dilations=[1, *dilations, 1],
         )  # fmt: skip
     return conv3d_transpose(
-        x, transpose(w, [2, 3, 4, 1, 0]), wanted, [1, 1, *strides], "VALID",
-        data_format="NCDHW", dilations=[1, 1, *dilations],
+        x, transpose(w, [2, 3, 4, 1, 0]), wanted, [1, *strides, 1], "VALID",
+        dilations=[1, *dilations, 1],
     )  # fmt: skip
 
 
@@ -177,18 +175,18 @@ def _cut(
     wanted = operation.attribute("output_shape")
     auto = operation.attribute("auto_pad", "NOTSET")
     flat = operation.attribute("pads") or [0] * 2 * count
-    sides: list[list[Any]] = [[0, 0], [0, 0]]
-    sizes, inputs = shape64(whole), shape64(operation[0])
+    sides: list[list[Any]] = [[0, 0]]
+    sizes, inputs = shape64(whole), shape64(operation.channels_last())
     for i in range(count):
         if wanted or auto in ("SAME_UPPER", "SAME_LOWER"):
-            target = wanted[-count:][i] if wanted else inputs[2 + i] * strides[i]
-            total = sizes[2 + i] + more[i] - target
+            target = wanted[-count:][i] if wanted else inputs[1 + i] * strides[i]
+            total = sizes[1 + i] + more[i] - target
             less, greater = total // 2, total - total // 2
             before, after = (less, greater) if auto == "SAME_UPPER" else (greater, less)
             sides.append([-before, more[i] - after])
         else:
             sides.append([-flat[i], more[i] - flat[count + i]])
-    return padded(whole, stacked(sides))
+    return padded(whole, stacked([*sides, [0, 0]]))
 
 
 # -------------------------------------------------------------------------------- export

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops import (
     arithmetic,
@@ -20,6 +21,7 @@ from weft_graph.ops import (
     special,
     trigonometry,
 )
+from weft_graph.ops.gather import gather
 from weft_graph.ops.shapes import reshape, shape, size
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
@@ -73,12 +75,12 @@ _BINARY: Final[dict[str, Callable[[Output, Output], Output]]] = {
 }
 
 
-@importer(*_UNARY)
+@importer(*_UNARY, elementwise=True)
 def _unary(operation: Operation) -> Output:
     return _UNARY[operation.op](operation[0])
 
 
-@importer(*_BINARY)
+@importer(*_BINARY, elementwise=True)
 def _binary(operation: Operation) -> Output:
     return _BINARY[operation.op](*operands(operation))
 
@@ -99,7 +101,7 @@ def operands(operation: Operation) -> tuple[Output, Output]:
     return x, reshape(y, [*sizes, *[1] * after])
 
 
-@importer("Div")
+@importer("Div", elementwise=True)
 def _div(operation: Operation) -> Output:
     x, y = operands(operation)
     if x.dtype.is_integer:
@@ -107,13 +109,13 @@ def _div(operation: Operation) -> Output:
     return division.realdiv(x, y)
 
 
-@importer("Mod")
+@importer("Mod", elementwise=True)
 def _mod(operation: Operation) -> Output:
     rule = division.truncatemod if operation.attribute("fmod", 0) else division.floormod
     return rule(operation[0], operation[1])
 
 
-@importer("Pow")
+@importer("Pow", elementwise=True)
 def _pow(operation: Operation) -> Output:
     x, y = operands(operation)
     if x.dtype is y.dtype:
@@ -124,7 +126,7 @@ def _pow(operation: Operation) -> Output:
     return cast(powers.pow(cast(x, wide), cast(y, wide)), x.dtype)
 
 
-@importer("Sum", "Mean", "Max", "Min")
+@importer("Sum", "Mean", "Max", "Min", elementwise=True)
 def _of_many(operation: Operation) -> Output:
     values = [operation[index] for index in range(len(operation.inputs))]
     if not values:
@@ -135,7 +137,7 @@ def _of_many(operation: Operation) -> Output:
     return total if operation.op == "Sum" else total / like(len(values), total)
 
 
-@importer("Clip")
+@importer("Clip", elementwise=True)
 def _clip(operation: Operation) -> Output:
     x, found = operation[0], operation[0]
     for index, name, rule in ((1, "min", arithmetic.maximum), (2, "max", arithmetic.minimum)):
@@ -159,7 +161,7 @@ def _bit_shift(operation: Operation) -> Output:
     return moved if not x.dtype.is_unsigned else masks.where_v2(kept, moved, zero)
 
 
-@importer("IsInf")
+@importer("IsInf", elementwise=True)
 def _is_inf(operation: Operation) -> Output:
     x = operation[0]
     found = elementary.is_inf(x)
@@ -170,7 +172,7 @@ def _is_inf(operation: Operation) -> Output:
     return found
 
 
-@importer("Where")
+@importer("Where", elementwise=True)
 def _where(operation: Operation) -> Output:
     return masks.where_v2(operation[0], operation[1], operation[2])
 
@@ -182,7 +184,7 @@ def _size(operation: Operation) -> Output:
 
 @importer("Shape")
 def _shape(operation: Operation) -> Output:
-    found = shape(operation[0], out_type=dtypes.int64)
+    found = _sizes(operation)
     start, end = operation.attribute("start", 0), operation.attribute("end")
     if start or end is not None:
         count = np.arange(operation.rank())
@@ -192,6 +194,15 @@ def _shape(operation: Operation) -> Output:
             else None
         ]
     return found
+
+
+def _sizes(operation: Operation) -> Output:
+    """The shape, of what the input is a transposition of where it is one."""
+    if operation[0].dims is None:
+        return shape(operation[0], out_type=dtypes.int64)
+    x, order = operation.plain()
+    found = shape(x, out_type=dtypes.int64)
+    return found if order == sorted(order) else gather(found, constant(order))
 
 
 # -------------------------------------------------------------------------------- export

@@ -10,33 +10,34 @@ from weft_graph.ops.padding import pad
 from weft_graph.ops.powers import pow, rsqrt, sqrt, square
 from weft_graph.ops.reduction import reduce_sum
 from weft_graph.ops.slicing import slice as part
-from weft_io.onnx.node_export import NodeExport, Value, channels_first, inverse
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
-from weft_io.onnx.rules.conv import channels
+from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import errors
 
 
 @importer("BatchNormalization")
 def _batch_normalization(operation: Operation) -> list[Output]:
-    x, scale, bias, mean, variance = (operation[index] for index in range(5))
-    count = max(operation.rank() - 2, 0)
+    scale, bias, mean, variance = (operation[index] for index in range(1, 5))
+    # One channel without an axis of its own: the vectors have one element.
+    x = operation.channels_last() if operation.rank() > 1 else operation[0]
     epsilon = operation.attribute("epsilon", 1e-5)
     training = operation.attribute("training_mode", 0) or (
         operation.version < 14 and operation.num_outputs > 1
     )
     if not training:
-        return [_scaled(x, scale, bias, mean, variance, epsilon, count)]
+        return [_turned(operation, _scaled(x, scale, bias, mean, variance, epsilon))]
     momentum = operation.attribute("momentum", 0.9)
-    axes = [0, *range(2, operation.rank())]
+    axes = list(range(max(operation.rank() - 1, 1)))
     now, spread = moments(x, axes)
     now, spread = cast(now, mean.dtype), cast(spread, variance.dtype)
     running = [
         old * like(momentum, old) + new * like(1 - momentum, old)
         for old, new in ((mean, now), (variance, spread))
     ]
-    found = _scaled(x, scale, bias, now, spread, epsilon, count)
+    found = _turned(operation, _scaled(x, scale, bias, now, spread, epsilon))
     return [found, *running, *running][: max(operation.num_outputs, 1)]
 
 
@@ -47,21 +48,23 @@ def _scaled(
     mean: Output,
     variance: Output,
     epsilon: float,
-    count: int,
 ) -> Output:
     """Two passes over x; what is known of the factors is folded."""
     factor = scale * cast(rsqrt(variance + like(epsilon, variance)), scale.dtype)
     offset = bias - cast(mean, factor.dtype) * factor
-    return x * channels(cast(factor, x.dtype), count) + channels(cast(offset, x.dtype), count)
+    return x * cast(factor, x.dtype) + cast(offset, x.dtype)
+
+
+def _turned(operation: Operation, x: Output) -> Output:
+    return operation.channels_first(x) if operation.rank() > 1 else x
 
 
 @importer("InstanceNormalization")
 def _instance_normalization(operation: Operation) -> Output:
-    x, scale, bias = operation[0], operation[1], operation[2]
-    count = operation.rank() - 2
-    mean, variance = moments(x, list(range(2, operation.rank())), keep_dims=True)
+    x, scale, bias = operation.channels_last(), operation[1], operation[2]
+    mean, variance = moments(x, list(range(1, operation.rank() - 1)), keep_dims=True)
     normal = (x - mean) * rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
-    return normal * channels(scale, count) + channels(bias, count)
+    return operation.channels_first(normal * scale + bias)
 
 
 @importer("LRN")

@@ -20,25 +20,29 @@ from weft_graph.ops.powers import pow
 from weft_graph.ops.reduction import reduce_max, reduce_mean, reduce_prod, reduce_sum
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
-from weft_io.onnx.node_export import NodeExport, Value, inverse
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64
 from weft_io.onnx.rules.sliding import Windows, layout, slide, windows, with_margins
+from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
 
 @importer("MaxPool")
 def _max_pool(operation: Operation) -> list[Output]:
-    x = operation[0]
     found = windows(operation, operation.required("kernel_shape"))
+    x = operation.channels_last()
     lowest = float("-inf") if x.dtype.is_floating else x.dtype.min
     if operation.num_outputs > 1:
-        return _with_places(operation, x, found, lowest)
-    whole = with_margins(x, found, lowest)
-    if found.is_dilated or len(found.kernel) > 3 or not x.dtype.is_floating:
-        return [reduce(maximum, found.taps(whole))]
-    return [_slid(whole, found, "max")]
+        results = _with_places(operation, x, found, lowest)
+    else:
+        whole = with_margins(x, found, lowest)
+        if found.is_dilated or len(found.kernel) > 3 or not x.dtype.is_floating:
+            results = [reduce(maximum, found.taps(whole))]
+        else:
+            results = [_slid(whole, found, "max")]
+    return [operation.channels_first(each) for each in results]
 
 
 def _slid(x: Output, found: Windows, kind: str) -> Output:
@@ -46,19 +50,18 @@ def _slid(x: Output, found: Windows, kind: str) -> Output:
     kernel, strides = found.kernel, found.strides
     if len(kernel) == 1:
         wide = found._replace(kernel=[1, *kernel], strides=[1, *strides])
-        return squeeze(_slid(expand_dims(x, 2), wide, kind), [2])
+        return squeeze(_slid(expand_dims(x, 1), wide, kind), [1])
     if len(kernel) == 2:
         rule: Any = max_pool if kind == "max" else avg_pool
-        form = "NCHW"
     else:
-        rule, form = max_pool3d if kind == "max" else avg_pool3d, "NCDHW"
-    slid: Output = rule(x, [1, 1, *kernel], [1, 1, *strides], "VALID", data_format=form)
+        rule = max_pool3d if kind == "max" else avg_pool3d
+    slid: Output = rule(x, [1, *kernel, 1], [1, *strides, 1], "VALID")
     return slid
 
 
 def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -> list[Output]:
-    """Maxima, and where they are in the whole input laid flat."""
-    sizes, count = shape64(x), operation.rank()
+    """Maxima, and where they are in the whole input laid flat, as it was given."""
+    sizes, count = shape64(operation[0]), operation.rank()
     spatial = list(range(2, count))
     if operation.attribute("storage_order", 0):
         order = [0, 1, *reversed(spatial)]
@@ -66,6 +69,7 @@ def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -
         places = transpose(flat, [order.index(axis) for axis in range(count)])
     else:
         places = reshape(sequence(reduce_prod(sizes)), sizes)
+    places = transpose(places, inverse(channels_first(count)))
     values = found.taps(with_margins(x, found, lowest))
     where = found.taps(with_margins(places, found, 0))
     best, at = values[0], where[0]
@@ -77,8 +81,12 @@ def _with_places(operation: Operation, x: Output, found: Windows, lowest: Any) -
 
 @importer("AveragePool")
 def _average_pool(operation: Operation) -> Output:
-    x = operation[0]
     found = windows(operation, operation.required("kernel_shape"))
+    x = operation.channels_last()
+    return operation.channels_first(_averages(operation, x, found))
+
+
+def _averages(operation: Operation, x: Output, found: Windows) -> Output:
     total, counted = _sums(x, found), not found.has_extra
     if counted and (operation.attribute("count_include_pad", 0) or not found.has_margins):
         return total / like(prod(found.kernel), x)
@@ -99,20 +107,22 @@ def _sums(x: Output, found: Windows) -> Output:
 
 @importer("LpPool")
 def _lp_pool(operation: Operation) -> Output:
-    x, p = operation[0], operation.attribute("p", 2)
-    found = windows(operation, operation.required("kernel_shape"))
-    return pow(_sums(pow(absolute(x), like(p, x)), found), like(1 / p, x))
+    found, p = windows(operation, operation.required("kernel_shape")), operation.attribute("p", 2)
+    x = operation.channels_last()
+    sums = _sums(pow(absolute(x), like(p, x)), found)
+    return operation.channels_first(pow(sums, like(1 / p, x)))
 
 
 @importer("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def _global(operation: Operation) -> Output:
-    x, axes = operation[0], list(range(2, operation.rank()))
+    x, axes = operation.channels_last(), list(range(1, operation.rank() - 1))
     if operation.op == "GlobalAveragePool":
-        return reduce_mean(x, axes, True)
+        return operation.channels_first(reduce_mean(x, axes, True))
     if operation.op == "GlobalMaxPool":
-        return reduce_max(x, axes, True)
+        return operation.channels_first(reduce_max(x, axes, True))
     p = operation.attribute("p", 2)
-    return pow(reduce_sum(pow(absolute(x), like(p, x)), axes, True), like(1 / p, x))
+    sums = reduce_sum(pow(absolute(x), like(p, x)), axes, True)
+    return operation.channels_first(pow(sums, like(1 / p, x)))
 
 
 @importer("MaxUnpool")

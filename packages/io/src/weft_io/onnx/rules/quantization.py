@@ -16,7 +16,7 @@ from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
-from weft_io.onnx.rules.conv import channels, convolution
+from weft_io.onnx.rules.conv import convolution
 from weft_io.onnx.rules.linalg import product
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -67,9 +67,11 @@ def _dequantize(operation: Operation) -> Output:
     return cast(found, target)
 
 
-def _centred(operation: Operation, x: int, zero: int, rows: bool = False) -> Output:
-    """Integers without their zero point, as int32."""
-    value = cast(operation[x], dtypes.int32)
+def _centred(
+    operation: Operation, x: int, zero: int, rows: bool = False, value: Output | None = None
+) -> Output:
+    """The integers of an input, or `value` in its place, without their zero point, as int32."""
+    value = cast(operation[x] if value is None else value, dtypes.int32)
     offset = operation.get(zero)
     if offset is None:
         return value
@@ -103,10 +105,11 @@ def _requantized(found: Output, scale: Output, operation: Operation, at: int) ->
     return saturated(rows + cast(zero, dtypes.float32), zero.dtype.base_dtype)
 
 
-def _integer_convolution(operation: Operation, x: Output, w: Output) -> Output:
-    """The convolution of integers, exact: sums stay below 2**53."""
-    wide = dtypes.float64
-    return convolution(operation, cast(x, wide), cast(w, wide))
+def _integer_convolution(operation: Operation, zero: int, w: Output) -> Output:
+    """The convolution of integers, exact as sums stay below 2**53: (N, ..., C) of float64."""
+    operation.of_rank(operation.rank(1 if operation.op == "ConvInteger" else 3))
+    x = _centred(operation, 0, zero, value=operation.channels_last())
+    return convolution(operation, cast(x, dtypes.float64), cast(w, dtypes.float64))
 
 
 @importer("ConvInteger")
@@ -118,27 +121,24 @@ def _conv_integer(operation: Operation) -> Output:
         if len(zero.dims or ()) == 1:
             zero = reshape(zero, [-1, *[1] * (operation.rank(1) - 1)])
         w = w - zero
-    return cast(_integer_convolution(operation, _centred(operation, 0, 2), w), dtypes.int32)
+    return operation.channels_first(cast(_integer_convolution(operation, 2, w), dtypes.int32))
 
 
 @importer("QLinearConv")
 def _q_linear_conv(operation: Operation) -> Output:
-    spatial = operation.rank() - 2
     w_zero = cast(operation[5], dtypes.int32)
     if len(w_zero.dims or ()) == 1:
-        w_zero = reshape(w_zero, [-1, *[1] * (spatial + 1)])
+        w_zero = reshape(w_zero, [-1, *[1] * (operation.rank(3) - 1)])
     w = cast(operation[3], dtypes.int32) - w_zero
-    found = _integer_convolution(operation, _centred(operation, 0, 2), w)
+    found = _integer_convolution(operation, 2, w)
     bias = operation.get(8)
     if bias is not None:
-        found = found + channels(cast(bias, found.dtype), spatial)
-    w_scale = cast(operation[4], dtypes.float64)
-    if len(w_scale.dims or ()) == 1:
-        w_scale = channels(w_scale, spatial)
-    scale = cast(operation[1], dtypes.float64) * w_scale / cast(operation[6], dtypes.float64)
+        found = found + cast(bias, found.dtype)
+    scale = cast(operation[1], dtypes.float64) * cast(operation[4], dtypes.float64)
+    scale = scale / cast(operation[6], dtypes.float64)
     zero = operation[7]
     rows = rint(found * scale) + cast(zero, dtypes.float64)
-    return saturated(rows, zero.dtype.base_dtype)
+    return operation.channels_first(saturated(rows, zero.dtype.base_dtype))
 
 
 @importer("DynamicQuantizeLinear")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from weft_graph.control_flow.loop import while_loop
@@ -11,9 +12,9 @@ from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops import elementary, nn, trigonometry
 from weft_graph.ops.arithmetic import clip_by_value
-from weft_graph.ops.array import zeros
+from weft_graph.ops.array import zeros, zeros_like
 from weft_graph.ops.comparison import less
-from weft_graph.ops.join import split, stack
+from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.permutation import reverse, reverse_sequence, transpose
@@ -27,7 +28,6 @@ from weft_tensor import dtypes, errors
 Activation = Callable[[Output], Output]
 Step = Callable[[Output, Sequence[Output]], Sequence[Output]]
 
-_GATES: Final = {"RNN": 1, "GRU": 3, "LSTM": 4}
 _DEFAULTS: Final = {
     "RNN": ["Tanh"],
     "GRU": ["Sigmoid", "Tanh"],
@@ -113,31 +113,65 @@ def _turned(operation: Operation, x: Output) -> Output:
 
 
 class _Cell:
-    """The cell of one direction."""
+    """The cell of one direction.
+
+    What does not change from step to step is made outside of the loop: biases are added to the
+    inputs of all steps where no product with the state stands between, and gates with one
+    activation are one matrix.
+    """
 
     def __init__(self, operation: Operation, index: int, activations: Sequence[Activation]) -> None:
         self.operation = operation
         self.index = index
         self.activations = activations
-        self.gates = _GATES[operation.op]
-        self.w = transpose(operation[1][index])
-        self.r = transpose(operation[2][index])
+        self.w, self.r = self._weights()
+        self.width = self._width()
+        self.after_product = operation.op == "GRU" and bool(
+            operation.attribute("linear_before_reset", 0)
+        )
         bias = operation.get(3)
-        self.wb: Output | None = None
-        self.rb: Output | None = None
+        self.bias: Output | None = None
+        self.inner_bias: Output | None = None
         if bias is not None:
-            self.wb, self.rb = split(bias[index], 2)
+            of_w, of_r = split(bias[index], 2)
+            if self.after_product:
+                gates, self.inner_bias = self._parts(of_r, 2, 1)
+                of_r = concat([gates, zeros_like(self.inner_bias)], 0)
+            self.bias = of_w + of_r
+        if operation.op == "GRU":
+            self.r_gates, self.r_inner = self._parts(self.r, 2, 1)
+        peep = operation.get(7) if operation.op == "LSTM" else None
+        self.peep = None if peep is None else self._parts(peep[index], 1, 1, 1)
         self.clip = operation.attribute("clip")
+
+    def _weights(self) -> tuple[Output, Output]:
+        """The weights of the inputs and of the state, (inputs, gates) and (width, gates)."""
+        return transpose(self.operation[1][self.index]), transpose(self.operation[2][self.index])
+
+    def _width(self) -> Any:
+        """The size of the state, as an int where it is known."""
+        given = self.operation.attribute("hidden_size") if self.r.dims is None else self.r.dims[0]
+        return shape(self.r)[0] if given is None else given
+
+    def _parts(self, rows: Output, *counts: int) -> list[Output]:
+        """Gates side by side in the last axis, `counts` of them together; views, no copies."""
+        ends = [self.width * end for end in accumulate(counts)]
+        return [rows[..., begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def product(self, x: Output, weights: Output) -> Output:
+        """Rows times weights."""
+        found: Output = matmul(x, weights)
+        return found
 
     def limited(self, x: Output) -> Output:
         """What goes into an activation."""
         return x if self.clip is None else clip_by_value(x, -self.clip, self.clip)
 
-    def start(self, at: int, batch: Any, width: Any, dtype: Any) -> Output:
+    def start(self, at: int, batch: Any, dtype: Any) -> Output:
         """A first state, zeros where none is given."""
         given = self.operation.get(at)
         if given is None:
-            return zeros(stack([batch, width]), dtype)
+            return zeros(stack([batch, self.width]), dtype)
         if self.operation.attribute("layout", 0):
             given = transpose(given, [1, 0, 2])
         return given[self.index]
@@ -145,11 +179,10 @@ class _Cell:
     def run(self, x: Output) -> tuple[Output, list[Output]]:
         """The results of all steps, (steps, batch, width), and the last states."""
         sizes = shape(x)
-        width = shape(self.r)[0]
         flat = self._inputs(x)
         count = 2 if self.operation.op == "LSTM" else 1
         dtype = x.dtype.base_dtype
-        states = [self.start(5 + i, sizes[1], width, dtype) for i in range(count)]
+        states = [self.start(5 + i, sizes[1], dtype) for i in range(count)]
         lengths = self.operation.get(4)
         parts = TensorArray(dtype, sizes[0]).unstack(flat)
         results = TensorArray(dtype, sizes[0], infer_shape=False)
@@ -178,53 +211,47 @@ class _Cell:
     def _inputs(self, x: Output) -> Output:
         """What the inputs of all steps add to the gates, in one product."""
         sizes = shape(x)
-        rows = matmul(reshape(x, [sizes[0] * sizes[1], sizes[2]]), self.w)
-        if self.wb is not None:
-            rows = rows + self.wb
+        rows = self.product(reshape(x, [sizes[0] * sizes[1], sizes[2]]), self.w)
+        if self.bias is not None:
+            rows = rows + self.bias
         return reshape(rows, stack([sizes[0], sizes[1], shape(self.w)[1]]))
 
-    def _hidden(self, h: Output) -> Output:
-        rows = matmul(h, self.r)
-        return rows if self.rb is None else rows + self.rb
-
     def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
-        return [self.activations[0](self.limited(x + self._hidden(old[0])))]
+        return [self.activations[0](self.limited(x + self.product(old[0], self.r)))]
 
     def _gru(self, x: Output, old: Sequence[Output]) -> list[Output]:
         (h,) = old
         f, g = self.activations
-        xz, xr, xh = split(x, 3, 1)
-        rz, rr, rh = split(self.r, 3, 1)
-        bz, br, bh = (None,) * 3 if self.rb is None else split(self.rb, 3)
-
-        def along(state: Output, weights: Output, bias: Output | None) -> Output:
-            found = matmul(state, weights)
-            return found if bias is None else found + bias
-
-        z = f(self.limited(xz + along(h, rz, bz)))
-        r = f(self.limited(xr + along(h, rr, br)))
-        if self.operation.attribute("linear_before_reset", 0):
-            inner = r * along(h, rh, bh)
+        gates, new = self._parts(x, 2, 1)
+        if self.after_product:
+            more, inner = self._parts(self.product(h, self.r), 2, 1)
+            if self.inner_bias is not None:
+                inner = inner + self.inner_bias
         else:
-            inner = along(r * h, rh, bh)
-        new = g(self.limited(xh + inner))
-        return [(like(1, z) - z) * new + z * h]
+            more, inner = self.product(h, self.r_gates), None
+        z, r = self._parts(f(self.limited(gates + more)), 1, 1)
+        inner = self.product(r * h, self.r_inner) if inner is None else r * inner
+        new = g(self.limited(new + inner))
+        return [new + z * (h - new)]
 
     def _lstm(self, x: Output, old: Sequence[Output]) -> list[Output]:
         h, c = old
         f, g, last = self.activations
-        i, o, forget, cell = split(x + self._hidden(h), 4, 1)
-        peep = self.operation.get(7)
-        if peep is not None:
-            pi, po, pf = split(peep[self.index], 3)
-            i, forget = i + pi * c, forget + pf * c
+        rows = x + self.product(h, self.r)
+        if self.peep is None and not self.operation.attribute("input_forget", 0):
+            gates, cell = self._parts(rows, 3, 1)
+            i, o, forget = self._parts(f(self.limited(gates)), 1, 1, 1)
+            new = forget * c + i * g(self.limited(cell))
+            return [o * last(new), new]
+        i, o, forget, cell = self._parts(rows, 1, 1, 1, 1)
+        if self.peep is not None:
+            i, forget = i + self.peep[0] * c, forget + self.peep[2] * c
         i = f(self.limited(i))
         if self.operation.attribute("input_forget", 0):
             forget = like(1, i) - i
         else:
             forget = f(self.limited(forget))
         new = forget * c + i * g(self.limited(cell))
-        if peep is not None:
-            o = o + po * new
-        o = f(self.limited(o))
-        return [o * last(new), new]
+        if self.peep is not None:
+            o = o + self.peep[1] * new
+        return [f(self.limited(o)) * last(new), new]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ops import reduction
 from weft_graph.ops.arithmetic import abs as absolute
@@ -49,14 +50,30 @@ _REDUCE: Final[dict[str, _Reduce]] = {
 def _reduce(operation: Operation) -> Output:
     x, axes = operation[0], operation.tensor(1, "axes")
     keep = bool(operation.attribute("keepdims", 1))
+    known = None if axes is None else constant_value(axes)
+    if known is not None and known.size and x.dims is not None:
+        return _over_axes(operation, [int(axis) % len(x.dims) for axis in known.ravel()], keep)
     if axes is None or axes.dims == (0,):
         if operation.attribute("noop_with_empty_axes", 0):
             return _REDUCE[operation.op](expand_dims(x, 0), 0, False)
         axes = None
+    return _rule(operation, x)(x, axes, keep)
+
+
+def _rule(operation: Operation, x: Output) -> _Reduce:
     if x.dtype.is_bool:
-        rule = {"ReduceMax": reduction.reduce_any, "ReduceMin": reduction.reduce_all}
-        return rule[operation.op](x, axes, keep)
-    return _REDUCE[operation.op](x, axes, keep)
+        return {"ReduceMax": reduction.reduce_any, "ReduceMin": reduction.reduce_all}[operation.op]
+    return _REDUCE[operation.op]
+
+
+def _over_axes(operation: Operation, axes: Sequence[int], keep: bool) -> Output:
+    """The same over known axes, of what the input is a transposition of."""
+    x, order = operation.plain()
+    found = _rule(operation, x)(x, sorted(order[axis] for axis in axes), keep)
+    if keep:
+        return operation.transposed(found, order)
+    rest = [place for axis, place in enumerate(order) if axis not in axes]
+    return operation.transposed(found, [sorted(rest).index(place) for place in rest])
 
 
 @importer("ArgMax", "ArgMin")
@@ -106,7 +123,7 @@ def _turned(x: Output) -> Output:
     return invert(x) if x.dtype.is_integer else -x
 
 
-@importer("Identity")
+@importer("Identity", elementwise=True)
 def _identity(operation: Operation) -> Output:
     return identity(operation[0])
 

@@ -19,11 +19,12 @@ from weft_graph.ops.reduction import reduce_max, reduce_min, reduce_sum
 from weft_graph.ops.rounding import ceil, floor
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape
-from weft_io.onnx.node_export import NodeExport, Value, channels_first, inverse
+from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.rules.quantization import saturated
+from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 
 _wide: Final = dtypes.float64
@@ -88,13 +89,14 @@ class _Resizing:
         if (scales is None) == (sizes is None):
             raise errors.InvalidArgumentError(f"{operation.op} requires scales or sizes")
         self.operation = operation
-        self.x = operation[0]
+        self.x, self.order = operation.plain()
         self.mode = mode
         self.transformation = transformation
         self.nearest = nearest
         count = operation.rank()
         given = operation.attribute("axes")
-        self.axes = [axis % count for axis in given] if given else list(range(count))
+        axes = [axis % count for axis in given] if given else list(range(count))
+        self.axes = [self.order[axis] for axis in axes]
         self.lengths = {axis: cast(shape64(self.x)[axis], _wide) for axis in self.axes}
         self.roi = roi if transformation == "tf_crop_and_resize" else None
         self.scales, self.outer = self._targets(scales, sizes)
@@ -171,9 +173,9 @@ class _Resizing:
                 found = self._along(found, index, axis)
         if self.roi is not None:
             found = self._extrapolated(found)
-        if exact:
-            return found
-        return saturated(found, dtype) if dtype.is_integer else cast(found, dtype)
+        if not exact:
+            found = saturated(found, dtype) if dtype.is_integer else cast(found, dtype)
+        return self.operation.transposed(found, self.order)
 
     def _stays(self, index: int) -> bool:
         """Whether nothing happens to an axis."""

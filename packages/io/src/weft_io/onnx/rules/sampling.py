@@ -30,7 +30,6 @@ from weft_graph.ops.slicing import slice as part
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.array import shape64
-from weft_io.onnx.rules.conv import channels
 from weft_io.ops.image_suppression import non_max_suppression
 from weft_tensor import dtypes, errors
 
@@ -322,7 +321,7 @@ def _deform_conv(operation: Operation) -> Output:
     found = reshape(
         matmul(filters, rows), stack([sizes[0], constant(w.dims[0]), sizes[2], sizes[3]])
     )
-    return found if bias is None else found + channels(bias, 2)
+    return found if bias is None else found + reshape(bias, [-1, 1, 1])
 
 
 def _moved_columns(

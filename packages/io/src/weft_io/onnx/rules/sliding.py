@@ -1,4 +1,4 @@
-"""Windows that slide over the last axes of (N, C, ...): what they need round the input."""
+"""Windows that slide over the middle axes of (N, ..., C): what they need round the input."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import maximum
 from weft_graph.ops.join import stack
 from weft_graph.ops.slicing import strided_slice
-from weft_io.onnx.node_export import NodeExport, channels_first
+from weft_io.onnx.node_export import NodeExport
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.rules.array import padded, shape64
+from weft_io.onnx.transpositions import channels_first
 from weft_tensor import dtypes, errors
 
 Size = Any
@@ -53,14 +54,14 @@ class Windows(NamedTuple):
 
     def sides(self, with_extra: bool = True) -> Output:
         """The margins of all axes, int64, shape (rank, 2)."""
-        rows: list[list[Any]] = [[0, 0], [0, 0]]
+        rows: list[list[Any]] = [[0, 0]]
         for (before, after), extra in zip(self.pads, self.extra, strict=True):
             rows.append([before, after + extra if with_extra else after])
-        return stacked(rows)
+        return stacked([*rows, [0, 0]])
 
     def extra_sides(self) -> Output:
         """What `ceil_mode` adds, as margins of all axes."""
-        return stacked([[0, 0], [0, 0], *([0, each] for each in self.extra)])
+        return stacked([[0, 0], *([0, each] for each in self.extra), [0, 0]])
 
     def taps(self, x: Output) -> list[Output]:
         """For each tap of the window what it sees, of an input with its margins."""
@@ -69,13 +70,13 @@ class Windows(NamedTuple):
         extents = [(k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True)]
         for tap in product(*(range(k) for k in self.kernel)):
             begin = [t * d for t, d in zip(tap, self.dilations, strict=True)]
-            end = [sizes[2 + i] - (extents[i] - begin[i]) for i in range(count)]
+            end = [sizes[1 + i] - (extents[i] - begin[i]) for i in range(count)]
             found.append(
                 strided_slice(
                     x,
-                    constant([0, 0, *begin], dtypes.int64),
-                    stack([sizes[0], sizes[1], *end]),
-                    constant([1, 1, *self.strides], dtypes.int64),
+                    constant([0, *begin, 0], dtypes.int64),
+                    stack([sizes[0], *end, sizes[1 + count]]),
+                    constant([1, *self.strides, 1], dtypes.int64),
                 )
             )
         return found
@@ -105,12 +106,9 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
 
     Raises: InvalidArgumentError: they do not fit its rank.
     """
-    x, count = operation[0], len(kernel)
-    if operation.rank() != count + 2:
-        raise errors.InvalidArgumentError(
-            f"{operation.op} with a window of {count} axes requires rank {count + 2}, got "
-            f"{operation.rank()}"
-        )
+    count = len(kernel)
+    operation.of_rank(count + 2)
+    x = operation.channels_last()
     strides = operation.attribute("strides") or [1] * count
     dilations = operation.attribute("dilations") or [1] * count
     flat = operation.attribute("pads") or [0] * 2 * count
@@ -124,13 +122,12 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
                 f"{operation.op} requires {wanted} {name} for a window of {count} axes, "
                 f"got {values}"
             )
-    sizes = [_size(x, 2 + axis) for axis in range(count)]
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     auto = operation.attribute("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         pads = [
-            _same(size, extent, stride, auto == "SAME_LOWER")
-            for size, extent, stride in zip(sizes, extents, strides, strict=True)
+            _same(_size(x, 1 + axis), extent, stride, auto == "SAME_LOWER")
+            for axis, (extent, stride) in enumerate(zip(extents, strides, strict=True))
         ]
     elif auto == "VALID":
         pads = [(0, 0)] * count
@@ -139,8 +136,8 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
     extra: list[Size] = [0] * count
     if operation.attribute("ceil_mode", 0) and auto == "NOTSET":
         extra = [
-            _extra(size, extent, stride, pair)
-            for size, extent, stride, pair in zip(sizes, extents, strides, pads, strict=True)
+            _extra(_size(x, 1 + axis), extent, stride, pair)
+            for axis, (extent, stride, pair) in enumerate(zip(extents, strides, pads, strict=True))
         ]
     return Windows(list(kernel), list(strides), list(dilations), pads, extra)
 

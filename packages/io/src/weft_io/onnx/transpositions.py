@@ -1,0 +1,96 @@
+"""Which values of a model that is read are transpositions of others.
+
+Kernels of convolutions want the channels last, ONNX has them first. So convolutions and pools are
+computed on transposed inputs, and their results are transposed back. What comes next and does not
+care about the order of axes is computed on the value before: transpositions meet and vanish, as no
+step computes what nothing uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.shapes import reshape
+
+Order = tuple[int, ...]
+
+
+class Transpositions:
+    """What is known of a graph, and of the graphs inside of it.
+
+    Args:
+      around: of the graph around it, whose values may be used in it.
+    """
+
+    def __init__(self, around: Transpositions | None = None) -> None:
+        self._around = around
+        self._sources: dict[Output, tuple[Output, Order]] = {}
+        self._made: dict[tuple[Output, Order], Output] = {}
+
+    def source(self, x: Output) -> tuple[Output, Order] | None:
+        """What a value is a transposition of, and by which permutation; None if of nothing."""
+        found = self._sources.get(x)
+        return self._around.source(x) if found is None and self._around is not None else found
+
+    def _known(self, x: Output, order: Order) -> Output | None:
+        found = self._made.get((x, order))
+        return self._around._known(x, order) if found is None and self._around else found
+
+    def transposed(self, x: Output, order: Sequence[int]) -> Output:
+        """Axes in another order; what is transposed back is the value that it was."""
+        order, before = tuple(order), self.source(x)
+        if before is not None:
+            x, order = before[0], tuple(before[1][axis] for axis in order)
+        if order == tuple(range(len(order))):
+            return x
+        found = self._known(x, order)
+        if found is None:
+            found = transpose(x, order)
+            self._made[x, order] = found
+            self._sources[found] = (x, order)
+        return found
+
+    def before(self, values: Sequence[Output | None]) -> tuple[list[Output | None], Order] | None:
+        """What gives some values that broadcast when it is transposed, and by which permutation.
+
+        Returns: None where that would cost as much as it saves.
+        """
+        known = (self.source(each) for each in values if each is not None)
+        order = next((each[1] for each in known if each is not None), None)
+        if order is None:
+            return None
+        found = [None if each is None else self._one_before(each, order) for each in values]
+        lost = any(a is None and b is not None for a, b in zip(found, values, strict=True))
+        return None if lost else (found, order)
+
+    def _one_before(self, x: Output, order: Order) -> Output | None:
+        known = self.source(x)
+        if known is not None:
+            return known[0] if known[1] == order else None
+        dims = x.dims
+        if dims is None or len(dims) > len(order):
+            return None
+        if not dims:
+            return x
+        whole = [1] * (len(order) - len(dims)) + list(dims)
+        sizes = [whole[axis] for axis in inverse(order)]
+        if None in sizes:
+            return None
+        if sum(size != 1 for size in whole) <= 1:
+            return reshape(x, sizes)
+        if constant_value(x) is None:
+            return None
+        return self.transposed(reshape(x, whole), inverse(order))
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes another."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+def channels_first(rank: int) -> list[int]:
+    """The permutation from (N, ..., C) to (N, C, ...)."""
+    return [0, rank - 1, *range(1, rank - 1)]
