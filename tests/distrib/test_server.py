@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import socket
 import threading
 import time
@@ -11,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.tasks import free_ports, jobs, servers
+from weft_testing.tasks import free_ports, jobs, memory_files, servers
 from weft_testing.waiting import in_threads, wait_until
 
 import weft as wf
 from weft import errors
 from weft_distrib.client import link, target as client_target
+from weft_distrib.master.sessions import MasterSession
 from weft_distrib.protocol import messages
 from weft_distrib.server import Server
 from weft_distrib.worker import tracing
@@ -530,3 +533,58 @@ def test_what_two_signatures_share_is_sent_once(target: str, cluster: list[Serve
         with wf.device(PS):
             other = shared + table[1]
         assert 4.0 <= session.run(other, {x: 0.0}) < 5.0
+
+
+def test_large_graphs_come_in_segments_and_functions_once(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    extend = MasterSession.extend
+
+    def noted(session: MasterSession, segment: Any) -> None:
+        sent.append(memoryview(segment).nbytes)
+        extend(session, segment)
+
+    monkeypatch.setattr(MasterSession, "extend", noted)
+    monkeypatch.setattr(client_target, "SEGMENT_BYTES", 1 << 20)
+    weight = np.random.default_rng(0).normal(size=50_000).astype(np.float32)
+
+    @wf.Defun(wf.float32)
+    def weighted(x: wf.Tensor) -> wf.Tensor:
+        return wf.reduce_sum(x * weight)
+
+    x = wf.placeholder(wf.float32, [])
+    with wf.device(W1):
+        parts = [wf.constant(np.full(100_000, i, np.float32)) for i in range(12)]
+        looped = wf.while_loop(lambda i: i < 3.0, lambda i: i + x, [wf.constant(0.0)])
+        total = wf.add_n([*parts, wf.fill([100_000], looped + weighted(x))])
+    with wf.Session(target) as session:
+        expected = 66.0 + 3.0 + weight.sum()
+        np.testing.assert_allclose(session.run(total, {x: 1.0})[7], expected, rtol=1e-4)
+        assert len(sent) >= 5 and max(sent) < (1 << 20) + weight.nbytes + 50_000
+        sent.clear()
+        again = weighted(x) + 1.0
+        np.testing.assert_allclose(session.run(again, {x: 2.0}), 2 * weight.sum() + 1, rtol=1e-4)
+        assert sum(sent) < 50_000  # the function is there
+
+
+def test_no_shared_memory_waits_for_the_collector() -> None:
+    """What is left when all servers are closed is let go of without looking for cycles."""
+    before = memory_files(os.getpid())
+    gc.collect()
+    gc.disable()
+    try:
+        with wf.Graph().as_default(), servers(jobs(ps=1, worker=2)) as cluster:
+            with wf.device(PS):
+                large = wf.constant(np.ones(1 << 19, np.float32)) * wf.random_uniform([])
+            with wf.device(W1):
+                doubled = wf.nn.relu(large) * 2.0
+            options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+            with wf.Session(cluster[1].target) as session:
+                for _ in range(2):
+                    session.run(wf.reduce_sum(doubled))
+                    session.run(doubled, options=options, run_metadata=wf.RunMetadata())
+                assert memory_files(os.getpid()) - before
+        wait_until(lambda: memory_files(os.getpid()) <= before)
+    finally:
+        gc.enable()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.tasks import jobs, processes
+from weft_testing.tasks import jobs, memory_files, processes
 from weft_testing.waiting import wait_until
 
 import weft as wf
@@ -172,39 +172,24 @@ while True:
 """
 
 
-def _memory_files(process: int) -> set[tuple[int, int]]:
-    """The files of shared memory that a process holds open, as (device, inode)."""
-    directory = f"/proc/{process}/fd"
-    found = set()
-    for name in os.listdir(directory):
-        path = f"{directory}/{name}"
-        try:
-            if "memfd:weft-values" in os.readlink(path):
-                status = os.stat(path)
-                found.add((status.st_dev, status.st_ino))
-        except FileNotFoundError:
-            continue
-    return found
-
-
 def test_nothing_is_left_when_the_receiver_is_killed_in_a_transfer() -> None:
     cluster = jobs(ps=1, worker=1)
-    used, of_others = process_budget.used, _memory_files(os.getpid())
+    used, of_others = process_budget.used, memory_files(os.getpid())
     with closing(Server(cluster, "ps", 0)) as ps:
         command = [sys.executable, "-c", _PULLS, repr(cluster)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as puller:
             assert puller.stdout is not None and puller.stdout.readline() == "ready\n"
-            assert _memory_files(puller.pid) and _memory_files(os.getpid()) - of_others
+            assert memory_files(puller.pid) and memory_files(os.getpid()) - of_others
             wait_until(lambda: ps._worker._steps.count)
             puller.kill()
         wait_until(lambda: not ps.traffic())
         wait_until(lambda: process_budget.used == used)
-        wait_until(lambda: _memory_files(os.getpid()) <= of_others)
+        wait_until(lambda: memory_files(os.getpid()) <= of_others)
 
 
 def test_nothing_is_left_when_the_sender_is_killed_in_a_transfer() -> None:
     cluster = jobs(ps=1, worker=1)
-    of_others = _memory_files(os.getpid())
+    of_others = memory_files(os.getpid())
     with (
         wf.Graph().as_default(),
         processes(cluster, "ps") as (ps,),
@@ -218,7 +203,7 @@ def test_nothing_is_left_when_the_sender_is_killed_in_a_transfer() -> None:
         session.run(v.initializer)
         kept = session.run(v)  # lies in the memory that is shared
         session.run(y.op)
-        assert _memory_files(os.getpid()) - of_others
+        assert memory_files(os.getpid()) - of_others
         before = total(worker).bytes_received
 
         def strike() -> None:
@@ -231,7 +216,7 @@ def test_nothing_is_left_when_the_sender_is_killed_in_a_transfer() -> None:
                 session.run(y.op)
         assert kept.min() == kept.max() == 1.0
         del kept
-        wait_until(lambda: _memory_files(os.getpid()) <= of_others)
+        wait_until(lambda: memory_files(os.getpid()) <= of_others)
 
 
 @pytest.mark.parametrize("whole", [False, True])

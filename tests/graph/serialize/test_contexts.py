@@ -14,7 +14,7 @@ from weft_graph.control_flow.context import CondContext, WhileContext
 from weft_graph.schema import columns
 from weft_graph.serialize.layout import HEADER_SIZE, pack_header
 from weft_graph.serialize.reader import graph_from_bytes
-from weft_graph.serialize.writer import graph_to_bytes
+from weft_graph.serialize.writer import graph_to_bytes, segment_ends
 
 
 def values(graph: wf.Graph) -> list[Any]:
@@ -61,6 +61,35 @@ def test_a_later_segment_adds_to_a_loop() -> None:
     other = graph_from_bytes(first + graph_to_bytes(graph, from_node=count))
     with wf.Session(graph=graph) as one, wf.Session(graph=other) as two:
         assert one.run("second:0", {"x:0": 0.9}) == two.run("second:0", {"x:0": 0.9})
+
+
+def test_segments_are_cut_where_no_loop_and_no_branch_is_open() -> None:
+    graph = looped_graph()
+    with graph.as_default():
+        for i in range(3):
+            x = graph.get_tensor_by_name("x:0")
+            with wf.name_scope(f"after{i}"):
+                z = wf.cond(x > 0.0, lambda x=x, i=i: x * float(i), lambda x=x: x + 9.0)
+                wf.add(z, wf.constant(np.full(100, i, float)), name="sum")
+    ends = list(segment_ends(graph, 0, len(graph.nodes), 0))
+    assert len(ends) > 4 and ends == sorted(set(ends)) and ends[-1] == len(graph.nodes)
+    starts = [0, *ends[:-1]]
+    cut = b"".join(graph_to_bytes(graph, *ends) for ends in zip(starts, ends, strict=True))
+    other = graph_from_bytes(cut)
+    assert [node.name for node in other.nodes] == [node.name for node in graph.nodes]
+    np.testing.assert_array_equal(values(other), values(graph))
+    names = [f"after{i}/sum:0" for i in range(3)]
+    with wf.Session(graph=graph) as one, wf.Session(graph=other) as two:
+        np.testing.assert_equal(*(s.run(names, {"x:0": 0.9}) for s in (one, two)))
+
+
+def test_a_constant_above_the_limit_has_a_segment_of_its_own() -> None:
+    with wf.Graph().as_default() as graph:
+        for size in (10, 10, 100, 1000, 10):
+            wf.constant(np.zeros(size, np.uint8))
+    assert list(segment_ends(graph, 0, 5, 150)) == [3, 4, 5]
+    assert list(segment_ends(graph, 1, 4, 5000)) == [4]
+    assert list(segment_ends(graph, 5, 5, 1)) == [5]
 
 
 def test_graphs_without_control_flow_are_for_older_readers_too() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -151,3 +152,18 @@ def processes(cluster: Jobs, job: str) -> Iterator[list[Process]]:
         for i in range(len(cluster[job])):
             made.append(stack.enter_context(Process(cluster, job, i)))
         yield made
+
+
+def memory_files(process: int) -> set[tuple[int, int]]:
+    """The files of shared memory that a process holds open, as (device, inode)."""
+    directory = f"/proc/{process}/fd"
+    found = set()
+    for name in os.listdir(directory):
+        path = f"{directory}/{name}"
+        try:
+            if "memfd:weft-values" in os.readlink(path):
+                status = os.stat(path)
+                found.add((status.st_dev, status.st_ino))
+        except FileNotFoundError:
+            continue
+    return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-import numpy as np
-
 from weft_distrib.cluster.connections import dialled
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
@@ -18,6 +16,7 @@ from weft_distrib.wire.channel import Answer, Channel
 from weft_distrib.wire.hello import Opening, check_version
 from weft_distrib.wire.listener import ask
 from weft_distrib.wire.methods import RunStep, StepKey
+from weft_distrib.wire.values import Pieces
 from weft_tensor import errors
 
 _CONNECT_SECONDS: Final = 30.0
@@ -33,7 +32,7 @@ class MasterLink(Protocol):
         """Open a session; `limit` is how many seconds it may wait for tasks."""
         ...
 
-    def extend(self, session: int, segment: np.ndarray) -> None:
+    def extend(self, session: int, segment: Pieces) -> None:
         """Add a segment of nodes to its graph."""
         ...
 
@@ -80,9 +79,9 @@ class LocalLink:
         """As of `MasterLink`."""
         return self._master.create_session(request, trusted=True)
 
-    def extend(self, session: int, segment: np.ndarray) -> None:
+    def extend(self, session: int, segment: Pieces) -> None:
         """As of `MasterLink`."""
-        self._master.session(session).extend(segment)
+        self._master.session(session).extend(segment.joined())
 
     def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
@@ -144,7 +143,7 @@ class RemoteLink:
         ask(self._channel, methods.EXTEND, meta, [], _CALL_SECONDS)
         return made
 
-    def extend(self, session: int, segment: np.ndarray) -> None:
+    def extend(self, session: int, segment: Pieces) -> None:
         """As of `MasterLink`."""
         meta = encode(messages.SessionRequest(session))
         ask(self._channel, methods.EXTEND, meta, [segment], _CALL_SECONDS)

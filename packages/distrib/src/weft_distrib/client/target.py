@@ -18,6 +18,7 @@ from weft_distrib.security.credentials import credentials_of_query
 from weft_distrib.server import server_at
 from weft_distrib.wire.listener import Reply
 from weft_distrib.wire.methods import RunStep
+from weft_distrib.wire.values import Pieces
 from weft_exec.config import SessionConfig
 from weft_exec.costs import CostModel
 from weft_exec.devices.description import DeviceDescription
@@ -28,7 +29,7 @@ from weft_exec.resources.resources import ResourceManager
 from weft_exec.session.target import Backend, register_target
 from weft_graph import proto
 from weft_graph.ir.node import Node, Output
-from weft_graph.serialize import graph_to_bytes
+from weft_graph.serialize import graph_pieces, segment_ends
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from weft_exec.tracing import StepTrace
 
 SCHEME: Final = "grpc"
+
+SEGMENT_BYTES: Final = 1 << 26
+"""What the constants of one message may have that extends the graph; larger ones go alone."""
 
 _GRACE_SECONDS = 5.0
 """How long after a step's deadline the master may take to say that it has passed."""
@@ -75,6 +79,7 @@ class ClusterBackend(Backend):
         self._incarnations = made.incarnations
         self._timeout = config.timeout_ms
         self._extended = 0
+        self._functions: frozenset[str] = frozenset()
         self._closed = False
         self.resources = ResourceManager()
         self.runner = self
@@ -96,11 +101,13 @@ class ClusterBackend(Backend):
         """As the base's."""
         if not nodes:
             return
-        end = self._extended + len(nodes)
-        segment = graph_to_bytes(nodes[0].graph, self._extended, end)
-        with self._blaming_closing():
-            self._link.extend(self._session, np.frombuffer(segment, np.uint8))
-        self._extended = end
+        graph, end = nodes[0].graph, self._extended + len(nodes)
+        for cut in segment_ends(graph, self._extended, end, SEGMENT_BYTES):
+            functions = frozenset(graph.functions)
+            pieces = graph_pieces(graph, self._extended, cut, self._functions)
+            with self._blaming_closing():
+                self._link.extend(self._session, Pieces(pieces))
+            self._extended, self._functions = cut, functions
 
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int

@@ -21,6 +21,7 @@ from weft_distrib.protocol.tables import encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Answer, Channel
 from weft_distrib.wire.methods import RunParts, RunStep, StepKey
+from weft_distrib.wire.values import Pieces
 from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import task_of
 from weft_distrib.worker.worker import Done, Worker
@@ -37,7 +38,7 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part
-from weft_graph.serialize import part_to_bytes, read_graph
+from weft_graph.serialize import part_pieces, read_graph
 from weft_tensor import errors
 
 ABORT_SECONDS: Final = 2.0
@@ -50,11 +51,11 @@ MAX_SIGNATURES: Final = 1 << 16
 
 Fail = Callable[[errors.OpError], None]
 
-TaskParts = dict[str, np.ndarray]
-"""What the devices of a task do of a step, as `part_to_bytes`, by their names."""
+TaskParts = dict[str, Pieces]
+"""What the devices of a task do of a step, as `part_pieces`, by their names."""
 
 
-def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[np.ndarray]]:
+def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
     """The parts that a message names, and the graphs that go with it."""
     return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
 
@@ -109,7 +110,7 @@ class OwnWorker:
         told, values = _told(parts, same_as)
         try:
             request = messages.Register(session, signature, told, self._isolated, same_as)
-            self._worker.register(request, values, self._trusted)
+            self._worker.register(request, [v.joined() for v in values], self._trusted)
         except errors.OpError as error:
             answer.fail(error)
         else:
@@ -318,7 +319,7 @@ class MasterSession:
         # This task's own worker keeps the thread, so others are told first and work meanwhile.
         for task in sorted(by_task, key=lambda task: isinstance(self._links[task], OwnWorker)):
             own, link = by_task[task], self._links[task]
-            told = {d: np.frombuffer(part_to_bytes(part), np.uint8) for d, part in own.items()}
+            told = {device: Pieces(part_pieces(part)) for device, part in own.items()}
             replies.check()  # else a worker would look for a task that is known to be lost
             key = task, _digest(told)
             kept[key] = self._kept.get(key, signature)
@@ -500,7 +501,8 @@ def _digest(parts: TaskParts) -> bytes:
     digest = hashlib.sha256()
     for device, graph in parts.items():
         digest.update(f"{len(device)} {device} {graph.nbytes} ".encode())
-        digest.update(graph.data)
+        for piece in graph.buffers:
+            digest.update(piece)
     return digest.digest()
 
 

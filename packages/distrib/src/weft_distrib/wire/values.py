@@ -28,7 +28,28 @@ _DESCRIPTION = struct.Struct("<BBBxxxxxQ")
 _MAX_RANK = 32
 _MAX_VALUES = (1 << 16) - 1
 
+_UINT8: Final = dtypes.uint8.as_datatype_enum
+
 _codes: dict[np.dtype[Any], int] = {}
+
+
+class Pieces:
+    """Bytes that lie in several pieces, and arrive as one array of uint8.
+
+    Args:
+      buffers: the pieces, in order; none is copied.
+    """
+
+    __slots__ = ("buffers", "nbytes")
+
+    def __init__(self, buffers: Sequence[bytes | memoryview]) -> None:
+        views = [memoryview(buffer) for buffer in buffers]
+        self.buffers = [view for view in views if view.nbytes]
+        self.nbytes = sum(view.nbytes for view in self.buffers)
+
+    def joined(self) -> np.ndarray:
+        """A copy in one piece."""
+        return np.frombuffer(b"".join(self.buffers), np.uint8)
 
 
 class Packed(NamedTuple):
@@ -53,7 +74,7 @@ def pack(values: Sequence[Any]) -> Packed:
     """Lay values out, without a copy of large ones.
 
     Args:
-      values: arrays, NumPy scalars, bytes, `DEAD`, or what `Pool.put` gave.
+      values: arrays, NumPy scalars, bytes, `Pieces`, `DEAD`, or what `Pool.put` gave.
     Raises:
       InvalidArgumentError: one is a handle or the like, which stays in its process; or there are
         too many of them, or of the dimensions of one.
@@ -74,6 +95,12 @@ def pack(values: Sequence[Any]) -> Packed:
         if isinstance(value, SharedValue):
             descriptions.append(_described(value))
             shared += value.nbytes
+            continue
+        if isinstance(value, Pieces):
+            descriptions.append(_DESCRIPTION.pack(_UINT8, 1, 0, value.nbytes))
+            descriptions.append(struct.pack("<q", value.nbytes))
+            bulk += value.buffers
+            nbytes += value.nbytes
             continue
         array = _as_array(value)
         if array.ndim > _MAX_RANK:

@@ -18,7 +18,7 @@ from weft_graph.ir.step_graph import Part, StepGraph, copy_nodes, is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.ops.step import FETCH
 from weft_graph.serialize.reader import read_graph
-from weft_graph.serialize.writer import graph_to_bytes
+from weft_graph.serialize.writer import graph_pieces
 from weft_tensor import errors
 
 
@@ -27,6 +27,11 @@ def part_to_bytes(part: Part) -> bytes:
 
     Raises: InvalidArgumentError: an attribute has no durable form.
     """
+    return b"".join(part_pieces(part))
+
+
+def part_pieces(part: Part) -> list[bytes | memoryview]:
+    """The same, as buffers one after another; constants are where they are."""
     step = part.step
     args = [feed.node for feed in step.feeds]
     given = set(args)
@@ -45,7 +50,7 @@ def part_to_bytes(part: Part) -> bytes:
             (outputs[value],),
             {"T": dtype, "index": position},
         )
-    return graph_to_bytes(graph)
+    return graph_pieces(graph)
 
 
 def part_from_bytes(data: Any, **limits: Any) -> Part:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,12 +14,12 @@ from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import OpDef
+from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import kind_of, tensor_dtype
 from weft_graph.messages.tensor_proto import little_endian
 from weft_graph.schema import columns
 from weft_graph.serialize.layout import (
     ALIGNMENT,
-    HEADER_SIZE,
     INLINE_LIMIT,
     INLINE_TOTAL,
     VERSION,
@@ -54,31 +53,73 @@ def write_graph(
     Raises:
       InvalidArgumentError: an attribute has no durable form, or the columns take over 2 GiB.
     """
-    writer = _Writer(graph, from_node, to_node)
-    metadata = columns.build(writer.columns())
-    size = aligned(len(metadata))
-    blobs = sum(aligned(blob.nbytes) for blob in writer.blobs)
-    file.write(pack_header(len(metadata), blobs, zlib.crc32(metadata)))
-    file.write(metadata)
-    file.write(bytes(size - len(metadata)))
-    for blob in writer.blobs:
-        file.write(blob.data)
-        file.write(bytes(-blob.nbytes % ALIGNMENT))
-    return HEADER_SIZE + size + blobs
+    return sum(map(file.write, graph_pieces(graph, from_node, to_node)))
 
 
 def graph_to_bytes(graph: Graph, from_node: int = 0, to_node: int | None = None) -> bytes:
     """As `write_graph`, into bytes."""
-    file = io.BytesIO()
-    write_graph(graph, file, from_node, to_node)
-    return file.getvalue()
+    return b"".join(graph_pieces(graph, from_node, to_node))
+
+
+def graph_pieces(
+    graph: Graph, from_node: int = 0, to_node: int | None = None, known: Container[str] = ()
+) -> list[bytes | memoryview]:
+    """What `write_graph` writes, as buffers one after another; constants are where they are.
+
+    Args:
+      known: names of functions that the reader has already, which are left out.
+    Raises: InvalidArgumentError: as `write_graph`.
+    """
+    writer = _Writer(graph, from_node, to_node, known)
+    metadata = columns.build(writer.columns())
+    blobs = sum(aligned(blob.nbytes) for blob in writer.blobs)
+    head = pack_header(len(metadata), blobs, zlib.crc32(metadata))
+    rest = bytes(-len(metadata) % ALIGNMENT)
+    pieces: list[bytes | memoryview] = [head, memoryview(metadata), rest]
+    for blob in writer.blobs:
+        pieces += (blob.data, bytes(-blob.nbytes % ALIGNMENT))
+    return pieces
+
+
+def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) -> Iterator[int]:
+    """Where to cut nodes into segments whose constants have at most so many bytes.
+
+    A larger constant is in a segment of its own, and loops and conditionals stay whole, since a
+    segment refers to no later one.
+    """
+    nodes = graph.nodes[from_node:to_node]
+    size, open_until = 0, -1
+    last = _held_together(graph, nodes)
+    for node in nodes:
+        more = sum(v.nbytes for v in node.attrs.values() if isinstance(v, np.ndarray))
+        if size and size + more > most_bytes and open_until < node.index:
+            yield node.index
+            size = 0
+        size += more
+        open_until = max(open_until, last.get(node.index, -1))
+        if node.role is Role.MERGE:
+            open_until = max(open_until, *[source.node.index for source in node.inputs])
+    yield to_node
+
+
+def _held_together(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
+    """The last node of each loop or conditional, by its first one."""
+    places: dict[str, list[int]] = {}
+    for record in records_of(graph, nodes) if graph.has_contexts else ():
+        others = (record.pivot, record.pred[0], record.maximum[0])
+        family = places.setdefault(min(record.name, record.partner or record.name), [])
+        family += [i for i in (*record.members, *record.variables, *others) if i >= nodes[0].index]
+    return {min(family): max(family) for family in places.values() if family}
 
 
 class _Writer:
     """The columns of one segment while they are filled; ids are given at the first use."""
 
-    def __init__(self, graph: Graph, from_node: int, to_node: int | None) -> None:
+    def __init__(
+        self, graph: Graph, from_node: int, to_node: int | None, known: Container[str]
+    ) -> None:
         self._graph = graph
+        self._known_functions = known
         self._first = from_node
         self._nodes = graph.nodes[from_node:to_node]
         self._strings: dict[str, int] = {}
@@ -208,6 +249,8 @@ class _Writer:
     def _add_functions(self, result: dict[str, Any]) -> None:
         rows = []
         for name in self._graph.functions:
+            if name in self._known_functions:
+                continue
             definition = self._graph.functions.definition(name)
             data = definition.SerializeToString(deterministic=True)
             rows.append((self._string(name), self._bytes(data)))
