@@ -610,3 +610,34 @@ def test_two_loops_of_one_frame_name_are_refused(session: wf.Session) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"cycle|share the name of a frame"):
         session.run(second)
     assert session.run(first) == 3
+
+
+@pytest.mark.parametrize("policy", [LINE, QUEUE])
+def test_references_are_read_where_values_are_routed(policy: str) -> None:
+    v = wf.Variable([1.0])
+    choice = wf.placeholder(wf.bool, [])
+    with wf.control_dependencies([wf.assign(v, [4.0])]):
+        left, right = Switch(data=v._ref(), pred=choice)
+    either = Merge(inputs=[left * 2.0, right])
+    with wf.control_dependencies([either.output]):
+        alone = Merge(inputs=[v._ref()])
+    inside = Exit(data=wf.identity(Enter(data=v._ref(), frame_name="f", is_constant=True)))
+    with wf.Session(config=config(policy)) as session:
+        session.run(v.initializer)
+        assert session.run(inside) == [1.0]
+        for taken, value in ((True, 4.0), (False, 8.0)):
+            assert session.run(either.output, {choice: taken}) == [value]
+            assert session.run(alone.output + 1.0, {choice: taken}) == [5.0]
+
+
+def test_a_variable_without_a_value_goes_through_a_switch_of_references() -> None:
+    v = wf.raw_ops.VariableV2(shape=[1], dtype=wf.float32)
+    lacking, there = wf.raw_ops.RefSwitch(data=v, pred=wf.is_variable_initialized(v))
+    with wf.control_dependencies([wf.raw_ops.RefIdentity(input=lacking)]):
+        made = wf.assign(v, [1.0])
+    with wf.control_dependencies([wf.raw_ops.RefIdentity(input=there)]):
+        kept = wf.identity(v)
+    either = Merge(inputs=[made, kept])
+    with wf.Session() as session:
+        assert session.run(either.output) == [1.0]
+        assert session.run(either) == ([1.0], 1)

@@ -343,6 +343,23 @@ def test_a_stream_that_nobody_holds_ends_its_thread() -> None:
     wait_until(lambda: threads() == 0)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: R(9).repeat().map(lambda x: x * 2).prefetch(2),
+        lambda: R(9).repeat().interleave(lambda x: R(9).map(lambda y: y + x), 2, 1, 2).prefetch(2),
+    ],
+)
+def test_a_session_that_nobody_holds_ends_its_threads(make: Any) -> None:
+    """The functions of a pipeline lead to the session's resources, and these to the iterator."""
+    reader = Reader(make)
+    reader.take(3)
+    assert threads() > 0
+    del reader
+    gc.collect()
+    wait_until(lambda: threads() == 0)
+
+
 def test_a_step_that_waits_holds_no_thread_and_can_be_cancelled() -> None:
     gate = threading.Event()
 

@@ -12,6 +12,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.routed_references import read_routed
 
 Watch = Callable[[str, StepGraph], None]
 """Told of the graph after each stage."""
@@ -48,6 +49,8 @@ def prepare(
     if inline_calls(step, may_wait):
         note(step.graph.nodes)
         watch("inlined", step)
+    if read_routed(step):
+        note(step.graph.nodes)
     if settings.check_numerics:
         from weft_graph.passes.numerics import check_numerics
 

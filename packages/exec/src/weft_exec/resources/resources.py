@@ -76,10 +76,13 @@ class ResourceManager:
 
     Attributes:
       default_container: where resources go that name no container.
+      owner: gives the session whose own they are, while it is there; None of those of others. Its
+        end is that of threads that hold what they work for.
     """
 
     def __init__(self, default_container: str = DEFAULT_CONTAINER) -> None:
         self.default_container = default_container
+        self.owner: Callable[[], object] | None = None
         self._epoch = 0
         self._containers: dict[str, dict[str, Resource]] = {}
         self._lock = threading.RLock()

@@ -303,11 +303,13 @@ def _one_shot(node: Node, device: Device) -> KernelFunction:
 
 def _holder(node: Node, device: Device, make: Callable[[], Source] | None) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
+    # what is in a named container outlives the session
+    owner = None if node.attrs["container"] else device.resources.owner
     return holder(
         node,
         device,
         IteratorResource,
-        lambda name: IteratorResource(name, types, shapes, make),
+        lambda name: IteratorResource(name, types, shapes, make, owner),
         lambda found: found.check_gives(types, shapes),
     )
 

@@ -42,6 +42,7 @@ class IteratorResource(Resource):
       name: in its container.
       types, shapes: of the components.
       make: makes the dataset when it is first asked for; None for one that is given one.
+      owner: gives whose it is, while that is there; its threads end with it.
     """
 
     kind = "iterator"
@@ -52,8 +53,10 @@ class IteratorResource(Resource):
         types: Sequence[DType],
         shapes: Sequence[Dims],
         make: Callable[[], Source] | None = None,
+        owner: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(name)
+        self._owner = owner
         self.types = tuple(types)
         self.shapes = tuple(shapes)
         self._make = make
@@ -89,7 +92,7 @@ class IteratorResource(Resource):
           by: the name of the node that says so.
         Raises: InvalidArgumentError: the state is of another pipeline.
         """
-        self._replace(source, _pass_over(source, self._awaited(by)), by)
+        self._replace(source, _pass_over(source, self._awaited(by), self._owner), by)
 
     def _awaited(self, by: str) -> _State | None:
         """The state that was restored for a pass that this node begins."""
@@ -199,7 +202,7 @@ class IteratorResource(Resource):
             if source is None:
                 self._waiting = state if state.stream is not None else None
                 return
-            stream = _pass_over(source, state)
+            stream = _pass_over(source, state, self._owner)
         self._replace(source, stream, self._by)
 
     def _decoded(self, data: bytes) -> _State:
@@ -225,9 +228,9 @@ class IteratorResource(Resource):
             stream.close()
 
 
-def _pass_over(source: Source, state: _State | None) -> Stream:
+def _pass_over(source: Source, state: _State | None, owner: Callable[[], object] | None) -> Stream:
     """A new pass over a dataset; from a state on, unless that has not begun."""
-    stream = source.iterate(Root())
+    stream = source.iterate(Root(owner))
     if state is not None and state.stream is not None:
         try:
             resume(stream, state.stream)

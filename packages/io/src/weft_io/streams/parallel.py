@@ -172,7 +172,9 @@ class _ParallelInterleaveStream(InterleaveStream):
     ) -> None:
         super().__init__(inner, call, cycle, block, root)
         size = block if calls > 1 else 0
-        self._ahead: Callable[[Stream], Stream] = lambda stream: PrefetchStream(stream, size)
+        self._ahead: Callable[[Stream], Stream] = lambda stream: PrefetchStream(
+            stream, size, root.owner
+        )
 
     def begin(self, element: Element) -> Stream:
         """A stream that is read ahead, which its state does not tell from one that is not."""

@@ -15,6 +15,7 @@ from weft_io.streams.pending_errors import failure_of, saved_failure
 from weft_io.streams.stream import (
     DerivedSource,
     Element,
+    Root,
     Source,
     Stream,
     element_of,
@@ -43,10 +44,18 @@ class PrefetchSource(DerivedSource):
                 f"buffer_size must be >= 0 or set buffer_size to be {AUTOTUNE}, got {size}"
             )
         super().__init__(inner, PrefetchStream, size)
+        self._size = size
+
+    def iterate(self, root: Root) -> Stream:
+        """A new pass over it, whose thread ends with the owner of `root`."""
+        return PrefetchStream(self._inner.iterate(root), self._size, root.owner)
 
 
 class _Buffer:
     """What the thread and those who take share; the thread refers to nothing else.
+
+    A stream may lead to its session by the functions that it calls, and the session to who takes:
+    so the thread ends with the owner, too, which nothing of these refers to.
 
     Attributes:
       changed: guards all but `stream`, and is notified of each change.
@@ -54,7 +63,7 @@ class _Buffer:
       items: elements, errors, and None at the end.
     """
 
-    def __init__(self, stream: Stream, size: int) -> None:
+    def __init__(self, stream: Stream, size: int, owner: object | None) -> None:
         self.stream = stream
         self.changed = threading.Condition()
         self.pulling = threading.Lock()
@@ -64,6 +73,8 @@ class _Buffer:
         self.was_full = False
         self.stopped = False
         self.wake: Callable[[], Any] | None = None
+        stop = weakref.WeakMethod(self.stop)
+        self._owner = None if owner is None else weakref.ref(owner, lambda _: _call(stop))
 
     def stop(self) -> None:
         with self.changed:
@@ -113,6 +124,12 @@ class _Buffer:
         return True
 
 
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    found = method()
+    if found is not None:
+        found()
+
+
 def _pulled(stream: Stream) -> Element | Exception | None:
     try:
         return stream.get()
@@ -126,14 +143,17 @@ class PrefetchStream(Stream):
     Args:
       stream: what is read ahead.
       size: of the buffer, as for `PrefetchSource`.
+      owner: gives whom it works for, while that is there.
     """
 
     kind = "Prefetch"
 
-    def __init__(self, stream: Stream, size: int) -> None:
+    def __init__(
+        self, stream: Stream, size: int, owner: Callable[[], object] | None = None
+    ) -> None:
         self._stream = stream
         self._direct = size == 0
-        self._buffer = _Buffer(stream, size)
+        self._buffer = _Buffer(stream, size, None if owner is None else owner())
         self._thread: threading.Thread | None = None
         self._closed = False
         weakref.finalize(self, self._buffer.stop).atexit = False

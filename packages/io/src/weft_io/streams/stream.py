@@ -42,9 +42,14 @@ class Part(NamedTuple):
 
 
 class Root:
-    """What the streams under one iterator have in common."""
+    """What the streams under one iterator have in common.
 
-    def __init__(self) -> None:
+    Args:
+      owner: gives what they work for while it is there: their threads end with it.
+    """
+
+    def __init__(self, owner: Callable[[], object] | None = None) -> None:
+        self.owner = owner
         self._lock = threading.Lock()
         self._passes: WeakKeyDictionary[Source, int] = WeakKeyDictionary()
         self._cached: WeakKeyDictionary[Source, Any] = WeakKeyDictionary()

@@ -36,6 +36,8 @@ class LocalBackend(Backend):
     def __init__(self, resources: ResourceManager, config: SessionConfig) -> None:
         blas.limit_once(config.intra_op_threads)
         self.resources = resources
+        if resources.own is resources:
+            resources.owner = weakref.ref(self)
         self._devices = make_devices(resources, config)
         threads = config.inter_op_threads
         pool = shared_pool(threads) if threads > 1 else None

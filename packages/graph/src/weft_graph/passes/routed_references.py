@@ -1,0 +1,28 @@
+"""References where a Switch, a Merge or a frame's op takes values: they are read there.
+
+Other nodes read the variable behind a reference when they run. These have no kernel: they hand on
+what they were given, so a node of its own reads before them.
+"""
+
+from __future__ import annotations
+
+from weft_graph.ir.node import Node
+from weft_graph.ir.step_graph import StepGraph
+
+_REASON = "reference read where values are routed"
+
+
+def read_routed(step: StepGraph) -> int:
+    """Put reads before nodes that route values and are given references; how many there are."""
+    routers = [node for node in step.graph.nodes if node.role is not None and node.traits.routes]
+    return sum(_read(step, node) for node in routers if not node.op_def.inputs[0].is_ref)
+
+
+def _read(step: StepGraph, node: Node) -> int:
+    places = [i for i, source in enumerate(node.inputs) if source.dtype.is_ref]
+    for i in places:
+        name = f"{node.name}/read{i}"
+        value = step.identity(node.inputs[i], name, node.device, list(node.controls))
+        step.graph.replace_input(node, i, value, reason=_REASON)
+    step.changes[_REASON] += len(places)
+    return len(places)
