@@ -315,12 +315,16 @@ def test_a_task_that_is_not_there_is_named_in_time() -> None:
 
 def test_targets_and_servers_that_are_wrong() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(errors.InvalidArgumentError, match="like grpc://host:2222"):
+    with pytest.raises(errors.InvalidArgumentError, match="target must be like host:2222"):
         wf.Session("grpc://nowhere")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link, "_CONNECT_SECONDS", 0.3)
-        with pytest.raises((errors.UnavailableError, errors.DeadlineExceededError), match="server"):
-            wf.Session(f"grpc://localhost:{port}")
+    for wrong in ("localhost:70000", "localhost:0", "a b:22", "localhost:22/"):
+        with pytest.raises(errors.InvalidArgumentError, match="target"):
+            wf.Session(f"grpc://{wrong}")
+    began, soon = time.monotonic(), wf.ConfigProto(operation_timeout_in_ms=300)
+    for host in ("localhost", "nowhere.invalid"):  # training loops try again on this error
+        with pytest.raises(errors.UnavailableError, match=f"no server has answered at {host}"):
+            wf.Session(f"grpc://{host}:{port}", config=soon)
+    assert time.monotonic() - began < link.CONNECT_SECONDS
     taken = socket.create_server(("localhost", port))
     with taken, pytest.raises(errors.UnavailableError, match="port in use"):
         Server({"worker": [f"localhost:{port}"]})
@@ -334,6 +338,9 @@ def test_targets_and_servers_that_are_wrong() -> None:
         ((two, "b", 7), "no task 7"),
         ((two, "a", 0, "http"), "protocol must be 'grpc'"),
         (({},), "at least one task"),
+        (({"a": []},), "task_index must be one of"),
+        (({"a/task:1": ["localhost:0"]},), "name of a job"),
+        (({"a": ["http://localhost:0"]},), "like host:2222"),
     ]:
         with pytest.raises(errors.InvalidArgumentError, match=message):
             Server(*arguments)

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,21 @@ from weft_testing.waiting import in_threads, wait_until
 import weft as wf
 from weft import errors
 from weft_distrib.client import target as client_target
+from weft_distrib.client.link import RemoteLink
 from weft_distrib.liveness import answerer, watch
 from weft_distrib.protocol import health, messages, service
 from weft_distrib.protocol.tables import encode
+from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.rates import Rate
 from weft_distrib.server import Server
 from weft_distrib.wire import methods
 from weft_distrib.wire.hello import HELLO, Hello, Opening
-from weft_distrib.wire.listener import Listener, ask, dial
+from weft_distrib.wire.listener import Listener, Reply, ask, dial
+from weft_distrib.wire.methods import RunStep
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.file_access import FileRoots, within
 from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.serialize import graph_to_bytes
 from weft_io.resources.queue import Queue
 
 LOCAL = {"worker": ["localhost:0"]}
@@ -165,6 +171,58 @@ def test_a_session_that_is_forgotten_while_it_registers_leaves_nothing() -> None
                 go_on.set()
             assert isinstance(runs.outcome, errors.AbortedError)
             wait_until(lambda: not ps._worker._scopes._of and not ps._worker._signatures)
+
+
+# ----------------------------------------------------------------------------- feeds
+
+
+def test_what_another_client_feeds_must_fit() -> None:
+    """One that is no session of ours may send whatever it likes; its session goes on."""
+    with wf.Graph().as_default() as graph:
+        wf.reduce_sum(wf.placeholder(wf.float32, [None, 2], name="x"), name="y")
+        segment = np.frombuffer(graph_to_bytes(graph, 0, len(graph.nodes)), np.uint8)
+    with closing(Server(LOCAL)) as server:
+        link = RemoteLink(server.target.removeprefix("grpc://"), Credentials(), 30)
+        feed_what_does_not_fit(link, segment)
+        link.close()
+
+
+def feed_what_does_not_fit(link: RemoteLink, segment: np.ndarray) -> None:
+    session = link.create_session(messages.OpenSession(), 30).session
+    link.extend(session, segment)
+    plain = link.plan(messages.Signature(session, ["x:0"], ["y:0"]))
+    late = link.plan(messages.Signature(session, ["x:0"], ["y:0"], partial=True))
+    fits = np.ones((3, 2), np.float32)
+
+    def run(values: Sequence[Any]) -> Any:
+        reply = Reply()
+        link.run(RunStep(session, plain.signature), values, reply)
+        assert reply.wait(60)
+        return reply.result()[0]
+
+    def advance(name: str, values: Sequence[Any]) -> Any:
+        step = link.begin_partial(RunStep(session, late.signature)).step
+        fetch = f"{late.home};caller;fetch:0"
+        reply = Reply()
+        link.advance(messages.Advance(session, step, [name], [fetch], True), values, reply)
+        assert reply.wait(60)
+        return reply.result()[0]
+
+    fed = f"caller;{late.home};feed:0"
+    assert run([fits]) == advance(fed, [fits]) == [6.0]
+    for wrong in (fits.astype(np.float64), fits[0], fits.T, np.array([b"a"], object)):
+        for tell in (run, partial(advance, fed)):
+            with pytest.raises(errors.InvalidArgumentError, match=r"x:0 is fed .* it is float32"):
+                tell([wrong])
+    for count in (0, 2):
+        with pytest.raises(errors.InvalidArgumentError, match=f"1 feeds, and {count} values"):
+            run([fits] * count)
+    for name in (fed[:-1] + "1", fed[:-1] + "-1", f"{fed};0", "x:0"):
+        with pytest.raises(errors.OpError, match="no feed"):
+            advance(name, [fits])
+    with pytest.raises(errors.InvalidArgumentError, match="not planned for partial runs"):
+        link.begin_partial(RunStep(session, plain.signature))
+    assert run([fits]) == [6.0]
 
 
 # ----------------------------------------------------------------------------- files

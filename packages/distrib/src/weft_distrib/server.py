@@ -28,6 +28,7 @@ from weft_distrib.protocol import messages, service
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Call
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
@@ -114,7 +115,7 @@ class Server:
         self._cluster, self._task, self._protocol, self._config = found
         assert self._task.job is not None and self._task.task is not None
         self._address = self._cluster.task_address(self._task.job, self._task.task)
-        host = self._address.rpartition(":")[0].strip("[]")
+        host, port = address_of(self._address)
         credentials = Credentials.from_environment() if credentials is None else credentials
         if host not in LOOPBACK and not credentials.secure and not insecure:
             raise errors.PermissionDeniedError(
@@ -139,7 +140,7 @@ class Server:
         self._master = Master(self._cluster, self._worker, self._connections, self._packages, lease)
         host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
         self._control = service.ControlServer(
-            f"{f'[{host}]' if ':' in host else host}:{self._address.rpartition(':')[2]}",
+            f"{f'[{host}]' if ':' in host else host}:{port}",
             {
                 service.STATUS: self._status,
                 service.KERNELS: _kernels,
@@ -389,9 +390,9 @@ def _parsed(
             raise errors.InvalidArgumentError(f"job_name must be one of {cluster.jobs}")
         (job,) = cluster.jobs
     if task is None:
-        if cluster.num_tasks(job) > 1:
+        if cluster.num_tasks(job) != 1:
             raise errors.InvalidArgumentError(
-                f"task_index must be one of {cluster.task_indices(job)}"
+                f"task_index must be one of {cluster.task_indices(job)}, those of job {job!r}"
             )
         (task,) = cluster.task_indices(job)
     cluster.task_address(job, task)

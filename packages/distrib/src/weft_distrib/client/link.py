@@ -12,6 +12,7 @@ from weft_distrib.protocol.tables import encode
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Answer, Channel
 from weft_distrib.wire.hello import Opening, check_version
 from weft_distrib.wire.listener import ask
@@ -19,7 +20,7 @@ from weft_distrib.wire.methods import RunStep, StepKey
 from weft_distrib.wire.values import Pieces
 from weft_tensor import errors
 
-_CONNECT_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 30.0
 _CALL_SECONDS: Final = 600.0
 
 Cancel = Callable[[errors.OpError], None]
@@ -121,22 +122,29 @@ class RemoteLink:
     Args:
       address: "host:port" of its server.
       credentials: what this process shows to it.
+      seconds: how long it may take until it answers.
     Raises:
       UnavailableError: nobody answers there.
       UnauthenticatedError: one of the two ends does not believe the other.
     """
 
-    def __init__(self, address: str, credentials: Credentials) -> None:
+    def __init__(self, address: str, credentials: Credentials, seconds: float) -> None:
         opening = Opening(messages.VERSION, credentials, Role.CLIENT)
         self._control = service.ControlClient(address, "the server", opening)
-        status = self._control.call(service.STATUS, messages.Empty(), _CONNECT_SECONDS, wait=True)
+        try:
+            status = self._control.call(service.STATUS, messages.Empty(), seconds, wait=True)
+        except errors.DeadlineExceededError as error:  # sessions are made anew where it is away
+            raise errors.UnavailableError(
+                f"no server has answered at {address} within {seconds:g} s: is it running, and "
+                "reachable from here?"
+            ) from error
         check_version(messages.VERSION, status.version)
-        host = address.rpartition(":")[0].strip("[]")
-        self._channel: Channel = dialled(host, f"{status.task} at {address}", status, opening)
+        host, peer = address_of(address).host, f"{status.task} at {address}"
+        self._channel: Channel = dialled(host, peer, status, opening)
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
-        seconds = limit + _CONNECT_SECONDS  # the master tells, and knows who is absent
+        seconds = limit + CONNECT_SECONDS  # the master tells, and knows who is absent
         made: messages.Session = self._control.call(service.CREATE_SESSION, request, seconds)
         # So that the master closes the session with this connection, though nothing be run by it.
         meta = encode(messages.SessionRequest(made.session))

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_distrib.client.link import LocalLink, MasterLink, RemoteLink
+from weft_distrib.client.link import CONNECT_SECONDS, LocalLink, MasterLink, RemoteLink
 from weft_distrib.client.partial import RemotePartialStep
 from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
 from weft_distrib.security.credentials import credentials_of_query
 from weft_distrib.server import server_at
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.listener import Reply
 from weft_distrib.wire.methods import RunStep
 from weft_distrib.wire.values import Pieces
@@ -253,26 +254,25 @@ class GrpcTarget:
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """As of `Target`."""
-        return ClusterBackend(_link(target), config)
+        return ClusterBackend(_link(target, config.timeout_ms / 1000 or CONNECT_SECONDS), config)
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
         """As of `Target`."""
-        link = _link(target)
+        link = _link(target, CONNECT_SECONDS)
         try:
             link.reset(messages.Reset(not containers, list(containers or ())))
         finally:
             link.close()
 
 
-def _link(target: str) -> MasterLink:
+def _link(target: str, seconds: float) -> MasterLink:
     server = server_at(target.partition("?")[0])
     if server is not None:
         return LocalLink(server.master)
     address, _, query = target.removeprefix(f"{SCHEME}://").partition("?")
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise errors.InvalidArgumentError(f"a target must be like grpc://host:2222, got {target!r}")
-    return RemoteLink(address, credentials_of_query(query))
+    if not address_of(address, "the address in a target").port:
+        raise errors.InvalidArgumentError(f"a target needs the port of its server, got {target!r}")
+    return RemoteLink(address, credentials_of_query(query), seconds)
 
 
 register_target(SCHEME, GrpcTarget())

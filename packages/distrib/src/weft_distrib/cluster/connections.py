@@ -14,6 +14,7 @@ from weft_distrib.liveness.look import look
 from weft_distrib.liveness.watch import Watched, shared_watch
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import REPORT, STATUS, ControlClient
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Channel
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import dial
@@ -123,7 +124,7 @@ class _Task:
 
     @property
     def _host(self) -> str:
-        return self._address.rpartition(":")[0].strip("[]")
+        return address_of(self._address).host
 
     def ask(self, deadline: float, wanted: Callable[[], bool] = lambda: True) -> messages.Status:
         began = told = time.monotonic()
@@ -205,7 +206,11 @@ def dialled(host: str, peer: str, status: messages.Status, opening: Opening) -> 
     """
     address = (host, status.wire_port)
     channel = dial(address, peer, opening, status.incarnation, CONNECT_SECONDS)
-    watched = watched_heart(host, peer, status, opening, channel.close)
+    try:
+        watched = watched_heart(host, peer, status, opening, channel.close)
+    except errors.OpError:
+        channel.close()
+        raise
     channel.when_lost(watched, lambda _: watched.stop())
     return channel
 
@@ -217,8 +222,15 @@ def watched_heart(
     opening: Opening,
     on_lost: Callable[[errors.OpError], None],
 ) -> Watched:
-    """A task that has said what it is, watched from now on."""
-    address = (host if ":" in host else socket.gethostbyname(host), status.heart_port)
+    """A task that has said what it is, watched from now on.
+
+    Raises: UnavailableError: its host has no address.
+    """
+    try:
+        found = host if ":" in host else socket.gethostbyname(host)
+    except OSError as error:
+        raise errors.UnavailableError(f"{peer}: {host} has no address: {error}") from error
+    address = (found, status.heart_port)
     return shared_watch().add(address, peer, on_lost, credentials=opening.credentials, host=host)
 
 

@@ -7,6 +7,7 @@ __all__ = ["ClusterSpec"]
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from weft_distrib.wire.address import address_of
 from weft_graph.ir.device_spec import DeviceParts
 from weft_tensor import errors
 
@@ -18,7 +19,8 @@ class ClusterSpec:
       cluster: a mapping of the names of jobs to lists of "host:port", or to mappings of numbers of
         tasks to such addresses where not all are known; another ClusterSpec; or a ClusterDef.
     Raises:
-      InvalidArgumentError: an address is none, or stands twice.
+      InvalidArgumentError: an address is none, or stands twice, or a job's name cannot be part of
+        a device's.
       TypeError: `cluster` is none of these.
 
     Examples:
@@ -32,6 +34,11 @@ class ClusterSpec:
         for job, tasks in _jobs_of(cluster):
             if not isinstance(job, str) or not job:
                 raise errors.InvalidTypeError(f"the name of a job must be a text, got {job!r}")
+            if any(sign.isspace() or sign in "/:" for sign in job):
+                raise errors.InvalidArgumentError(
+                    f"the name of a job is part of devices' names, and so without blanks, '/' and "
+                    f"':', got {job!r}"
+                )
             self._jobs[job] = {}
             for task, address in _tasks_of(job, tasks):
                 if not isinstance(task, int) or isinstance(task, bool) or task < 0:
@@ -158,11 +165,7 @@ def _checked(address: Any, task: str) -> str:
         address = address.decode(errors="replace")
     if not isinstance(address, str):
         raise errors.InvalidTypeError(f"the address of {task} must be a text, got {address!r}")
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not int(port) < 1 << 16:
-        raise errors.InvalidArgumentError(
-            f"the address of {task} must be like host:2222, got {address!r}"
-        )
+    address_of(address, f"the address of {task}")
     return address
 
 

@@ -9,6 +9,7 @@ import sys
 from weft_distrib.cluster.environment import VARIABLE, task_from_environment
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.security.authority import DAYS, make_certificates
+from weft_distrib.wire.address import address_of
 from weft_tensor import errors
 
 
@@ -28,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Make them, and say where they are."""
     cluster = _cluster(arguments.cluster)
     tasks = {
-        f"{job}-{task}": cluster.task_address(job, task).rpartition(":")[0].strip("[]")
+        f"{job}-{task}": address_of(cluster.task_address(job, task)).host
         for job in cluster.jobs
         for task in cluster.task_indices(job)
     }

@@ -8,7 +8,7 @@ import time
 
 from weft_distrib.commands.table import console, lines, table
 from weft_distrib.launch.status import EVERY_SECONDS, Rates, Row, reports_of
-from weft_tensor import errors
+from weft_distrib.wire.address import address_of
 
 _SCHEME = "grpc://"
 
@@ -30,10 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show how the tasks do."""
     address = arguments.target.removeprefix(_SCHEME)
-    if not address.rpartition(":")[2].isdecimal() or not address.rpartition(":")[0]:
-        raise errors.InvalidArgumentError(
-            f"a target must be like grpc://host:2222, got {arguments.target!r}"
-        )
+    address_of(address, "the address in a target")
     rates, shown = Rates(), console()
 
     def ask() -> list[Row]:

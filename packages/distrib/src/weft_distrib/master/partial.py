@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_distrib.master.feeds import Feeds
 from weft_distrib.protocol import messages
 from weft_exec.resources.rendezvous import Rendezvous, ends_of
 from weft_graph.passes.caller import CALLER
@@ -23,12 +24,22 @@ class PartialStep:
 
     Args:
       rendezvous: of the master's own task, where the client takes part in the step.
+      home: the device that it feeds and fetches from.
+      feeds: what it may feed.
       cancel: ends the step.
       forget: called once nothing of it is wanted any more.
     """
 
-    def __init__(self, rendezvous: Rendezvous, cancel: Fail, forget: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        rendezvous: Rendezvous,
+        home: str,
+        feeds: Feeds,
+        cancel: Fail,
+        forget: Callable[[], None],
+    ) -> None:
         self._rendezvous, self._cancel, self._forget = rendezvous, cancel, forget
+        self._home, self._feeds = home, feeds
         self._lock = threading.Lock()
         self._over = False
         self._error: errors.OpError | None = None
@@ -50,14 +61,16 @@ class PartialStep:
     ) -> None:
         """Take some feeds, and reply with some fetches once they are there.
 
-        Raises: DataLossError: the feeds or fetches are none.
+        Raises:
+          DataLossError: the feeds or fetches are none.
+          InvalidArgumentError: a feed has another dtype or shape.
         """
         if request.ends:
             self._cancel(errors.CancelledError("the client has ended the partial run"))
             self._forget()
             reply(())
             return
-        _check(request, values)
+        self._check(request, values)
         for key, value in zip(request.fed, values, strict=True):
             self._rendezvous.send(key, value)
 
@@ -72,6 +85,22 @@ class PartialStep:
             self._when_over(lambda: fail((self._error or error).copy()))
 
         Gathered(len(request.wanted), got_all, failed).receive(self._rendezvous, request.wanted)
+
+    def _check(self, request: messages.Advance, values: Sequence[Any]) -> None:
+        """Refuse names that are not the client's to feed or fetch, and values of another kind."""
+        if len(values) != len(request.fed):
+            raise errors.DataLossError(
+                f"{len(request.fed)} feeds were named and {len(values)} came"
+            )
+        beginning = f"{CALLER};{self._home};feed:"
+        for name, value in zip(request.fed, values, strict=True):
+            position = name.removeprefix(beginning)
+            if position == name or not position.isdecimal():
+                raise errors.DataLossError(f"{name!r} is no feed of a partial run")
+            self._feeds.check_one(int(position), value)
+        for name in request.wanted:
+            if name.count(";") < 2 or ends_of(name)[1] != CALLER:
+                raise errors.DataLossError(f"{name!r} is no fetch of a partial run")
 
     def _tell(self, found: list[Any], reply: Reply, fail: Fail) -> None:
         if self._over:
@@ -135,13 +164,3 @@ class _Place:
     def fail(self, error: BaseException) -> None:
         assert isinstance(error, errors.OpError)
         self._gathered.fail(error)
-
-
-def _check(request: messages.Advance, values: Sequence[Any]) -> None:
-    """Refuse names that are not the client's to feed or fetch."""
-    if len(values) != len(request.fed):
-        raise errors.DataLossError(f"{len(request.fed)} feeds were named and {len(values)} came")
-    for names, end in ((request.fed, 0), (request.wanted, 1)):
-        for name in names:
-            if name.count(";") < 2 or ends_of(name)[end] != CALLER:
-                raise errors.DataLossError(f"{name!r} is no feed or fetch of a partial run")

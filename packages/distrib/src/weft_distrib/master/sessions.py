@@ -8,11 +8,13 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
+from weft_distrib.master.feeds import Feeds
 from weft_distrib.master.homes import homes_of
 from weft_distrib.master.partial import PartialStep
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
@@ -205,7 +207,9 @@ class _Share(NamedTuple):
 
 class _Planned(NamedTuple):
     shares: tuple[_Share, ...]
+    feeds: Feeds
     fetches: int
+    home: str  # where the caller takes part in a partial run; else ""
 
 
 class MasterSession:
@@ -295,7 +299,7 @@ class MasterSession:
                     if self._closed:  # meanwhile, so that tasks forgot the session before this part
                         self._let_forget()
         fetches = 0 if request.partial else len(outputs)
-        self._planned[signature] = _Planned(tuple(shares), fetches)
+        self._planned[signature] = _Planned(tuple(shares), Feeds(feeds), fetches, planned.home)
         return planned
 
     def explain(self, request: messages.Signature) -> list[np.ndarray]:
@@ -350,21 +354,26 @@ class MasterSession:
         """Run a step of a signature; one of `done` and `fail` is called once, by any thread.
 
         Returns: what cancels the step.
-        Raises: OpError: there is no such signature.
+        Raises: OpError: there is no such signature, or it has other feeds.
         """
+        planned = self._signature(request)
+        planned.feeds.check(values)
         if request.traced:
             done = self._learning(done)
-        step, running = self._new_step(request, done, fail, self._forget_step)
+        step, running = self._new_step(planned, done, fail, self._forget_step)
         step.begin(request, values, running)
         return step.cancel
 
-    def _new_step(
-        self, request: RunStep, done: Done, fail: Fail, forget: Callable[[int], None]
-    ) -> tuple[_Step, tuple[int, ...]]:
-        """A step of a signature, and the numbers of those that run already."""
+    def _signature(self, request: RunStep) -> _Planned:
         planned = self._planned.get(request.signature)
         if planned is None:
             raise errors.NotFoundError(f"the session has no signature {request.signature}")
+        return planned
+
+    def _new_step(
+        self, planned: _Planned, done: Done, fail: Fail, forget: Callable[[int], None]
+    ) -> tuple[_Step, tuple[int, ...]]:
+        """A step of a signature, and the numbers of those that run already."""
         with self._lock:
             self._check_open()
             step = _Step(StepKey(self.number, next(self._steps)), planned, done, fail, forget)
@@ -377,9 +386,14 @@ class MasterSession:
 
         Raises: OpError: there is no such signature.
         """
+        planned = self._signature(request)
+        if not planned.home:
+            raise errors.InvalidArgumentError(
+                f"signature {request.signature} was not planned for partial runs"
+            )
         told: list[PartialStep] = []
         step, running = self._new_step(
-            request,
+            planned,
             lambda values, meta: told[0].done(None),
             lambda error: told[0].done(error),
             lambda number: None,  # until the client has all that it wants
@@ -388,7 +402,8 @@ class MasterSession:
         own = self._links[self._own]
         assert isinstance(own, OwnWorker)
         rendezvous = own.rendezvous(key)
-        told.append(PartialStep(rendezvous, step.cancel, lambda: self._forget_step(key.step)))
+        forget = partial(self._forget_step, key.step)
+        told.append(PartialStep(rendezvous, planned.home, planned.feeds, step.cancel, forget))
         with self._lock:
             self._partial[key.step] = told[0]
         step.begin(request, (), running)

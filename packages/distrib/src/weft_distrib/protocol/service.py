@@ -18,6 +18,7 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.credentials import Files
 from weft_distrib.security.refusals import probe
 from weft_distrib.security.roles import Role, require
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.hello import Opening
 from weft_tensor import errors
 
@@ -205,9 +206,9 @@ class ControlClient:
 
     def _probe(self, timeout: float) -> None:
         """Raise if the server does not believe this process, or this process not the server."""
-        host, _, port = self._address.rpartition(":")
+        host, port = address_of(self._address)
         where, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
-        probe(host.strip("[]"), int(port), where, self._opening.credentials, limit)
+        probe(host, port, where, self._opening.credentials, limit)
 
     def _translated(self, error: Any, method: Method, timeout: float) -> errors.OpError:
         code, where = error.code(), f"{self._peer} at {self._address}"

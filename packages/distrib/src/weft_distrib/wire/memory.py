@@ -300,11 +300,11 @@ def _checked_size(file: int) -> int:
 
     Raises: OSError, ValueError: it is none.
     """
+    if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:  # before its size is read
+        raise ValueError("it may shrink")
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
         raise ValueError("it is no file")
-    if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
-        raise ValueError("it may shrink")
     if not found.st_size:
         raise ValueError("it is empty")
     return found.st_size

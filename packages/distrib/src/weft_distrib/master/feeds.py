@@ -1,0 +1,51 @@
+"""What a client feeds to a step, which must be what the graph says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_exec.resources.rendezvous import DEAD
+from weft_graph.ir.node import Output
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import compatible_dims, format_dims
+
+_OBJECT: Final = np.dtype(object)
+
+
+class Feeds:
+    """The feeds of a signature.
+
+    Args:
+      outputs: what is fed, in order.
+    """
+
+    def __init__(self, outputs: Sequence[Output]) -> None:
+        self._wanted = [(each.name, each.dtype.base_dtype, each.dims) for each in outputs]
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Refuse values that are not as many, or not of the dtypes and shapes that they should be.
+
+        Raises: InvalidArgumentError: says which.
+        """
+        if len(values) != len(self._wanted):
+            raise errors.InvalidArgumentError(
+                f"the step has {len(self._wanted)} feeds, and {len(values)} values came"
+            )
+        for position, value in enumerate(values):
+            self.check_one(position, value)
+
+    def check_one(self, position: int, value: Any) -> None:
+        """As `check`, of one."""
+        if not 0 <= position < len(self._wanted):
+            raise errors.InvalidArgumentError(f"the step has no feed {position}")
+        name, dtype, dims = self._wanted[position]
+        if dtype in (dtypes.resource, dtypes.variant):
+            return  # their kernels look at what they get
+        got, shape = getattr(value, "dtype", _OBJECT), getattr(value, "shape", ())
+        if value is DEAD or got != dtype.numpy or not compatible_dims(dims, shape):
+            raise errors.InvalidArgumentError(
+                f"{name} is fed {got}{list(shape)}, but it is {dtype.name} {format_dims(dims)}"
+            )
