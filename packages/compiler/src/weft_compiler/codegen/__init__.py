@@ -1,0 +1,1 @@
+"""From programs to machine code, through LLVM."""

@@ -1,0 +1,86 @@
+"""float16 and bfloat16: a float32 rounded to them, and their bits.
+
+bfloat16 is rounded by integer arithmetic on every processor: the instruction of AVX-512 takes
+numbers near zero for zero.  float16 has instructions where the processor has F16C.
+"""
+
+from __future__ import annotations
+
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.writer import Writer, literal
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+
+def round_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
+    """A float32 rounded to a type of 16 bits, to even between two."""
+    if dtype is dtypes.bfloat16:
+        return _rounded_bits(w, x, 16)
+    if _native(target):
+        return w.put(f"fpext half {w.put(f'fptrunc float {x} to half')} to float")
+    near = _rounded_bits(w, x, 13)
+    size = w.call("llvm.fabs.f32", "float", near)
+    infinite = w.call("llvm.copysign.f32", "float", _constant(float("inf")), x)
+    over = w.put(f"fcmp oge float {size}, {_constant(65536.0)}")
+    near = w.select(over, "float", infinite, near)
+    # the neighbours of numbers from a half to one are as far apart as those of float16 near zero
+    given = w.call("llvm.fabs.f32", "float", x)
+    up = w.put(f"fadd float {given}, {_constant(0.5)}")
+    small = w.put(f"fsub float {up}, {_constant(0.5)}")
+    small = w.call("llvm.copysign.f32", "float", small, x)
+    under = w.put(f"fcmp olt float {given}, {_constant(2.0**-14)}")
+    return w.select(under, "float", small, near)
+
+
+def half_of_bits(w: Writer, bits: str, dtype: DType, target: Target) -> str:
+    """The float32 that 16 bits stand for."""
+    wide = w.put(f"zext i16 {bits} to i32")
+    if dtype is dtypes.bfloat16:
+        return w.put(f"bitcast i32 {w.put(f'shl i32 {wide}, 16')} to float")
+    if _native(target):
+        return w.put(f"fpext half {w.put(f'bitcast i16 {bits} to half')} to float")
+    sign = w.put(f"shl i32 {w.put(f'and i32 {wide}, 32768')}, 16")
+    size = w.put(f"shl i32 {w.put(f'and i32 {wide}, 32767')}, 13")
+    scaled = w.put(f"fmul float {w.put(f'bitcast i32 {size} to float')}, {_constant(2.0**112)}")
+    whole = w.put(f"bitcast float {scaled} to i32")
+    special = w.put(f"fcmp oge float {scaled}, {_constant(65536.0)}")
+    whole = w.select(special, "i32", w.put(f"or i32 {whole}, 2139095040"), whole)
+    return w.put(f"bitcast i32 {w.put(f'or i32 {whole}, {sign}')} to float")
+
+
+def bits_of_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
+    """The 16 bits of a float32 that is rounded already."""
+    if dtype is dtypes.float16 and _native(target):
+        return w.put(f"bitcast half {w.put(f'fptrunc float {x} to half')} to i16")
+    whole = w.put(f"bitcast float {x} to i32")
+    if dtype is dtypes.bfloat16:
+        return w.put(f"trunc i32 {w.put(f'lshr i32 {whole}, 16')} to i16")
+    sign = w.put(f"and i32 {w.put(f'lshr i32 {whole}, 16')}, 32768")
+    size = w.call("llvm.fabs.f32", "float", x)
+    scaled = w.put(f"fmul float {size}, {_constant(2.0**-112)}")
+    found = w.put(f"lshr i32 {w.put(f'bitcast float {scaled} to i32')}, 13")
+    finite = w.put(f"fcmp olt float {size}, {_constant(float('inf'))}")
+    is_nan = w.put(f"fcmp uno float {x}, {x}")
+    special = w.select(is_nan, "i32", "32256", "31744")
+    found = w.select(finite, "i32", found, special)
+    return w.put(f"trunc i32 {w.put(f'or i32 {found}, {sign}')} to i16")
+
+
+def _native(target: Target) -> bool:
+    return not target.x86 or target.has("f16c")
+
+
+def _constant(value: float) -> str:
+    return literal(value, dtypes.float32)
+
+
+def _rounded_bits(w: Writer, x: str, dropped: int) -> str:
+    """A float32 without its last bits, rounded to even; NaN without a payload."""
+    bits = w.put(f"bitcast float {x} to i32")
+    last = w.put(f"and i32 {w.put(f'lshr i32 {bits}, {dropped}')}, 1")
+    half = w.put(f"add i32 {bits}, {(1 << (dropped - 1)) - 1}")
+    kept = w.put(f"and i32 {w.put(f'add i32 {half}, {last}')}, {-(1 << dropped)}")
+    near = w.put(f"bitcast i32 {kept} to float")
+    is_nan = w.put(f"fcmp uno float {x}, {x}")
+    nan = w.call("llvm.copysign.f32", "float", _constant(float("nan")), x)
+    return w.select(is_nan, "float", nan, near)

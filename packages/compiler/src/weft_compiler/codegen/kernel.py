@@ -1,0 +1,510 @@
+"""Statements as LLVM: the function of a program, and those of its parallel loops.
+
+The outermost parallel loops become functions of their own, which do the turns from `low` to `high`.
+The first thread runs the program; at such a loop it hands what the loop sees of its values to the
+others, does its share, and waits for theirs (`weft_compiler.codegen.team`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weft_compiler.codegen.halves import bits_of_half, half_of_bits
+from weft_compiler.codegen.memory import Plan
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.scalars import Scalars
+from weft_compiler.codegen.writer import HALVES, Writer, literal, memory_type, register_type
+from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, walk as parts
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    Check,
+    For,
+    If,
+    Let,
+    Order,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+    expressions,
+    walk,
+)
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+INTERRUPTED: Final = -1
+OUT_OF_BOUNDS: Final = -2
+FRAME: Final = 192
+"""Bytes of a team's memory before the values that a parallel loop sees."""
+
+
+_POLL: Final = 500
+"""A loop polls the flag that interrupts programs where a turn runs that many statements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A parallel loop as a function."""
+
+    name: str
+    captured: tuple[str, ...]
+
+
+def turns(body: Body) -> int:
+    """About how many statements run in a body; a loop of unknown length counts as 100 turns."""
+    count = 0
+    for each in body:
+        match each:
+            case For(extent=Constant(value=extent)):
+                count += int(extent) * turns(each.body)
+            case For() | While():
+                count += 100 * turns(each.body)
+            case If():
+                count += turns(each.then) + turns(each.otherwise)
+            case _:
+                count += 1
+    return count
+
+
+class Metadata:
+    """Numbered notes that a module ends with."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, content: str, distinct: bool = False) -> str:
+        """A note; what refers to it."""
+        name = f"!{len(self.lines)}"
+        self.lines.append(f"{name} = {'distinct ' if distinct else ''}!{{{content}}}")
+        return name
+
+    def own(self, rest: str) -> str:
+        """A note that begins with itself, as those of loops do."""
+        return self.add(f"!{len(self.lines)}{rest}", distinct=True)
+
+
+class Kernel:
+    """Writes the functions of a program.
+
+    Attributes:
+      functions: their texts.
+      regions: its outermost parallel loops, which the worker calls by number from 1.
+      routines: the routines that are called: names of functions to their views' type.
+    """
+
+    def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
+        self.program = program
+        self.plan = plan
+        self.scalars = scalars
+        self.options = options
+        self.metadata = Metadata()
+        self.functions: list[str] = []
+        self.regions: list[Region] = []
+        self.routines: set[tuple[str, str]] = set()
+        self.checks = {
+            id(each): number
+            for number, each in enumerate(
+                (each for each in walk(program.body) if isinstance(each, Check)), 1
+            )
+        }
+        self.immediate = {
+            name: value.reshape(-1)[0]
+            for name, value in program.constants.items()
+            if value.size == 1
+        }
+        self.buffers = program.buffers
+        self._scopes = self._alias_scopes()
+
+    @property
+    def parameters(self) -> str:
+        """What each function takes first."""
+        given = ", ".join(
+            f"ptr noalias nonnull %buffer.{b.name}"
+            for b in (*self.program.inputs, *self.program.outputs)
+        )
+        rest = "ptr noalias %arena, ptr %interrupt, ptr %team, i64 %thread, i64 %threads"
+        return f"{given}, {rest}" if given else rest
+
+    @property
+    def arguments(self) -> str:
+        """The same, handed on."""
+        return self.parameters.replace("noalias nonnull ", "").replace("noalias ", "")
+
+    def write(self) -> None:
+        """Write all functions."""
+        function = _Function(self)
+        function.body(self.program.body)
+        function.finish("weft.main", self.parameters)
+
+    def _alias_scopes(self) -> dict[str, str]:
+        """What is said of accesses to buffers of the arena: which others they never meet."""
+        arena = {n: p for n, p in self.plan.places.items() if p.where != "stack" and p.rivals}
+        if not arena:
+            return {}
+        domain = self.metadata.own("")
+        scopes = {name: self.metadata.own(f", {domain}") for name in arena}
+        found = {}
+        for name, place in arena.items():
+            own = self.metadata.add(scopes[name])
+            others = self.metadata.add(", ".join(scopes[rival] for rival in place.rivals))
+            found[name] = f", !alias.scope {own}, !noalias {others}"
+        return found
+
+    def note(self, buffer: str) -> str:
+        """What an access to a buffer is noted with."""
+        return self._scopes.get(buffer, "")
+
+
+class _Function:
+    """Writes one function: the program's, or a parallel loop's."""
+
+    def __init__(self, kernel: Kernel, parallel: bool = False) -> None:
+        self.kernel = kernel
+        self.w = Writer()
+        self.parallel = parallel
+        self.slots: list[str] = []
+        self.names: dict[str, tuple[str, DType]] = {}
+        self.variables: dict[str, tuple[str, DType]] = {}
+        self.pointers: dict[str, str] = {
+            b.name: f"%buffer.{b.name}" for b in (*kernel.program.inputs, *kernel.program.outputs)
+        }
+        self.groups: list[str] = []
+
+    def finish(self, name: str, parameters: str) -> None:
+        self.w.do("ret i32 0")
+        self.kernel.functions.append(
+            f"define internal i32 @{name}({parameters}) noinline #0 {{\nentry:\n"
+            + "\n".join([*self.slots, *self.w.lines, "}", ""])
+        )
+
+    # ---------------------------------------------------------------------------- statements
+
+    def body(self, body: Body) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case For():
+                self._for(statement)
+            case While():
+                self._while(statement)
+            case If():
+                self._if(statement)
+            case Let(name=name, value=value):
+                self.names[name] = (self.value(value), value.dtype)
+            case Var(name=name, value=value):
+                self._variable(name, value)
+            case Assign(name=name, value=value, combine=combine):
+                self._assign(name, self.value(value), combine)
+            case Store():
+                self._store(statement)
+            case Allocate(buffer=buffer):
+                self._allocate(buffer)
+            case Check(condition=condition):
+                self._leave_unless(self.value(condition), str(self.kernel.checks[id(statement)]))
+            case Call():
+                self._call(statement)
+
+    def _for(self, loop: For) -> None:
+        if loop.order is Order.PARALLEL and not self.parallel:
+            self._share(loop)
+            return
+        self.loop(loop, "0", self.value(loop.extent))
+
+    def loop(self, loop: For, low: str, high: str) -> None:
+        """The turns of a loop from one to before another."""
+        w = self.w
+        before, head, done = w.block, w.label(), w.label()
+        if low == "0" and high.lstrip("-").isdigit():
+            if int(high) <= 0:
+                return
+            w.go(head)
+        else:
+            w.branch(w.put(f"icmp slt i64 {low}, {high}"), head, done)
+        w.begin(head)
+        turn = w.name()
+        at = len(w.lines)
+        w.do("")  # the phi, whose second value is not known yet
+        self.names[loop.variable] = (turn, dtypes.int64)
+        free = loop.order is not Order.SERIAL
+        innermost = not any(isinstance(each, For | While | Call) for each in walk(loop.body))
+        if not innermost and turns(loop.body) >= _POLL:
+            self._poll()
+        if free:
+            self.groups.append(self.kernel.metadata.add("", distinct=True))
+        self.body(loop.body)
+        notes = self._loop_notes(free, innermost)
+        following = w.put(f"add nuw nsw i64 {turn}, 1")
+        w.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
+        ended = w.put(f"icmp eq i64 {following}, {high}")
+        w.branch(ended, done, head, notes)
+        w.begin(done)
+
+    def _loop_notes(self, free: bool, innermost: bool) -> str:
+        """What LLVM is told of a loop whose turns may run in any order."""
+        if not free:
+            return ""
+        metadata = self.kernel.metadata
+        group = self.groups.pop()
+        accesses = metadata.add(f'!"llvm.loop.parallel_accesses", {group}')
+        rest = f", {accesses}"
+        if innermost:
+            enabled = metadata.add('!"llvm.loop.vectorize.enable", i1 true')
+            rest += f", {enabled}"
+        return f", !llvm.loop {metadata.own(rest)}"
+
+    def _while(self, loop: While) -> None:
+        w = self.w
+        head, inside, done = w.label(), w.label(), w.label()
+        w.go(head)
+        w.begin(head)
+        self._poll()
+        w.branch(self.value(loop.condition), inside, done)
+        w.begin(inside)
+        self.body(loop.body)
+        w.go(head)
+        w.begin(done)
+
+    def _if(self, statement: If) -> None:
+        w = self.w
+        then, otherwise, done = w.label(), w.label(), w.label()
+        last = otherwise if statement.otherwise else done
+        w.branch(self.value(statement.condition), then, last)
+        w.begin(then)
+        self.body(statement.then)
+        w.go(done)
+        if statement.otherwise:
+            w.begin(otherwise)
+            self.body(statement.otherwise)
+            w.go(done)
+        w.begin(done)
+
+    def _variable(self, name: str, value: Expr) -> None:
+        kind = register_type(value.dtype)
+        first = self.value(value)
+        slot = self._slot(kind)
+        self.variables[name] = (slot, value.dtype)
+        self.w.do(f"store {kind} {first}, ptr {slot}")
+
+    def _slot(self, kind: str, alignment: str = "") -> str:
+        """Memory of the function, taken when it is entered."""
+        slot = f"%s{len(self.slots)}"
+        self.slots.append(f"  {slot} = alloca {kind}{alignment}")
+        return slot
+
+    def _assign(self, name: str, value: str, combine: str | None) -> None:
+        slot, dtype = self.variables[name]
+        kind = register_type(dtype)
+        if combine:
+            old = self.w.put(f"load {kind}, ptr {slot}")
+            value = self.kernel.scalars.combine(self.w, combine, old, value, dtype)
+        self.w.do(f"store {kind} {value}, ptr {slot}")
+
+    def _store(self, store: Store) -> None:
+        dtype = self.kernel.buffers[store.buffer].dtype
+        value = self.value(store.value)
+        address = self.address(store.buffer, store.indices)
+        if store.combine:
+            old = self._load(address, store.buffer)
+            value = self.kernel.scalars.combine(self.w, store.combine, old, value, dtype)
+        kind = memory_type(dtype)
+        if dtype.is_bool:
+            value = self.w.put(f"zext i1 {value} to i8")
+        elif dtype in HALVES:
+            value = bits_of_half(self.w, value, dtype, self.kernel.scalars.target)
+        notes = self._notes(store.buffer)
+        self.w.do(f"store {kind} {value}, ptr {address}, align {dtype.size}{notes}")
+
+    def _notes(self, buffer: str) -> str:
+        notes = self.kernel.note(buffer)
+        if not self.groups:
+            return notes
+        if len(self.groups) == 1:
+            return f"{notes}, !llvm.access.group {self.groups[0]}"
+        return f"{notes}, !llvm.access.group {self.kernel.metadata.add(', '.join(self.groups))}"
+
+    def _allocate(self, buffer: Buffer) -> None:
+        place = self.kernel.plan.places[buffer.name]
+        if place.where == "stack":
+            kind = f"[{max(1, buffer.bytes)} x i8]"
+            self.pointers[buffer.name] = self._slot(kind, ", align 64")
+            return
+        offset = str(place.offset)
+        if place.where == "thread":
+            own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
+            offset = self.w.put(f"add i64 {own}, {place.offset + self.kernel.plan.shared}")
+        self.pointers[buffer.name] = self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
+
+    def _leave_unless(self, condition: str, code: str) -> None:
+        leaving, going_on = self.w.label(), self.w.label()
+        self.w.branch(condition, going_on, leaving)
+        self.w.begin(leaving)
+        self.w.do(f"ret i32 {code}")
+        self.w.begin(going_on)
+
+    def _poll(self) -> None:
+        """Leave where the flag is set that interrupts programs."""
+        flag = self.w.put("load atomic i32, ptr %interrupt monotonic, align 4")
+        self._leave_unless(self.w.put(f"icmp eq i32 {flag}, 0"), str(INTERRUPTED))
+
+    def _call(self, call: Call) -> None:
+        dtype = self.kernel.buffers[call.views[0].buffer].dtype
+        name = f"weft.{call.routine}.{dtype.name}"
+        self.kernel.routines.add((call.routine, dtype.name))
+        views = [f"ptr {self.address(view.buffer, view.indices)}" for view in call.views]
+        numbers = [f"i64 {value}" for _, value in call.parameters]
+        self.w.do(f"call void @{name}({', '.join([*views, *numbers, f'ptr {self._workspace()}'])})")
+
+    def _workspace(self) -> str:
+        """Memory of this thread that routines work in."""
+        own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
+        offset = self.w.put(f"add i64 {own}, {self.kernel.plan.shared}")
+        return self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
+
+    # ---------------------------------------------------------------------------- threads
+
+    def _share(self, loop: For) -> None:
+        """A parallel loop as a function of its own, which all threads call."""
+        kernel, w = self.kernel, self.w
+        number = len(kernel.regions) + 1
+        captured = self._captured(loop)
+        region = Region(f"weft.region{number}", tuple(captured))
+        kernel.regions.append(region)
+        high = self.value(loop.extent)
+        for at, name in enumerate(captured):
+            kind, value = self._capture(name)
+            w.do(f"store {kind} {value}, ptr {self._frame(at)}, align 8")
+        result = w.put(f"call i32 @weft.share(i32 {number}, i64 {high}, {kernel.arguments})")
+        inner = _Function(kernel, parallel=True)
+        for at, name in enumerate(captured):
+            inner.receive(name, at, self)
+        inner.loop(loop, "%low", "%high")
+        inner.finish(region.name, f"i64 %low, i64 %high, {kernel.parameters}")
+        fine, leaving = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {result}, 0"), fine, leaving)
+        w.begin(leaving)
+        w.do(f"ret i32 {result}")
+        w.begin(fine)
+
+    def _frame(self, at: int) -> str:
+        return self.w.put(f"getelementptr i8, ptr %team, i64 {FRAME + 8 * at}")
+
+    def _captured(self, loop: For) -> list[str]:
+        """Names of values and buffers of here that the loop sees."""
+        found: dict[str, None] = {}
+        for each in walk(loop.body):
+            for expression in expressions(each):
+                for part in parts(expression):
+                    if isinstance(part, Variable) and (
+                        part.name in self.names or part.name in self.variables
+                    ):
+                        found[part.name] = None
+                    elif isinstance(part, Load):
+                        found[part.buffer] = None
+            if isinstance(each, Store):
+                found[each.buffer] = None
+        given = {b.name for b in (*self.kernel.program.inputs, *self.kernel.program.outputs)}
+        inside = {each.variable for each in walk((loop,)) if isinstance(each, For)}
+        return [
+            name
+            for name in found
+            if name not in given
+            and name not in inside
+            and (name in self.names or name in self.variables or name in self.pointers)
+        ]
+
+    def _capture(self, name: str) -> tuple[str, str]:
+        """A value of here, and its type in the frame."""
+        if name in self.pointers:
+            return "ptr", self.pointers[name]
+        if name in self.variables:
+            slot, dtype = self.variables[name]
+            kind = register_type(dtype)
+            value = self.w.put(f"load {kind}, ptr {slot}")
+        else:
+            value, dtype = self.names[name]
+            kind = register_type(dtype)
+        if kind == "i1":
+            return "i8", self.w.put(f"zext i1 {value} to i8")
+        return kind, value
+
+    def receive(self, name: str, at: int, outside: _Function) -> None:
+        """A value that the frame holds."""
+        place = self._frame(at)
+        if name in outside.pointers:
+            self.pointers[name] = self.w.put(f"load ptr, ptr {place}, align 8")
+            return
+        dtype = (outside.names.get(name) or outside.variables[name])[1]
+        kind = "i8" if dtype.is_bool else register_type(dtype)
+        value = self.w.put(f"load {kind}, ptr {place}, align 8")
+        if dtype.is_bool:
+            value = self.w.put(f"trunc i8 {value} to i1")
+        self.names[name] = (value, dtype)
+
+    # ---------------------------------------------------------------------------- expressions
+
+    def value(self, expression: Expr) -> str:
+        """What an expression computes, as an operand."""
+        match expression:
+            case Constant(value=value, dtype=dtype):
+                return literal(value, dtype)
+            case Variable(name=name):
+                return self._named(name)
+            case Load(buffer=buffer, indices=indices):
+                if buffer in self.kernel.immediate:
+                    return literal(self.kernel.immediate[buffer], expression.dtype)
+                return self._load(self.address(buffer, indices), buffer)
+        assert isinstance(expression, Apply)
+        operands = [self.value(operand) for operand in expression.operands]
+        of = expression.operands[-1].dtype
+        if expression.primitive == "cast":
+            return self.kernel.scalars.cast(self.w, operands[0], of, expression.dtype)
+        return self.kernel.scalars.apply(self.w, expression.primitive, operands, of)
+
+    def _named(self, name: str) -> str:
+        if name in self.names:
+            return self.names[name][0]
+        slot, dtype = self.variables[name]
+        return self.w.put(f"load {register_type(dtype)}, ptr {slot}")
+
+    def _load(self, address: str, buffer: str) -> str:
+        dtype = self.kernel.buffers[buffer].dtype
+        kind = memory_type(dtype)
+        found = self.w.put(f"load {kind}, ptr {address}, align {dtype.size}{self._notes(buffer)}")
+        if dtype.is_bool:
+            return self.w.put(f"icmp ne i8 {found}, 0")
+        if dtype in HALVES:
+            return half_of_bits(self.w, found, dtype, self.kernel.scalars.target)
+        return found
+
+    def address(self, name: str, indices: Sequence[Expr]) -> str:
+        """Where an element of a buffer is."""
+        buffer = self.kernel.buffers[name]
+        terms = []
+        offset = 0
+        for index, size, stride in zip(indices, buffer.shape, buffer.strides, strict=True):
+            if isinstance(index, Constant) and not self.kernel.options.bounds_checks:
+                offset += int(index.value) * stride
+                continue
+            found = self.value(index)
+            if self.kernel.options.bounds_checks:
+                within = self.w.put(f"icmp ult i64 {found}, {size}")
+                self._leave_unless(within, str(OUT_OF_BOUNDS))
+            terms.append(self.w.put(f"mul nsw i64 {found}, {stride}") if stride != 1 else found)
+        place = str(offset)
+        for at, term in enumerate(terms):
+            skip = at == 0 and offset == 0
+            place = term if skip else self.w.put(f"add nsw i64 {place}, {term}")
+        pointer = self.pointers[name]
+        if place == "0":
+            return pointer
+        kind = memory_type(buffer.dtype)
+        return self.w.put(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {place}")

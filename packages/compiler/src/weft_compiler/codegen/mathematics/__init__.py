@@ -1,0 +1,1 @@
+"""Elementary functions as polynomials without branches, which LLVM vectorises with their loops."""

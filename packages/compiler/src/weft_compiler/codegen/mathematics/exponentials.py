@@ -1,0 +1,172 @@
+"""exp, log and what is made of them.
+
+With n the integer nearest to x / log 2 and r = x - n log 2, exp(x) = 2**n exp(r), and exp(r) is its
+Taylor polynomial.  With x = 2**n m, m between sqrt(1/2) and sqrt(2), and s = (m - 1) / (m + 1),
+log(x) = n log 2 + 2 artanh(s).  Both in Tang's and in FreeBSD's arrangement, which lose less than
+half a unit in the last place before the last addition.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weft_compiler.codegen.mathematics.formula import Formula, Value
+
+INF: Final = math.inf
+NAN: Final = math.nan
+LOG2: Final = {  # the first part has so many zeros at its end that products with n are exact
+    True: (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
+    False: (0.693359375, -2.12194440054690583e-4),
+}
+
+
+def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
+    """n, and r in two parts."""
+    high, low = LOG2[f.double]
+    k, n = f.nearest(x * (1 / math.log(2)))
+    first = f.fma(k, f.number(-high), x)
+    lower = k * low
+    r = first - lower
+    return n, r, (first - r) - lower
+
+
+def _tail(f: Formula, r: Value) -> Value:
+    """(exp(r) - 1 - r) / r**2."""
+    terms = 12 if f.double else 6
+    return f.polynomial(r, [1 / math.factorial(k + 2) for k in range(terms)])
+
+
+def _limited(f: Formula, x: Value, low: float, high: float) -> Value:
+    """A number within limits; NaN stays."""
+    x = f.where(x > high, high, x)
+    return f.where(x < low, low, x)
+
+
+def _ends(f: Formula) -> tuple[float, float]:
+    """Where exp is 0, and where it is infinite."""
+    return (-746.0, 710.0) if f.double else (-104.0, 89.0)
+
+
+def exp(f: Formula, x: Value, halvings: int = 0) -> Value:
+    """e to the power of x, divided by a power of two."""
+    low, high = _ends(f)
+    n, r, rest = _reduced(f, _limited(f, x, low, high + halvings))
+    value = f.number(1.0) + (r + (f.fma(r * r, _tail(f, r), rest)))
+    return f.scaled(value, n - halvings if halvings else n)
+
+
+def _expm1(f: Formula, x: Value, halvings: int = 0) -> Value:
+    """(exp(x) - 1) / 2 ** halvings: 2**n ((1 - 2**-n) + r + t), the sum in two parts."""
+    low = -44.0 if f.double else -20.0
+    n, r, rest = _reduced(f, _limited(f, x, low, _ends(f)[1] + halvings))
+    t = f.fma(r * r, _tail(f, r), f.fma(rest, r, rest))
+    half = n >> 1
+    inverse = f.power_of_two(-half) * f.power_of_two(half - n)
+    total, error = f.two_sum(1.0 - inverse, r)
+    value = total + (t + error)
+    return f.scaled(value, n - halvings if halvings else n)
+
+
+def expm1(f: Formula, x: Value) -> Value:
+    """exp(x) - 1."""
+    return f.where(x.equals(0.0), x, _expm1(f, x))
+
+
+def tanh(f: Formula, x: Value) -> Value:
+    """The hyperbolic tangent: t / (t + 2) of t = exp(2 |x|) - 1."""
+    size = f.abs(x)
+    size = f.where(size > 22.0, 22.0, size)
+    t = _expm1(f, size + size)
+    return f.with_sign(f.where(size < 1e-8, size, t / (t + 2.0)), x)
+
+
+def sinh(f: Formula, x: Value) -> Value:
+    """The hyperbolic sine: h + h / (2 h + 1) of h = (exp(|x|) - 1) / 2."""
+    size = f.abs(x)
+    h = _expm1(f, size, 1)
+    over = f.where(h.equals(INF), 0.0, h / (h + h + 1.0))
+    return f.with_sign(f.where(size < 1e-8, size, h + over), x)
+
+
+def cosh(f: Formula, x: Value) -> Value:
+    """The hyperbolic cosine."""
+    h = exp(f, f.abs(x), 1)
+    return h + 0.25 / h
+
+
+def _split(f: Formula, x: Value) -> tuple[Value, Value]:
+    """n, and m between sqrt(1/2) and sqrt(2), of a positive normal number."""
+    root = f.bits_of(f.number(math.sqrt(0.5)))
+    bits = f.bits_of(x)
+    n = (bits - root) >> f.mantissa
+    return n, f.of_bits(bits - (n << f.mantissa))
+
+
+def _series(f: Formula, s: Value) -> Value:
+    """2 artanh(s) - 2 s, of s**2 below 0.03, divided by s."""
+    z = s * s
+    terms = 10 if f.double else 4
+    return z * f.polynomial(z, [2 / (2 * k + 3) for k in range(terms)])
+
+
+def _log(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
+    """n log 2 + log(m) + a small number."""
+    high_two, low_two = LOG2[f.double]
+    k = f.to_number(n)
+    y = m - 1.0
+    s = y / (y + 2.0)
+    half = y * y * 0.5
+    rest = k * low_two if low is None else f.fma(k, f.number(low_two), low)
+    inner = f.fma(s, half + _series(f, s), rest)
+    return f.fma(k, f.number(high_two), y - (half - inner))
+
+
+def _of_poles(f: Formula, x: Value, result: Value, pole: float) -> Value:
+    """What a logarithm is at its pole, below it and at infinity."""
+    result = f.where(x.equals(INF), INF, result)
+    result = f.where(x.equals(pole), -INF, result)
+    return f.where(x < pole, NAN, f.where(f.nan(x), x, result))
+
+
+def log(f: Formula, x: Value) -> Value:
+    """The natural logarithm."""
+    tiny = x < math.ldexp(1.0, 1 - f.bias)
+    given = f.where(tiny, x * 2.0 ** (f.mantissa + 2), x)
+    n, m = _split(f, given)
+    n = n - f.where(tiny, f.integer(f.mantissa + 2), f.integer(0))
+    return _of_poles(f, x, _log(f, n, m), 0.0)
+
+
+def log1p(f: Formula, x: Value) -> Value:
+    """log(1 + x): the logarithm of the rounded sum, and what was lost in it."""
+    u = x + 1.0
+    lost = f.where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0)) / u
+    n, m = _split(f, u)
+    result = f.where(f.abs(x) < 2.0 ** -(f.mantissa + 2), x, _log(f, n, m, lost))
+    return _of_poles(f, x, result, -1.0)
+
+
+def asinh(f: Formula, x: Value) -> Value:
+    """The inverse of the hyperbolic sine: log(1 + x + x**2 / (1 + sqrt(1 + x**2)))."""
+    size = f.abs(x)
+    large = size > 1e9
+    given = f.where(large, 1.0, size)
+    square = given * given
+    small = f.call("log1p", given + square / (f.sqrt(square + 1.0) + 1.0))
+    far = f.call("log", size) + math.log(2)
+    return f.with_sign(f.where(large, far, small), x)
+
+
+def acosh(f: Formula, x: Value) -> Value:
+    """The inverse of the hyperbolic cosine."""
+    large = x > 1e9
+    t = f.where(large, 1.0, x) - 1.0
+    near = f.call("log1p", t + f.sqrt(t * 2.0 + t * t))
+    return f.where(large, f.call("log", x) + math.log(2), near)
+
+
+def atanh(f: Formula, x: Value) -> Value:
+    """The inverse of the hyperbolic tangent: log1p(2 x / (1 - x)) / 2."""
+    size = f.abs(x)
+    return f.with_sign(f.call("log1p", (size + size) / (1.0 - size)) * 0.5, x)

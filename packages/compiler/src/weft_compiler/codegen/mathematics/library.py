@@ -1,0 +1,63 @@
+"""The functions by name, and their texts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from weft_compiler.codegen.mathematics import exponentials
+from weft_compiler.codegen.mathematics.formula import Formula, Value
+from weft_compiler.codegen.targets import Target
+
+FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
+    **{
+        name: getattr(exponentials, name)
+        for name in ("exp", "expm1", "tanh", "sinh", "cosh", "log", "log1p")
+    },
+    **{name: getattr(exponentials, name) for name in ("asinh", "acosh", "atanh")},
+}
+"""From the names of primitives to what writes their function."""
+
+WIDENED: Final = frozenset(("sinh", "cosh", "asinh", "acosh", "atanh"))
+"""What float32 computes as float64 and rounds: seldom, and harder to get right."""
+
+_BINARY: Final = frozenset(("pow", "atan2"))
+
+
+def texts(used: Iterable[str], target: Target) -> list[str]:
+    """The texts of functions and of all that they call, each once."""
+    found: dict[str, str] = {}
+    constants: dict[str, str] = {}
+    waiting = sorted(used)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name], calls, needs = _function(name, target)
+            constants.update(needs)
+            waiting += sorted(calls)
+    return [*constants.values(), *found.values()]
+
+
+@functools.cache
+def _function(full: str, target: Target) -> tuple[str, frozenset[str], dict[str, str]]:
+    """A function's text, what it calls, and its tables."""
+    _, name, width = full.split(".")
+    f = Formula(width == "f64", target)
+    names = ["%x", "%y"][: 2 if name in _BINARY else 1]
+    operands = [Value(f, f.kind, each) for each in names]
+    if name in WIDENED and not f.double:
+        wide = [f.convert("fpext", x, "double") for x in operands]
+        result = f.convert("fptrunc", f.call(name, *wide), "float")
+    else:
+        result = FUNCTIONS[name](f, *operands)
+    parameters = ", ".join(f"{f.kind} {each}" for each in names)
+    text = "\n".join(
+        [
+            f"define internal {f.kind} @{full}({parameters}) alwaysinline nounwind {{",
+            *f.w.lines,
+            f"  ret {f.kind} {result.name}",
+            "}",
+        ]
+    )
+    return text, frozenset(f.used), f.constants

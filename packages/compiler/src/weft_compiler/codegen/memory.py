@@ -1,0 +1,171 @@
+"""Where allocated buffers lie: on the stack, or at planned places of an arena.
+
+The statements of a program are numbered as `walk` passes them.  A buffer lives from its `Allocate`
+to the end of the last statement beside it that uses it; two that never live at once may share
+bytes.  A buffer that is allocated within a loop that threads share has a place in each thread's
+own part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from weft_compiler.ir.expressions import Expr, Load, walk as walk_expression
+from weft_compiler.ir.program import (
+    Allocate,
+    Body,
+    Buffer,
+    Call,
+    For,
+    Order,
+    Program,
+    Statement,
+    Store,
+    While,
+    bodies,
+    expressions,
+    walk,
+)
+
+ALIGNMENT: Final = 64
+_STACK_BUFFER: Final = 4096
+_STACK: Final = 1 << 16
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a buffer lies.
+
+    Attributes:
+      where: "stack", "shared" or "thread": its part of the arena.
+      offset: bytes from the beginning of that part.
+      rivals: the buffers of the same part that live at the same time, and so lie elsewhere.
+    """
+
+    buffer: Buffer
+    where: str
+    first: int
+    last: int
+    offset: int = 0
+    rivals: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where all allocated buffers of a program lie.
+
+    Attributes:
+      shared: bytes of the arena that all threads share, and come first.
+      thread: bytes that each thread has to itself, behind them.
+    """
+
+    places: dict[str, Place]
+    shared: int
+    thread: int
+
+    def arena(self, threads: int = 1) -> int:
+        """How many bytes of memory a run takes besides inputs and outputs."""
+        return self.shared + threads * self.thread
+
+
+def plan_memory(program: Program, workspace: int = 0) -> Plan:
+    """Plan where the buffers of a program lie.
+
+    Args:
+      workspace: bytes at the beginning of each thread's part that routines work in.
+    """
+    places = list(_Numbering(program).places(program.body, False, False))
+    on_stack = 0
+    for place in places:
+        if place.where == "stack":
+            on_stack += _rounded(place.buffer.bytes)
+            if on_stack > _STACK:
+                place.where = "thread"
+    sizes = {
+        part: _arrange([p for p in places if p.where == part]) for part in ("shared", "thread")
+    }
+    workspace = _rounded(workspace)
+    for place in places:
+        place.offset += workspace if place.where == "thread" else 0
+    named = {place.buffer.name: place for place in places}
+    return Plan(named, sizes["shared"], sizes["thread"] + workspace)
+
+
+class _Numbering:
+    """Walks a program, and numbers its statements."""
+
+    def __init__(self, program: Program) -> None:
+        self._numbers = {id(each): at for at, each in enumerate(walk(program.body))}
+        self._ends: dict[int, int] = {}
+
+    def _end(self, statement: Statement) -> int:
+        """The number of the last statement within one."""
+        found = self._ends.get(id(statement))
+        if found is None:
+            inner = [self._end(body[-1]) for body in bodies(statement) if body]
+            found = self._ends[id(statement)] = max([self._numbers[id(statement)], *inner])
+        return found
+
+    def places(self, body: Body, in_loop: bool, in_parallel: bool) -> Iterator[Place]:
+        for at, statement in enumerate(body):
+            if isinstance(statement, Allocate):
+                yield self._place(statement, body[at + 1 :], in_loop, in_parallel)
+            loop = in_loop or isinstance(statement, For | While)
+            parallel = in_parallel or (
+                isinstance(statement, For) and statement.order is Order.PARALLEL
+            )
+            for inner in bodies(statement):
+                yield from self.places(inner, loop, parallel)
+
+    def _place(self, allocate: Allocate, rest: Body, in_loop: bool, in_parallel: bool) -> Place:
+        buffer = allocate.buffer
+        first = last = self._numbers[id(allocate)]
+        shared_with_threads = False
+        for sibling in rest:
+            if any(uses(each, buffer.name) for each in walk((sibling,))):
+                last = self._end(sibling)
+                shared_with_threads |= not in_parallel and any(
+                    isinstance(each, For) and each.order is Order.PARALLEL
+                    for each in walk((sibling,))
+                )
+        small = buffer.bytes <= _STACK_BUFFER and in_loop and not shared_with_threads
+        where = "stack" if small else "thread" if in_parallel else "shared"
+        return Place(buffer, where, first, last)
+
+
+def uses(statement: Statement, name: str) -> bool:
+    """Whether a statement itself, without its bodies, reads or writes a buffer."""
+    if isinstance(statement, Store) and statement.buffer == name:
+        return True
+    if isinstance(statement, Call) and any(view.buffer == name for view in statement.views):
+        return True
+    return any(_loads(expression, name) for expression in expressions(statement))
+
+
+def _loads(expression: Expr, name: str) -> bool:
+    return any(isinstance(e, Load) and e.buffer == name for e in walk_expression(expression))
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _arrange(places: list[Place]) -> int:
+    """Give each a place: the largest first, each as low as those that live with it let it be."""
+    total = 0
+    done: list[Place] = []
+    for place in sorted(places, key=lambda each: (-each.buffer.bytes, each.first)):
+        rivals = [p for p in done if p.first <= place.last and place.first <= p.last]
+        size = _rounded(place.buffer.bytes)
+        for rival in sorted(rivals, key=lambda each: each.offset):
+            if place.offset + size <= rival.offset:
+                break
+            place.offset = max(place.offset, rival.offset + _rounded(rival.buffer.bytes))
+        for rival in rivals:
+            rival.rivals.append(place.buffer.name)
+            place.rivals.append(rival.buffer.name)
+        done.append(place)
+        total = max(total, place.offset + size)
+    return total

@@ -1,0 +1,101 @@
+"""Programs as modules of LLVM, and those as machine code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from weft_compiler.codegen import team
+from weft_compiler.codegen.kernel import Kernel
+from weft_compiler.codegen.mathematics import library
+from weft_compiler.codegen.memory import plan_memory
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.scalars import Scalars, supports
+from weft_compiler.codegen.targets import Target, target_of
+from weft_compiler.ir.expressions import Apply, Expr, walk as parts
+from weft_compiler.ir.program import Call, Check, Program, expressions, walk
+from weft_graph.ir.scalar import PRIMITIVES
+from weft_tensor import errors
+
+ENTRY: Final = "weft.run"
+"""The function that a module exports: `int32 run(void **buffers, void *arena, int32 *interrupt,
+void *team, int64 thread, int64 threads)`, 0 or the number of the check that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A program as LLVM.
+
+    Attributes:
+      text: the module.
+      shared: bytes of the arena that threads share.
+      thread: bytes of it besides that each thread takes.
+      team: bytes of the memory through which threads meet.
+      checks: the messages of the checks, in the order of their numbers.
+    """
+
+    text: str
+    shared: int
+    thread: int
+    team: int
+    checks: tuple[str, ...]
+
+
+def module_of(program: Program, options: Options | None = None) -> Module:
+    """The module of a verified program.
+
+    Raises: UnimplementedError: it uses a primitive that has no machine code.
+    """
+    options = options or Options()
+    for each in walk(program.body):
+        for expression in expressions(each):
+            _require_supported(expression)
+    target = target_of(options)
+    scalars = Scalars(target, options.contract)
+    plan = plan_memory(program, _workspace(program))
+    kernel = Kernel(program, plan, scalars, options)
+    kernel.write()
+    buffers = [b.name for b in (*program.inputs, *program.outputs)]
+    texts = [
+        f'target triple = "{target.triple}"\n; {program.name}',
+        *kernel.functions,
+        team.entry(buffers, kernel.arguments, ENTRY),
+        team.together(kernel.regions, kernel.parameters, kernel.arguments, target)
+        if kernel.regions
+        else team.alone(kernel.parameters),
+        *library.texts(scalars.used, target),
+        _attributes(target),
+        *kernel.metadata.lines,
+    ]
+    messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
+    return Module(
+        "\n".join(texts),
+        plan.shared,
+        plan.thread,
+        team.team_bytes(kernel.regions),
+        tuple(messages),
+    )
+
+
+def _require_supported(expression: Expr) -> None:
+    for part in parts(expression):
+        if isinstance(part, Apply):
+            of = part.operands[-1].dtype
+            if not (supports(part.primitive, of) and supports("cast", part.dtype)):
+                raise errors.UnimplementedError(
+                    f"there is no machine code for {part.primitive} of {of.name}: "
+                    f"{PRIMITIVES[part.primitive].doc}"
+                )
+
+
+def _workspace(program: Program) -> int:
+    calls = [each for each in walk(program.body) if isinstance(each, Call)]
+    if calls:
+        raise errors.UnimplementedError(f"there is no machine code for {calls[0].routine}")
+    return 0
+
+
+def _attributes(target: Target) -> str:
+    """What holds of all functions."""
+    width = 8 * target.vector_bytes
+    return f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}'

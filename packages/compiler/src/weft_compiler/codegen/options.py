@@ -1,0 +1,23 @@
+"""How a program becomes machine code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may differ between two compilations of one program.
+
+    Attributes:
+      contract: whether a product and a sum may be one operation with one rounding (FMA), and
+        whether loops that combine floating-point numbers may do so in lanes.
+      bounds_checks: whether indices are checked before each access: for finding faults.
+      cpu: a processor that LLVM knows, such as "x86-64-v3"; empty for this machine's.
+      features: what it has or lacks besides, such as "+avx2,-fma"; used where `cpu` is given.
+    """
+
+    contract: bool = True
+    bounds_checks: bool = False
+    cpu: str = ""
+    features: str = ""

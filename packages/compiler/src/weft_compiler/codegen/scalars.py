@@ -1,0 +1,408 @@
+"""Primitives as LLVM instructions on registers.
+
+A value of 16 bits is a float32 that has been rounded.  What has no instruction calls a function of
+`weft_compiler.codegen.mathematics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from weft_compiler.codegen.halves import round_half
+from weft_compiler.codegen.mathematics import library
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.writer import HALVES, Writer, literal, register_type
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_TYPES: Final = (
+    dtypes.bool_,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.float32,
+    dtypes.float64,
+    *(getattr(dtypes, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
+_EXACT: Final = frozenset(
+    ("neg", "abs", "sign", "minimum", "maximum", "clamp", "floor", "ceil", "trunc", "rint")
+)
+"""What gives numbers that need no rounding."""
+
+
+def supports(primitive: str, dtype: DType) -> bool:
+    """Whether machine code can be made of a primitive of operands of a type.
+
+    Args:
+      dtype: of the last operand; of `cast` the operand's or the result's.
+    """
+    if dtype not in _TYPES:
+        return False
+    if primitive == "cast":
+        return True
+    if dtype.is_floating:
+        if primitive == "next_after":
+            return dtype not in HALVES
+        return primitive in _FLOATING or primitive in library.FUNCTIONS
+    if dtype.is_bool:
+        return primitive in _BOOLS
+    return primitive in _INTEGERS
+
+
+class Scalars:
+    """Writes applications of primitives.
+
+    Attributes:
+      used: the functions that have been called.
+    """
+
+    def __init__(self, target: Target, contract: bool) -> None:
+        self.target = target
+        self.used: set[str] = set()
+        self.flags = "contract " if contract else ""
+        self.reassociated = "reassoc contract " if contract else ""
+
+    def apply(self, w: Writer, primitive: str, operands: list[str], dtype: DType) -> str:
+        """A primitive of operands of a type; `cast` stands alone."""
+        if primitive == "where":
+            return w.select(operands[0], register_type(dtype), *operands[1:])
+        kind = register_type(dtype)
+        if dtype.is_bool:
+            return _BOOLS[primitive](w, kind, dtype, *operands)
+        if dtype.is_integer:
+            return _INTEGERS[primitive](w, kind, dtype, *operands)
+        if primitive in _FLOATING:
+            result = _FLOATING[primitive](self, w, kind, *operands)
+        else:
+            result = self.function(w, primitive, kind, *operands)
+        return self.rounded(w, primitive, result, dtype)
+
+    def rounded(self, w: Writer, primitive: str, result: str, dtype: DType) -> str:
+        """A result as its type has it."""
+        predicate = primitive in _COMPARISONS or primitive.startswith("is_")
+        if dtype not in HALVES or primitive in _EXACT or predicate:
+            return result
+        return round_half(w, result, dtype, self.target)
+
+    def function(self, w: Writer, name: str, kind: str, *operands: str) -> str:
+        """A function of the library."""
+        full = f"weft.{name}.{'f64' if kind == 'double' else 'f32'}"
+        self.used.add(full)
+        return w.call(full, kind, *operands)
+
+    def combine(self, w: Writer, primitive: str, old: str, new: str, dtype: DType) -> str:
+        """A value combined with another, in any order."""
+        if not dtype.is_floating or dtype in HALVES:
+            return self.apply(w, primitive, [old, new], dtype)
+        kind = register_type(dtype)
+        if primitive in ("add", "mul"):
+            return w.put(f"f{primitive} {self.reassociated}{kind} {old}, {new}")
+        return w.call(f"llvm.{primitive}.{'f64' if kind == 'double' else 'f32'}", kind, old, new)
+
+    def cast(self, w: Writer, x: str, source: DType, result: DType) -> str:
+        """A value as another type."""
+        if source is result:
+            return x
+        of, to = register_type(source), register_type(result)
+        if result.is_bool:
+            zero = literal(0, source)
+            return w.put(
+                f"fcmp une {of} {x}, {zero}" if source.is_floating else f"icmp ne {of} {x}, 0"
+            )
+        if not result.is_floating:
+            return _to_integer(w, x, source, result)
+        if not source.is_floating:
+            unsigned = source.is_bool or source.is_unsigned
+            x = w.put(f"{'uitofp' if unsigned else 'sitofp'} {of} {x} to {to}")
+        elif of != to:
+            if result is dtypes.float16:
+                x = _narrowed_to_odd(w, x)
+            else:
+                x = w.put(f"{'fpext' if to == 'double' else 'fptrunc'} {of} {x} to {to}")
+        if result not in HALVES or (source in HALVES and source is result):
+            return x
+        return round_half(w, x, result, self.target)
+
+
+def _to_integer(w: Writer, x: str, source: DType, result: DType) -> str:
+    of, to = register_type(source), register_type(result)
+    if source.is_floating:
+        how = "fptoui" if result.is_unsigned else "fptosi"
+        # a number that does not fit must be some number, not what LLVM calls poison
+        return w.put(f"freeze {to} {w.put(f'{how} {of} {x} to {to}')}")
+    if source.size > result.size:
+        return w.put(f"trunc {of} {x} to {to}")
+    if source.is_bool or source.size < result.size:
+        how = "zext" if source.is_bool or source.is_unsigned else "sext"
+        return w.put(f"{how} {of} {x} to {to}")
+    return x
+
+
+def _narrowed_to_odd(w: Writer, x: str) -> str:
+    """A float64 as a float32 that is rounded to odd, so that rounding it again rounds once."""
+    near = w.put(f"fptrunc double {x} to float")
+    back = w.put(f"fpext float {near} to double")
+    inexact = w.put(f"zext i1 {w.put(f'fcmp one double {back}, {x}')} to i32")
+    size, given = w.call("llvm.fabs.f64", "double", back), w.call("llvm.fabs.f64", "double", x)
+    over = w.put(f"zext i1 {w.put(f'fcmp ogt double {size}, {given}')} to i32")
+    bits = w.put(f"sub i32 {w.put(f'bitcast float {near} to i32')}, {over}")
+    return w.put(f"bitcast i32 {w.put(f'or i32 {bits}, {inexact}')} to float")
+
+
+# -------------------------------------------------------------------------------- floating point
+
+Floating = Callable[..., str]
+
+
+def _operator(name: str) -> Floating:
+    return lambda s, w, kind, x, y: w.put(f"{name} {s.flags}{kind} {x}, {y}")
+
+
+def _intrinsic(name: str) -> Floating:
+    return lambda s, w, kind, x: w.call(f"llvm.{name}.{_suffix(kind)}", kind, x)
+
+
+def _compare(condition: str) -> Floating:
+    return lambda s, w, kind, x, y: w.put(f"fcmp {condition} {kind} {x}, {y}")
+
+
+def _suffix(kind: str) -> str:
+    return "f64" if kind == "double" else "f32"
+
+
+def _lesser(s: Scalars, w: Writer, kind: str, x: str, y: str, condition: str = "olt") -> str:
+    lesser = w.select(w.put(f"fcmp {condition} {kind} {x}, {y}"), kind, x, y)
+    return w.select(w.put(f"fcmp uno {kind} {x}, {x}"), kind, x, lesser)
+
+
+def _greater(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
+    return _lesser(s, w, kind, x, y, "ogt")
+
+
+def _clamp(s: Scalars, w: Writer, kind: str, x: str, y: str, z: str) -> str:
+    return _lesser(s, w, kind, _greater(s, w, kind, x, y), z)
+
+
+def _sign(s: Scalars, w: Writer, kind: str, x: str) -> str:
+    one, minus = literal(1, dtypes.float64), literal(-1, dtypes.float64)
+    zero = literal(0, dtypes.float64)
+    below = w.select(w.put(f"fcmp olt {kind} {x}, {zero}"), kind, minus, x)
+    found = w.select(w.put(f"fcmp ogt {kind} {x}, {zero}"), kind, one, below)
+    return w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, zero, found)
+
+
+def _floor_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
+    rest = w.put(f"frem {kind} {x}, {y}")
+    zero = literal(0, dtypes.float64)
+    negative = w.put(f"fcmp olt {kind} {rest}, {zero}")
+    other = w.put(f"xor i1 {negative}, {w.put(f'fcmp olt {kind} {y}, {zero}')}")
+    turned = w.put(f"and i1 {other}, {w.put(f'fcmp one {kind} {rest}, {zero}')}")
+    found = w.select(turned, kind, w.put(f"fadd {kind} {rest}, {y}"), rest)
+    none = w.put(f"fcmp oeq {kind} {found}, {zero}")
+    return w.select(none, kind, w.call(f"llvm.copysign.{_suffix(kind)}", kind, found, y), found)
+
+
+def _next_after(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
+    """One more or less in the integers that order the numbers of a sign."""
+    bits = "i64" if kind == "double" else "i32"
+    zero = literal(0, dtypes.float64)
+    as_int = w.put(f"bitcast {kind} {x} to {bits}")
+    up = w.put(f"fcmp olt {kind} {x}, {y}")
+    positive = w.put(f"fcmp ogt {kind} {x}, {zero}")
+    step = w.select(w.put(f"xor i1 {up}, {positive}"), bits, "-1", "1")
+    moved = w.put(f"bitcast {bits} {w.put(f'add {bits} {as_int}, {step}')} to {kind}")
+    least = w.call(f"llvm.copysign.{_suffix(kind)}", kind, w.put(f"bitcast {bits} 1 to {kind}"), y)
+    moved = w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, least, moved)
+    moved = w.select(w.put(f"fcmp oeq {kind} {x}, {y}"), kind, y, moved)
+    return w.select(w.put(f"fcmp uno {kind} {x}, {y}"), kind, w.put(f"fadd {kind} {x}, {y}"), moved)
+
+
+def _about_infinity(condition: str) -> Floating:
+    def write(s: Scalars, w: Writer, kind: str, x: str) -> str:
+        size = w.call(f"llvm.fabs.{_suffix(kind)}", kind, x)
+        return w.put(f"fcmp {condition} {kind} {size}, {literal(float('inf'), dtypes.float64)}")
+
+    return write
+
+
+_COMPARISONS: Final = {
+    "less": ("olt", "slt"),
+    "less_equal": ("ole", "sle"),
+    "greater": ("ogt", "sgt"),
+    "greater_equal": ("oge", "sge"),
+    "equal": ("oeq", "eq"),
+    "not_equal": ("une", "ne"),
+}
+_FLOATING: Final[dict[str, Floating]] = {
+    "add": _operator("fadd"),
+    "sub": _operator("fsub"),
+    "mul": _operator("fmul"),
+    "div": _operator("fdiv"),
+    "trunc_mod": lambda s, w, kind, x, y: w.put(f"frem {kind} {x}, {y}"),
+    "floor_mod": _floor_mod,
+    "neg": lambda s, w, kind, x: w.put(f"fneg {kind} {x}"),
+    "square": lambda s, w, kind, x: w.put(f"fmul {s.flags}{kind} {x}, {x}"),
+    "reciprocal": lambda s, w, kind, x: w.put(f"fdiv {kind} {literal(1, dtypes.float64)}, {x}"),
+    "sign": _sign,
+    "minimum": _lesser,
+    "maximum": _greater,
+    "clamp": _clamp,
+    "abs": _intrinsic("fabs"),
+    **{name: _intrinsic(name) for name in ("floor", "ceil", "trunc", "rint", "sqrt")},
+    "next_after": _next_after,
+    **{name: _compare(condition) for name, (condition, _) in _COMPARISONS.items()},
+    "is_nan": lambda s, w, kind, x: w.put(f"fcmp uno {kind} {x}, {x}"),
+    "is_inf": _about_infinity("oeq"),
+    "is_finite": _about_infinity("olt"),
+    "where": lambda s, w, kind, *x: "",  # written by `apply`
+}
+
+# -------------------------------------------------------------------------------- integers
+
+Integral = Callable[..., str]
+
+
+def _plain(name: str) -> Integral:
+    return lambda w, kind, dtype, x, y: w.put(f"{name} {kind} {x}, {y}")
+
+
+def _ordered(condition: str) -> Integral:
+    def write(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+        unsigned = dtype.is_unsigned and condition[0] == "s"
+        return w.put(f"icmp {'u' + condition[1:] if unsigned else condition} {kind} {x}, {y}")
+
+    return write
+
+
+def _limit(which: str) -> Integral:
+    def write(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+        return w.call(f"llvm.{'u' if dtype.is_unsigned else 's'}{which}.{kind}", kind, x, y)
+
+    return write
+
+
+def _integer_clamp(w: Writer, kind: str, dtype: DType, x: str, y: str, z: str) -> str:
+    return _limit("min")(w, kind, dtype, _limit("max")(w, kind, dtype, x, y), z)
+
+
+def _shift(w: Writer, kind: str, dtype: DType, x: str, y: str, left: bool) -> str:
+    count = w.put(f"and {kind} {y}, {8 * dtype.size - 1}")
+    right = "lshr" if dtype.is_unsigned else "ashr"
+    return w.put(f"{'shl' if left else right} {kind} {x}, {count}")
+
+
+def _safe_divisor(w: Writer, kind: str, dtype: DType, y: str) -> str:
+    """A divisor that no processor traps on: 1 in the place of 0 and -1."""
+    if y.lstrip("-").isdigit() and int(y) not in (0, -1):
+        return y
+    safe = w.select(w.put(f"icmp eq {kind} {y}, 0"), kind, "1", y)
+    if dtype.is_unsigned:
+        return safe
+    return w.select(w.put(f"icmp eq {kind} {y}, -1"), kind, "1", safe)
+
+
+def _quotient(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+    safe = _safe_divisor(w, kind, dtype, y)
+    if dtype.is_unsigned:
+        return w.put(f"udiv {kind} {x}, {safe}")
+    found = w.put(f"sdiv {kind} {x}, {safe}")
+    if safe is y:
+        return found
+    minus = w.put(f"icmp eq {kind} {y}, -1")
+    return w.select(minus, kind, w.put(f"sub {kind} 0, {x}"), found)
+
+
+def _remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+    safe = _safe_divisor(w, kind, dtype, y)
+    return w.put(f"{'urem' if dtype.is_unsigned else 'srem'} {kind} {x}, {safe}")
+
+
+def _other_sign(w: Writer, kind: str, rest: str, y: str) -> str:
+    """Whether a remainder is not 0 and has another sign than the divisor."""
+    other = w.put(f"icmp slt {kind} {w.put(f'xor {kind} {rest}, {y}')}, 0")
+    return w.put(f"and i1 {other}, {w.put(f'icmp ne {kind} {rest}, 0')}")
+
+
+def _floor_quotient(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+    found = _quotient(w, kind, dtype, x, y)
+    if dtype.is_unsigned:
+        return found
+    down = _other_sign(w, kind, _remainder(w, kind, dtype, x, y), y)
+    return w.put(f"add {kind} {found}, {w.put(f'sext i1 {down} to {kind}')}")
+
+
+def _floor_remainder(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+    rest = _remainder(w, kind, dtype, x, y)
+    if dtype.is_unsigned:
+        return rest
+    moved = w.put(f"add {kind} {rest}, {y}")
+    return w.select(_other_sign(w, kind, rest, y), kind, moved, rest)
+
+
+def _integer_power(w: Writer, kind: str, dtype: DType, x: str, y: str) -> str:
+    """By squaring, bit by bit of the exponent; with an exponent below 0 only of -1, 0 and 1."""
+    result, power, bits = "1", x, y
+    for bit in range(8 * dtype.size):
+        odd = w.put(f"trunc {kind} {bits} to i1")
+        result = w.select(odd, kind, w.put(f"mul {kind} {result}, {power}"), result)
+        if bit < 8 * dtype.size - 1:
+            power = w.put(f"mul {kind} {power}, {power}")
+            bits = w.put(f"lshr {kind} {bits}, 1")
+    if dtype.is_unsigned:
+        return result
+    unit = w.put(f"icmp ult {kind} {w.put(f'add {kind} {x}, 1')}, 3")
+    fraction = w.put(f"and i1 {w.put(f'icmp slt {kind} {y}, 0')}, {w.put(f'xor i1 {unit}, true')}")
+    return w.select(fraction, kind, "0", result)
+
+
+def _integer_sign(w: Writer, kind: str, dtype: DType, x: str) -> str:
+    above = w.put(f"zext i1 {w.put(f'icmp ne {kind} {x}, 0')} to {kind}")
+    if dtype.is_unsigned:
+        return above
+    return w.select(w.put(f"icmp slt {kind} {x}, 0"), kind, "-1", above)
+
+
+def _integer_abs(w: Writer, kind: str, dtype: DType, x: str) -> str:
+    if dtype.is_unsigned:
+        return x
+    return w.put(f"call {kind} @llvm.abs.{kind}({kind} {x}, i1 false)")
+
+
+def _population(w: Writer, kind: str, dtype: DType, x: str) -> str:
+    count = w.call(f"llvm.ctpop.{kind}", kind, x)
+    return count if kind == "i8" else w.put(f"trunc {kind} {count} to i8")
+
+
+_BITS: Final[dict[str, Integral]] = {
+    "bit_and": _plain("and"),
+    "bit_or": _plain("or"),
+    "bit_xor": _plain("xor"),
+    "invert": lambda w, kind, dtype, x: w.put(f"xor {kind} {x}, {'true' if kind == 'i1' else -1}"),
+    "equal": _ordered("eq"),
+    "not_equal": _ordered("ne"),
+    "where": lambda w, kind, dtype, *x: "",  # written by `apply`
+}
+_BOOLS: Final = _BITS
+_INTEGERS: Final[dict[str, Integral]] = {
+    **_BITS,
+    **{name: _ordered(condition) for name, (_, condition) in _COMPARISONS.items()},
+    "add": _plain("add"),
+    "sub": _plain("sub"),
+    "mul": _plain("mul"),
+    "div": _quotient,
+    "floor_div": _floor_quotient,
+    "floor_mod": _floor_remainder,
+    "trunc_mod": _remainder,
+    "pow": _integer_power,
+    "neg": lambda w, kind, dtype, x: w.put(f"sub {kind} 0, {x}"),
+    "abs": _integer_abs,
+    "sign": _integer_sign,
+    "square": lambda w, kind, dtype, x: w.put(f"mul {kind} {x}, {x}"),
+    "reciprocal": lambda w, kind, dtype, x: _quotient(w, kind, dtype, "1", x),
+    "minimum": _limit("min"),
+    "maximum": _limit("max"),
+    "clamp": _integer_clamp,
+    "shift_left": lambda w, kind, dtype, x, y: _shift(w, kind, dtype, x, y, True),
+    "shift_right": lambda w, kind, dtype, x, y: _shift(w, kind, dtype, x, y, False),
+    "popcount": _population,
+}

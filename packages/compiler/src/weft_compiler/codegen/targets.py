@@ -1,0 +1,122 @@
+"""Processors: what LLVM is told of them, and machine code for them."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+from llvmlite import binding
+
+from weft_compiler.codegen.options import Options
+from weft_tensor import errors
+
+_LOCK: Final = threading.RLock()  # what llvmlite does not promise of threads
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A processor.
+
+    Attributes:
+      triple: its family and system, as LLVM writes them.
+      cpu: its name, or empty.
+      features: what it has or lacks, as LLVM writes them.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+
+    @property
+    def x86(self) -> bool:
+        """Whether it is an x86-64."""
+        return self.triple.startswith("x86_64")
+
+    def has(self, feature: str) -> bool:
+        """Whether it has a feature, as far as names and levels tell."""
+        listed = self.features.split(",")
+        if f"+{feature}" in listed or f"-{feature}" in listed:
+            return f"+{feature}" in listed
+        if not self.x86:
+            return feature == "fma"  # other families fuse products and sums as they are
+        return feature in _LEVELS.get(self.cpu, frozenset())
+
+    @property
+    def vector_bytes(self) -> int:
+        """How wide its registers are."""
+        if not self.x86:
+            return 16
+        return 64 if self.has("avx512f") else 32 if self.has("avx2") else 16
+
+
+_V3: Final = frozenset(("sse4.1", "avx", "avx2", "fma", "f16c"))
+_LEVELS: Final = {
+    "x86-64-v2": frozenset(("sse4.1",)),
+    "x86-64-v3": _V3,
+    "x86-64-v4": _V3 | {"avx512f", "avx512dq", "avx512bw", "avx512vl"},
+}
+"""What the levels of the x86-64 ABI promise."""
+
+
+@functools.cache
+def host() -> Target:
+    """This machine."""
+    with _LOCK:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        binding.initialize_native_asmparser()
+    features = binding.get_host_cpu_features().flatten()
+    return Target(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+
+
+def target_of(options: Options) -> Target:
+    """The processor that options ask for."""
+    if options.cpu:
+        return Target(host().triple, options.cpu, options.features)
+    return host()
+
+
+def object_code(text: str, target: Target) -> bytes:
+    """The relocatable object of a module.
+
+    Raises: InternalError: LLVM refuses the text.
+    """
+    with _LOCK:
+        machine = _machine(target)
+        return bytes(machine.emit_object(_optimised(text, machine)))
+
+
+def assembly(text: str, target: Target) -> str:
+    """The assembly of a module, for reading."""
+    with _LOCK:
+        machine = _machine(target)
+        return str(machine.emit_assembly(_optimised(text, machine)))
+
+
+def _optimised(text: str, machine: Any) -> Any:
+    """A module after LLVM's passes.
+
+    The first level is the one that does not walk the functions twice; with the vectoriser it makes
+    the same loops of this text as the second, in half the time.
+    """
+    try:
+        module = binding.parse_assembly(text, binding.create_context())
+    except RuntimeError as error:
+        raise errors.InternalError(f"LLVM refuses a module: {error}") from error
+    tuning = binding.create_pipeline_tuning_options(speed_level=1)
+    tuning.loop_vectorization = True
+    tuning.loop_interleaving = True
+    tuning.loop_unrolling = True
+    builder = binding.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)  # a manager runs once
+    return module
+
+
+@functools.cache
+def _machine(target: Target) -> Any:
+    host()
+    return binding.Target.from_triple(target.triple).create_target_machine(
+        target.cpu, target.features, opt=2, reloc="pic", codemodel="small"
+    )

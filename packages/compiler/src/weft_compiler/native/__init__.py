@@ -1,0 +1,1 @@
+"""Machine code as callables of Python, and its cache on disk."""

@@ -1,0 +1,163 @@
+"""Object code on disk.
+
+An entry is a file of a directory that only its owner can write: what it was made from, hashed, is
+its name, and its content begins with its own hash.  What a file is loaded as was compiled by this
+version of weft, for this processor, from this text.  A directory or a file that is not as it should
+be is not used.  `WEFT_CACHE` names the directory, `WEFT_CACHE=off` there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+import threading
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from llvmlite import binding
+
+from weft_compiler.codegen.targets import Target
+
+LIMIT: Final = 256 << 20
+"""How many bytes the directory may have, unless `WEFT_CACHE_BYTES` says so."""
+
+_MAGIC: Final = b"weft-object-1\n"
+_LOCK: Final = threading.Lock()
+_ENTRY_LIMIT: Final = 64 << 20
+
+
+def object_of(name: str, made_from: str, target: Target, compile: Callable[[], bytes]) -> bytes:
+    """The object code of a text: from the disk, or compiled now and kept.
+
+    Args:
+      name: for people who look into the directory.
+      made_from: all that decides what the code is, besides the processor and versions.
+    """
+    place = directory()
+    if place is None:
+        return compile()
+    path = place / f"{_key(made_from, target)}.{name[:40]}.o"
+    found = _read(path)
+    if found is None:
+        found = compile()
+        _write(path, found)
+    return found
+
+
+def _key(made_from: str, target: Target) -> str:
+    whole = "\0".join(
+        [
+            metadata.version("weftml-compiler"),
+            metadata.version("llvmlite"),
+            repr(binding.llvm_version_info),
+            target.triple,
+            target.cpu,
+            target.features,
+            _sources(),
+            made_from,
+        ]
+    )
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+@functools.cache
+def _sources() -> str:
+    """What changes with the code generator's own files, which developers edit in place."""
+    found = hashlib.sha256()
+    root = Path(__file__).parent.parent
+    for path in sorted(root.rglob("*.py")):
+        status = path.stat()
+        found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return found.hexdigest()
+
+
+@functools.cache
+def directory() -> Path | None:
+    """Where entries are, or None where there is no place that is ours alone."""
+    given = os.environ.get("WEFT_CACHE")
+    if given == "off":
+        return None
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        place = Path(given) if given else Path(home) / "weft" / "objects"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return place if _ours(place, stat.S_IFDIR) else None
+    except (OSError, RuntimeError):  # a home that cannot be written, or none
+        return None
+
+
+def _ours(path: Path, kind: int) -> bool:
+    """Whether a file or directory belongs to this user, and nobody else may write it."""
+    status = path.lstat()
+    if stat.S_IFMT(status.st_mode) != kind:
+        return False
+    if not hasattr(os, "getuid"):
+        return True  # a profile of Windows is its user's
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        if not _ours(path, stat.S_IFREG) or path.stat().st_size > _ENTRY_LIMIT:
+            return None
+        content = path.read_bytes()
+    except OSError:  # there is none, or another process removed it
+        return None
+    head = len(_MAGIC) + 32
+    image = content[head:]
+    if content[:head] != _MAGIC + hashlib.sha256(image).digest():
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # what was used lately stays longest
+    return image
+
+
+def _write(path: Path, image: bytes) -> None:
+    """Keep an entry; where it cannot be kept the next process compiles again."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(image).digest() + image)
+            os.replace(name, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            return
+        _trim(path.parent, len(image))
+    except OSError:
+        return
+
+
+_since_trim = 0
+
+
+def _trim(place: Path, added: int) -> None:
+    """Remove what was used longest ago where there is too much; looks after each 4 MB."""
+    global _since_trim
+    with _LOCK:
+        _since_trim += added
+        limit = int(os.environ.get("WEFT_CACHE_BYTES", LIMIT))
+        if _since_trim < min(4 << 20, limit):
+            return
+        _since_trim = 0
+    entries = []
+    for path in place.iterdir():
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if total <= limit:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            total -= size

@@ -1,0 +1,284 @@
+"""Calls from Python: a C function that reads the headers of arrays and enters a program.
+
+The function is the same for all programs.  Its `self` is an array of 64-bit words, the program's
+state, in which it finds what to check and what to call:
+
+    word 0   address of the program            5  whether it runs without the GIL
+         1   how many arrays it takes          6  the type of arrays
+         2   address of the arena              7  the flag that interrupts it
+         3   whether the arena is in use       8  memory of the team
+         4   nothing                           9  NotImplemented
+        10   None                              11  how many buffers the program has
+    and then for each buffer what its array must have: type of elements, flags, rank and sizes;
+    or 0, the address of a constant, and 0.
+
+Flags are those that NumPy keeps: C-contiguous 1, aligned 0x100, writeable 0x400.
+
+It returns None, or the number of what went wrong, or NotImplemented where an array is not what was
+compiled for or the arena is in use; then nothing has run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.codegen.targets import Target, host, object_code
+from weft_compiler.native import cache
+from weft_compiler.native.linking import Library
+
+HEAD: Final = 12
+READABLE: Final = 0x101
+WRITEABLE: Final = 0x501
+_FASTCALL: Final = 0x80
+
+_CALL: Final = "ptr %pointers, ptr %arena, ptr %interrupt, ptr %team, i64 0, i64 1"
+_TEXT: Final = """
+target triple = "{triple}"
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_FromLong(i64)
+declare void @Py_IncRef(ptr)
+
+define ptr @weft.enter(ptr %self, ptr %arguments, i64 %count) nounwind {{
+  %p.state = getelementptr i8, ptr %self, i64 {data}
+  %state = load ptr, ptr %p.state
+  %p1 = getelementptr i64, ptr %state, i64 1
+  %expected = load i64, ptr %p1
+  %p6 = getelementptr i64, ptr %state, i64 6
+  %array.type = load ptr, ptr %p6
+  %p11 = getelementptr i64, ptr %state, i64 11
+  %buffers = load i64, ptr %p11
+  %pointers = alloca ptr, i64 %buffers, align 16
+  %same.count = icmp eq i64 %count, %expected
+  br i1 %same.count, label %check, label %refuse
+check:
+  %table = getelementptr i64, ptr %state, i64 {head}
+  %any = icmp ne i64 %buffers, 0
+  br i1 %any, label %buffer, label %take
+buffer:
+  %at = phi i64 [ 0, %check ], [ %at.next, %fits ], [ %at.next.c, %constant ]
+  %from = phi i64 [ 0, %check ], [ %from.next, %fits ], [ %from, %constant ]
+  %row = phi ptr [ %table, %check ], [ %row.next, %fits ], [ %row.next.c, %constant ]
+  %p.pointer = getelementptr ptr, ptr %pointers, i64 %at
+  %wanted.descr = load ptr, ptr %row
+  %is.constant = icmp eq ptr %wanted.descr, null
+  br i1 %is.constant, label %constant, label %array
+constant:
+  %p.constant = getelementptr i64, ptr %row, i64 1
+  %constant.data = load ptr, ptr %p.constant
+  store ptr %constant.data, ptr %p.pointer
+  %row.next.c = getelementptr i64, ptr %row, i64 3
+  %at.next.c = add i64 %at, 1
+  %last.c = icmp eq i64 %at.next.c, %buffers
+  br i1 %last.c, label %take, label %buffer
+array:
+  %p.argument = getelementptr ptr, ptr %arguments, i64 %from
+  %argument = load ptr, ptr %p.argument
+  %p.type = getelementptr i8, ptr %argument, i64 8
+  %type = load ptr, ptr %p.type
+  %is.array = icmp eq ptr %type, %array.type
+  br i1 %is.array, label %header, label %refuse
+header:
+  %p.descr = getelementptr i8, ptr %argument, i64 {descr}
+  %descr = load ptr, ptr %p.descr
+  %same.descr = icmp eq ptr %descr, %wanted.descr
+  %p.flags = getelementptr i8, ptr %argument, i64 {flags}
+  %flags32 = load i32, ptr %p.flags
+  %flags = zext i32 %flags32 to i64
+  %p.wanted.flags = getelementptr i64, ptr %row, i64 1
+  %wanted.flags = load i64, ptr %p.wanted.flags
+  %has.flags = and i64 %flags, %wanted.flags
+  %same.flags = icmp eq i64 %has.flags, %wanted.flags
+  %p.nd = getelementptr i8, ptr %argument, i64 {nd}
+  %nd32 = load i32, ptr %p.nd
+  %nd = sext i32 %nd32 to i64
+  %p.rank = getelementptr i64, ptr %row, i64 2
+  %rank = load i64, ptr %p.rank
+  %same.rank = icmp eq i64 %nd, %rank
+  %ok1 = and i1 %same.descr, %same.flags
+  %ok2 = and i1 %ok1, %same.rank
+  br i1 %ok2, label %sizes, label %refuse
+sizes:
+  %p.data = getelementptr i8, ptr %argument, i64 {data}
+  %data = load ptr, ptr %p.data
+  store ptr %data, ptr %p.pointer
+  %p.dimensions = getelementptr i8, ptr %argument, i64 {dimensions}
+  %dimensions = load ptr, ptr %p.dimensions
+  %wanted.sizes = getelementptr i64, ptr %row, i64 3
+  br label %size
+size:
+  %d = phi i64 [ 0, %sizes ], [ %d.next, %compare ]
+  %more = icmp slt i64 %d, %rank
+  br i1 %more, label %compare, label %fits
+compare:
+  %p.size = getelementptr i64, ptr %dimensions, i64 %d
+  %size.is = load i64, ptr %p.size
+  %p.wanted.size = getelementptr i64, ptr %wanted.sizes, i64 %d
+  %wanted.size = load i64, ptr %p.wanted.size
+  %same.size = icmp eq i64 %size.is, %wanted.size
+  %d.next = add i64 %d, 1
+  br i1 %same.size, label %size, label %refuse
+fits:
+  %row.next = getelementptr i64, ptr %wanted.sizes, i64 %rank
+  %at.next = add i64 %at, 1
+  %from.next = add i64 %from, 1
+  %last = icmp eq i64 %at.next, %buffers
+  br i1 %last, label %take, label %buffer
+take:
+  %p3 = getelementptr i64, ptr %state, i64 3
+  %taken = atomicrmw xchg ptr %p3, i64 1 acquire
+  %free = icmp eq i64 %taken, 0
+  br i1 %free, label %enter, label %refuse
+enter:
+  %program = load ptr, ptr %state
+  %p2 = getelementptr i64, ptr %state, i64 2
+  %arena = load ptr, ptr %p2
+  %p7 = getelementptr i64, ptr %state, i64 7
+  %interrupt = load ptr, ptr %p7
+  %p8 = getelementptr i64, ptr %state, i64 8
+  %team = load ptr, ptr %p8
+  %p5 = getelementptr i64, ptr %state, i64 5
+  %release = load i64, ptr %p5
+  %with.gil = icmp eq i64 %release, 0
+  br i1 %with.gil, label %small, label %large
+small:
+  %result.small = call i32 %program({call})
+  br label %leave
+large:
+  %thread.state = call ptr @PyEval_SaveThread()
+  %result.large = call i32 %program({call})
+  call void @PyEval_RestoreThread(ptr %thread.state)
+  br label %leave
+leave:
+  %result = phi i32 [ %result.small, %small ], [ %result.large, %large ]
+  store atomic i64 0, ptr %p3 release, align 8
+  %fine = icmp eq i32 %result, 0
+  br i1 %fine, label %done, label %wrong
+done:
+  %p10 = getelementptr i64, ptr %state, i64 10
+  %none = load ptr, ptr %p10
+  call void @Py_IncRef(ptr %none)
+  ret ptr %none
+wrong:
+  %number = sext i32 %result to i64
+  %told = call ptr @PyLong_FromLong(i64 %number)
+  ret ptr %told
+refuse:
+  %p9 = getelementptr i64, ptr %state, i64 9
+  %no = load ptr, ptr %p9
+  call void @Py_IncRef(ptr %no)
+  ret ptr %no
+}}
+"""
+_OFFSETS: Final = {"data": 16, "nd": 24, "dimensions": 32, "descr": 56, "flags": 64}
+"""Where NumPy 2 keeps what describes an array, in a CPython of 64 bits."""
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@functools.cache
+def readable() -> bool:
+    """Whether the headers of arrays are where this module expects them."""
+    if ctypes.sizeof(ctypes.c_void_p) != 8 or sys.implementation.name != "cpython":
+        return False
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or hasattr(sys, "gettotalrefcount"):
+        return False
+    arrays: list[Any] = [np.zeros((3, 5), np.float32), np.zeros(7, np.int64)[::2], np.array(1.0)]
+    arrays[0].flags.writeable = False
+    return all(_as_expected(array) for array in arrays)
+
+
+def _as_expected(array: Any) -> bool:
+    """Whether the header of an array says what NumPy says."""
+    start = id(array)
+    word = ctypes.c_uint64.from_address
+    small = ctypes.c_int32.from_address
+    if word(start + 8).value != id(type(array)):
+        return False
+    if word(start + _OFFSETS["data"]).value != array.__array_interface__["data"][0]:
+        return False
+    if small(start + _OFFSETS["nd"]).value != array.ndim:
+        return False
+    sizes = word(start + _OFFSETS["dimensions"]).value
+    if [word(sizes + 8 * d).value for d in range(array.ndim)] != list(array.shape):
+        return False
+    if word(start + _OFFSETS["descr"]).value != id(array.dtype):
+        return False
+    flags = small(start + _OFFSETS["flags"]).value
+    return bool(flags & WRITEABLE == array.flags.num & WRITEABLE)
+
+
+@functools.cache
+def _library() -> Library:
+    target: Target = host()
+    text = _TEXT.format(triple=target.triple, head=HEAD, call=_CALL, **_OFFSETS)
+    image = cache.object_of("entry", text, target, lambda: object_code(text, target))
+    return Library(image, ["weft.enter"])
+
+
+@functools.cache
+def _maker() -> Any:
+    maker = ctypes.pythonapi["PyCFunction_NewEx"]  # not the attribute: others set its types
+    maker.restype = ctypes.py_object
+    maker.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.py_object)
+    return maker
+
+
+@functools.cache
+def _definition() -> _MethodDef:
+    address = _library().address("weft.enter")
+    return _MethodDef(b"enter", address, _FASTCALL, b"Enter a compiled program.")
+
+
+def entry(state: Any, owners: object) -> Any:
+    """The C function of a program's state.
+
+    Args:
+      owners: what the state has addresses of, which lives as long as the function.
+    """
+    return _maker()(ctypes.addressof(_definition()), state, owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the array of a buffer must be.
+
+    Attributes:
+      constant: its address, where the program has the array itself; else 0.
+    """
+
+    dtype: Any
+    shape: tuple[int, ...]
+    written: bool
+    constant: int = 0
+
+
+def state_of(rows: Sequence[Row]) -> Any:
+    """The state of a program, whose words 0, 2, 5, 7 and 8 are still to be filled."""
+    words = [0] * HEAD
+    words[1] = sum(not row.constant for row in rows)
+    words[6] = id(np.ndarray)
+    words[9], words[10], words[11] = id(NotImplemented), id(None), len(rows)
+    for row in rows:
+        flags = WRITEABLE if row.written else READABLE
+        words += (
+            [0, row.constant, 0]
+            if row.constant
+            else [id(row.dtype), flags, len(row.shape), *row.shape]
+        )
+    return np.array(words, np.uint64)

@@ -1,0 +1,49 @@
+"""Objects that are loaded into the process."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+from llvmlite import binding
+
+from weft_compiler.codegen.targets import host
+from weft_tensor import errors
+
+_NUMBERS: Final = itertools.count()
+_LOCK: Final = threading.Lock()
+
+
+class Library:
+    """An object in memory: its functions run as long as this is alive.
+
+    What the object calls is found by name in the process.
+
+    Args:
+      image: a relocatable object.
+      names: the functions that are asked for.
+    Raises: InternalError: it cannot be linked.
+    """
+
+    def __init__(self, image: bytes, names: Sequence[str]) -> None:
+        builder = binding.JITLibraryBuilder().add_object_img(image).add_current_process()
+        for name in names:
+            builder.export_symbol(name)
+        with _LOCK:
+            try:
+                self._tracker = builder.link(_jit(), f"weft.{next(_NUMBERS)}")
+            except RuntimeError as error:
+                raise errors.InternalError(f"machine code cannot be linked: {error}") from error
+
+    def address(self, name: str) -> int:
+        """Where a function is."""
+        return int(self._tracker[name])
+
+
+@functools.cache
+def _jit() -> Any:
+    host()
+    return binding.create_lljit_compiler(use_jit_link=False, suppress_errors=True)

@@ -1,0 +1,254 @@
+"""Programs that run: compiled once, called from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
+from weft_compiler.codegen.memory import ALIGNMENT
+from weft_compiler.codegen.module import ENTRY, Module, module_of
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.targets import object_code, target_of
+from weft_compiler.ir.program import Program
+from weft_compiler.native import cache
+from weft_compiler.native.entry import Row, entry, readable, state_of
+from weft_compiler.native.linking import Library
+from weft_tensor import errors
+
+_SMALL: Final = 20_000
+"""Programs of fewer statements keep the GIL: they end in about 20 µs."""
+
+
+_RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
+
+
+class Code:
+    """Machine code that programs written the same share.
+
+    Attributes:
+      module: what it was made from.
+      address: of the function `weft.run`.
+    """
+
+    def __init__(self, program: Program, options: Options, written: str) -> None:
+        self.module: Module = module_of(program, options)
+        target = target_of(options)
+        image = cache.object_of(
+            program.name, written, target, lambda: object_code(self.module.text, target)
+        )
+        self.library = Library(image, [ENTRY])
+        self.address = self.library.address(ENTRY)
+
+
+class NativeProgram:
+    """A program as a callable.
+
+    Attributes:
+      program: what was compiled.
+      code: its machine code, which lives as long as this.
+      enter: the C function `enter(*inputs, *outputs)` of arrays exactly as the program declares
+        them, dense and aligned.  It returns None; NotImplemented, and nothing ran, where they are
+        not or another thread is in the program; or an int, for `failure`.
+    """
+
+    def __init__(self, program: Program, code: Code) -> None:
+        self.program = program
+        self.code = code
+        self._constants = {
+            b.name: np.ascontiguousarray(program.constants[b.name])
+            for b in program.inputs
+            if b.name in program.constants
+        }
+        self._given = [b for b in program.inputs if b.name not in self._constants]
+        self._interrupt = np.zeros(1, np.int32)
+        self._arena = _aligned(code.module.shared + code.module.thread)
+        self._team = _aligned(code.module.team)
+        self._function = _RUN(code.address)
+        self.enter = self._entry()
+
+    def __call__(self, *inputs: Any, out: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """Run it.
+
+        Args:
+          inputs: an array for each input that is not a constant, of its type and shape.
+          out: an array for each output, which is filled; new ones if there are none.
+        Returns: the arrays of the outputs.
+        Raises:
+          InvalidArgumentError: an array has another type or shape, or a check fails.
+          CancelledError: `interrupt` was called.
+        """
+        if out is None:
+            out = [np.empty(b.shape, b.dtype.numpy) for b in self.program.outputs]
+        found = self.enter(*inputs, *out)
+        if found is NotImplemented:
+            found = self._slowly(inputs, out)
+        if found is not None:
+            raise self.failure(found)
+        return tuple(out)
+
+    def interrupt(self) -> None:
+        """Make runs that poll end with CancelledError, until `resume`."""
+        self._interrupt[0] = 1
+
+    def resume(self) -> None:
+        """Let it run again."""
+        self._interrupt[0] = 0
+
+    def failure(self, code: int) -> errors.OpError:
+        """What a number that `enter` returned means."""
+        if code == INTERRUPTED:
+            return errors.CancelledError(f"{self.program.name} was interrupted")
+        if code == OUT_OF_BOUNDS:
+            return errors.InternalError(f"{self.program.name}: an index is out of bounds")
+        return errors.InvalidArgumentError(self.code.module.checks[code - 1])
+
+    def run(
+        self,
+        arrays: Sequence[Any],
+        threads: int = 1,
+        thread: int = 0,
+        team: Any = None,
+        arena: Any = None,
+    ) -> int | None:
+        """Run one thread's part; all threads of a run call this at once, with the same arrays.
+
+        Args:
+          arrays: of inputs and outputs, as `enter` wants them.
+          threads: how many run it.
+          thread: which this is.
+          team: memory of `code.module.team` zeros that they share.
+          arena: memory of `code.module` bytes that they share, aligned to 64.
+        Returns: as `enter`; of threads other than 0 None.
+        """
+        team = _aligned(self.code.module.team) if team is None else team
+        module = self.code.module
+        arena = _aligned(module.shared + threads * module.thread) if arena is None else arena
+        pointers = self._pointers(arrays)
+        code = self._function(
+            pointers, _address(arena), _address(self._interrupt), _address(team), thread, threads
+        )
+        return code or None
+
+    def _pointers(self, arrays: Sequence[Any]) -> Any:
+        remaining = iter(arrays)
+        every = [
+            self._constants[b.name] if b.name in self._constants else next(remaining)
+            for b in (*self.program.inputs, *self.program.outputs)
+        ]
+        return (ctypes.c_void_p * max(1, len(every)))(*map(_address, every))
+
+    def _slowly(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
+        """Run on arrays that are not as the program wants them, by copies of those."""
+        if len(inputs) != len(self._given) or len(out) != len(self.program.outputs):
+            raise errors.InvalidArgumentError(
+                f"{self.program.name} takes {len(self._given)} inputs and "
+                f"{len(self.program.outputs)} outputs, got {len(inputs)} and {len(out)}"
+            )
+        wanted = (*self._given, *self.program.outputs)
+        given = [np.asarray(each) for each in (*inputs, *out)]
+        for buffer, array in zip(wanted, given, strict=True):
+            if (array.dtype, array.shape) != (buffer.dtype.numpy, buffer.shape):
+                raise errors.InvalidArgumentError(
+                    f"{buffer.name} must be {buffer.dtype.name} of shape {list(buffer.shape)}, "
+                    f"got {array.dtype} of shape {list(array.shape)}"
+                )
+        for array in out:
+            if not (isinstance(array, np.ndarray) and array.flags.writeable):
+                raise errors.InvalidArgumentError("outputs must be arrays that can be written")
+        dense = [np.require(array, None, ["C", "A"]) for array in given]
+        found = self.run(dense)
+        for array, filled in zip(out, dense[len(inputs) :], strict=True):
+            if filled is not array:
+                array[...] = filled
+        return found
+
+    def _enter_slowly(self, *arrays: Any) -> Any:
+        return self._slowly(arrays[: len(self._given)], arrays[len(self._given) :])
+
+    def _entry(self) -> Any:
+        """The C function, or one in Python where headers of arrays cannot be read."""
+        if not _readable_or_warn():
+            return self._enter_slowly
+        outputs = {b.name for b in self.program.outputs}
+        rows = [
+            Row(
+                b.dtype.numpy,
+                b.shape,
+                b.name in outputs,
+                _address(self._constants[b.name]) if b.name in self._constants else 0,
+            )
+            for b in (*self.program.inputs, *self.program.outputs)
+        ]
+        state = state_of(rows)
+        state[0] = self.code.address
+        state[2] = _address(self._arena)
+        state[5] = turns(self.program.body) >= _SMALL
+        state[7] = _address(self._interrupt)
+        state[8] = _address(self._team)
+        owners = (self.code, self._constants, self._arena, self._interrupt, self._team)
+        return entry(state, owners)
+
+
+@functools.cache
+def _readable_or_warn() -> bool:
+    if readable():
+        return True
+    warnings.warn(
+        "this build of Python or NumPy keeps arrays in another way than is known; compiled "
+        "programs are entered through ctypes, which takes some microseconds more",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _aligned(size: int) -> Any:
+    """Zeros that begin at a multiple of 64."""
+    whole = np.zeros(size + ALIGNMENT, np.uint8)
+    return whole[-_address(whole) % ALIGNMENT :][:size]
+
+
+_codes: weakref.WeakValueDictionary[str, Code] = weakref.WeakValueDictionary()
+_lock: Final = threading.Lock()
+
+
+def load(program: Program, options: Options | None = None) -> NativeProgram:
+    """A verified program as a callable.  Programs that are written the same compile once.
+
+    Raises:
+      UnimplementedError: it uses a primitive that has no machine code.
+      InternalError: LLVM refuses it.
+    """
+    options = options or Options()
+    written = _written(program, options)
+    key = hashlib.sha256(written.encode()).hexdigest()
+    with _lock:
+        code = _codes.get(key)
+    if code is None:
+        made = Code(program, options, written)
+        with _lock:
+            code = _codes.setdefault(key, made)
+    return NativeProgram(program, code)
+
+
+def _written(program: Program, options: Options) -> str:
+    """All that decides what the code of a program is, its own name excepted."""
+    numbers = [
+        f"{name}={value.tobytes().hex() if value.size == 1 else ''}"
+        for name, value in sorted(program.constants.items())
+    ]
+    return "\n".join([str(replace(program, name="_")), repr(options), *numbers])
