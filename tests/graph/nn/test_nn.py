@@ -69,6 +69,13 @@ def test_conv2d_keeps_unknown_sizes() -> None:
     assert nn.max_pool(x, 3, 2, "VALID").dims == (None, None, 3, 3)
 
 
+def test_pools_of_no_images_are_empty() -> None:
+    x = placeholder("float32", [None, 4, 4, 3])
+    for pool in (nn.max_pool, nn.avg_pool):
+        y = pool(x, 2, 2, "VALID")
+        assert run(y, {x: np.zeros((0, 4, 4, 3), np.float32)}).shape == (0, 2, 2, 3)
+
+
 def test_depth_is_checked_at_run_time_too() -> None:
     x = placeholder("float32", [None, None, None, None])
     y = nn.conv2d(x, normal(2, 2, 3, 1), 1, "SAME")

@@ -376,11 +376,16 @@ _ALL: Final = slice(None)
 class _Depthwise(Convolution):
     """A convolution of each channel by itself, tap by tap over some images at a time."""
 
-    def parts(self, batch: int) -> list[slice]:
-        """Images that are taken at a time: one, which stays in a CPU's cache, or all."""
-        if self.device.xp is np:
-            return [slice(i, i + 1) for i in range(batch)]
-        return [slice(0, batch)] if batch else []
+    def parts(self, batch: int, size: int) -> list[slice]:
+        """Images that are taken at a time: as many as stay in a CPU's cache, or all.
+
+        Args:
+          size: elements of an image and of its result.
+        """
+        step = max(1, SHARE_BYTES // max(1, size * self.wide.itemsize))
+        if self.device.xp is not np:
+            step = max(1, batch)
+        return [slice(i, min(i + step, batch)) for i in range(0, batch, step)]
 
     def taps(
         self, inner: Sizes, taps: Sizes, counts: Sizes, before: Sizes
@@ -412,14 +417,14 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
         taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, before)
         result = new_array(device, (x.shape[0], *counts, channels, multiplier), conv.wide)
         scratch: Any = None
-        for images in conv.parts(x.shape[0]):
+        for images in conv.parts(x.shape[0], prod(x.shape[1:]) + prod(result.shape[1:])):
             source, target = x[images], result[images]
             target.fill(0)
             if scratch is None:
                 scratch = xp.empty(target.shape, conv.wide)
             for tap, outs, ins in taps:
                 view = target[outs]
-                part = scratch[:, : view.shape[1], : view.shape[2]]
+                part = scratch[: len(view), : view.shape[1], : view.shape[2]]
                 xp.multiply(source[ins][..., None], filters[tap], out=part)
                 xp.add(view, part, out=view)
         flat = result.reshape(*result.shape[:3], channels * multiplier)
@@ -447,13 +452,13 @@ def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, shape, conv.wide)
         result.fill(0)
         scratch: Any = None
-        for images in conv.parts(shape[0]):
+        for images in conv.parts(shape[0], prod(shape[1:]) + prod(grad.shape[1:])):
             source, target = grad[images], result[images]
             if scratch is None:
                 scratch = xp.empty((len(source), *counts, channels), conv.wide)
             for tap, outs, ins in taps:
                 view = target[ins]
-                part = scratch[:, : view.shape[1], : view.shape[2]]
+                part = scratch[: len(view), : view.shape[1], : view.shape[2]]
                 for m in range(multiplier):
                     shares = source[(*outs, _ALL, m)]
                     xp.multiply(shares, filters[tap][:, m], out=part)
@@ -481,7 +486,7 @@ def _make_depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
         result = xp.zeros(shape, conv.wide)
         taps = conv.taps(x.shape[1:-1], shape[:2], counts, before)
         scratch: Any = None
-        for images in conv.parts(x.shape[0]):
+        for images in conv.parts(x.shape[0], prod(x.shape[1:]) + prod(grad.shape[1:])):
             source, upstream = x[images], grad[images]
             if scratch is None:
                 scratch = xp.empty(upstream.size, conv.wide)

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.kernels.random_counters import next_counter
+from weft_exec.kernels.sorted_rows import search
 from weft_exec.resources.resources import Resource
 from weft_tensor import dtypes, errors
 
@@ -218,11 +219,17 @@ def permutation(words: Words, count: int, xp: Any) -> Any:
     return xp.argsort(words(count))
 
 
+_CLASSES = 1 << 16
+"""Probabilities that are taken at a time."""
+
+
 def classes(words: Words, logits: Array, result: Array) -> None:
     """Class numbers with the probabilities softmax(logits), row by row, by inversion."""
     uniform = np.empty(result.shape, np.float64)
     fill_uniform(words, uniform, np)
-    for row, values in enumerate(logits):
-        wide = values.astype(np.float64)
-        sums = np.cumsum(np.exp(wide - wide.max()))
-        result[row] = np.searchsorted(sums, uniform[row] * sums[-1], side="right")
+    step = max(1, _CLASSES // max(1, logits.shape[1]))
+    for start in range(0, len(logits) if result.size else 0, step):
+        rows = slice(start, start + step)
+        wide = logits[rows].astype(np.float64)
+        sums = np.cumsum(np.exp(wide - wide.max(1, keepdims=True)), axis=1)
+        result[rows] = search(sums, uniform[rows] * sums[:, -1:], right=True)

@@ -67,6 +67,22 @@ class Fit:
             origins = origins[..., None] + at * steps[axis]
         return np.array(table, np.intp), origins
 
+    @cached_property
+    def places(self) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+        """For each tap the windows in which it is inside of the input, and where it is there.
+
+        Of all images, unless windows span them: these are taken block by block.
+        """
+        found = []
+        for tap in self.pool.taps:
+            axes = zip(tap, self.shape, self.pool.strides, self.before, self.counts, strict=True)
+            slices = [tap_slices(t, n, s, b, c) for t, n, s, b, c in axes]
+            if self.pool.per_image:
+                slices[0] = (slice(None), slice(None))
+            outs, ins = zip(*slices, strict=True)
+            found.append((outs, ins))
+        return found
+
     def require(self, what: str, got: Sizes, wanted: Sizes) -> None:
         """Raise InvalidArgumentError unless the shapes are equal."""
         if got != wanted:
@@ -211,13 +227,7 @@ def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tu
     missing.fill(True)
     index.fill(0)
     step = missing.view(np.uint8)
-    for tap in pool.taps:
-        places = [
-            tap_slices(t, n, s, b, c)
-            for t, n, s, b, c in zip(tap, x.shape, pool.strides, fit.before, y.shape, strict=True)
-        ]
-        outs = tuple(out for out, _ in places)
-        ins = tuple(at for _, at in places)
+    for outs, ins in fit.places:
         part, left = misses[outs], missing[outs]
         differ(x[ins], y[outs], out=part)
         np.logical_and(left, part, out=left)

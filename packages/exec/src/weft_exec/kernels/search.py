@@ -9,6 +9,7 @@ import numpy as np
 
 from weft_exec.kernels.array import sizes_of
 from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
+from weft_exec.kernels.sorted_rows import search
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -85,7 +86,7 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
         # The complement reverses the order of integers, signed or not, without overflow.
         keys = (~x if x.dtype.kind in "iu" else -x).reshape(prod(x.shape[:-1]), size)
         if xp is np and len(keys) and count and size >= FEW * count:
-            chosen = np.stack([_smallest(row, count) for row in keys])
+            chosen = _smallest(keys, count)
         else:
             chosen = xp.argsort(keys, axis=-1, kind="stable")[:, :count]
         indices = chosen.reshape(*x.shape[:-1], count)
@@ -94,8 +95,22 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _smallest(row: Array, count: int) -> Array:
-    """Positions of the smallest elements, ascending, the first of equal ones first."""
+def _smallest(keys: Array, count: int) -> Array:
+    """Positions of the smallest elements of each row, ascending, the first of equal ones first."""
+    found = np.argpartition(keys, count - 1, axis=1)[:, :count]
+    limits = np.take_along_axis(keys, found[:, -1:], 1)
+    # Where more elements are equal to the last, or some are no numbers, others may come first.
+    unclear = np.flatnonzero(np.count_nonzero(keys <= limits, axis=1) != count)
+    found.sort(axis=1)
+    order = np.argsort(np.take_along_axis(keys, found, 1), axis=1, kind="stable")
+    found = np.take_along_axis(found, order, 1)
+    for row in unclear:
+        found[row] = _smallest_of(keys[row], count)
+    return found
+
+
+def _smallest_of(row: Array, count: int) -> Array:
+    """The same of one row."""
     limit = row[np.argpartition(row, count - 1)[count - 1]]
     candidates = np.flatnonzero(row <= limit)
     if len(candidates) < count:  # not a number: the largest by NumPy's order, unequal to itself
@@ -130,7 +145,7 @@ def _in_top_k(node: Node, device: Device) -> KernelFunction:
 @kernel("LowerBound", "UpperBound")
 def _bound(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
-    side: Any = "left" if node.type == "LowerBound" else "right"
+    right = node.type == "UpperBound"
 
     def run(keys: Any, values: Any) -> Any:
         if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values):
@@ -138,10 +153,7 @@ def _bound(node: Node, device: Device) -> KernelFunction:
                 "sorted_inputs and values must be matrices of as many rows, got shapes "
                 f"{format_dims(keys.shape)} and {format_dims(values.shape)}"
             )
-        result = np.empty(values.shape, dtype)
-        for row, wanted, found in zip(keys, values, result, strict=True):
-            found[...] = np.searchsorted(row, wanted, side)
-        return result
+        return search(keys, values, right).astype(dtype, copy=False)
 
     return run
 
