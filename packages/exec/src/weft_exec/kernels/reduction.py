@@ -53,13 +53,15 @@ def _reducer(
 ) -> KernelFunction:
     """A kernel around `reduce` that bakes in constant axes and takes large results from the pool.
 
-    `reduce` works in float32 where the element type is float16 or bfloat16.
+    `reduce` works in float32 where the element type is float16 or bfloat16. Without axes a value
+    is its own reduction: gradients find when they run that nothing was broadcast.
 
     Args:
       ufunc: what folds two elements, where there is one that gives the same.
     """
     if device.xp is not np:
         return _reducer_on_device(node.attrs["keep_dims"], reduce)
+    plain = node.type != "EuclideanNorm"
     keep, output = node.attrs["keep_dims"], node.outputs[0]
     dtype, narrow = output.dtype.numpy, output.dtype in NARROW
     size = static_bytes(output)
@@ -69,11 +71,13 @@ def _reducer(
     rank = None if dims is None else len(dims)
     if constant is not None and dims is not None:
         fixed = _axes_of(constant, len(dims))
-        if small and not narrow:
+        if fixed and small and not narrow:
             short = ufunc if _short_rows(dims, fixed) else None
             return _of_known_axes(fixed, len(dims), keep, dtype, reduce, short)
 
     def run(x: Any, axes: Any) -> Any:
+        if plain and not axes.size:
+            return x
         where = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
         if narrow:
             return as_exact(reduce(widened(x), where, keep, None), dtype, device)
@@ -153,7 +157,7 @@ def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
     return ufunc.reduce if xp is np else getattr(xp, name)
 
 
-@kernel("Sum", device=ARRAY_DEVICE, host=_AXES)
+@kernel("Sum", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _sum(node: Node, device: Device) -> KernelFunction:
     if device.xp is not np:
         return _reducer(node, device, _accumulating(node, device, np.add, "sum"))
@@ -173,7 +177,7 @@ def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
     return found.reshape(_reduced_shape(x.shape, axes, True)) if keep else found
 
 
-@kernel("Prod", device=ARRAY_DEVICE, host=_AXES)
+@kernel("Prod", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _prod(node: Node, device: Device) -> KernelFunction:
     reduce = _accumulating(node, device, np.multiply, "prod")
     if device.xp is np and node.attrs["T"].is_floating:
@@ -206,7 +210,7 @@ def _accumulating(node: Node, device: Device, ufunc: np.ufunc, name: str) -> Red
     return reduce
 
 
-@kernel("All", "Any", device=ARRAY_DEVICE, host=_AXES)
+@kernel("All", "Any", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _logical(node: Node, device: Device) -> KernelFunction:
     is_all = node.type == "All"
     ufunc = np.logical_and if is_all else np.logical_or
@@ -218,7 +222,7 @@ def _logical(node: Node, device: Device) -> KernelFunction:
     return _reducer(node, device, reduce)
 
 
-@kernel("Max", "Min", device=ARRAY_DEVICE, host=_AXES)
+@kernel("Max", "Min", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _extreme(node: Node, device: Device) -> KernelFunction:
     element = wide(node.attrs["T"])
     xp, largest = device.xp, node.type == "Max"
@@ -244,7 +248,7 @@ def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
     return limits.min if largest else limits.max
 
 
-@kernel("Mean", device=ARRAY_DEVICE, host=_AXES)
+@kernel("Mean", device=ARRAY_DEVICE, host=_AXES, alias=True)
 def _mean(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
     xp, element = device.xp, wide(dtype)

@@ -26,8 +26,8 @@ def search(keys: Array, values: Array, right: bool) -> Array:
     rows, width = keys.shape
     if rows < FEW or values.shape[1] > LONG or keys.dtype.kind == "O":
         found = np.empty(values.shape, np.intp)
-        for row, wanted, into in zip(keys, values, found, strict=True):
-            into[...] = np.searchsorted(row, wanted, "right" if right else "left")
+        for at, row in enumerate(keys):
+            found[at] = np.searchsorted(row, values[at], "right" if right else "left")
         return found
     low = np.zeros(values.shape, np.intp)
     if not width or not values.size:

@@ -277,25 +277,31 @@ def _adam(h: Hyper) -> Step:
         h["beta1"], h["epsilon"], rest1, rest2, rate, ahead
     )
 
+    # Small variables are what most programs have many of: there, names and keywords are the time.
+    add, subtract, multiply, divide = h.xp.add, h.xp.subtract, h.xp.multiply, h.xp.divide
+    sqrt = h.xp.sqrt
+
     def step(xp: Any, scratch: Array, var: Array, m: Array, v: Array, grad: Array) -> None:
         t, u = scratch
-        xp.subtract(grad, m, out=t)
-        xp.multiply(t, rest1, out=t)
-        xp.add(m, t, out=m)
-        xp.multiply(grad, grad, out=t)
-        _approach(xp, t, v, rest2)
-        xp.sqrt(v, out=t)
-        xp.add(t, epsilon, out=t)
+        subtract(grad, m, t)
+        multiply(t, rest1, t)
+        add(m, t, m)
+        multiply(grad, grad, t)
+        subtract(t, v, t)
+        multiply(t, rest2, t)
+        add(v, t, v)
+        sqrt(v, t)
+        add(t, epsilon, t)
         if nesterov:
-            xp.multiply(m, beta1, out=u)
-            xp.divide(u, t, out=u)
-            xp.multiply(u, rate, out=u)
-            xp.subtract(var, u, out=var)
-            xp.multiply(grad, ahead, out=u)
+            multiply(m, beta1, u)
+            divide(u, t, u)
+            multiply(u, rate, u)
+            subtract(var, u, var)
+            multiply(grad, ahead, u)
         else:
-            xp.multiply(m, rate, out=u)
-        xp.divide(u, t, out=u)
-        xp.subtract(var, u, out=var)
+            multiply(m, rate, u)
+        divide(u, t, u)
+        subtract(var, u, var)
 
     return step
 
@@ -431,8 +437,9 @@ def _sparse(
 
 def check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
     """Raise InvalidArgumentError unless all arrays have the shape of the first."""
+    shape = arrays[0].shape
     for name, array in zip(names, arrays, strict=False):
-        if array.shape != arrays[0].shape:
+        if array.shape != shape:
             raise errors.InvalidArgumentError(
                 f"requires {name} to have the shape of {names[0]}, "
                 f"got {list(arrays[0].shape)} and {list(array.shape)}"
@@ -510,7 +517,11 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
             steps = known[key] = _Steps(rule, scalar_names, node, device.xp)
 
         def run(*inputs: Any) -> Any:
-            states = tuple([state_of(value) for value in inputs[:count]])
+            states = inputs[:count]
+            for value in states:
+                if type(value) is not VariableState:
+                    states = tuple([state_of(each) for each in states])
+                    break
             grad = inputs[of_grad]
             step = steps(scalars_of(inputs)[1:])
 
