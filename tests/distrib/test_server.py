@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import socket
 import threading
@@ -286,6 +287,18 @@ def test_a_trace_of_all_tasks_on_one_clock(target: str) -> None:
     starts = [times[name][1] for name in names]
     assert began <= starts[0] < starts[1] < starts[2] <= ended
     assert all(length > 0 for _, _, length in times.values())
+    whole = json.loads(wf.timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())
+    events = whole["traceEvents"]
+    arrows = {e["name"] for e in events if e["ph"] == "s"}
+    for sender, receiver in ((a.op.name, "b"), ("b", "c")):
+        name = f"{sender}/to{times[receiver][0]}"
+        device, start, length = times[name]
+        assert device == times[sender][0]
+        assert times[sender][1] < start < start + length <= times[receiver][1]
+        (sent,) = [e for e in events if e["ph"] == "X" and e["args"]["name"] == name]
+        assert sent["args"]["bytes"] == 360_000
+        assert "360000 bytes by shared memory in " in sent["args"]["transfer"]
+        assert {name, sender} <= arrows
 
 
 def test_clocks_that_differ_are_brought_together() -> None:

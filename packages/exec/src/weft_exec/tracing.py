@@ -114,21 +114,31 @@ class StepTrace:
 
 
 def _fill_node(stats: Any, record: NodeRecord) -> None:
-    stats.node_name = record.node.name
-    stats.timeline_label = f"{record.node.name} = {record.node.type}" + (
-        f"({', '.join(source.node.name for source in record.node.inputs)})"
-    )
+    node = record.node
+    inputs = [source.node.name for source in node.inputs]
+    if node.role is Role.RECEIVE:
+        inputs = [send_name(node.attrs["tensor_name"], node.attrs["recv_device"])]
+    stats.timeline_label = f"{node.name} = {node.type}({', '.join(inputs)})"
     stats.thread_id = record.thread & 0xFFFFFFFF
-    stats.all_start_micros = record.start // 1000
+    fill_times(stats, node.name, record.start, record.end, record.output_bytes)
+
+
+def fill_times(stats: Any, name: str, start: int, end: int, nbytes: int) -> None:
+    """Write what took place into a NodeExecStats message; times as of `NodeRecord`."""
+    stats.node_name = name
+    stats.all_start_micros = start // 1000
     stats.op_start_rel_micros = 0
-    elapsed = (record.end - record.start) // 1000
-    stats.op_end_rel_micros = elapsed
-    stats.all_end_rel_micros = elapsed
-    stats.all_start_nanos = record.start
-    stats.op_end_rel_nanos = stats.all_end_rel_nanos = record.end - record.start
-    if record.output_bytes:
+    stats.op_end_rel_micros = stats.all_end_rel_micros = (end - start) // 1000
+    stats.all_start_nanos = start
+    stats.op_end_rel_nanos = stats.all_end_rel_nanos = end - start
+    if nbytes:
         memory = stats.memory.add(allocator_name="cpu")
-        memory.total_bytes = record.output_bytes
+        memory.total_bytes = nbytes
+
+
+def send_name(tensor: str, receiver: str) -> str:
+    """The name that a trace has for a value on its way from one device to another."""
+    return f"{tensor.removesuffix(':0')}/to{receiver}"
 
 
 def _sizes(value: Any) -> tuple[int, ...]:

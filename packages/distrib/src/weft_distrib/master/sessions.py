@@ -562,6 +562,7 @@ class _Step:
         self._timer: Timer | None = None
         self._traced = False
         self._stats = proto.StepStats()
+        self._passages: list[tracing.Passage] = []
 
     def begin(self, request: RunStep, values: Sequence[Any], running: tuple[int, ...]) -> None:
         if request.timeout:
@@ -594,10 +595,11 @@ class _Step:
                 return
             for place, value in zip(share.fetches, results, strict=True):
                 self._results[place] = value
-            stats = tracing.unpack(meta, sent, got) if self._traced else None
+            traced = tracing.unpack(meta, sent, got) if self._traced else None
             with self._lock:
-                if stats is not None:
-                    self._stats.MergeFrom(stats)
+                if traced is not None:
+                    self._stats.MergeFrom(traced.stats)
+                    self._passages += traced.passages
                 told = self._coordinator.replied(share.task)
             self._carry_out(told)
 
@@ -637,6 +639,8 @@ class _Step:
         if self._timer is not None:
             self._timer.cancel()
         if how.error is None:
+            if self._traced:
+                tracing.add_transfers(self._stats, self._passages)
             self._done(self._results, self._stats.SerializeToString() if self._traced else b"")
         else:
             self._fail(how.error)

@@ -27,7 +27,7 @@ from weft_distrib.wire.frames import (
     Message,
     Outbox,
 )
-from weft_distrib.wire.memory import Mapped, Pool, SharedValue, is_shared
+from weft_distrib.wire.memory import SHARED_BYTES, Mapped, Pool, SharedValue, is_shared
 from weft_distrib.wire.streams import LocalStream, Stream
 from weft_distrib.wire.traffic import Counters, Traffic, carried
 from weft_distrib.wire.values import Packed
@@ -171,6 +171,12 @@ class Channel:
     def traffic(self) -> Traffic:
         """What went by this connection so far."""
         return self._counters.traffic(self.peer, self._stream.transport)
+
+    def link_of(self, nbytes: int) -> str:
+        """By what a value of so many bytes goes: "shared memory", "socket" or "tls"."""
+        transport = self._stream.transport
+        small = self._pool is not None and nbytes < SHARED_BYTES
+        return "socket" if small else transport
 
     def admit(self, role: Role) -> None:
         """Let the other end, which has said who it is, do what its role may, in full size."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import PULL, StepKey
+from weft_distrib.worker.tracing import Passage
 from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
@@ -36,6 +38,8 @@ class StepRendezvous(Rendezvous):
       task: the one this is in.
       devices: of this task, by name.
       channel_to: the connection to another task.
+    Attributes:
+      passages: takes note of what goes to other tasks and comes from them; None for no notes.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class StepRendezvous(Rendezvous):
         self._key, self._task, self._devices = key, task, devices
         self._channel_to = channel_to
         self._pulls: dict[str, _Pull] = {}
+        self.passages: list[Passage] | None = None
 
     def send(self, key: str, value: Any) -> None:
         """As the base's; what leaves the task is taken out to the host's memory first."""
@@ -84,7 +89,7 @@ class StepRendezvous(Rendezvous):
 
     def serve(self, key: str, call: Call) -> None:
         """Answer another task's pull as soon as the value is there."""
-        super().receive(key, _Served(call))
+        super().receive(key, _Served(self, key, call))
 
     def abort(self, error: errors.OpError) -> None:
         """As the base's; pulls are taken back."""
@@ -100,6 +105,11 @@ class StepRendezvous(Rendezvous):
         with self._lock:
             pulls = len(self._pulls)
         return super().pending + pulls
+
+    def note(self, key: str, nbytes: int = 0, link: str = "", asked: int = 0) -> None:
+        """Take note that a value leaves, or has come by some link, where somebody wants to know."""
+        if self.passages is not None:
+            self.passages.append(Passage(key, time.time_ns(), nbytes, link, asked))
 
     def take(self, key: str) -> bool:
         """Forget a pull; true for whoever asks first, who then tells the receiver."""
@@ -125,10 +135,11 @@ class _Outbound:
 class _Served:
     """Takes the value that another task has pulled."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, rendezvous: StepRendezvous, key: str, call: Call) -> None:
+        self._rendezvous, self._key, self._call = rendezvous, key, call
 
     def __call__(self, value: Any = None) -> None:
+        self._rendezvous.note(self._key)
         self._call.reply([value])
 
     def fail(self, error: BaseException) -> None:
@@ -141,13 +152,22 @@ class _Pull:
 
     def __init__(self, rendezvous: StepRendezvous, key: str, done: Done) -> None:
         self._rendezvous, self._key, self._done = rendezvous, key, done
-        self._call: tuple[Channel, int] | None = None
+        self._channel: Channel | None = None
+        self._number = 0
+        self._asked = 0
 
     def begin(self, channel: Channel, meta: bytes) -> None:
-        self._call = (channel, channel.call(PULL, meta, (), self))
+        self._channel = channel
+        if self._rendezvous.passages is not None:
+            self._asked = time.time_ns()
+        self._number = channel.call(PULL, meta, (), self)
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        if self._rendezvous.take(self._key):
+        rendezvous = self._rendezvous
+        if rendezvous.take(self._key):
+            if rendezvous.passages is not None and self._channel is not None:
+                nbytes = getattr(values[0], "nbytes", 0)
+                rendezvous.note(self._key, nbytes, self._channel.link_of(nbytes), self._asked)
             self._done(values[0])
 
     def fail(self, error: errors.OpError) -> None:
@@ -156,6 +176,5 @@ class _Pull:
 
     def cancel(self, error: errors.OpError) -> None:
         self.fail(error)
-        if self._call is not None:
-            channel, number = self._call
-            channel.cancel(number)
+        if self._channel is not None:
+            self._channel.cancel(self._number)

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf.message import DecodeError
 
 from weft_exec.devices.device import Device
-from weft_exec.tracing import StepTrace
+from weft_exec.resources.rendezvous import ends_of
+from weft_exec.tracing import StepTrace, fill_times, send_name
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor import errors
 
-_TIMES = struct.Struct("<QQ")
+_TIMES = struct.Struct("<QQQ")  # began, ended, bytes of the StepStats
+
+SEND_THREAD = 0xFFFFFFFF
+"""The number of the thread that a trace has values on their way in; no thread has it."""
 
 
-def pack(trace: StepTrace, began: int, devices: Mapping[str, Device]) -> bytes:
+class Passage(NamedTuple):
+    """One end of a value's way between two tasks.
+
+    Attributes:
+      key: its name in the rendezvous of the step.
+      at: when it left or came, in nanoseconds since the epoch.
+      nbytes: of the value, where it came.
+      link: by what it came: "shared memory", "socket" or "tls"; "" where it left.
+      asked: when it was asked for, where it came.
+    """
+
+    key: str
+    at: int
+    nbytes: int = 0
+    link: str = ""
+    asked: int = 0
+
+
+class Traced(NamedTuple):
+    """What a worker recorded of its parts, by the clock of the master."""
+
+    stats: Any
+    passages: list[Passage]
+
+
+def pack(
+    trace: StepTrace, began: int, devices: Mapping[str, Device], passages: Sequence[Passage] = ()
+) -> bytes:
     """What a worker recorded of its parts: StepStats, and when it began and ended by its own clock.
 
     Args:
@@ -29,27 +63,69 @@ def pack(trace: StepTrace, began: int, devices: Mapping[str, Device]) -> bytes:
             record.device = next(n for n, device in devices.items() if asked.matches(device.spec))
     metadata = proto.RunMetadata()
     trace.fill(metadata, "")
-    return _TIMES.pack(began, time.time_ns()) + bytes(metadata.step_stats.SerializeToString())
+    stats = bytes(metadata.step_stats.SerializeToString())
+    return b"".join(
+        (_TIMES.pack(began, time.time_ns(), len(stats)), stats, json.dumps(passages).encode())
+    )
 
 
-def unpack(data: bytes, sent: int, got: int) -> Any:
-    """The StepStats that a worker packed, by the clock of the master.
+def unpack(data: bytes, sent: int, got: int) -> Traced:
+    """What a worker packed, by the clock of the master.
 
     Args:
       sent, got: when the master sent its order and got the reply, by its own clock.
-    Raises: DataLossError: it is too short.
+    Raises: DataLossError: it is no trace.
     """
     if len(data) < _TIMES.size:
         raise errors.DataLossError(f"a trace of {len(data)} bytes is none")
-    began, ended = _TIMES.unpack_from(data)
-    stats = proto.StepStats.FromString(data[_TIMES.size :])
+    began, ended, size = _TIMES.unpack_from(data)
+    rest = data[_TIMES.size :]
+    try:
+        stats = proto.StepStats.FromString(rest[:size])
+        told = json.loads(rest[size:])
+        passages = [
+            Passage(str(k), int(at), int(n), str(by), int(asked)) for k, at, n, by, asked in told
+        ]
+    except (DecodeError, ValueError, TypeError, RecursionError) as error:
+        raise errors.DataLossError(f"a trace cannot be read: {error}") from error
     ahead = clock_ahead(sent, began, ended, got)
     if ahead:
         for device in stats.dev_stats:
             for node in device.node_stats:
                 node.all_start_nanos -= ahead
                 node.all_start_micros = node.all_start_nanos // 1000
-    return stats
+        passages = [p._replace(at=p.at - ahead, asked=p.asked - ahead) for p in passages]
+    return Traced(stats, passages)
+
+
+def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
+    """Add the values that went between tasks to the StepStats of a step.
+
+    Each is on the device that sent it, from when it was there and wanted until it had come. The
+    label of the execution tells how many bytes went by what, and how long that took. Of what left
+    when its sender had ended already, it is known that it was there when it was asked for.
+    """
+    left: dict[str, int] = {}
+    came: list[Passage] = []
+    for each in passages:
+        if each.link:
+            came.append(each)
+        else:
+            left[each.key] = each.at
+    devices = {each.device: each for each in stats.dev_stats}
+    for each in sorted(came, key=lambda each: each.at):
+        sender, receiver = ends_of(each.key)
+        if sender not in devices:
+            devices[sender] = stats.dev_stats.add(device=sender)
+        tensor = each.key.split(";")[2]
+        start = min(max(left.get(each.key, 0), each.asked), each.at)
+        added = devices[sender].node_stats.add(thread_id=SEND_THREAD)
+        name = send_name(tensor, receiver)
+        fill_times(added, name, start, each.at, each.nbytes)
+        added.timeline_label = (
+            f"{name} = _Send({tensor.partition(':')[0]}) {each.nbytes} bytes by {each.link} "
+            f"in {(each.at - start) / 1e6:.3f} ms"
+        )
 
 
 def clock_ahead(sent: int, began: int, ended: int, got: int) -> int:

@@ -16,11 +16,11 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import RunParts, StepKey
-from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import StepRendezvous, task_of
 from weft_distrib.worker.scopes import Scope, Scopes
 from weft_distrib.worker.steps import Steps
 from weft_distrib.worker.threads import WaitingThreads
+from weft_distrib.worker.tracing import Passage, pack
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, make_devices
 from weft_exec.executor.executable import Executable
@@ -297,8 +297,12 @@ class Worker:
         with self._counting:
             self._begun += 1
         try:
-            results = self.run_here(request, values, trace)
-            told = b"" if trace is None else tracing.pack(trace, began, self.devices)
+            step = self._step_of(request)
+            passages: list[Passage] = []
+            if trace is not None:
+                step.rendezvous.passages = passages
+            results = self._run_step(step, request, values, trace)
+            told = b"" if trace is None else pack(trace, began, self.devices, passages)
         except errors.OpError as error:
             fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
@@ -309,15 +313,18 @@ class Worker:
             with self._counting:
                 self._ended += 1
 
-    def run_here(
-        self, request: RunParts, values: Sequence[Any], trace: StepTrace | None = None
-    ) -> list[Any]:
-        """Run the parts of a step in this thread; returns what they fetch.
-
-        Raises: OpError: a kernel failed, the step was aborted, or its time is over.
-        """
+    def _step_of(self, request: RunParts) -> WorkerStep:
         self._steps.end_before(request.session, request.ended, request.running)
-        step = self._steps.open(StepKey(request.session, request.step))
+        return self._steps.open(StepKey(request.session, request.step))
+
+    def _run_step(
+        self,
+        step: WorkerStep,
+        request: RunParts,
+        values: Sequence[Any],
+        trace: StepTrace | None,
+    ) -> list[Any]:
+        """Run the parts of a step in this thread; returns what they fetch."""
         executable = self._executable(request.session, request.signature)
         deadline = time.monotonic() + request.timeout / 1000 if request.timeout else None
         return self._runner.run_watched(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-_LABEL = re.compile(r"^(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>.*)\)$")
+_LABEL = re.compile(r"^(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>[^)]*)\)(?: (?P<note>.*))?$")
 
 
 class NodeTime(NamedTuple):
@@ -17,6 +17,7 @@ class NodeTime(NamedTuple):
 
     Attributes:
       nbytes: of its outputs.
+      note: what more is to be said, as of a value's way between two tasks.
     """
 
     device: str
@@ -27,6 +28,7 @@ class NodeTime(NamedTuple):
     start: int
     micros: int
     nbytes: int
+    note: str = ""
 
 
 def node_times(step_stats: Any) -> Iterator[NodeTime]:
@@ -35,6 +37,7 @@ def node_times(step_stats: Any) -> Iterator[NodeTime]:
         for stats in device.node_stats:
             found = _LABEL.match(stats.timeline_label)
             op, inputs = (found["op"], found["inputs"]) if found else (stats.node_name, "")
+            note = (found["note"] if found else "") or ""
             yield NodeTime(
                 device.device,
                 stats.node_name,
@@ -44,6 +47,7 @@ def node_times(step_stats: Any) -> Iterator[NodeTime]:
                 stats.all_start_micros,
                 stats.all_end_rel_micros,
                 sum(memory.total_bytes for memory in stats.memory),
+                note,
             )
 
 
@@ -84,8 +88,10 @@ class Timeline:
         ]
         threads = self._threads()
         for time in self._times:
-            args = {"name": time.name, "op": time.op}
+            args: dict[str, Any] = {"name": time.name, "op": time.op}
             args |= {f"input{i}": name for i, name in enumerate(time.inputs)}
+            if time.note:
+                args |= {"transfer": time.note, "bytes": time.nbytes}
             where = {"tid": threads[time.device, time.thread], "ts": time.start}
             pid = processes[time.device]
             events.append(_event("X", time.op, pid, cat="Op", **where, dur=time.micros, args=args))
