@@ -148,6 +148,22 @@ def test_what_nobody_named_goes_with_its_session(target: str, cluster: list[Serv
     wait_until(lambda: not any(server._worker._scopes._of for server in cluster))
 
 
+def test_a_value_stays_in_the_task_that_made_it(target: str) -> None:
+    with wf.device(PS):
+        handle = wf.get_session_handle(wf.constant([1.0, 2.0]))
+    with wf.Session(target) as session:
+        kept = session.run(handle).handle
+        holder, value = wf.get_session_tensor(kept, wf.float32)
+        assert value.device == "/job:ps/replica:0/task:0"
+        with wf.device(W1):
+            doubled = value * 2.0
+        assert session.run(doubled, {holder: kept}).tolist() == [2.0, 4.0]
+        gone, deleter = wf.delete_session_tensor(kept)
+        session.run(deleter, {gone: kept})
+        with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):
+            session.run(value, {holder: kept})
+
+
 def until_the_end(session: wf.Session, output: Any) -> Iterator[int]:
     """What an output gives until there is no more."""
     with suppress(errors.OutOfRangeError):

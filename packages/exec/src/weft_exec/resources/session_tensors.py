@@ -65,6 +65,6 @@ class SessionTensors(Resource):
 
 def _unknown(handle: str) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(
-        f"the session keeps no tensor with the handle {handle!r}: it was deleted, or is of another "
-        "session"
+        f"the session keeps no tensor with the handle {handle!r}: it was deleted, is of another "
+        "session, or of another task, where get_session_tensor finds it"
     )

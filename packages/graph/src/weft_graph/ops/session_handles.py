@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create
-from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.default_graph import device, get_default_graph
+from weft_graph.ir.device_spec import DeviceParts, parse
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.traits import Role, State, Traits
@@ -69,8 +70,8 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
     """A value that the session keeps, by the handle that is fed.
 
     Args:
-      handle: any handle that will be fed, for example the first. Values are in the host's memory
-        here, so that it does not matter which.
+      handle: any handle that will be fed, for example the first: the value is read in the task that
+        keeps it.
       dtype: element type of the value.
     Returns: the placeholder to feed a handle to, and the value, of unknown shape.
     Raises (when run): InvalidArgumentError: the session keeps no such value, or it is of another
@@ -83,8 +84,9 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
       >>> session.run(value + 1, {holder: handle.handle})
       np.int32(5)
     """
-    holder = placeholder(dtypes.string, [])
-    kept = create("GetSessionTensor", [holder], {"dtype": dtypes.as_dtype(dtype)}, name)
+    with device(_keeper(handle)):
+        holder = placeholder(dtypes.string, [])
+        kept = create("GetSessionTensor", [holder], {"dtype": dtypes.as_dtype(dtype)}, name)
     return holder, kept.outputs[0]
 
 
@@ -92,7 +94,7 @@ def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output,
     """A node that drops a value which the session keeps, by the handle that is fed.
 
     Args:
-      handle: any handle that will be fed.
+      handle: any handle that will be fed: the value is dropped in the task that keeps it.
     Returns: the placeholder to feed a handle to, and the node.
     Raises (when run): InvalidArgumentError: the session keeps no such value.
 
@@ -102,5 +104,13 @@ def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output,
       >>> holder, deleter = wf.delete_session_tensor(handle.handle)
       >>> session.run(deleter, {holder: handle.handle})
     """
-    holder = placeholder(dtypes.string, [])
-    return holder, create("DeleteSessionTensor", [holder], {}, name)
+    with device(_keeper(handle)):
+        holder = placeholder(dtypes.string, [])
+        return holder, create("DeleteSessionTensor", [holder], {}, name)
+
+
+def _keeper(handle: Any) -> str | None:
+    """The task of the device that stands last in a handle; None where it names none."""
+    text = handle.decode() if isinstance(handle, bytes) else str(handle)
+    _, _, keeper = text.rpartition(";")
+    return DeviceParts(*parse(keeper)[:3]).to_string() if keeper.startswith("/job:") else None
