@@ -129,7 +129,7 @@ def run(command: list[str], protocol: str, budget: float) -> dict[str, float]:
     done = subprocess.run(
         [*command, "--budget", str(budget)],
         env=environment(1) | {"WEFT_BENCH_PROTOCOL": protocol},
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
         timeout=TIMEOUT,

@@ -17,7 +17,8 @@ from google.protobuf.message import DecodeError
 
 from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.master.sessions import MasterSession, OwnWorker, RemoteWorker, WorkerLink
+from weft_distrib.master.links import OwnWorker, RemoteWorker, WorkerLink
+from weft_distrib.master.sessions import MasterSession
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import CLEAR, KERNELS
 from weft_distrib.protocol.tables import decode

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from weft_distrib.master.feeds import Feeds
 from weft_distrib.master.homes import homes_of
+from weft_distrib.master.links import Fail, OwnWorker, TaskParts, Told, WorkerLink
 from weft_distrib.master.partial import PartialStep
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
 from weft_distrib.protocol import messages
-from weft_distrib.protocol.tables import encode
-from weft_distrib.wire import methods
-from weft_distrib.wire.channel import Answer, Channel
+from weft_distrib.wire.channel import Answer
 from weft_distrib.wire.methods import RunParts, RunStep, StepKey
 from weft_distrib.wire.values import Pieces
 from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import task_of
-from weft_distrib.worker.worker import Done, Worker
+from weft_distrib.worker.worker import Done
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.executor.overlap import Overlap
 from weft_exec.resources.cancellation import Timer, call_at
-from weft_exec.resources.rendezvous import Rendezvous
 from weft_exec.session.planning import PartPlanner
 from weft_exec.tracing import NodeRecord
 from weft_graph import proto
@@ -50,150 +47,6 @@ _REGISTER_SECONDS = 300.0
 
 MAX_SIGNATURES: Final = 1 << 16
 """How many a session may have planned."""
-
-Fail = Callable[[errors.OpError], None]
-
-TaskParts = dict[str, Pieces]
-"""What the devices of a task do of a step, as `part_pieces`, by their names."""
-
-
-def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
-    """The parts that a message names, and the graphs that go with it."""
-    return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
-
-
-class WorkerLink(Protocol):
-    """A worker as a master calls it: its own, or one of another task."""
-
-    def register(
-        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
-    ) -> None:
-        """Let it keep its parts of a signature; `answer` is told when it does.
-
-        Args:
-          same_as: an earlier signature, of which it has the same parts; 0 for none.
-        """
-        ...
-
-    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
-        """Let it run its parts; one of `done` and `fail` is called once."""
-        ...
-
-    def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """Let it end a step."""
-        ...
-
-    def forget(self, session: int) -> None:
-        """Let it drop a session."""
-        ...
-
-    def find(self, request: messages.Find, answer: Answer) -> None:
-        """Ask which resources it has; `answer` gets a `messages.Found`."""
-        ...
-
-
-class OwnWorker:
-    """The worker of the master's own task.
-
-    Args:
-      isolated: the session shares no state with others.
-      trusted: its client is in this process.
-    """
-
-    def __init__(self, worker: Worker, isolated: bool = False, trusted: bool = False) -> None:
-        self._worker = worker
-        self._isolated, self._trusted = isolated, trusted
-        self.abort = worker.abort
-
-    def register(
-        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
-    ) -> None:
-        """As of `WorkerLink`, in this thread."""
-        told, values = _told(parts, same_as)
-        try:
-            request = messages.Register(session, signature, told, self._isolated, same_as)
-            self._worker.register(request, [v.joined() for v in values], self._trusted)
-        except errors.OpError as error:
-            answer.fail(error)
-        else:
-            answer((), b"")
-
-    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
-        """As of `WorkerLink`."""
-        self._worker.run(request, values, done, fail)
-
-    def forget(self, session: int) -> None:
-        """As of `WorkerLink`."""
-        self._worker.forget(session)
-
-    def rendezvous(self, key: StepKey) -> Rendezvous:
-        """That of a step."""
-        return self._worker.begin_step(key)
-
-    def find(self, request: messages.Find, answer: Answer) -> None:
-        """As of `WorkerLink`."""
-        answer((), encode(self._worker.find(request)))
-
-
-class RemoteWorker:
-    """The worker of another task.
-
-    Args:
-      channel: to it.
-      isolated: the session shares no state with others.
-    """
-
-    def __init__(self, channel: Channel, isolated: bool = False) -> None:
-        self._channel = channel
-        self._isolated = isolated
-
-    def register(
-        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
-    ) -> None:
-        """As of `WorkerLink`."""
-        told, values = _told(parts, same_as)
-        meta = encode(messages.Register(session, signature, told, self._isolated, same_as))
-        self._channel.call(methods.REGISTER, meta, values, answer)
-
-    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
-        """As of `WorkerLink`."""
-        self._channel.call(methods.RUN_PARTS, request.pack(), values, _Answer(done, fail))
-
-    def abort(self, key: StepKey, error: errors.OpError) -> None:
-        """As of `WorkerLink`."""
-        meta = key.pack(json.dumps(error.to_dict(), default=str).encode())
-        self._channel.call(methods.ABORT, meta, (), _NOBODY)
-
-    def forget(self, session: int) -> None:
-        """As of `WorkerLink`."""
-        meta = encode(messages.SessionRequest(session))
-        self._channel.call(methods.FORGET, meta, (), _NOBODY)
-
-    def find(self, request: messages.Find, answer: Answer) -> None:
-        """As of `WorkerLink`."""
-        self._channel.call(methods.FIND, encode(request), (), answer)
-
-
-class _Answer:
-    def __init__(self, done: Done, fail: Fail) -> None:
-        self._done = done
-        self.fail = fail
-
-    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        self._done(list(values), meta)
-
-
-class _Nobody:
-    """Does not care for the reply."""
-
-    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        pass
-
-    def fail(self, error: errors.OpError) -> None:
-        pass
-
-
-_NOBODY: Final = _Nobody()
 
 
 class _Share(NamedTuple):
@@ -479,7 +332,7 @@ class _Replies:
     def of(self, task: DeviceParts) -> Answer:
         """What a task is to tell."""
         self._waiting.add(task)
-        return _Answer(
+        return Told(
             lambda values, meta: self._told.put((task, None)),
             lambda error: self._told.put((task, error)),
         )

@@ -69,15 +69,6 @@ class Session:
     session: int = 0
     devices: list[str] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)
-    epoch: int = 0
-
-
-@dataclass
-class Extend:
-    """Add nodes to a session's graph: one segment of graph.fbs."""
-
-    session: int = 0
-    segment: bytes = b""
 
 
 @dataclass
@@ -233,7 +224,6 @@ MESSAGES: Final = (
     KernelsOf,
     OpenSession,
     Session,
-    Extend,
     Signature,
     Planned,
     SessionRequest,

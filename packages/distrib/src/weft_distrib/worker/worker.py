@@ -150,7 +150,7 @@ class Worker:
         return WorkerStep(rendezvous)
 
     def describe(self) -> list[str]:
-        """The devices, as JSON of their descriptions; of the kernels see `fingerprint`."""
+        """The devices, as JSON of their descriptions."""
         devices = list(self.devices.values())
         described = [replace(device.describe(devices), machine=self._machine) for device in devices]
         return [json.dumps(each.to_dict()) for each in described]
@@ -232,17 +232,10 @@ class Worker:
         return messages.Found([int(self.resources.has(*pair)) for pair in pairs])
 
     def open_rendezvous(self, key: StepKey) -> StepRendezvous:
-        """One that belongs to no session's step, whose values other tasks can pull all the same.
+        """The rendezvous of a step that may be run later, or of none: other tasks can pull from it.
 
         Args:
-          key: with a number that no session has.
-        """
-        self._steps.add_session(key.session)
-        return self._steps.open(key).rendezvous
-
-    def begin_step(self, key: StepKey) -> StepRendezvous:
-        """The rendezvous of a session's step, which may be run later.
-
+          key: of a session's step; or with a number that no session has.
         Raises: AbortedError: the step is over.
         """
         self._steps.add_session(key.session)

@@ -1,0 +1,164 @@
+"""Workers as a master calls them: that of its own task, and those of others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.tables import encode
+from weft_distrib.wire import methods
+from weft_distrib.wire.channel import Answer, Channel
+from weft_distrib.wire.methods import RunParts, StepKey
+from weft_distrib.wire.values import Pieces
+from weft_distrib.worker.worker import Done, Worker
+from weft_exec.resources.rendezvous import Rendezvous
+from weft_tensor import errors
+
+Fail = Callable[[errors.OpError], None]
+
+TaskParts = dict[str, Pieces]
+"""What the devices of a task do of a step, as `part_pieces`, by their names."""
+
+
+def _told(parts: TaskParts, same_as: int) -> tuple[list[messages.Part], list[Pieces]]:
+    """The parts that a message names, and the graphs that go with it."""
+    return [messages.Part(device) for device in parts], [] if same_as else list(parts.values())
+
+
+class WorkerLink(Protocol):
+    """A worker as a master calls it: its own, or one of another task."""
+
+    def register(
+        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
+    ) -> None:
+        """Let it keep its parts of a signature; `answer` is told when it does.
+
+        Args:
+          same_as: an earlier signature, of which it has the same parts; 0 for none.
+        """
+        ...
+
+    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+        """Let it run its parts; one of `done` and `fail` is called once."""
+        ...
+
+    def abort(self, key: StepKey, error: errors.OpError) -> None:
+        """Let it end a step."""
+        ...
+
+    def forget(self, session: int) -> None:
+        """Let it drop a session."""
+        ...
+
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """Ask which resources it has; `answer` gets a `messages.Found`."""
+        ...
+
+
+class OwnWorker:
+    """The worker of the master's own task.
+
+    Args:
+      isolated: the session shares no state with others.
+      trusted: its client is in this process.
+    """
+
+    def __init__(self, worker: Worker, isolated: bool = False, trusted: bool = False) -> None:
+        self._worker = worker
+        self._isolated, self._trusted = isolated, trusted
+        self.abort = worker.abort
+
+    def register(
+        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
+    ) -> None:
+        """As of `WorkerLink`, in this thread."""
+        told, values = _told(parts, same_as)
+        try:
+            request = messages.Register(session, signature, told, self._isolated, same_as)
+            self._worker.register(request, [v.joined() for v in values], self._trusted)
+        except errors.OpError as error:
+            answer.fail(error)
+        else:
+            answer((), b"")
+
+    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+        """As of `WorkerLink`."""
+        self._worker.run(request, values, done, fail)
+
+    def forget(self, session: int) -> None:
+        """As of `WorkerLink`."""
+        self._worker.forget(session)
+
+    def rendezvous(self, key: StepKey) -> Rendezvous:
+        """That of a step."""
+        return self._worker.open_rendezvous(key)
+
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """As of `WorkerLink`."""
+        answer((), encode(self._worker.find(request)))
+
+
+class RemoteWorker:
+    """The worker of another task.
+
+    Args:
+      channel: to it.
+      isolated: the session shares no state with others.
+    """
+
+    def __init__(self, channel: Channel, isolated: bool = False) -> None:
+        self._channel = channel
+        self._isolated = isolated
+
+    def register(
+        self, session: int, signature: int, parts: TaskParts, same_as: int, answer: Answer
+    ) -> None:
+        """As of `WorkerLink`."""
+        told, values = _told(parts, same_as)
+        meta = encode(messages.Register(session, signature, told, self._isolated, same_as))
+        self._channel.call(methods.REGISTER, meta, values, answer)
+
+    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+        """As of `WorkerLink`."""
+        self._channel.call(methods.RUN_PARTS, request.pack(), values, Told(done, fail))
+
+    def abort(self, key: StepKey, error: errors.OpError) -> None:
+        """As of `WorkerLink`."""
+        meta = key.pack(json.dumps(error.to_dict(), default=str).encode())
+        self._channel.call(methods.ABORT, meta, (), _NOBODY)
+
+    def forget(self, session: int) -> None:
+        """As of `WorkerLink`."""
+        meta = encode(messages.SessionRequest(session))
+        self._channel.call(methods.FORGET, meta, (), _NOBODY)
+
+    def find(self, request: messages.Find, answer: Answer) -> None:
+        """As of `WorkerLink`."""
+        self._channel.call(methods.FIND, encode(request), (), answer)
+
+
+class Told:
+    """Hands the reply to a call to two functions."""
+
+    def __init__(self, done: Done, fail: Fail) -> None:
+        self._done = done
+        self.fail = fail
+
+    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+        """Take what the reply holds."""
+        self._done(list(values), meta)
+
+
+class _Nobody:
+    """Does not care for the reply."""
+
+    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+        pass
+
+    def fail(self, error: errors.OpError) -> None:
+        pass
+
+
+_NOBODY: Final = _Nobody()
