@@ -190,6 +190,17 @@ MODELS = [
         "caustic", "spectra of proteins, graph network", "caustic-nmr==0.4.1",
         "best_v2_carbons.onnx", of_atoms(400, 4000, 50),
     ),
+    Model(
+        "tashkeel-int8", "vowels of Arabic, LSTM of int8", "text2tashkeel==0.1.0",
+        "bilstm.int8.onnx", {"input_ids": whole(30, 1, 40)},
+    ),
+    Model(
+        "voicefilter-int8", "one voice of many, LSTM of int8", "open-voicefilter-lite==0.2.0",
+        "voicefilter_lite.int8.onnx",
+        {
+            "stacked_logmel": (1, 20, 512), "dvec": (1, 256), "h0": (3, 1, 512), "c0": (3, 1, 512),
+        },
+    ),
 ]  # fmt: skip
 
 

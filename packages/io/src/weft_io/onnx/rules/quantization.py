@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.node import Output
-from weft_graph.ops.arithmetic import clip_by_value
-from weft_graph.ops.masks import repeat
+from weft_graph.ops.arithmetic import clip_by_value, maximum, minimum
+from weft_graph.ops.comparison import equal
+from weft_graph.ops.masks import repeat, where_v2
+from weft_graph.ops.reduction import reduce_max, reduce_min
 from weft_graph.ops.rounding import rint
 from weft_graph.ops.shapes import reshape
 from weft_graph.ops.slicing import slice as part
@@ -85,13 +87,21 @@ def _centred(
 
 @importer("MatMulInteger")
 def _matmul_integer(operation: Operation) -> Output:
-    return product(_centred(operation, 0, 2, rows=True), _centred(operation, 1, 3))
+    return cast(_exact_product(operation, (0, 2), (1, 3)), dtypes.int32)
+
+
+def _exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
+    """The product of two inputs without their zero points, as float64: sums stay below 2**53.
+
+    There is a fast product of floats, and none of integers.
+    """
+    x, y = _centred(operation, *first, rows=True), _centred(operation, *second)
+    return product(cast(x, dtypes.float64), cast(y, dtypes.float64))
 
 
 @importer("QLinearMatMul")
 def _q_linear_matmul(operation: Operation) -> Output:
-    x, y = _centred(operation, 0, 2, rows=True), _centred(operation, 3, 5)
-    found = cast(product(x, y), dtypes.float32)
+    found = cast(_exact_product(operation, (0, 2), (3, 5)), dtypes.float32)
     scale = cast(operation[1], dtypes.float32)
     if len(scale.dims or ()) == 1 and scale.dims != (1,):
         scale = reshape(scale, [-1, 1])
@@ -143,15 +153,23 @@ def _q_linear_conv(operation: Operation) -> Output:
 
 @importer("DynamicQuantizeLinear")
 def _dynamic_quantize(operation: Operation) -> list[Output]:
-    from weft_graph.ops.arithmetic import maximum, minimum
-    from weft_graph.ops.reduction import reduce_max, reduce_min
+    rows, scale, zero = _in_8_bits(operation[0])
+    return [cast(rows, dtypes.uint8), scale, cast(zero, dtypes.uint8)]
 
-    x = operation[0]
+
+def _in_8_bits(x: Output) -> tuple[Output, Output, Output]:
+    """What stands for numbers in 8 bits, still as floats, and the scale and zero point for it."""
     low, high = minimum(reduce_min(x), like(0, x)), maximum(reduce_max(x), like(0, x))
-    scale = (high - low) / like(255, x)
+    step = (high - low) / like(255, x)
+    scale = where_v2(equal(step, like(0, x)), like(1, x), step)  # of zeros alone
     zero = rint(clip_by_value(-low / scale, 0.0, 255.0))
-    rows = saturated(rint(x / scale) + zero, dtypes.uint8)
-    return [rows, scale, cast(zero, dtypes.uint8)]
+    return clip_by_value(rint(x / scale) + zero, 0.0, 255.0), scale, zero
+
+
+def through_8_bits(x: Output) -> Output:
+    """The numbers that are left when these are quantised dynamically."""
+    rows, scale, zero = _in_8_bits(x)
+    return (rows - zero) * scale
 
 
 # -------------------------------------------------------------------------------- export

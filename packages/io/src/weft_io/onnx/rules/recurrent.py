@@ -23,6 +23,7 @@ from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
+from weft_io.onnx.rules.quantization import through_8_bits
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]
@@ -32,6 +33,7 @@ _DEFAULTS: Final = {
     "RNN": ["Tanh"],
     "GRU": ["Sigmoid", "Tanh"],
     "LSTM": ["Sigmoid", "Tanh", "Tanh"],
+    "DynamicQuantizeLSTM": ["Sigmoid", "Tanh", "Tanh"],
 }
 _ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
 
@@ -79,6 +81,7 @@ def _activations(operation: Operation, directions: int) -> list[list[Activation]
     return [made[len(default) * i : len(default) * (i + 1)] for i in range(directions)]
 
 
+@importer("DynamicQuantizeLSTM", domain="com.microsoft")
 @importer("RNN", "GRU", "LSTM")
 def _recurrent(operation: Operation) -> list[Output]:
     x, batch_first = operation[0], bool(operation.attribute("layout", 0))
@@ -88,11 +91,12 @@ def _recurrent(operation: Operation) -> list[Output]:
     if direction not in ("forward", "reverse", "bidirectional"):
         raise errors.InvalidArgumentError(f"direction of {operation.op} is {direction!r}")
     directions = 2 if direction == "bidirectional" else 1
+    kind = _QuantizedCell if operation.op == "DynamicQuantizeLSTM" else _Cell
     activations = _activations(operation, directions)
     outputs, lasts = [], []
     for index in range(directions):
         backward = direction == "reverse" or index == 1
-        cell = _Cell(operation, index, activations[index])
+        cell = kind(operation, index, activations[index])
         every, last = cell.run(_turned(operation, x) if backward else x)
         outputs.append(_turned(operation, every) if backward else every)
         lasts.append(last)
@@ -140,7 +144,9 @@ class _Cell:
             self.bias = of_w + of_r
         if operation.op == "GRU":
             self.r_gates, self.r_inner = self._parts(self.r, 2, 1)
-        peep = operation.get(7) if operation.op == "LSTM" else None
+        self.step = {"RNN": self._rnn, "GRU": self._gru}.get(operation.op, self._lstm)
+        self.count = 2 if self.step == self._lstm else 1
+        peep = operation.get(7) if self.count == 2 else None
         self.peep = None if peep is None else self._parts(peep[index], 1, 1, 1)
         self.clip = operation.attribute("clip")
 
@@ -180,16 +186,14 @@ class _Cell:
         """The results of all steps, (steps, batch, width), and the last states."""
         sizes = shape(x)
         flat = self._inputs(x)
-        count = 2 if self.operation.op == "LSTM" else 1
         dtype = x.dtype.base_dtype
-        states = [self.start(5 + i, sizes[1], dtype) for i in range(count)]
+        states = [self.start(5 + i, sizes[1], dtype) for i in range(self.count)]
         lengths = self.operation.get(4)
         parts = TensorArray(dtype, sizes[0]).unstack(flat)
         results = TensorArray(dtype, sizes[0], infer_shape=False)
-        step = {"RNN": self._rnn, "GRU": self._gru, "LSTM": self._lstm}[self.operation.op]
 
         def body(turn: Output, results: TensorArray, *old: Output) -> list[Any]:
-            new = list(step(parts.read(turn), old))
+            new = list(self.step(parts.read(turn), old))
             shown = new[0]
             if lengths is not None:
                 there = expand_dims(less(turn, cast(lengths, dtypes.int32)), 1)
@@ -255,3 +259,25 @@ class _Cell:
         if self.peep is not None:
             o = o + self.peep[1] * new
         return [f(self.limited(o)) * last(new), new]
+
+
+class _QuantizedCell(_Cell):
+    """A cell with weights of 8 bits, to which inputs and states are quantised step by step.
+
+    What is multiplied are the numbers that are left then, as floats.
+    """
+
+    def _weights(self) -> tuple[Output, Output]:
+        w, r = (self._of_8_bits(at, at + 7 + (at == 2)) for at in (1, 2))
+        return w, r
+
+    def _of_8_bits(self, at: int, scale: int) -> Output:
+        """Weights (inputs, gates), with one scale and zero point or those of each column."""
+        rows, zero = self.operation[at], self.operation.get(scale + 1)
+        found = cast(rows[self.index], dtypes.float32)
+        if zero is not None:
+            found = found - cast(zero[self.index], dtypes.float32)
+        return found * self.operation[scale][self.index]
+
+    def product(self, x: Output, weights: Output) -> Output:
+        return super().product(through_8_bits(x), weights)
