@@ -146,13 +146,6 @@ def test_reads_after_updates_are_refused(use_resource: bool) -> None:
             wf.onnx.export(y, [], session)
 
 
-def test_branches_and_loops_are_refused() -> None:
-    x = wf.placeholder(wf.float32, [], name="x")
-    y = wf.cond(x > 0.0, lambda: x * 2.0, lambda: x)
-    with wf.Session() as session, pytest.raises(errors.UnimplementedError, match="branches and"):
-        wf.onnx.export(y, x, session)
-
-
 def test_calls_of_functions_are_taken_apart() -> None:
     @wf.function
     def twice(x: Any) -> Any:

@@ -14,12 +14,13 @@ from onnx import ModelProto, ValueInfoProto, checker, helper, shape_inference
 
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import ordered, reachable
+from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
 from weft_io.onnx import initializers
 from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.flow_export import FlowExport
 from weft_io.onnx.node_export import Body, Made, NodeExport, Value, to_proto
 from weft_io.onnx.registry import export_rule
 from weft_tensor import errors
@@ -117,12 +118,14 @@ class _Export:
         self.body = Body(opset)
         self.outputs: list[Value] = []
         self._live: set[Node] = set()
+        self._refused: dict[str, None] = {}  # once each: the test of a loop is written thrice
 
     def run(self) -> None:
         """Add all nodes."""
         fetches, feeds = list(self.results.values()), list(self.inputs.values())
         nodes = _needed(fetches, feeds)
-        if any(node.role is Role.CALL for node in nodes):
+        step: StepGraph | None = None
+        if any(node.role is Role.CALL or node.role in _ROUTING for node in nodes):
             step = prune(feeds, fetches, [])
             inline_calls(step)
             fetches, feeds = step.fetches, step.feeds
@@ -131,7 +134,12 @@ class _Export:
             self.body.values[feed] = Value(feed.dtype.base_dtype, name)
         self._live = set(nodes)
         self._freeze([node for node in nodes if node.role is Role.VARIABLE])
-        self._add(nodes)
+        if step is not None and any(node.role in _ROUTING for node in nodes):
+            FlowExport(self.body, step.live_nodes(), self._live, self._add).run()
+        else:
+            for node in nodes:
+                self._add(node)
+        self._refuse()
         taken = {self.body.values[feed] for feed in feeds}
         for name, fetch in zip(self.results, fetches, strict=True):
             value = self.body.values[fetch]
@@ -152,31 +160,33 @@ class _Export:
             constant = self.body.constant(value, reader.dtype.base_dtype)
             self.body.values[node.outputs[0]] = constant
 
-    def _add(self, nodes: Iterable[Node]) -> None:
-        refused: list[str] = []
+    def _add(self, node: Node) -> None:
+        """Add what stands for a node that routes nothing; note it where there is no such."""
         values = self.body.values
-        for node in nodes:
-            missing = [output for output in node.outputs if output not in values]
-            if not missing:
-                continue
-            try:
-                found = self._values_of(node)
-            except errors.UnimplementedError as error:
-                refused.append(self._refusal(node, error.message))
-                found = []
-            for output in missing:
-                value = found[output.index] if output.index < len(found) else None
-                # What is not there has no type: what uses it is looked at all the same.
-                values[output] = value or Value(output.dtype.base_dtype)
-                if value is not None and not value.name and value.array is None:
-                    value.name = _plain_name(output)
-            if found and (lost := self._used_and_lost(node, found)):
-                refused.append(self._refusal(node, f"ONNX cannot give its output {lost}"))
-        if refused:
-            lines = "\n  ".join(refused)
+        missing = [output for output in node.outputs if output not in values]
+        if not missing:
+            return
+        try:
+            found = self._values_of(node)
+        except errors.UnimplementedError as error:
+            self._refused[self._refusal(node, error.message)] = None
+            found = []
+        for output in missing:
+            value = found[output.index] if output.index < len(found) else None
+            # What is not there has no type: what uses it is looked at all the same.
+            values[output] = value or Value(output.dtype.base_dtype)
+            if value is not None and not value.name and value.array is None:
+                value.name = _plain_name(output)
+        if found and (lost := self._used_and_lost(node, found)):
+            self._refused[self._refusal(node, f"ONNX cannot give its output {lost}")] = None
+
+    def _refuse(self) -> None:
+        """Raise UnimplementedError with all nodes that have no form."""
+        if self._refused:
+            lines = "\n  ".join(self._refused)
             raise errors.UnimplementedError(
-                f"{len(refused)} nodes have no form in ONNX:\n  {lines}",
-                details={"nodes": len(refused)},
+                f"{len(self._refused)} nodes have no form in ONNX:\n  {lines}",
+                details={"nodes": len(self._refused)},
             )
 
     def _values_of(self, node: Node) -> list[Value | None]:
@@ -189,8 +199,6 @@ class _Export:
                 node=node.name,
                 line=node.line or None,
             )
-        if node.role in _ROUTING:
-            raise errors.UnimplementedError("branches and loops are not written")
         if _follows_update(node):
             raise errors.UnimplementedError("it reads a variable that was updated before")
         if node.traits.identity or node.role is Role.READ:
@@ -242,6 +250,7 @@ class _Export:
         model.ir_version = helper.find_min_ir_version_for(imports)
         _describe(model, metadata)
         model = _inferred(model)
+        _check_ranks(model)
         if path is None:
             checker.check_model(model)
             return model
@@ -359,19 +368,27 @@ def _name_all(nodes: Sequence[Made], taken: Iterable[str]) -> list[Value]:
     used = set(ends)
     seen: set[Value] = set()
     constants: list[Value] = []
-    for made in nodes:
-        for value in (*made.inputs, *made.outputs):
-            if value is None or value in seen:
-                continue
-            seen.add(value)
-            if value.name in ends:
-                continue
-            kind = made.op if value.array is None else "constant"
-            value.name = _unused(value.name or f"{made.name}/{kind}", used)
-            used.add(value.name)
-            if value.array is not None:
-                constants.append(value)
+    for made, value in _values(nodes):
+        if value in seen:
+            continue
+        seen.add(value)
+        if value.name in ends:
+            continue
+        kind = made.op if value.array is None else "constant"
+        value.name = _unused(value.name or f"{made.name}/{kind}", used)
+        used.add(value.name)
+        if value.array is not None:
+            constants.append(value)
     return constants
+
+
+def _values(nodes: Iterable[Made]) -> Iterator[tuple[Made, Value]]:
+    """The values of nodes and of the subgraphs in them, each with a node that it belongs to."""
+    for made in nodes:
+        for graph in made.subgraphs():
+            yield from ((made, value) for value in graph.inputs)
+            yield from _values(graph.nodes)
+        yield from ((made, value) for value in (*made.inputs, *made.outputs) if value is not None)
 
 
 def _unused(name: str, used: set[str]) -> str:
@@ -406,6 +423,16 @@ def _describe(model: ModelProto, metadata: Mapping[str, str]) -> None:
     if "model_version" in rest:
         model.model_version = int(rest.pop("model_version"))
     helper.set_model_props(model, rest)
+
+
+def _check_ranks(model: ModelProto) -> None:
+    """Raise UnimplementedError where a rank is not known that ONNX wants to know."""
+    ends = (*model.graph.input, *model.graph.output)
+    if open_ones := [each.name for each in ends if not each.type.tensor_type.HasField("shape")]:
+        raise errors.UnimplementedError(
+            f"ONNX requires the ranks of inputs and outputs, those of {open_ones} are not known; "
+            "set_shape can tell them"
+        )
 
 
 def _inferred(model: ModelProto) -> ModelProto:

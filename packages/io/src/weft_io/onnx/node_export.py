@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, defs, helper
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
 
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
@@ -31,6 +33,9 @@ class Value:
       array: what it holds, of a constant.
       untransposed: the value that it is a transposition of, and by which permutation.
       wide: the same integers as int64.
+      sequence: whether it is a sequence of such tensors.
+      rows: the tensor whose rows a sequence has, before anything needs the sequence itself.
+      dims: the shape, of an input of a subgraph.
     """
 
     dtype: DType
@@ -38,6 +43,9 @@ class Value:
     array: np.ndarray[Any, Any] | None = None
     untransposed: tuple[Value, tuple[int, ...]] | None = None
     wide: Value | None = None
+    sequence: bool = False
+    rows: Value | None = None
+    dims: Sequence[int | None] | None = None
 
 
 @dataclass(eq=False)
@@ -46,9 +54,24 @@ class Made:
 
     op: str
     inputs: Sequence[Value | None]
-    outputs: Sequence[Value]
+    outputs: list[Value]
     attributes: Mapping[str, Any]
     name: str
+
+    def subgraphs(self) -> list[Subgraph]:
+        """The graphs among its attributes."""
+        return [each for each in self.attributes.values() if isinstance(each, Subgraph)]
+
+
+@dataclass(eq=False)
+class Subgraph:
+    """A branch, or the body of a loop; it uses values of the graphs around it by their names."""
+
+    name: str
+    nodes: list[Made] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    transposed: dict[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
 
 
 @dataclass
@@ -65,7 +88,17 @@ class Body:
     nodes: list[Made] = field(default_factory=list)
     values: dict[Output, Value] = field(default_factory=dict)
     constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
-    transposed: dict[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
+    transposed: MutableMapping[tuple[Value, tuple[int, ...]], Value] = field(default_factory=dict)
+
+    @contextmanager
+    def into(self, graph: Subgraph) -> Iterator[None]:
+        """Add nodes to a subgraph; what is made in it is not used outside."""
+        nodes, transposed = self.nodes, self.transposed
+        self.nodes, self.transposed = graph.nodes, ChainMap(graph.transposed, transposed)
+        try:
+            yield
+        finally:
+            self.nodes, self.transposed = nodes, transposed
 
     def constant(self, value: Any, dtype: DType | None = None) -> Value:
         """A constant; small ones of the same type and elements are one."""
@@ -78,12 +111,30 @@ class Body:
 
     def live(self, results: Sequence[Value]) -> list[Made]:
         """The nodes that some results need."""
-        wanted, kept = set(results), []
-        for made in reversed(self.nodes):
-            if any(each in wanted for each in made.outputs):
-                wanted.update(each for each in made.inputs if each is not None)
-                kept.append(made)
-        return kept[::-1]
+        return _live(self.nodes, set(results))
+
+
+def _live(nodes: Sequence[Made], wanted: set[Value]) -> list[Made]:
+    """The nodes that some values need; what they need in turn is added to these."""
+    kept = []
+    for made in reversed(nodes):
+        if any(each in wanted for each in made.outputs):
+            wanted.update(each for each in made.inputs if each is not None)
+            for graph in made.subgraphs():
+                wanted.update(graph.outputs)
+                graph.nodes = _live(graph.nodes, wanted)
+            kept.append(made)
+    return kept[::-1]
+
+
+def as_sequence(body: Body, value: Value, name: str) -> Value:
+    """A value as it can be handed on: a sequence itself, not what it has as its rows."""
+    if value.rows is None:
+        return value
+    found = Value(value.dtype, sequence=True)
+    attributes = {"axis": 0, "keepdims": 0}
+    body.nodes.append(Made("SplitToSequence", [value.rows], [found], attributes, name))
+    return found
 
 
 class NodeExport:
@@ -125,6 +176,26 @@ class NodeExport:
         found = self[index].array
         return constant_value(self.node.inputs[index]) if found is None else found
 
+    def of(self, output: Output) -> np.ndarray[Any, Any] | None:
+        """The value of any output of the graph where it is known, else None."""
+        return constant_value(output)
+
+    def sequence(self, index: int) -> Value:
+        """An input that is a sequence, as one."""
+        return as_sequence(self._body, self[index], self.node.name)
+
+    def empty_sequence(self, dtype: DType) -> Value:
+        """A sequence of no tensors."""
+        found = Value(dtype, sequence=True)
+        made = Made("SequenceEmpty", [], [found], {"dtype": onnx_type(dtype)}, self.node.name)
+        self._body.nodes.append(made)
+        return found
+
+    def filled(self, value: Any, sizes: Value, dtype: DType) -> Value:
+        """A tensor of one number, of sizes in int64."""
+        number = numpy_helper.from_array(np.full([1], value, dtype.numpy))
+        return self.add("ConstantOfShape", sizes, dtype=dtype, value=number)
+
     def known(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """The value of an input on which the form of the model depends.
 
@@ -152,7 +223,12 @@ class NodeExport:
     # ---------------------------------------------------------------------- what is made
 
     def add(
-        self, op: str, *inputs: Value | None, dtype: DType | None = None, **attributes: Any
+        self,
+        op: str,
+        *inputs: Value | None,
+        dtype: DType | None = None,
+        sequence: bool = False,
+        **attributes: Any,
     ) -> Value:
         """Add an ONNX node with one result.
 
@@ -160,16 +236,27 @@ class NodeExport:
           op: ONNX's name of it.
           *inputs: None for one that is left out.
           dtype: of the result; that of the first input by default.
+          sequence: whether the result is a sequence of tensors.
           **attributes: those that are None are left out.
         Raises: UnimplementedError: ONNX's op does not take such element types.
         """
-        return self.add_many(op, *inputs, dtypes=[dtype], **attributes)[0]
+        result = Value(dtype or _type_of(op, inputs[0]), sequence=sequence)
+        return self._added(op, inputs, [result], attributes)[0]
 
     def add_many(
         self, op: str, *inputs: Value | None, dtypes: Sequence[DType | None], **attributes: Any
     ) -> list[Value]:
         """The same with as many results as types are given; None is the type of the first input."""
         outputs = [Value(kind or _type_of(op, inputs[0])) for kind in dtypes]
+        return self._added(op, inputs, outputs, attributes)
+
+    def _added(
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        outputs: list[Value],
+        attributes: Mapping[str, Any],
+    ) -> list[Value]:
         _check_types(op, self.opset, inputs, outputs)
         given = {name: value for name, value in attributes.items() if value is not None}
         self._body.nodes.append(Made(op, inputs, outputs, given, self.node.name))
@@ -286,12 +373,13 @@ def _check_types(
     for values, allowed, verb in ((inputs, taken, "takes"), (outputs, given, "gives")):
         for index, value in enumerate(values):
             types = allowed[min(index, len(allowed) - 1)]  # the last one may stand for many
-            if value is not None and _type_name(value.dtype) not in types:
+            if value is not None and _type_name(value) not in types:
                 raise errors.UnimplementedError(f"ONNX's {op} {verb} no {value.dtype.name}")
 
 
-def _type_name(dtype: DType) -> str:
-    return f"tensor({TensorProto.DataType.Name(onnx_type(dtype)).lower()})"
+def _type_name(value: Value) -> str:
+    name = f"tensor({TensorProto.DataType.Name(onnx_type(value.dtype)).lower()})"
+    return f"seq({name})" if value.sequence else name
 
 
 def to_proto(made: Made) -> NodeProto:
@@ -300,7 +388,24 @@ def to_proto(made: Made) -> NodeProto:
     while inputs and not inputs[-1]:
         inputs.pop()
     names = [each.name for each in made.outputs]
-    return helper.make_node(made.op, inputs, names, name=names[0], **made.attributes)
+    attributes: dict[str, Any] = {
+        name: _graph(value, names[0]) if isinstance(value, Subgraph) else value
+        for name, value in made.attributes.items()
+    }
+    return helper.make_node(made.op, inputs, names, name=names[0], **attributes)
+
+
+def _graph(graph: Subgraph, owner: str) -> GraphProto:
+    nodes = [to_proto(made) for made in graph.nodes]
+    inputs, outputs = ([_info(value) for value in ends] for ends in (graph.inputs, graph.outputs))
+    return helper.make_graph(nodes, f"{owner}/{graph.name}", inputs, outputs)
+
+
+def _info(value: Value) -> ValueInfoProto:
+    kind = onnx_type(value.dtype)
+    if value.sequence:
+        return helper.make_tensor_sequence_value_info(value.name, kind, None)
+    return helper.make_tensor_value_info(value.name, kind, value.dims)
 
 
 def num_bytes(value: Value) -> int:

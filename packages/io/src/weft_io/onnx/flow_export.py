@@ -1,0 +1,183 @@
+"""Branches and loops of a graph as If and Loop of an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import Flow
+from weft_graph.passes.structure import Block, Branch, Loop, Structurer
+from weft_io.onnx.node_export import Body, Made, Subgraph, Value, as_sequence
+from weft_tensor import dtypes, errors
+
+
+class _Conditional:
+    """A condition whose branches are being written: what they give is added merge by merge."""
+
+    def __init__(self) -> None:
+        self.sides = (Subgraph("else"), Subgraph("then"))
+        self.made: Made | None = None
+
+
+class FlowExport:
+    """Writes the nodes of a step in their functional form.
+
+    Args:
+      body: what they are added to.
+      nodes: all of the step, inputs before users.
+      live: those whose data the results need.
+      add: adds one that routes nothing.
+    """
+
+    def __init__(
+        self, body: Body, nodes: Sequence[Node], live: set[Node], add: Callable[[Node], None]
+    ) -> None:
+        self._body = body
+        self._live = live
+        self._add = add
+        self._flow = Flow(nodes)
+        self._structurer = Structurer(nodes, self._flow, lambda node: False)
+
+    def run(self) -> None:
+        """Write everything.
+
+        Raises: UnimplementedError: a loop or a branch is none that `while_loop` or `cond` makes.
+        """
+        for frame in self._flow.frames:
+            if frame.problem:
+                raise errors.UnimplementedError(f"{frame.label} is no plain loop: {frame.problem}")
+        self._write(self._structurer.block(self._flow.root))
+
+    def _write(self, block: Block) -> None:
+        conditionals: dict[Output, _Conditional] = {}
+        for step in block:
+            if isinstance(step, Branch):
+                self._write_sides(step, conditionals)
+            elif isinstance(step, Loop):
+                if any(merge in self._live for merge in step.frame.merges):
+                    self._write_loop(step)
+            elif step in self._live:
+                self._write_node(step, conditionals)
+
+    def _write_node(self, node: Node, conditionals: dict[Output, _Conditional]) -> None:
+        values = self._body.values
+        if node.role is Role.MERGE:
+            values[node.outputs[0]] = self._merged(node, conditionals)
+        elif node.role is Role.SWITCH:
+            for output in node.outputs:
+                values[output] = values[node.inputs[0]]
+        elif node.role is Role.LOOP_COND:
+            values[node.outputs[0]] = values[node.inputs[0]]
+        else:
+            self._add(node)
+
+    # --------------------------------------------------------------------- conditions
+
+    def _write_sides(self, branch: Branch, conditionals: dict[Output, _Conditional]) -> None:
+        found = conditionals.get(branch.pred)
+        if found is None or found.made is not None:
+            found = conditionals[branch.pred] = _Conditional()
+        for side, block in zip(found.sides, branch.sides, strict=True):
+            with self._body.into(side):
+                self._write(block)
+
+    def _merged(self, node: Node, conditionals: dict[Output, _Conditional]) -> Value:
+        """What one of two branches gives."""
+        lower, upper = (self._flow.output_guard(source) for source in node.inputs)
+        differs = upper - lower
+        pred, side = next(iter(differs), (None, -1))
+        if len(differs) != 1 or not isinstance(pred, Output) or node.outputs[1].consumers():
+            raise errors.UnimplementedError(f"{node.name!r} joins no branches of one condition")
+        found = conditionals.setdefault(pred, _Conditional())
+        if found.made is None:
+            branches = dict(zip(("else_branch", "then_branch"), found.sides, strict=True))
+            found.made = Made("If", [self._body.values[pred]], [], branches, node.name)
+            self._body.nodes.append(found.made)
+        sources = [self._body.values[source] for source in node.inputs]
+        for index, branch in enumerate(found.sides):
+            with self._body.into(branch):
+                self._give(branch, sources[1] if index == side else sources[0], node.name)
+        result = Value(sources[0].dtype, sequence=sources[0].sequence)
+        found.made.outputs.append(result)
+        return result
+
+    def _give(self, graph: Subgraph, value: Value, name: str) -> None:
+        """Let a graph give a value, which may be one of outside."""
+        given = as_sequence(self._body, value, name)
+        copy = Value(given.dtype, sequence=given.sequence)
+        self._body.nodes.append(Made("Identity", [given], [copy], {}, name))
+        graph.outputs.append(copy)
+
+    # -------------------------------------------------------------------------- loops
+
+    def _write_loop(self, loop: Loop) -> None:
+        """A test before each turn, which for ONNX is before the first and at the end of each."""
+        values, frame = self._body.values, loop.frame
+        assert frame.cond is not None
+        for enter in frame.enters:
+            if enter.inputs[0] in values:
+                values[enter.outputs[0]] = values[enter.inputs[0]]
+        merges = [merge for merge in frame.merges if merge in self._live]
+        inputs = [self._from(merge, back=False) for merge in merges]
+        goes_on = self._tested(loop, merges, inputs)
+
+        body = Subgraph("body")
+        with self._body.into(body):
+            turn, first = Value(dtypes.int64, dims=()), Value(dtypes.bool_, dims=())
+            carried = [
+                Value(each.dtype, sequence=each.sequence, dims=merge.outputs[0].dims)
+                for each, merge in zip(inputs, merges, strict=True)
+            ]
+            body.inputs += [turn, first, *carried]
+            self._tested(loop, merges, carried)
+            _forget(loop.body, self._body)
+            self._write(loop.body)
+            new = [self._from(merge, back=True) for merge in merges]
+            for value in (self._tested(loop, merges, new), *new):
+                self._give(body, value, frame.name)
+
+        results = [Value(each.dtype, sequence=each.sequence) for each in inputs]
+        made = Made("Loop", [None, goes_on, *inputs], results, {"body": body}, frame.name)
+        self._body.nodes.append(made)
+        found = dict(zip(merges, results, strict=True))
+        for leave in frame.exits:
+            merge = leave.inputs[0].node.inputs[0].node
+            if merge in found:
+                values[leave.outputs[0]] = found[merge]
+
+    def _from(self, merge: Node, back: bool) -> Value:
+        """What a loop variable is at first, or in the next turn."""
+        (source,) = (each for each in merge.inputs if is_back_edge(merge, each) == back)
+        source = source.node.inputs[0]
+        return as_sequence(self._body, self._body.values[source], merge.name)
+
+    def _tested(self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]) -> Value:
+        """Whether the loop goes on with this state."""
+        _forget(loop.test, self._body)
+        values, cond = self._body.values, loop.frame.cond
+        assert cond is not None
+        for merge, value in zip(merges, state, strict=True):
+            values[merge.outputs[0]] = value
+        self._write(loop.test)
+        return values[cond.inputs[0]]
+
+
+def _forget(block: Block, body: Body) -> None:
+    """Let the nodes of a block be written once more."""
+    for node in _nodes(block):
+        for output in node.outputs:
+            body.values.pop(output, None)
+
+
+def _nodes(block: Block) -> Iterator[Node]:
+    for step in block:
+        if isinstance(step, Branch):
+            yield from _nodes(step.sides[0])
+            yield from _nodes(step.sides[1])
+        elif isinstance(step, Loop):
+            yield from _nodes(step.test)
+            yield from _nodes(step.body)
+        else:
+            yield step

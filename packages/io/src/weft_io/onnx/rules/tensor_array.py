@@ -1,0 +1,107 @@
+"""Arrays of tensors, which are sequences in ONNX, or what they have as their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
+from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.registry import exporter
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import as_dims
+
+# -------------------------------------------------------------------------------- export
+
+
+@exporter("TensorArrayV3")
+def _write_array(export: NodeExport) -> list[Value | None]:
+    """Zeros until something is written, or where shapes are not known what has no elements."""
+    dtype, dims = export.attribute("dtype"), as_dims(export.attribute("element_shape"))
+    handle = export.constant(0, dtypes.int32)  # only the flow counts
+    if _grows(export.node):
+        return [handle, export.empty_sequence(dtype)]
+    known = dims is not None and None not in dims
+    inner = export.ints(dims if known else [0])
+    sizes = export.add("Concat", export.vector(export[0]), inner, axis=0)
+    if not known:  # what has no elements is not the shape of what is written: nobody can know it
+        sizes = export.add("Compress", sizes, export.constant([True, True]), axis=0)
+    return [handle, Value(dtype, sequence=True, rows=export.filled(0, sizes, dtype))]
+
+
+def _grows(node: Node) -> bool:
+    return bool(node.attrs["dynamic_size"])
+
+
+def _made_by(handle: Output) -> Node:
+    """The node that made an array."""
+    node = handle.node
+    while node.role is not Role.TENSOR_ARRAY:
+        node = node.inputs[0].node
+    return node
+
+
+@exporter("TensorArrayWriteV3")
+def _write_write(export: NodeExport) -> Value:
+    """An array that grows must be written in order: else ONNX finds no such position."""
+    value, index = export[2], export.reshape(export.int64(export[1]), [])
+    flow = export.add("SequenceInsert", export.sequence(3), value, index, sequence=True)
+    if _grows(_made_by(export.node.inputs[0])):
+        return flow
+    behind = export.add("Add", index, export.ints(1))
+    return export.add("SequenceErase", flow, behind, sequence=True)
+
+
+@exporter("TensorArrayReadV3")
+def _write_read(export: NodeExport) -> Value:
+    rows, index = export[2].rows, export.reshape(export.int64(export[1]), [])
+    if rows is not None:
+        return export.add("Gather", rows, index, axis=0)
+    return export.add("SequenceAt", export[2], index)
+
+
+@exporter("TensorArrayGatherV3")
+def _write_gather(export: NodeExport) -> Value:
+    rows = export[2].rows
+    if rows is None:
+        rows = export.add("ConcatFromSequence", export[2], axis=0, new_axis=1)
+    return rows if _is_all(export, 1) else export.add("Gather", rows, export.int64(export[1]))
+
+
+@exporter("TensorArrayScatterV3")
+def _write_scatter(export: NodeExport) -> Value:
+    if not _is_all(export, 1):
+        raise errors.UnimplementedError("the elements must be given in order")
+    return Value(export[2].dtype, sequence=True, rows=export[2])
+
+
+def _is_all(export: NodeExport, index: int) -> bool:
+    """Whether positions are those of all elements in order, as `stack` and `unstack` make them."""
+    known, node = export.value(index), export.node.inputs[index].node
+    if known is not None:
+        return bool(np.array_equal(known, np.arange(known.size)))
+    if node.type != "Range":
+        return False
+    bounds = [export.of(source) for source in (node.inputs[0], node.inputs[2])]
+    return [None if each is None else int(each) for each in bounds] == [0, 1]
+
+
+@exporter("TensorArraySizeV3")
+def _write_size(export: NodeExport) -> Value:
+    rows = export[1].rows
+    if rows is None:
+        count = export.add("SequenceLength", export[1], dtype=dtypes.int64)
+    else:
+        sizes = export.add("Shape", rows, dtype=dtypes.int64)
+        count = export.add("Gather", sizes, export.ints(0))
+    return export.narrow(count, dtypes.int32)
+
+
+@exporter("TensorArrayConcatV3")
+def _write_concat(export: NodeExport) -> list[Value | None]:
+    return [export.add("ConcatFromSequence", export.sequence(1), axis=0), None]
+
+
+@exporter("TensorArraySplitV3")
+def _write_split(export: NodeExport) -> Value:
+    return export.add("SplitToSequence", export[1], export[2], axis=0, sequence=True)

@@ -1,0 +1,176 @@
+"""Branches and loops as If and Loop: three answers agree, here and where ONNX's evaluator runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+import weft as wf  # noqa: E402
+from weft_tensor import errors  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
+
+
+def agree(fetches: Any, x: Any, *values: Any, evaluated: bool = True) -> Any:
+    """Export, and compare what weft, ONNX's evaluator and weft again make of each value of x."""
+    names = [f"y{i}" for i in range(len(fetches))] if isinstance(fetches, list) else ["y"]
+    every = fetches if isinstance(fetches, list) else [fetches]
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        outputs = dict(zip(names, every, strict=True))
+        model = wf.onnx.export(outputs, {"x": x}, session)
+        wanted = [session.run(every, {x: value}) for value in values]
+    evaluator = ReferenceEvaluator(model)
+    with wf.Graph().as_default(), wf.Session() as session:
+        back = wf.onnx.import_model(model)
+        for value, expected in zip(values, wanted, strict=True):
+            value = np.asarray(value, x.dtype.numpy)
+            again = session.run(list(back.outputs.values()), {back.inputs["x"]: value})
+            answers = [again, *([evaluator.run(None, {"x": value})] if evaluated else [])]
+            for found in answers:
+                for a, b in zip(found, expected, strict=True):
+                    np.testing.assert_allclose(a, b, 1e-5, 1e-6)
+    return model
+
+
+def ops(model: Any) -> list[str]:
+    return [node.op_type for node in model.graph.node]
+
+
+def test_cond_is_if() -> None:
+    x = wf.placeholder(wf.float32, [None], name="x")
+    w = wf.Variable([2.0, 3.0])
+    y = wf.cond(wf.reduce_sum(x) > 0, lambda: x * w, lambda: wf.exp(x) - w)
+    model = agree(y, x, [1.0, 2.0], [-1.0, -2.0])
+    assert ops(model).count("If") == 1
+
+
+def test_branches_give_several_things_and_what_comes_from_outside() -> None:
+    x = wf.placeholder(wf.float32, [2], name="x")
+    a, b = wf.cond(x[0] > 0, lambda: (x, x + 1.0), lambda: (x * 2.0, x))
+    agree([a, b, a + b], x, [1.0, 2.0], [-1.0, 2.0])
+
+
+def test_nested_conditions() -> None:
+    x = wf.placeholder(wf.float32, [], name="x")
+    y = wf.case([(x < -1.0, lambda: x * 2.0), (x < 1.0, lambda: wf.square(x))], default=lambda: -x)
+    z = wf.cond(x > 0, lambda: wf.cond(x > 5.0, lambda: x, lambda: y), lambda: x - 1.0)
+    agree([y, z], x, -3.0, 0.5, 3.0, 7.0)
+
+
+def test_images_in_branches_are_turned_inside() -> None:
+    x = wf.placeholder(wf.float32, [1, 4, 4, 2], name="x")
+    h = wf.layers.conv2d(x, 3, 3, padding="same")
+    y = wf.cond(wf.reduce_sum(x) > 0, lambda: wf.layers.conv2d(h, 3, 1), lambda: wf.nn.relu(h))
+    agree(y + h, x, np.ones((1, 4, 4, 2)), -np.ones((1, 4, 4, 2)))
+
+
+def test_while_loop_is_loop() -> None:
+    x = wf.placeholder(wf.float32, [None], name="x")
+    w = wf.Variable(1.5)
+    _, y = wf.while_loop(
+        lambda i, v: wf.logical_and(i < 10, wf.reduce_sum(v) < 50.0),
+        lambda i, v: (i + 1, v * w + wf.cast(i, wf.float32)),
+        [0, x],
+    )
+    model = agree(y, x, [1.0, 2.0], [60.0], [-1.0, -2.0, 4.0])
+    assert ops(model).count("Loop") == 1
+
+
+def test_loops_in_loops_and_conditions_in_loops() -> None:
+    x = wf.placeholder(wf.float32, [2], name="x")
+
+    def inner(v: Any) -> Any:
+        return wf.while_loop(lambda k, _: k < 3, lambda k, u: (k + 1, u + x), [0, v])[1]
+
+    def body(i: Any, v: Any) -> Any:
+        moved = wf.cond(wf.equal(i % 2, 0), lambda: inner(v), lambda: v * 0.5)
+        return i + 1, moved
+
+    agree(wf.while_loop(lambda i, _: i < 5, body, [0, x])[1], x, [1.0, 2.0])
+
+
+def test_shapes_may_change_in_a_loop() -> None:
+    x = wf.placeholder(wf.float32, [None, 2], name="x")
+    y = wf.while_loop(
+        lambda v: wf.shape(v)[0] < 20,
+        lambda v: [wf.concat([v, v], 0)],
+        [x],
+        shape_invariants=[wf.TensorShape([None, 2])],
+    )
+    agree(y, x, np.ones((3, 2)), np.ones((30, 2)))
+
+
+def _scan(x: Any) -> Any:
+    return wf.scan(lambda a, b: a * 0.5 + b, x)
+
+
+def _map(x: Any) -> Any:
+    return wf.map_fn(lambda row: wf.reduce_sum(row) * row, x)
+
+
+def _reversed(x: Any) -> Any:
+    return wf.scan(lambda a, b: a + b, x, reverse=True)
+
+
+def _grown(x: Any) -> Any:
+    array = wf.TensorArray(wf.float32, 0, dynamic_size=True)
+    turns = wf.shape(x)[0]
+    return wf.while_loop(
+        lambda i, _: i < turns, lambda i, a: (i + 1, a.write(i, x[i] * 2.0)), [0, array]
+    )[1].stack()
+
+
+def _gathered(x: Any) -> Any:
+    array = wf.TensorArray(wf.float32, 3, clear_after_read=False).unstack(x)
+    return array.gather([2, 0]) + wf.cast(array.size(), wf.float32) + array.read(1)
+
+
+def _joined(x: Any) -> Any:
+    array = wf.TensorArray(wf.float32, 2, infer_shape=False)
+    return wf.ensure_shape(array.write(0, x[:1]).write(1, x).concat(), [None, 2])
+
+
+@pytest.mark.parametrize("make", [_scan, _map, _reversed, _grown, _gathered, _joined])
+def test_arrays_of_tensors(make: Callable[[Any], Any]) -> None:
+    x = wf.placeholder(wf.float32, [None, 2], name="x")
+    # ONNX's evaluator puts what comes behind the last element of a sequence before the first one.
+    agree(make(x), x, np.arange(6.0).reshape(3, 2), evaluated=make is not _grown)
+
+
+@pytest.mark.parametrize("cell", ["LSTM", "GRU"])
+def test_recurrent_networks(cell: str) -> None:
+    x = wf.placeholder(wf.float32, [None, None, 3], name="x")
+    made = wf.nn.rnn_cell.LSTMCell(4) if cell == "LSTM" else wf.nn.rnn_cell.GRUCell(4)
+    lengths = wf.stack([wf.shape(x)[1], 2])
+    y, _ = wf.nn.dynamic_rnn(made, x, dtype=wf.float32, sequence_length=lengths)
+    rng = np.random.default_rng(0)
+    agree(y, x, rng.standard_normal((2, 5, 3)), rng.standard_normal((2, 2, 3)))
+
+
+def test_ranks_of_inputs_and_results_must_be_known() -> None:
+    x = wf.placeholder(wf.float32, None, name="x")
+    with wf.Session() as session, pytest.raises(errors.UnimplementedError, match="'x', 'y'"):
+        wf.onnx.export({"y": wf.nn.relu(x)}, x, session)
+
+
+def test_what_a_branch_or_loop_holds_that_has_no_form_is_named_once() -> None:
+    x = wf.placeholder(wf.float32, [2], name="x")
+    y = wf.while_loop(
+        lambda v: wf.reduce_sum(wf.lgamma(v)) < 1.0, lambda v: [wf.digamma(v, name="odd")], [x]
+    )
+    with wf.Session() as session, pytest.raises(errors.UnimplementedError) as caught:
+        wf.onnx.export(y, x, session)
+    assert str(caught.value).count("(Digamma)") == 1
+    assert str(caught.value).count("(Lgamma)") == 1
