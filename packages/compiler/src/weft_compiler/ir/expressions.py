@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from weft_graph.ir.scalar import PRIMITIVES, Scalar, kind
+from weft_graph.ir.scalar import PRIMITIVES, Scalar, applications, kind
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -148,18 +148,26 @@ def of_scalar(
     Args:
       inputs: from the position of an input to its element.
       attribute: from the name of an attribute to its number.
-    Raises: UnimplementedError: it uses a primitive that has no form here, of complex numbers.
+    Returns: an expression in which what the definition uses twice is one object.
+    Raises: InvalidTypeError: it computes with complex numbers or text.
     """
-    if definition.name == "input":
-        return inputs(definition.value)
-    if definition.name == "constant":
-        return number(definition.value, definition.dtype)
-    if definition.name == "attribute":
-        assert attribute is not None
-        return number(attribute(definition.value), definition.dtype)
-    operands = [of_scalar(arg, inputs, attribute) for arg in definition.args]
-    given = PRIMITIVES[definition.name].result == "given"
-    return apply(definition.name, *operands, dtype=definition.dtype if given else None)
+    found: dict[int, Expr] = {}
+
+    def part(scalar: Scalar) -> Expr:
+        if scalar.name == "input":
+            return inputs(scalar.value)
+        if scalar.name == "constant":
+            return number(scalar.value, scalar.dtype)
+        if scalar.name == "attribute":
+            assert attribute is not None
+            return number(attribute(scalar.value), scalar.dtype)
+        return found[id(scalar)]
+
+    for each in applications(definition):
+        given = PRIMITIVES[each.name].result == "given"
+        operands = map(part, each.args)
+        found[id(each)] = apply(each.name, *operands, dtype=each.dtype if given else None)
+    return part(definition)
 
 
 def children(expression: Expr) -> tuple[Expr, ...]:

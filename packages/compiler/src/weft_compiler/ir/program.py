@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from weft_compiler.ir.expressions import Expr, Load
+from weft_compiler.ir.expressions import Expr, Load, walk as parts
 from weft_tensor.dtypes import DType
 
 
@@ -261,6 +261,13 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
         case Call(views=views):
             return views
     return ()
+
+
+def loads(body: Body) -> Iterator[Load]:
+    """All loads of a body, and the views of its calls."""
+    for statement in walk(body):
+        for expression in expressions(statement):
+            yield from (part for part in parts(expression) if isinstance(part, Load))
 
 
 def walk(body: Body) -> Iterator[Statement]:

@@ -16,6 +16,7 @@ from weft_compiler.ir.program import (
     For,
     If,
     Let,
+    Program,
     Statement,
     Store,
     Var,
@@ -72,3 +73,8 @@ def _changed(statement: S, **new: object) -> S:
     if all(getattr(statement, name) is value for name, value in new.items()):
         return statement
     return replace(statement, **new)
+
+
+def replaced(program: Program, body: Body) -> Program:
+    """The program with another body."""
+    return program if body is program.body else replace(program, body=body)

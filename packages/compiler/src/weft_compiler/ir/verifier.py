@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -35,6 +34,7 @@ from weft_compiler.ir.program import (
     Var,
     While,
     expressions,
+    loads,
     walk as walk_statements,
 )
 from weft_compiler.ir.ranges import Range, affine, facts, range_of
@@ -261,7 +261,7 @@ def _own(index: Expr, variable: str, inside: set[str], scope: _Scope) -> bool:
 
 def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Scope) -> None:
     """What a turn loads of a buffer that turns write to is its own as well."""
-    for load in _loads(loop.body):
+    for load in loads(loop.body):
         if load.buffer == store.buffer and not any(
             str(substitute(load.indices[at], scope.definitions))
             == str(substitute(store.indices[at], scope.definitions))
@@ -270,12 +270,6 @@ def _verify_loaded_as_stored(store: Store, own: list[int], loop: For, scope: _Sc
             _fail(
                 store, f"{load} may be what another turn of the loop over {loop.variable!r} stores"
             )
-
-
-def _loads(body: Body) -> Iterable[Load]:
-    for statement in walk_statements(body):
-        for expression in expressions(statement):
-            yield from (part for part in walk(expression) if isinstance(part, Load))
 
 
 def _verify_call(call: Call, scope: _Scope) -> None:

@@ -1,0 +1,116 @@
+"""Arithmetic of indices that leaves out what does nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from weft_compiler.ir.expressions import Constant, Expr, apply, index
+
+Operand = Expr | int
+
+
+def plus(x: Operand, y: Operand) -> Expr:
+    """x + y."""
+    x, y = _expression(x), _expression(y)
+    if isinstance(x, Constant) and isinstance(y, Constant):
+        return index(int(x.value) + int(y.value))
+    if is_number(y, 0):
+        return x
+    return y if is_number(x, 0) else apply("add", x, y)
+
+
+def minus(x: Operand, y: Operand) -> Expr:
+    """x - y."""
+    x, y = _expression(x), _expression(y)
+    if isinstance(x, Constant) and isinstance(y, Constant):
+        return index(int(x.value) - int(y.value))
+    return x if is_number(y, 0) else apply("sub", x, y)
+
+
+def times(x: Operand, y: int) -> Expr:
+    """x * y."""
+    x = _expression(x)
+    if isinstance(x, Constant):
+        return index(int(x.value) * y)
+    if y == 0:
+        return index(0)
+    return x if y == 1 else apply("mul", x, index(y))
+
+
+def over(x: Operand, y: int) -> Expr:
+    """x / y rounded down; y is positive."""
+    x = _expression(x)
+    if isinstance(x, Constant):
+        return index(int(x.value) // y)
+    return x if y == 1 else apply("floor_div", x, index(y))
+
+
+def modulo(x: Operand, y: int) -> Expr:
+    """x - over(x, y) * y."""
+    x = _expression(x)
+    if isinstance(x, Constant):
+        return index(int(x.value) % y)
+    return index(0) if y == 1 else apply("floor_mod", x, index(y))
+
+
+def clamped(x: Operand, size: int) -> Expr:
+    """The index in [0, size) that is nearest to x; size is positive."""
+    return apply("clamp", _expression(x), index(0), index(size - 1))
+
+
+def inside(x: Operand, size: int) -> Expr:
+    """Whether an index is in [0, size)."""
+    x = _expression(x)
+    return apply("bit_and", apply("greater_equal", x, index(0)), apply("less", x, index(size)))
+
+
+def is_number(x: Operand, value: int) -> bool:
+    """Whether an index is known to be a number."""
+    return x == value if isinstance(x, int) else isinstance(x, Constant) and x.value == value
+
+
+def flattened(indices: Sequence[Operand], shape: Sequence[int]) -> Expr:
+    """The position of an element among all of a dense tensor."""
+    total: Expr = index(0)
+    for axis, at in enumerate(indices):
+        total = plus(total, times(at, math.prod(shape[axis + 1 :])))
+    return total
+
+
+def unflattened(position: Operand, shape: Sequence[int]) -> list[Expr]:
+    """The indices of the element at a position."""
+    found = []
+    for axis, size in enumerate(shape):
+        rest = over(position, math.prod(shape[axis + 1 :]) or 1)
+        found.append(rest if axis == 0 else modulo(rest, size or 1))
+    return found
+
+
+def reshaped(indices: Sequence[Operand], shape: Sequence[int], other: Sequence[int]) -> list[Expr]:
+    """The indices, in a tensor of another shape, of the same element.
+
+    Dimensions are taken together only where they have to be: [2, 3, 4] and [6, 4] share the last.
+
+    Args:
+      shape: that the indices are for.
+      other: as many elements in another shape.
+    """
+    if 0 in other:
+        return [index(0) for _ in other]
+    found: list[Expr] = []
+    a = b = 0
+    while a < len(shape) or b < len(other):
+        end_a, end_b = a + 1, b + 1
+        while (have := math.prod(shape[a:end_a])) != (want := math.prod(other[b:end_b])):
+            if have < want:
+                end_a += 1
+            else:
+                end_b += 1
+        found += unflattened(flattened(indices[a:end_a], shape[a:end_a]), other[b:end_b])
+        a, b = end_a, end_b
+    return found
+
+
+def _expression(x: Operand) -> Expr:
+    return index(x) if isinstance(x, int) else x

@@ -1,0 +1,1 @@
+"""From nodes of a graph to programs: what each op computes, and the loops that compute it."""

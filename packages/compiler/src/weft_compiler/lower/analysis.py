@@ -1,0 +1,165 @@
+"""What definitions take, how much they compute, and so which values are worth memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
+from weft_compiler.lower.values import Element, Elements, Reduction, Value, Written
+
+DEEPEST: Final = 32
+"""How many values may be computed inside one another before one of them gets memory."""
+
+_EXPENSIVE: Final = frozenset(
+    {
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cos",
+        "cosh",
+        "div",
+        "erf",
+        "erfc",
+    }
+    | {"exp", "expm1", "floor_div", "floor_mod", "lgamma", "log", "log1p", "pow", "reciprocal"}
+    | {"sin", "sinh", "sqrt", "tan", "tanh", "trunc_mod"}
+)
+_CHEAP: Final = 3
+"""Operations that are rather computed again for each use than kept."""
+
+
+@dataclass
+class Facts:
+    """What is known of a value.
+
+    Attributes:
+      takes: the values whose elements its definition takes, and how many of each.
+      written: those that it takes from memory.
+      cost: operations for each element.
+      users: the values that take elements of it.
+      repeated: a user takes more elements than there are.
+      in_memory: a definition takes it from memory.
+    """
+
+    takes: dict[Value, int] = field(default_factory=dict)
+    written: Sequence[Value] = ()
+    cost: int = 0
+    users: set[Value] = field(default_factory=set)
+    repeated: bool = False
+    in_memory: bool = False
+
+
+def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
+    """All values that some need, operands before users, with what is known of them."""
+    found: dict[Value, Facts] = {}
+    facts: dict[Value, Facts] = {}
+    waiting = list(outputs)
+    while waiting:
+        value = waiting[-1]
+        if value in found:
+            waiting.pop()
+            continue
+        if value not in facts:
+            facts[value] = _facts(value)
+        needed = [*facts[value].takes, *facts[value].written]
+        missing = [other for other in needed if other not in found]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        found[value] = facts[value]
+        for other, count in found[value].takes.items():
+            found[other].users.add(value)
+            found[other].repeated |= count > other.size
+        for other in found[value].written:
+            found[other].in_memory = True
+    return found
+
+
+def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Value]:
+    """The values that should be computed once and kept, in order.
+
+    Args:
+      given: those that have memory already.
+    """
+    kept = set(given)
+    found = []
+    depth: dict[Value, int] = {}
+    cost: dict[Value, int] = {}
+    for value, of in facts.items():
+        depth[value] = cost[value] = 0
+        if value in kept:
+            continue
+        depth[value] = 1 + max((depth[other] for other in of.takes), default=0)
+        cost[value] = of.cost + sum(cost[other] for other in of.takes)
+        if _wants_memory(value, of, cost[value]) or depth[value] > DEEPEST:
+            found.append(value)
+            depth[value] = cost[value] = 0
+    return found
+
+
+def memory_of(value: Value) -> Value:
+    """The value whose memory a value is in, if it gets some."""
+    return value if value.dense_of is None else memory_of(value.dense_of)
+
+
+def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
+    """Whether to keep a value.
+
+    Args:
+      cost: operations for an element, with those of what is computed inside it.
+    """
+    if of.in_memory or not isinstance(value.definition, Elements):
+        return True
+    return cost > _CHEAP if of.repeated else cost > 1 and len(of.users) > 1
+
+
+def _facts(value: Value) -> Facts:
+    facts = Facts()
+    if isinstance(value.definition, Written):
+        facts.written = list(map(memory_of, value.definition.operands))
+    for expression, space in _computed(value):
+        count = math.prod(space)
+        for part in parts_of(expression):
+            if isinstance(part, Element):
+                facts.takes[part.value] = facts.takes.get(part.value, 0) + count
+            elif isinstance(part, Apply) and part.dtype is not INDEX:
+                facts.cost += 10 if part.primitive in _EXPENSIVE else 1
+    return facts
+
+
+def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
+    """The expressions of a definition, over variables, and the space that each is computed for."""
+    of = value.definition
+    if isinstance(of, Elements):
+        yield of.element(*_variables(value.shape)), value.shape
+    elif isinstance(of, Reduction):
+        yield of.element(*_variables(of.space)), of.space
+
+
+def _variables(shape: Sequence[int]) -> list[Variable]:
+    return [Variable(INDEX, f"i{axis}") for axis in range(len(shape))]
+
+
+def operands_of(expression: Expr) -> tuple[Expr, ...]:
+    """The expressions that a part of a definition is made of."""
+    return expression.indices if isinstance(expression, Element) else children(expression)
+
+
+def parts_of(expression: Expr) -> dict[Expr, int]:
+    """All that an expression is made of, each once: how often it is used."""
+    found = {expression: 1}
+    waiting = [expression]
+    while waiting:
+        for operand in operands_of(waiting.pop()):
+            if operand not in found:
+                waiting.append(operand)
+            found[operand] = found.get(operand, 0) + 1
+    return found

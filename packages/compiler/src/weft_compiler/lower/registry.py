@@ -1,0 +1,102 @@
+"""The rules that lower ops: what the declaration does not say by a scalar definition.
+
+A rule gets an `Operation` and gives the value of each of its results.  Packages add rules for ops
+of their own by modules that the entry-point group `weft_compiler.lowering` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.lower.values import Value
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Node
+from weft_graph.ir.registry import Registry
+from weft_tensor.dtypes import DType
+
+
+class Unsupported(Exception):  # noqa: N818 - it is no error of a program
+    """What cannot be compiled, and why; its nodes run by their kernels."""
+
+
+class Operation:
+    """A node that is lowered, all of whose shapes are known.
+
+    Attributes:
+      node: as it was copied with the shapes of a call.
+      inputs: its operands.
+    """
+
+    def __init__(self, node: Node, inputs: Sequence[Value]) -> None:
+        self.node = node
+        self.inputs = tuple(inputs)
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    def attr(self, name: str) -> Any:
+        """An attribute."""
+        return self.node.attrs[name]
+
+    def dtype(self, result: int = 0) -> DType:
+        """The element type of a result."""
+        return self.node.outputs[result].dtype
+
+    def shape(self, result: int = 0) -> tuple[int, ...]:
+        """The shape of a result."""
+        dims = self.node.outputs[result].dims
+        assert dims is not None
+        return tuple([size for size in dims if size is not None])
+
+    def known(self, operand: int) -> Any:
+        """The value of an operand that has to be known, as an array.
+
+        Raises: Unsupported: it is not.
+        """
+        value = constant_value(self.node.inputs[operand])
+        if value is None:
+            raise Unsupported(f"operand {operand} is known when the step runs only")
+        return np.asarray(value)
+
+    def axes(self, operand: int = 1) -> list[int]:
+        """Axes of the first operand that another one lists, from 0, in order."""
+        rank = self.inputs[0].rank
+        named = self.known(operand).reshape(-1).tolist()
+        return sorted({int(axis) % rank for axis in named}) if rank else []
+
+
+Rule = Callable[[Operation], Value | Sequence[Value]]
+
+_rules: Final[Registry[Rule]] = Registry(
+    "lowering rule", "weft_compiler.lower.rules", "weft_compiler.lowering"
+)
+
+
+def lowers(*ops: str) -> Callable[[Rule], Rule]:
+    """Decorator that registers the rule for some op types.
+
+    Raises: AlreadyExistsError: there is one.
+    """
+
+    def register(rule: Rule) -> Rule:
+        for op in ops:
+            _rules.register(op, rule)
+        return rule
+
+    return register
+
+
+def rule_of(op: str) -> Rule | None:
+    """The rule for an op type, if there is one."""
+    return _rules.get(op)
+
+
+def require(condition: bool, said: str) -> None:
+    """Raise Unsupported unless the condition holds."""
+    if not condition:
+        raise Unsupported(said)

@@ -1,0 +1,1 @@
+"""What ops compute, a module for each family, under the name that the family has elsewhere."""

@@ -1,0 +1,245 @@
+"""Ops that move elements: where each comes from is known before the step runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
+from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, reshaped, times
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Value, broadcast, computed, moved
+from weft_graph.ops.slicing import index_of, masks_of
+
+
+@lowers("Reshape", "ExpandDims", "Squeeze")
+def _reshape(op: Operation) -> Value:
+    (x, *_), shape = op.inputs, op.shape()
+    return moved(op.name, x, shape, lambda *at: reshaped(at, shape, x.shape), dense=True)
+
+
+@lowers("Transpose")
+def _transpose(op: Operation) -> Value:
+    order = [int(axis) for axis in op.known(1)]
+    back = [order.index(axis) for axis in range(len(order))]
+    return moved(op.name, op.inputs[0], op.shape(), lambda *at: [at[axis] for axis in back])
+
+
+@lowers("BroadcastTo")
+def _broadcast_to(op: Operation) -> Value:
+    x = op.inputs[0]
+    return moved(op.name, x, op.shape(), lambda *at: broadcast(x.shape, at))
+
+
+@lowers("Fill")
+def _fill(op: Operation) -> Value:
+    return moved(op.name, op.inputs[1], op.shape(), lambda *_: [])
+
+
+@lowers("Tile")
+def _tile(op: Operation) -> Value:
+    x = op.inputs[0]
+    return moved(
+        op.name,
+        x,
+        op.shape(),
+        lambda *at: [modulo(i, size) for i, size in zip(at, x.shape, strict=True)],
+    )
+
+
+@lowers("ReverseV2")
+def _reverse(op: Operation) -> Value:
+    x, axes = op.inputs[0], op.axes()
+    return moved(
+        op.name,
+        x,
+        x.shape,
+        lambda *at: [
+            minus(x.shape[axis] - 1, i) if axis in axes else i for axis, i in enumerate(at)
+        ],
+    )
+
+
+@lowers("Slice")
+def _slice(op: Operation) -> Value:
+    begin = [int(first) for first in op.known(1)]
+    return moved(op.name, op.inputs[0], op.shape(), lambda *at: list(map(plus, at, begin)))
+
+
+@lowers("StridedSlice")
+def _strided_slice(op: Operation) -> Value:
+    x = op.inputs[0]
+    begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
+    parts = index_of(begin, end, strides, masks_of(op.node.attrs))
+
+    def source(*at: Expr) -> list[Expr]:
+        return _sliced(parts, x.shape, at)
+
+    return moved(op.name, x, op.shape(), source)
+
+
+def _sliced(parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]) -> list[Expr]:
+    """The indices, in a tensor, of an element of what NumPy's basic indexing gives of it."""
+    rest, sizes = iter(at), iter(shape)
+    named = sum(part is not None and part is not Ellipsis for part in parts)
+    if Ellipsis not in parts:
+        parts = [*parts, Ellipsis]
+    found: list[Expr] = []
+    for part in parts:
+        if part is None:
+            next(rest)
+        elif part is Ellipsis:
+            found += [next(rest) for _ in range(len(shape) - named) if next(sizes) is not None]
+        elif isinstance(part, slice):
+            first, _, step = part.indices(next(sizes))
+            found.append(plus(first, times(next(rest), step)))
+        else:
+            assert isinstance(part, int)
+            size = next(sizes)
+            found.append(index(part % size))
+    return found
+
+
+@lowers("StridedSliceGrad")
+def _strided_slice_grad(op: Operation) -> Value:
+    gradient, shape = op.inputs[4], op.shape()
+    begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
+    parts = index_of(begin, end, strides, masks_of(op.node.attrs))
+
+    def element(*at: Expr) -> Expr:
+        found, conditions = _unsliced(parts, shape, at)
+        if not gradient.size:
+            return number(0, op.dtype())
+        place = list(map(clamped, found, gradient.shape))
+        value = gradient.at(*place)
+        for condition in conditions:
+            value = where(condition, value, number(0, op.dtype()))
+        return value
+
+    return computed(op.name, op.dtype(), shape, element)
+
+
+def _unsliced(
+    parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]
+) -> tuple[list[Expr], list[Expr]]:
+    """The indices of an element in what NumPy's basic indexing gives, and when it is in it."""
+    named = sum(part is not None and part is not Ellipsis for part in parts)
+    if Ellipsis not in parts:
+        parts = [*parts, Ellipsis]
+    rest = iter(zip(at, shape, strict=True))
+    found: list[Expr] = []
+    conditions: list[Expr] = []
+    for part in parts:
+        if part is None:
+            found.append(index(0))
+        elif part is Ellipsis:
+            found += [next(rest)[0] for _ in range(len(shape) - named)]
+        elif isinstance(part, slice):
+            i, size = next(rest)
+            first, last, step = part.indices(size)
+            distance = minus(i, first) if step > 0 else minus(first, i)
+            found.append(over(distance, abs(step)))
+            conditions.append(inside(found[-1], len(range(first, last, step))))
+            if abs(step) > 1:
+                conditions.append(apply("equal", modulo(distance, abs(step)), index(0)))
+        else:
+            assert isinstance(part, int)
+            i, size = next(rest)
+            conditions.append(apply("equal", i, index(part % size)))
+    return found, conditions
+
+
+@lowers("ConcatV2", "Concat", "Pack")
+def _concat(op: Operation) -> Value:
+    stacks = op.node.type == "Pack"
+    if stacks:
+        parts, axis = op.inputs, int(op.attr("axis"))
+    elif op.node.type == "ConcatV2":
+        parts, axis = op.inputs[:-1], int(op.known(len(op.inputs) - 1))
+    else:
+        parts, axis = op.inputs[1:], int(op.known(0))
+    shape = op.shape()
+    axis %= len(shape)
+    ends = []
+    total = 0
+    for part in parts:
+        total += 1 if stacks else part.shape[axis]
+        ends.append(total)
+
+    def element(*at: Expr) -> Expr:
+        found: Expr | None = None
+        for part, end in reversed(list(zip(parts, ends, strict=True))):
+            if not part.size:
+                continue
+            size = 1 if stacks else part.shape[axis]
+            place = list(at[:axis])
+            if not stacks:
+                place.append(clamped(minus(at[axis], end - size), size))
+            one = part.at(*place, *at[axis + 1 :])
+            chosen = apply("less", at[axis], index(end))
+            found = one if found is None else where(chosen, one, found)
+        assert found is not None
+        return found
+
+    require(sum(part.size > 0 for part in parts) <= 8, "it joins more than 8 tensors")
+    if not math.prod(shape):
+        return computed(op.name, op.dtype(), shape, lambda *_: number(0, op.dtype()))
+    return computed(op.name, op.dtype(), shape, element)
+
+
+@lowers("Split", "SplitV", "Unpack")
+def _split(op: Operation) -> list[Value]:
+    removes = op.node.type == "Unpack"
+    x = op.inputs[1 if op.node.type == "Split" else 0]
+    axis = int(op.attr("axis")) if removes else int(op.known(0 if op.node.type == "Split" else 2))
+    axis %= x.rank
+    values = []
+    first = 0
+    for result in range(len(op.node.outputs)):
+        shape = op.shape(result)
+        values.append(moved(f"{op.name}_{result}", x, shape, _part(axis, first, removes)))
+        first += 1 if removes else shape[axis]
+    return values
+
+
+def _part(axis: int, first: int, removes: bool) -> Callable[..., list[Expr]]:
+    """Where the elements of a part come from, which begins at `first`."""
+
+    def source(*at: Expr) -> list[Expr]:
+        if removes:
+            return [*at[:axis], index(first), *at[axis:]]
+        return [*at[:axis], plus(at[axis], first), *at[axis + 1 :]]
+
+    return source
+
+
+@lowers("Pad", "PadV2")
+def _pad(op: Operation) -> Value:
+    x = op.inputs[0]
+    before = [int(row[0]) for row in op.known(1)]
+    filler = op.inputs[2].at() if op.node.type == "PadV2" else number(0, x.dtype)
+
+    def element(*at: Expr) -> Expr:
+        if not x.size:
+            return filler
+        place = list(map(minus, at, before))
+        found = x.at(*map(clamped, place, x.shape))
+        for axis, (i, size) in enumerate(zip(place, x.shape, strict=True)):
+            if op.shape()[axis] != size:
+                found = where(inside(i, size), found, filler)
+        return found
+
+    return computed(op.name, x.dtype, op.shape(), element)
+
+
+@lowers("OneHot")
+def _one_hot(op: Operation) -> Value:
+    indices, _, on, off = op.inputs
+    axis = int(op.attr("axis")) % len(op.shape())
+
+    def element(*at: Expr) -> Expr:
+        chosen = indices.at(*at[:axis], *at[axis + 1 :])
+        found = apply("equal", cast(chosen, at[axis].dtype), at[axis])
+        return where(found, on.at(), off.at())
+
+    return computed(op.name, op.dtype(), op.shape(), element)

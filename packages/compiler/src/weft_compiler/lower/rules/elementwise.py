@@ -1,0 +1,37 @@
+"""Elementwise ops that put the elements of their operands beside each other in ways of their own.
+
+All others are lowered as their scalar definitions say (`weft_compiler.lower.region`).
+"""
+
+from __future__ import annotations
+
+from weft_compiler.ir.expressions import Expr, apply, number, where
+from weft_compiler.lower.registry import Operation, lowers
+from weft_compiler.lower.values import Value, computed
+
+
+@lowers("Select")
+def _select(op: Operation) -> Value:
+    condition, x, y = op.inputs
+
+    def element(*at: Expr) -> Expr:
+        return where(condition.at(*at[: condition.rank]), x.at(*at), y.at(*at))
+
+    return computed(op.name, op.dtype(), op.shape(), element)
+
+
+@lowers("BiasAdd")
+def _bias_add(op: Operation) -> Value:
+    x, bias = op.inputs
+    axis = 1 if op.attr("data_format") == "NCHW" else x.rank - 1
+
+    def element(*at: Expr) -> Expr:
+        return apply("add", x.at(*at), bias.at(at[axis]))
+
+    return computed(op.name, x.dtype, x.shape, element)
+
+
+@lowers("ZerosLike", "OnesLike")
+def _filled(op: Operation) -> Value:
+    value = number(op.node.type == "OnesLike", op.dtype())
+    return computed(op.name, op.dtype(), op.shape(), lambda *_: value)

@@ -1,0 +1,69 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, index, number
+from weft_compiler.ir.indices import reshaped, unflattened
+from weft_compiler.ir.program import Body, Buffer, Call, For, Statement, Store
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Value, Written, broadcast
+from weft_tensor import dtypes
+
+
+@lowers("MatMul")
+def _matmul(op: Operation) -> Value:
+    return _product(op, bool(op.attr("transpose_a")), bool(op.attr("transpose_b")))
+
+
+@lowers("BatchMatMul", "BatchMatMulV2")
+def _batch_matmul(op: Operation) -> Value:
+    return _product(op, bool(op.attr("adj_x")), bool(op.attr("adj_y")))
+
+
+def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
+    (a, b), shape = op.inputs, op.shape()
+    require(op.dtype() in (dtypes.float32, dtypes.float64), f"a product of {op.dtype().name}")
+    (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
+    sizes = {
+        "m": m,
+        "n": n,
+        "k": k,
+        "a_row": 1 if transpose_a else k,
+        "a_column": m if transpose_a else 1,
+        "b_row": 1 if transpose_b else n,
+        "b_column": k if transpose_b else 1,
+        "c_row": n,
+        "accumulate": 0,
+    }
+
+    def write(unique: Callable[[str], str], c: Buffer, *operands: Buffer) -> Sequence[Statement]:
+        if not math.prod(shape):
+            return ()
+        if not k:
+            return _zeros(unique, c)
+        at = [Variable(INDEX, unique("b")) for _ in shape[:-2]]
+        views = [
+            _matrix(buffer, value.shape, at)
+            for buffer, value in zip((*operands, c), (a, b, Value("", c.dtype, shape)), strict=True)
+        ]
+        body: Body = (Call("matmul", tuple(views), tuple(sizes.items())),)
+        for variable, size in reversed(list(zip(at, shape[:-2], strict=True))):
+            body = (For(variable.name, index(size), body),)
+        return body
+
+    return Value(op.name, op.dtype(), shape, Written((a, b), write))
+
+
+def _matrix(buffer: Buffer, shape: tuple[int, ...], at: Sequence[Expr]) -> Load:
+    """The first element of a matrix of a batch, in memory whose shape may be another."""
+    first = [*broadcast(shape[:-2], at), index(0), index(0)]
+    return Load(buffer.dtype, buffer.name, tuple(reshaped(first, shape, buffer.shape)))
+
+
+def _zeros(unique: Callable[[str], str], c: Buffer) -> Body:
+    variable = Variable(INDEX, unique("i"))
+    place = tuple(unflattened(variable, c.shape))
+    return (For(variable.name, index(c.size), (Store(c.name, place, number(0, c.dtype)),)),)

@@ -1,0 +1,81 @@
+"""Reductions over axes that are known."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weft_compiler.ir.expressions import Expr, apply, cast, number
+from weft_compiler.ir.indices import reshaped
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Value, computed, moved, reduced
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+NARROW: Final = (dtypes.float16, dtypes.bfloat16)
+_COMBINERS: Final = {
+    "Sum": "add",
+    "Mean": "add",
+    "Prod": "mul",
+    "Max": "maximum",
+    "Min": "minimum",
+    "All": "bit_and",
+    "Any": "bit_or",
+}
+
+
+@lowers(*_COMBINERS)
+def _reduce(op: Operation) -> Value:
+    kind, axes = op.node.type, op.axes()
+    if kind == "Mean":
+        found = _mean(op, op.inputs[0], axes)
+    else:
+        found = reduce(op.name, op.inputs[0], axes, _COMBINERS[kind])
+    return moved(
+        op.name, found, op.shape(), lambda *at: reshaped(at, op.shape(), found.shape), dense=True
+    )
+
+
+def reduce(name: str, x: Value, axes: list[int], combine: str) -> Value:
+    """A tensor reduced; float16 and bfloat16 are added and multiplied in float32."""
+    wide = dtypes.float32 if x.dtype in NARROW and combine in ("add", "mul") else x.dtype
+    return _narrowed(name, _reduced(name, x, axes, combine, wide), x.dtype)
+
+
+def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
+    """The mean; of integers rounded towards zero, from a sum that does not overflow."""
+    wide = x.dtype
+    if wide in NARROW:
+        wide = dtypes.float32
+    elif wide.is_integer and wide is not dtypes.uint64:
+        wide = dtypes.int64
+    total = _reduced(f"{op.name}_sum", x, axes, "add", wide)
+    count = math.prod(x.shape[axis] for axis in axes)
+    require(bool(count) or wide.is_floating, "the mean of no integers")
+    divisor = number(count, wide)
+
+    def element(*at: Expr) -> Expr:
+        return apply("div", total.at(*at), divisor)
+
+    return computed(op.name, x.dtype, total.shape, element)
+
+
+def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) -> Value:
+    def element(*at: Expr) -> Expr:
+        return cast(x.at(*at), wide)
+
+    return reduced(name, x, axes, combine, _initial(combine, wide), element)
+
+
+def _narrowed(name: str, x: Value, dtype: DType) -> Value:
+    return x if x.dtype is dtype else computed(name, dtype, x.shape, x.at)
+
+
+def _initial(combine: str, dtype: DType) -> Expr:
+    """What combining begins with: the value of nothing."""
+    if combine in ("minimum", "maximum"):
+        low = combine == "maximum"
+        if dtype.is_floating:
+            return number(-math.inf if low else math.inf, dtype)
+        return number(dtype.min if low else dtype.max, dtype)
+    return number(combine in ("mul", "bit_and"), dtype)

@@ -1,0 +1,159 @@
+"""Tensors as they are lowered: what one element of each is, and no loops yet.
+
+A definition says what an element of a tensor is, as an expression of its indices, in which elements
+of other tensors stand as `Element`s, and what is used twice may be one object.  Whether such an
+element is loaded or computed on the spot is decided later, for all tensors together
+(`weft_compiler.lower.writer`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft_compiler.ir.expressions import Expr, cast, index
+from weft_compiler.ir.program import Statement
+from weft_tensor.dtypes import DType
+
+Indices = tuple[Expr, ...]
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor.
+
+    Attributes:
+      name: for people.
+      dtype, shape: of its elements; sizes are known.
+      definition: what its elements are; None of an input, whose memory the caller gives.
+      constant: an input's array, where it is known.
+      dense_of: a tensor with the same elements in the same order, in another shape.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    definition: Definition | None = None
+    constant: Any = None
+    dense_of: Value | None = None
+
+    def at(self, *indices: Expr | int) -> Expr:
+        """One of its elements."""
+        given = tuple([index(i) if isinstance(i, int) else i for i in indices])
+        assert len(given) == len(self.shape), (self.name, self.shape, len(given))
+        return Element(self.dtype, self, given)
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Element(Expr):
+    """An element of a tensor; in definitions only."""
+
+    value: Value
+    indices: Indices
+
+    def __str__(self) -> str:
+        return f"{self.value.name}[{', '.join(map(str, self.indices))}]"
+
+
+class Definition:
+    """One of the classes below."""
+
+
+@dataclass(eq=False)
+class Elements(Definition):
+    """Each element by itself.
+
+    Attributes:
+      element: from its indices to what it is; of one expression for each dimension.
+    """
+
+    element: Callable[..., Expr]
+
+
+@dataclass(eq=False)
+class Reduction(Definition):
+    """Each element from the elements of some axes of a space.
+
+    Attributes:
+      space: the sizes of all axes.
+      axes: those that are combined; the others are the result's, in their order.
+      combine: one of the IR's COMBINERS.
+      initial: what it begins with.
+      element: from indices in the space to what is combined.
+    """
+
+    space: tuple[int, ...]
+    axes: frozenset[int]
+    combine: str
+    initial: Expr
+    element: Callable[..., Expr]
+
+
+@dataclass(eq=False)
+class Written(Definition):
+    """All elements by statements of their own.
+
+    Attributes:
+      operands: tensors that they take from memory.
+      write: from a function that makes names unique, the result's buffer and the operands', which
+        may have other shapes, to the statements.
+    """
+
+    operands: Sequence[Value]
+    write: Callable[..., Sequence[Statement]]
+
+
+def reduced(
+    name: str,
+    x: Value,
+    axes: Sequence[int],
+    combine: str,
+    initial: Expr,
+    element: Callable[..., Expr],
+) -> Value:
+    """A tensor reduced over some axes.
+
+    Args:
+      x: what is reduced.
+      axes: from 0.
+      element: from the indices of an element of `x` to what is combined.
+    """
+    kept = tuple([size for axis, size in enumerate(x.shape) if axis not in axes])
+    definition = Reduction(x.shape, frozenset(axes), combine, initial, element)
+    return Value(name, initial.dtype, kept, definition)
+
+
+def computed(name: str, dtype: DType, shape: Sequence[int], element: Callable[..., Expr]) -> Value:
+    """A tensor each of whose elements is an expression of its indices, cast to its type."""
+    return Value(name, dtype, tuple(shape), Elements(lambda *i: cast(element(*i), dtype)))
+
+
+def moved(
+    name: str, x: Value, shape: Sequence[int], source: Callable[..., Any], dense: bool = False
+) -> Value:
+    """A tensor of the elements of another.
+
+    Args:
+      source: from the indices of an element to where it comes from.
+      dense: they are all elements in their order.
+    """
+    elements = Elements(lambda *at: x.at(*source(*at)))
+    return Value(name, x.dtype, tuple(shape), elements, dense_of=x if dense else None)
+
+
+def broadcast(shape: Sequence[int], at: Sequence[Expr]) -> list[Expr | int]:
+    """The indices of an operand where the result's are given: 0 where its size is 1."""
+    rest = at[len(at) - len(shape) :]
+    return [0 if size == 1 else i for size, i in zip(shape, rest, strict=True)]

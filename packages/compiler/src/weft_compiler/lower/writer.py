@@ -1,0 +1,213 @@
+"""Loops that compute values: which values get memory, and the nest of loops for each that does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Constant,
+    Expr,
+    Load,
+    Variable,
+    index,
+    replace_children,
+)
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    For,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    loads,
+)
+from weft_compiler.lower.analysis import analyse, memory_of, operands_of, parts_of, worth_memory
+from weft_compiler.lower.values import Element, Elements, Indices, Reduction, Value, Written
+
+
+def write(name: str, inputs: Sequence[Value], outputs: Sequence[Value]) -> Program:
+    """The program that computes values, a nest of loops for each that gets memory.
+
+    Args:
+      inputs: those whose memory the caller gives; constants that nothing takes are left out.
+      outputs: what is wanted, each once; no inputs.
+    """
+    return _Writer(inputs, outputs).program(name)
+
+
+class _Writer:
+    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self._inputs = inputs
+        self._outputs = outputs
+        self._names: Counter[str] = Counter()
+        self._buffers: dict[Value, Buffer] = {}
+        self._known: list[dict[str, Expr]] = []
+        self._body: list[Statement] = []
+        for value in (*inputs, *outputs):
+            self._buffers[value] = self._buffer(value)
+
+    def program(self, name: str) -> Program:
+        facts = analyse(self._outputs)
+        for value in worth_memory(facts, self._buffers):
+            self._buffers[value] = self._buffer(value)
+        for value in facts:
+            if value in self._buffers and value.definition is not None:
+                self._write(value)
+        used = {load.buffer for load in loads(tuple(self._body))}
+        inputs = [
+            value
+            for value in self._inputs
+            if value.constant is None or self._buffers[value].name in used
+        ]
+        constants = {
+            self._buffers[value].name: value.constant
+            for value in inputs
+            if value.constant is not None
+        }
+        return Program(
+            self._unique(name),
+            tuple([self._buffers[value] for value in inputs]),
+            tuple([self._buffers[value] for value in self._outputs]),
+            tuple(self._body),
+            constants,
+        )
+
+    def _buffer(self, value: Value) -> Buffer:
+        return Buffer(self._unique(value.name), value.dtype, value.shape)
+
+    def _unique(self, name: str) -> str:
+        plain = re.sub(r"\W", "_", name)
+        plain = plain if plain[:1].isalpha() else f"v{plain}"
+        self._names[plain] += 1
+        count = self._names[plain]
+        return plain if count == 1 else self._unique(f"{plain}_{count}")
+
+    # ---------------------------------------------------------------------------- loops
+
+    def _write(self, value: Value) -> None:
+        buffer = self._buffers[value]
+        if value not in self._outputs:
+            self._body.append(Allocate(buffer))
+        definition = value.definition
+        if isinstance(definition, Elements):
+            self._nest(
+                value.shape,
+                lambda *at: self._emit(
+                    Store(buffer.name, at, self._resolved(definition.element(*at)))
+                ),
+            )
+        elif isinstance(definition, Reduction):
+            last = len(definition.space) - 1
+            by_rows = last >= 0 and last not in definition.axes and definition.axes
+            (self._reduce_rows if by_rows else self._reduce)(value, definition)
+        else:
+            assert isinstance(definition, Written)
+            operands = [self._buffers[memory_of(operand)] for operand in definition.operands]
+            self._body.extend(definition.write(self._unique, buffer, *operands))
+
+    def _reduce(self, value: Value, of: Reduction) -> None:
+        """A variable for each result, with loops over what is combined inside."""
+        buffer = self._buffers[value]
+        inner = [size for axis, size in enumerate(of.space) if axis in of.axes]
+
+        def result(*at: Expr) -> None:
+            total = Variable(of.initial.dtype, self._unique("total"))
+            self._emit(Var(total.name, of.initial))
+
+            def combine(*reduced: Expr) -> None:
+                given = self._resolved(of.element(*_joined(of, at, reduced)))
+                self._emit(Assign(total.name, given, of.combine))
+
+            self._nest(inner, combine)
+            self._emit(Store(buffer.name, at, total))
+
+        self._nest(value.shape, result)
+
+    def _reduce_rows(self, value: Value, of: Reduction) -> None:
+        """Rows of results, which rows of the space are combined with: neighbours stay so."""
+        name = self._buffers[value].name
+        self._nest(value.shape, lambda *at: self._emit(Store(name, at, of.initial)))
+
+        def combine(*indices: Expr) -> None:
+            at = tuple([i for axis, i in enumerate(indices) if axis not in of.axes])
+            given = self._resolved(of.element(*indices))
+            self._emit(Store(name, at, given, of.combine))
+
+        self._nest(of.space, combine)
+
+    def _nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
+        """Loops over sizes with what `write` emits for their variables inside."""
+        if 0 in sizes:
+            return
+        variables = [Variable(INDEX, self._unique("i")) for _ in sizes]
+        outer, self._body = self._body, []
+        self._known.append({})
+        write(*variables)
+        self._known.pop()
+        body: Body = tuple(self._body)
+        for variable, size in reversed(list(zip(variables, sizes, strict=True))):
+            body = (For(variable.name, index(size), body),)
+        self._body = [*outer, *body]
+
+    def _emit(self, statement: Statement) -> None:
+        self._body.append(statement)
+
+    # ---------------------------------------------------------------------- expressions
+
+    def _resolved(self, expression: Expr) -> Expr:
+        """The expression with loads, or names of what was computed before, for elements.
+
+        What it uses twice gets a name as well.
+        """
+        uses = parts_of(expression)
+        done: dict[Expr, Expr] = {}
+
+        def resolve(part: Expr) -> Expr:
+            if part not in done:
+                new = tuple(map(resolve, operands_of(part)))
+                if isinstance(part, Element):
+                    done[part] = self._element(part.value, new)
+                else:
+                    done[part] = self._shared(replace_children(part, new), uses[part])
+            return done[part]
+
+        return resolve(expression)
+
+    def _shared(self, expression: Expr, uses: int) -> Expr:
+        if uses < 2 or not isinstance(expression, Apply):
+            return expression
+        name = Variable(expression.dtype, self._unique("shared"))
+        self._emit(Let(name.name, expression))
+        return name
+
+    def _element(self, value: Value, indices: Indices) -> Expr:
+        buffer = self._buffers.get(value)
+        if buffer is not None:
+            if value.constant is not None and value.size == 1:
+                return Constant(value.dtype, value.constant.reshape(-1)[0].item())
+            return Load(value.dtype, buffer.name, indices)
+        assert isinstance(value.definition, Elements)
+        key = f"{id(value)}[{', '.join(map(str, indices))}]"
+        found = self._known[-1].get(key)
+        if found is None:
+            computed = self._resolved(value.definition.element(*indices))
+            found = computed
+            if isinstance(computed, Apply):
+                found = Variable(value.dtype, self._unique(value.name))
+                self._emit(Let(found.name, computed))
+            self._known[-1][key] = found
+        return found
+
+
+def _joined(of: Reduction, kept: Indices, reduced: Indices) -> list[Expr]:
+    """Indices in the space of a reduction."""
+    rest = {True: iter(reduced), False: iter(kept)}
+    return [next(rest[axis in of.axes]) for axis in range(len(of.space))]

@@ -1,0 +1,1 @@
+"""From programs that compute one value after the other to programs that a processor likes."""

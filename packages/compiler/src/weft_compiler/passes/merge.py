@@ -1,0 +1,119 @@
+"""Merging loops over the same range: what one stores the other finds in registers or caches.
+
+    for i in 8:            for i in 8:
+      a[i] = x[i] * 2.0      a[i] = x[i] * 2.0
+    for j in 8:              b[i] = a[i] + y[i]
+      b[j] = a[j] + y[j]
+
+Two loops are merged where each turn of the second needs nothing of later turns of the first, and
+nothing between them is in the way; loops inside of merged loops are then merged as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
+from weft_compiler.ir.program import Allocate, Body, For, Program, Statement
+from weft_compiler.ir.ranges import affine
+from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
+from weft_compiler.passes.effects import Effects, effects_of, places
+
+FARTHEST: Final = 24
+"""How many statements before a loop are looked at for one to merge it with."""
+MOST_MOVED: Final = 4
+"""How many statements may move before a loop for the sake of one that is merged with it."""
+MOST_BUFFERS: Final = 16
+"""How many buffers a merged loop may touch: each stream of memory wants a page and a prefetcher."""
+
+
+def merge_loops(program: Program) -> Program:
+    """The program with loops merged where that is possible and worth it."""
+    return replaced(program, _merged(program.body))
+
+
+def _merged(body: Body) -> Body:
+    # Buffers may be there earlier than they are used: they are in nobody's way then.
+    allocated = [each for each in body if isinstance(each, Allocate)]
+    done: list[Statement] = []
+    effects: list[Effects] = []
+    for statement in body:
+        if isinstance(statement, Allocate):
+            continue
+        own = effects_of((statement,))
+        found = _partner(statement, own, done, effects) if isinstance(statement, For) else None
+        if found is None or not isinstance(statement, For):
+            done.append(statement)
+            effects.append(own)
+            continue
+        at, needed = found
+        joined = _joined(done[at], statement)
+        order = [*needed, at, *[k for k in range(at + 1, len(done)) if k not in needed]]
+        done[at:] = [joined if k == at else done[k] for k in order]
+        effects[at:] = [effects_of((joined,)) if k == at else effects[k] for k in order]
+    return (*allocated, *[map_bodies(statement, _merged) for statement in done])
+
+
+def _partner(
+    loop: For, own: Effects, done: Sequence[Statement], effects: Sequence[Effects]
+) -> tuple[int, list[int]] | None:
+    """The place of a loop that this one can be merged into.
+
+    Returns: it, and the places of what has to move before it, since the loop needs it.
+    """
+    needed: list[int] = []
+    for at in range(len(done) - 1, max(-1, len(done) - 1 - FARTHEST), -1):
+        other, there = done[at], effects[at]
+        meets = any(there.conflicts(effects[k]) for k in needed)
+        if isinstance(other, For) and not meets and _merges(other, there, loop, own):
+            return at, needed[::-1]
+        if meets or there.conflicts(own):
+            needed.append(at)
+            if len(needed) > MOST_MOVED:
+                return None
+    return None
+
+
+def _merges(first: For, before: Effects, second: For, after: Effects) -> bool:
+    if first.order is not second.order or not same(first.extent, second.extent):
+        return False
+    if (before.defines - {first.variable}) & after.uses or before.ends or after.ends:
+        return False
+    buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
+    shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
+    if not shared or len(buffers) > MOST_BUFFERS:
+        return False
+    return all(
+        _own_place(buffer, first.variable, before, second.variable, after)
+        for buffer in shared
+        if buffer in before.writes or buffer in after.writes
+    )
+
+
+def _own_place(buffer: str, i: str, before: Effects, j: str, after: Effects) -> bool:
+    """Whether a turn of one loop and another turn of the other never touch the same element."""
+    there, here = list(places(before, buffer)), list(places(after, buffer))
+    found: list[tuple[Expr, ...]] = []
+    for renames, group in (({}, there), ({j: Variable(INDEX, i)}, here)):
+        for place in group:
+            if place is None:
+                return False
+            found.append(tuple([substitute(index, renames) for index in place]))
+    return any(
+        _is_own(indices[0], i) and all(same(index, indices[0]) for index in indices[1:])
+        for indices in zip(*found, strict=True)
+    )
+
+
+def _is_own(index: Expr, variable: str) -> bool:
+    """Whether an index tells the turn of a loop: it is of the loop's variable alone."""
+    terms = affine(index)
+    return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
+
+
+def _joined(first: Statement, second: For) -> For:
+    assert isinstance(first, For)
+    variable = Variable(INDEX, first.variable)
+    renamed = map_deep(second.body, lambda each: substitute(each, {second.variable: variable}))
+    return For(first.variable, first.extent, (*first.body, *renamed), first.order)

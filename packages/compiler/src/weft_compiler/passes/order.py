@@ -1,0 +1,136 @@
+"""Loops whose turns may run in any order: the outermost for threads, the innermost for lanes.
+
+Only what is easily seen is marked: each turn stores to places that its number tells, and loads
+nothing of what other turns store; variables of outside are combined at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, same, walk as parts
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Call,
+    Check,
+    For,
+    If,
+    Let,
+    Order,
+    Program,
+    Statement,
+    Var,
+    While,
+    bodies,
+    expressions,
+    walk,
+)
+from weft_compiler.ir.ranges import affine
+from weft_compiler.ir.rewrite import map_bodies, replaced
+from weft_compiler.passes.effects import effects_of, places
+
+LEAST_WORK: Final = 50_000
+"""Operations below which a loop is not worth being shared by threads: it takes some 10 us."""
+_UNKNOWN_TURNS: Final = 16
+
+
+def order_loops(program: Program) -> Program:
+    """The program with loops marked."""
+    return replaced(program, tuple([_outer(statement) for statement in program.body]))
+
+
+def _outer(statement: Statement) -> Statement:
+    if isinstance(statement, For) and statement.order is Order.SERIAL:
+        shared = work(statement) >= LEAST_WORK and _in_any_order(statement, combines=False)
+        if shared:
+            inner = tuple(map(_inner, statement.body))
+            return replace(statement, body=inner, order=Order.PARALLEL)
+    return _inner(statement)
+
+
+def _inner(statement: Statement) -> Statement:
+    deeper = map_bodies(statement, lambda body: tuple(map(_inner, body)))
+    if (
+        isinstance(deeper, For)
+        and deeper.order is Order.SERIAL
+        and _is_flat(deeper.body)
+        and _in_any_order(deeper, combines=True)
+    ):
+        return replace(deeper, order=Order.VECTOR)
+    return deeper
+
+
+def _is_flat(body: Body) -> bool:
+    return not any(isinstance(each, For | While | Allocate | Call | Check) for each in walk(body))
+
+
+def _in_any_order(loop: For, combines: bool) -> bool:
+    """Whether the turns of a loop may run in any order.
+
+    Args:
+      combines: they may combine values into variables of outside.
+    """
+    effects = effects_of(loop.body)
+    if effects.ends or not _assigns_its_own(loop.body, combines):
+        return False
+    own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
+    return all(
+        buffer in own or _apart(list(places(effects, buffer)), loop.variable)
+        for buffer in effects.writes
+    )
+
+
+def _apart(found: Sequence[tuple[Expr, ...] | None], variable: str) -> bool:
+    """Whether one index of all places is the same, and tells the turn of the loop."""
+    known = [place for place in found if place is not None]
+    return len(known) == len(found) and any(
+        _tells(indices[0], variable) and all(same(index, indices[0]) for index in indices[1:])
+        for indices in zip(*known, strict=True)
+    )
+
+
+def _tells(index: Expr, variable: str) -> bool:
+    terms = affine(index)
+    return terms is not None and bool(terms.get(variable)) and terms.keys() <= {variable, ""}
+
+
+def _assigns_its_own(body: Body, combines: bool) -> bool:
+    """Whether variables of outside are not assigned, or are combined in one way and not read."""
+    declared = {each.name for each in walk(body) if isinstance(each, Let | Var)}
+    combined: dict[str, str] = {}
+    for statement in walk(body):
+        if isinstance(statement, Assign) and statement.name not in declared:
+            if not combines or statement.combine is None:
+                return False
+            if combined.setdefault(statement.name, statement.combine) != statement.combine:
+                return False
+    used = {
+        part.name
+        for statement in walk(body)
+        for expression in expressions(statement)
+        for part in parts(expression)
+        if isinstance(part, Variable)
+    }
+    return not used & combined.keys()
+
+
+def work(statement: Statement) -> int:
+    """About how many operations a statement takes."""
+    own = sum(
+        isinstance(part, Apply | Load)
+        for expression in expressions(statement)
+        for part in parts(expression)
+    )
+    if isinstance(statement, Call):
+        sizes = dict(statement.parameters)
+        return sizes.get("m", 1) * sizes.get("n", 1) * sizes.get("k", 1)
+    inner = sum(work(each) for body in bodies(statement) for each in body)
+    if isinstance(statement, For):
+        extent = statement.extent
+        turns = int(extent.value) if isinstance(extent, Constant) else _UNKNOWN_TURNS
+        return turns * (inner + 1)
+    return own + inner * (1 if isinstance(statement, If) else _UNKNOWN_TURNS)

@@ -1,0 +1,135 @@
+"""Leaving out what is known: loops of one turn, and arithmetic of indices that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Constant,
+    Expr,
+    Variable,
+    children,
+    index,
+    replace_children,
+    substitute,
+)
+from weft_compiler.ir.indices import plus, times
+from weft_compiler.ir.program import Body, For, If, Let, Program, Statement
+from weft_compiler.ir.ranges import Range, affine, range_of
+from weft_compiler.ir.rewrite import map_bodies, map_deep, map_expressions, replaced
+
+
+def simplify(program: Program) -> Program:
+    """The program without loops of one turn, and with simpler indices and conditions."""
+    return replaced(program, _simplified(program.body, {}))
+
+
+def _simplified(body: Body, known: Mapping[str, Range]) -> Body:
+    ranges = dict(known)
+    done: list[Statement] = []
+    for each in body:
+        statement = map_expressions(each, lambda expression: _expression(expression, ranges))
+        match statement:
+            case For(variable=variable, extent=Constant(value=turns), body=inner):
+                if turns <= 0:
+                    continue
+                if turns == 1:
+                    done += _simplified(_first_turn(variable, inner), ranges)
+                    continue
+                ranges[variable] = Range(0, int(turns) - 1)
+            case If(condition=Constant(value=value), then=then, otherwise=otherwise):
+                done += _simplified(then if value else otherwise, ranges)
+                continue
+            case Let(name=name, value=value) if value.dtype is INDEX:
+                ranges[name] = range_of(value, ranges)
+        done.append(map_bodies(statement, lambda inner: _simplified(inner, ranges)))
+    return tuple(done)
+
+
+def _first_turn(variable: str, body: Body) -> Body:
+    return map_deep(body, lambda each: substitute(each, {variable: index(0)}))
+
+
+def _expression(expression: Expr, known: Mapping[str, Range]) -> Expr:
+    """The expression with simpler indices and choices."""
+    new = tuple([_expression(child, known) for child in children(expression)])
+    expression = replace_children(expression, new)
+    if not isinstance(expression, Apply):
+        return expression
+    if expression.dtype is INDEX:
+        return _index(expression, known)
+    if expression.primitive in _SURE and expression.operands[0].dtype is INDEX:
+        return _comparison(expression, known)
+    match expression:
+        case Apply(primitive="bit_and", operands=(Constant(value=True), x)) if x.dtype.is_bool:
+            return x
+        case Apply(primitive="bit_and", operands=(x, Constant(value=True))) if x.dtype.is_bool:
+            return x
+        case Apply(primitive="where", operands=(Constant(value=value), x, y)):
+            return x if value else y
+    return expression
+
+
+_SURE = ("less", "less_equal", "greater", "greater_equal")
+
+
+def _comparison(expression: Apply, known: Mapping[str, Range]) -> Expr:
+    """A comparison of indices, or what it always gives."""
+    x, y = (range_of(operand, known) for operand in expression.operands)
+    if expression.primitive in ("greater", "greater_equal"):
+        x, y = y, x
+    strict = expression.primitive in ("less", "greater")
+    if (x.high < y.low) if strict else (x.high <= y.low):
+        return Constant(expression.dtype, True)
+    if (x.low >= y.high) if strict else (x.low > y.high):
+        return Constant(expression.dtype, False)
+    return expression
+
+
+def _index(expression: Apply, known: Mapping[str, Range]) -> Expr:
+    match expression:
+        case Apply(primitive="clamp", operands=(x, Constant(value=low), Constant(value=high))):
+            return x if Range(int(low), int(high)).holds(range_of(x, known)) else expression
+        case Apply(
+            primitive="floor_div" | "floor_mod" as primitive, operands=(x, Constant(value=divisor))
+        ) if divisor > 0:
+            return _divided(primitive, x, int(divisor), known) or expression
+        case Apply(primitive="add" | "sub", operands=(x, y)) if _vanishes(y):
+            return x
+        case Apply(primitive="add", operands=(x, y)) if _vanishes(x):
+            return y
+        case Apply(primitive="mul", operands=(x, y)) if _vanishes(x) or _vanishes(y):
+            return index(0)
+    if all(isinstance(operand, Constant) for operand in expression.operands):
+        found = range_of(expression, {})
+        return index(found.low) if found.low == found.high else expression
+    return expression
+
+
+def _vanishes(x: Expr) -> bool:
+    return isinstance(x, Constant) and x.value == 0
+
+
+def _divided(primitive: str, x: Expr, divisor: int, known: Mapping[str, Range]) -> Expr | None:
+    """A quotient or a remainder of a sum, where what is not divisible stays below the divisor."""
+    terms = affine(x)
+    if terms is None:
+        if not Range(0, divisor - 1).holds(range_of(x, known)):
+            return None
+        return x if primitive == "floor_mod" else index(0)
+    whole = {name: factor // divisor for name, factor in terms.items() if factor % divisor == 0}
+    rest = {name: factor for name, factor in terms.items() if factor % divisor}
+    remainder = _sum(rest)
+    if not Range(0, divisor - 1).holds(range_of(remainder, known)):
+        return None
+    return remainder if primitive == "floor_mod" else _sum(whole)
+
+
+def _sum(terms: Mapping[str, int]) -> Expr:
+    total: Expr = index(0)
+    for name, factor in terms.items():
+        term = times(Variable(INDEX, name), factor) if name else index(factor)
+        total = plus(total, term)
+    return total

@@ -1,0 +1,157 @@
+"""What rules say of ops, and what passes make of it, is what kernels compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.cases import Case, load_cases
+
+import weft as wf
+from weft_compiler.interpreter import interpret
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import Program
+from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.region import lower, why_not
+from weft_compiler.lower.registry import Unsupported
+from weft_compiler.passes.pipeline import optimise
+from weft_graph.ir.builder import create
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
+from weft_tensor import errors
+
+
+def lowered(fetches: Sequence[Output], feeds: Sequence[Output], arrays: Sequence[Any]) -> Program:
+    """The program of all that fetches need of feeds, verified before and after the passes."""
+    nodes = fetches[0].graph.get_operations()
+    members = [node for node in nodes if node.role not in (Role.CONSTANT, Role.PLACEHOLDER)]
+    constants = [node.outputs[0] for node in nodes if node.role is Role.CONSTANT]
+    shapes = [array.shape for array in arrays] + [tuple(out.shape.as_list()) for out in constants]
+    program = lower("test", members, [*feeds, *constants], fetches, shapes)
+    verify(program)
+    optimised = optimise(program)
+    assert str(parse(str(optimised))) == str(optimised)
+    return optimised
+
+
+def agrees(program: Program, arrays: Sequence[Any], wanted: Sequence[Any], rtol: float) -> None:
+    for turns in (range, lambda count: range(count - 1, -1, -1)):
+        for value, want in zip(interpret(program, *arrays, turns=turns), wanted, strict=True):
+            want = np.asarray(want)
+            assert (value.dtype, value.shape) == (want.dtype, want.shape)
+            if value.dtype.kind in "biu":
+                np.testing.assert_array_equal(value, want)
+            else:
+                wide = value.astype(np.float64), want.astype(np.float64)
+                np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol)
+
+
+def _rows() -> list[Any]:
+    return [
+        pytest.param(case, dtype, id=f"{family}-{case.name}-{dtype}")
+        for family, cases in load_cases().items()
+        for case in cases
+        for dtype in _some_of(case.dtypes)
+        if _can_be_lowered(case, dtype)
+    ]
+
+
+def _some_of(names: Sequence[str]) -> list[str]:
+    """A narrow, a wide and an integer type at most: rules hardly look at types."""
+    return [name for name in ("bfloat16", "float32", "int16", "bool", "") if name in names]
+
+
+def _built(case: Case, dtype: str) -> tuple[Node, list[Output], list[Any]]:
+    constant = iter(case.is_constant())
+    feeds: list[Output] = []
+    arrays: list[Any] = []
+
+    def place(array: Any) -> Output:
+        if next(constant):
+            return wf.constant(array)
+        feeds.append(wf.placeholder(array.dtype, array.shape))
+        arrays.append(array)
+        return feeds[-1]
+
+    inputs = [
+        [place(a) for a in x] if isinstance(x, list) else place(x) for x in case.arrays(dtype)
+    ]
+    attrs = dict(case.attrs)
+    if dtype and case.type_attr in case.op_def.attrs:
+        attrs[case.type_attr] = wf.as_dtype(dtype)
+    return create(case.op, inputs, attrs), feeds, arrays
+
+
+def _can_be_lowered(case: Case, dtype: str) -> bool:
+    if case.prepare or not case.op_def.outputs:
+        return False
+    with wf.Graph().as_default():
+        try:
+            return not why_not(_built(case, dtype)[0])
+        except errors.OpError:
+            return False
+
+
+ROWS = _rows()
+
+
+def test_most_of_the_cases_of_arithmetic_are_lowered() -> None:
+    assert len(ROWS) > 700
+
+
+@pytest.mark.parametrize(("case", "dtype"), ROWS)
+def test_a_lowered_op_computes_what_its_kernel_does(case: Case, dtype: str) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        node, feeds, arrays = _built(case, dtype)
+        try:
+            wanted = session.run(list(node.outputs), dict(zip(feeds, arrays, strict=True)))
+        except errors.OpError:
+            pytest.skip("the kernel refuses it")
+        try:
+            program = lowered(node.outputs, feeds, arrays)
+            agrees(program, arrays, wanted, case.tolerance.get(dtype, (0, 0))[0] * 2)
+        except Unsupported as why:
+            pytest.skip(str(why))
+        except errors.UnimplementedError as why:
+            assert "is not interpreted" in str(why)
+            pytest.skip(str(why))
+
+
+def test_softmax_becomes_one_loop_over_rows() -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [None, None])
+        y = wf.nn.softmax(wf.nn.relu(x) * 2.0)
+        array = np.linspace(-3, 3, 40, dtype=np.float32).reshape(4, 10)
+        program = lowered([y], [x], [array])
+        e = np.exp(np.maximum(array, 0) * 2)
+        agrees(program, [array], [e / e.sum(1, keepdims=True)], 1e-6)
+    assert str(program).count(" in 4:") == 1 and str(program).count(" in 10:") == 3
+    assert str(program).count("exp(") == 1
+
+
+Model = Callable[[Any], Any]
+
+
+@pytest.mark.parametrize("width", [1, 7])
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: wf.nn.softmax(x),
+        lambda x: wf.reduce_mean(wf.tanh(x) * wf.exp(x), 0),
+        lambda x: wf.nn.l2_normalize(wf.reshape(x, [-1]), 0),
+        lambda x: wf.matmul(wf.transpose(x), wf.sigmoid(x)),
+        lambda x: wf.nn.softmax_cross_entropy_with_logits_v2(labels=wf.nn.softmax(x), logits=2 * x),
+        lambda x: wf.concat([x[:, ::-1], wf.pad(x, [[0, 0], [1, 2]])], 1) + wf.reduce_max(x),
+        lambda x: (x - wf.reduce_mean(x, 1, keepdims=True)) * wf.rsqrt(wf.reduce_sum(x * x) + 1e-3),
+    ],
+)
+def test_models_and_their_gradients_compute_what_kernels_do(model: Model, width: int) -> None:
+    array = np.random.default_rng(3).normal(size=(5, width))
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float64, array.shape)
+        y = model(x)
+        fetches = [y, *wf.gradients(y, x)]
+        program = lowered(fetches, [x], [array])
+        agrees(program, [array], session.run(fetches, {x: array}), 1e-9)
