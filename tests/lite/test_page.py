@@ -13,6 +13,7 @@ from weft_testing.loading import load
 from weft_testing.workspace import ROOT
 
 from weft_lite import Interpreter, compiling, library
+from weft_lite.commands import main
 from weft_lite.convert.registry import rules
 from weft_lite.schema.enums import OpKind
 
@@ -26,6 +27,11 @@ def blocks(language: str) -> str:
     return "\n".join(found)
 
 
+def commands() -> list[list[str]]:
+    """The lines of the page that call `weft-lite`, without its name."""
+    return [line.split()[1:] for line in blocks("bash").splitlines() if line]
+
+
 def call(*command: str | Path, cwd: Path) -> str:
     done = subprocess.run(
         list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=120, check=False
@@ -35,7 +41,10 @@ def call(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="linked as a library beside the program")
-def test_the_program_in_python_makes_the_file_that_the_one_in_c_runs(tmp_path: Path) -> None:
+def test_the_program_in_python_makes_the_file_that_the_one_in_c_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "page.py").write_text(blocks("python"), encoding="utf-8")
     call(sys.executable, "page.py", cwd=tmp_path)
     (tmp_path / "page.c").write_text(blocks("c"), encoding="utf-8")
@@ -44,6 +53,11 @@ def test_the_program_in_python_makes_the_file_that_the_one_in_c_runs(tmp_path: P
     linked = (built, f"-Wl,-rpath,{built.parent}", "-o", "page")
     call(*compiling.compiler(), *warnings, "page.c", *linked, cwd=tmp_path)
     got = [float(text) for text in call(tmp_path / "page", cwd=tmp_path).split()]
+
+    for line in commands():
+        if line[0] != "build":
+            assert main([str(word) for word in line]) == 0, line
+    assert np.load(tmp_path / "results" / "scores.npy").shape == (1, 2)
 
     interpreter = Interpreter(tmp_path / "bright.weftlite")
     interpreter.resize_tensor_input(0, [1, 8, 8, 1])

@@ -71,11 +71,10 @@ def machine() -> str:
     return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
-def sources() -> list[Path]:
-    """The C files of the runtime for this machine."""
-    others = {name for group in VECTORS.values() for name in group} - VECTORS.get(
-        machine(), {}
-    ).keys()
+def sources(processor: str | None = None) -> list[Path]:
+    """The C files of the runtime for a processor family, this machine's by default."""
+    own = VECTORS.get(processor or machine(), {})
+    others = {name for group in VECTORS.values() for name in group} - own.keys()
     found = sorted(RUNTIME.glob("*.c"))
     return [path for path in found if path.stem.removeprefix("vector_") not in others]
 
@@ -120,7 +119,7 @@ def built() -> Path:
     The first process that asks builds it; others that ask meanwhile wait.
     """
     digest = hashlib.sha256(Path(__file__).read_bytes())
-    for source in sorted(RUNTIME.iterdir()):
+    for source in sorted(RUNTIME.glob("*.*")):
         digest.update(source.read_bytes())
     folder = Path(__file__).parents[2] / "build"
     path = folder / digest.hexdigest()[:16] / LIBRARY

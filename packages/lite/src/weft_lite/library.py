@@ -77,6 +77,9 @@ class OpInfo(ctypes.Structure):
     _fields_ = [("kind", c_char_p), ("name", c_char_p)]
 
 
+Watch = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
+"""What `wl_watch` takes."""
+
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wl_query": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
     "wl_open": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p, c_void_p]),
@@ -93,6 +96,8 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wl_resize": (c_int, [c_void_p, c_uint32, c_uint32, c_void_p, c_void_p]),
     "wl_plan": (c_int, [c_void_p, c_void_p]),
     "wl_invoke": (c_int, [c_void_p, c_void_p]),
+    "wl_watch": (None, [c_void_p, c_void_p, c_void_p]),
+    "wl_op_tensors": (c_uint32, [c_void_p, c_uint32, c_int, c_void_p, c_uint32]),
     "wl_reset_variables": (None, [c_void_p]),
     "wl_signature_count": (c_uint32, [c_void_p]),
     "wl_signature_key": (c_char_p, [c_void_p, c_uint32]),
@@ -144,4 +149,4 @@ def check(status: int, error: Error) -> None:
         raise BY_CODE.get(status, LiteError)(error.text.decode("utf-8", "replace"))
 
 
-__all__ = ["Config", "Error", "Info", "OpInfo", "check", "load"]
+__all__ = ["Config", "Error", "Info", "OpInfo", "Watch", "check", "load"]

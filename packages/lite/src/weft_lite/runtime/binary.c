@@ -63,6 +63,7 @@ static void row_at(const loops *l, size_t i, int count, int64_t *at) {
 /* Each has loops of its own for operands that stand still, so that compilers see vectors. */
 #define EACH(kind, target, expression)                                                                 \
   case WL_OP_##kind:                                                                                   \
+    if (!WL_HAS(kind)) break;                                                                          \
     if (sa && sb)                                                                                      \
       for (size_t i = 0; i < n; i++) { __typeof__(*a) x = a[i], y = b[i]; target[i] = (expression); }    \
     else if (sa)                                                                                       \

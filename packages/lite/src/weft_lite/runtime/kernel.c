@@ -1,15 +1,20 @@
 /* What kernels share: their table, checks of operands, shapes, and pieces for tasks. */
 #include "runtime.h"
 
-#define OP(kind) extern const wl_kernel wl_op_##kind __attribute__((weak));
-WL_OPS(OP)
+/* A build may choose: only the kernels that are named here become part of a program. */
+#ifndef WL_KERNELS
+#define WL_KERNELS WL_OPS
+#endif
+
+#define OP(kind) extern const wl_kernel wl_op_##kind;
+WL_KERNELS(OP)
 #undef OP
 
 const wl_kernel *wl_kernel_of(uint32_t kind) {
   switch (kind) {
 #define OP(kind) \
   case WL_OP_##kind: return &wl_op_##kind;
-    WL_OPS(OP)
+    WL_KERNELS(OP)
 #undef OP
   }
   return NULL;

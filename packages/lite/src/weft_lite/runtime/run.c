@@ -161,6 +161,11 @@ wl_status wl_invoke(wl_interpreter *r, wl_error *error) {
   return status;
 }
 
+void wl_watch(wl_interpreter *r, void (*watch)(void *, uint32_t, int), void *context) {
+  r->config.watch = watch;
+  r->config.watch_context = context;
+}
+
 /* ---------------------------------------------------------------- questions */
 
 uint32_t wl_tensor_count(const wl_interpreter *r) { return r->tensor_count; }
@@ -213,6 +218,15 @@ wl_status wl_describe_op(const wl_interpreter *r, uint32_t op, wl_op_info *info)
   info->kind = r->ops[op].kernel->name;
   info->name = wl_text(r->metadata, r->ops[op].table, WL_OP_NAME);
   return WL_OK;
+}
+
+uint32_t wl_op_tensors(const wl_interpreter *r, uint32_t op, int results, int32_t *tensors,
+                       uint32_t most) {
+  if (op >= r->op_count) return 0;
+  uint32_t count = results ? r->ops[op].output_count : r->ops[op].input_count;
+  const int32_t *found = results ? r->ops[op].outputs : r->ops[op].inputs;
+  for (uint32_t i = 0; i < count && i < most; i++) tensors[i] = found[i];
+  return count;
 }
 
 void *wl_data(wl_interpreter *r, uint32_t tensor) {

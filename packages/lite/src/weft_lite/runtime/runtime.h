@@ -11,6 +11,19 @@
 #include "vector.h"
 #include "weft_lite.h"
 
+/* Whether a build has the kernel of a kind of op: all of them, but where it chose some, each of which
+ * `WL_WITH_<kind>` then says, defined as 1. Cases of others are left out of functions that several
+ * kernels share. */
+#ifdef WL_KERNELS
+#define WL_HAS(kind) WL_HAS_OF(WL_WITH_##kind)
+#define WL_HAS_OF(value) WL_HAS_JOIN(value)
+#define WL_HAS_JOIN(value) WL_SECOND(WL_SAID_##value 1, 0, 0)
+#define WL_SAID_1 0,
+#define WL_SECOND(first, second, ...) second
+#else
+#define WL_HAS(kind) 1
+#endif
+
 #define WL_TYPE(name) (1u << WL_TYPE_##name)
 #define WL_FLOATS WL_TYPE(FLOAT32)
 #define WL_NUMBERS (WL_TYPE(FLOAT32) | WL_TYPE(INT32) | WL_TYPE(INT64))

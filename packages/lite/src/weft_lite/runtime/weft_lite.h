@@ -75,6 +75,11 @@ typedef struct wl_op_info {
   const char *name;
 } wl_op_info;
 
+/* The numbers of an op's operands (`results` 0; -1 for one that is not there) or results (1): `most` of
+ * them are written. Returns how many there are. */
+WL_API uint32_t wl_op_tensors(const wl_interpreter *, uint32_t op, int results, int32_t *tensors,
+                              uint32_t most);
+
 /* How many bytes `wl_open` wants, at a multiple of WL_ALIGNMENT. `file` must lie at one as well. */
 WL_API wl_status wl_query(const void *file, size_t size, const wl_config *config, size_t *bytes,
                           wl_error *error);
@@ -106,6 +111,10 @@ WL_API wl_status wl_resize(wl_interpreter *, uint32_t tensor, uint32_t rank, con
 /* Derive all shapes; `wl_open` and `wl_invoke` do so when they have to. */
 WL_API wl_status wl_plan(wl_interpreter *, wl_error *error);
 WL_API wl_status wl_invoke(wl_interpreter *, wl_error *error);
+
+/* Call `watch` around each op from now on, or nothing if it is NULL; as in wl_config. */
+WL_API void wl_watch(wl_interpreter *, void (*watch)(void *context, uint32_t op, int ended),
+                     void *context);
 
 /* Give all variables the values that they had at first. */
 WL_API void wl_reset_variables(wl_interpreter *);

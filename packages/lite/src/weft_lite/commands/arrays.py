@@ -1,0 +1,158 @@
+"""Values on the command line and in `.npy` files, with or without NumPy."""
+
+from __future__ import annotations
+
+import array
+import ast
+import math
+import random
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from weft_lite.errors import DataLossError, InvalidArgumentError
+from weft_lite.interpreter import _TYPES, Interpreter
+
+_FORMS = {kind.name: kind.format for kind in _TYPES.values()}
+_LETTERS = {
+    "float32": "f4", "float16": "f2", "int64": "i8", "int32": "i4", "int16": "i2", "int8": "i1",
+    "uint8": "u1", "bool": "b1",
+}  # fmt: skip
+_MOST_HEADER = 1 << 16
+
+
+def name_of(dtype: Any) -> str:
+    """The name of a type, as details give it with NumPy (a class) and without (a text)."""
+    name = dtype if isinstance(dtype, str) else dtype.__name__
+    return "bool" if name == "bool_" else name
+
+
+def shaped(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> Any:
+    """Bytes as elements of a type and shape; of rank 0 as a single element."""
+    view: Any = memoryview(data).cast("B")
+    return view.cast(_FORMS[dtype], tuple(shape) or (1,))
+
+
+def read_npy(path: str) -> tuple[str, tuple[int, ...], bytes]:
+    """The type, the shape and the elements of an `.npy` file, in the order of C.
+
+    Raises: DataLossError: it is no such file, or has other types than lite has.
+    """
+    data = Path(path).read_bytes()
+    if data[:6] != b"\x93NUMPY" or len(data) < 12:
+        raise DataLossError(f"{path} is no .npy file")
+    wide = data[6] > 1
+    (length,) = struct.unpack_from("<I" if wide else "<H", data, 8)
+    start = (12 if wide else 10) + length
+    try:
+        if length > _MOST_HEADER:
+            raise ValueError("its header is too long")
+        header = ast.literal_eval(data[start - length : start].decode("latin1"))
+        dtypes = {("|" if form[1] == "1" else "<") + form: name for name, form in _LETTERS.items()}
+        dtype, shape = dtypes[header["descr"]], tuple(map(int, header["shape"]))
+        if header["fortran_order"] and len(shape) > 1:
+            raise ValueError("its elements are in Fortran's order")
+    except (ValueError, KeyError, TypeError, SyntaxError) as error:
+        raise DataLossError(f"{path} is no .npy file of a type that lite has: {error}") from error
+    size = math.prod(shape) * int(_LETTERS[dtype][1])
+    if size != len(data) - start:
+        raise DataLossError(f"{path}: shape {shape} of {dtype} is not {len(data) - start} bytes")
+    return dtype, shape, data[start:]
+
+
+def write_npy(path: Path, dtype: str, shape: Sequence[int], data: bytes) -> None:
+    """Write an `.npy` file that `numpy.load` reads."""
+    form = _LETTERS[dtype]
+    descr = ("|" if form[1] == "1" else "<") + form
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+    header = header.ljust((-(len(header) + 11) % 64) + len(header)) + "\n"
+    prefix = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header))
+    path.write_bytes(prefix + header.encode("latin1") + data)
+
+
+def assignments(given: Sequence[str]) -> dict[str, str]:
+    """What `NAME=VALUE` says, by name.
+
+    Raises: InvalidArgumentError: there is no `=`.
+    """
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidArgumentError(f"an input is given as NAME=VALUE, not {text!r}")
+        found[name] = value
+    return found
+
+
+def shapes(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """What `NAME=1,224,224,3` says, by name."""
+    try:
+        return {
+            name: tuple(int(size) for size in value.split(",") if size)
+            for name, value in assignments(given).items()
+        }
+    except ValueError as error:
+        raise InvalidArgumentError(f"a shape is given as NAME=1,224,224,3: {error}") from error
+
+
+def feed(interpreter: Interpreter, given: Mapping[str, str], sizes: Mapping[str, Any]) -> None:
+    """Resize and set all inputs: to what is given, else to seeded random numbers.
+
+    Args:
+      given: by name: numbers such as "1,2,3", or @FILE.npy.
+      sizes: shapes by name, for inputs whose sizes are open.
+    Raises: InvalidArgumentError: a name or value does not fit.
+    """
+    details = {each["name"]: each for each in interpreter.get_input_details()}
+    unknown = sorted({*given, *sizes} - set(details))
+    if unknown:
+        raise InvalidArgumentError(f"there is no input {unknown[0]!r}; there are {sorted(details)}")
+    source = random.Random(0)
+    read = {name: read_npy(text[1:]) for name, text in given.items() if text[:1] == "@"}
+    for name, each in details.items():
+        shape = sizes.get(name, read[name][1] if name in read else None)
+        if shape is not None and tuple(each["shape"]) != tuple(shape):
+            interpreter.resize_tensor_input(each["index"], shape)
+    interpreter.allocate_tensors()
+    for each in interpreter.get_input_details():
+        name, dtype, shape = each["name"], name_of(each["dtype"]), tuple(map(int, each["shape"]))
+        if name in read:
+            found, _, data = read[name]
+            if found != dtype:
+                raise InvalidArgumentError(f"input {name!r} takes {dtype}, not {found}")
+        else:
+            data = _elements(name, given.get(name), dtype, math.prod(shape), source)
+        value = shaped(data, dtype, shape)
+        interpreter.set_tensor(each["index"], value if shape else _single(value))
+
+
+def _single(view: Any) -> Any:
+    try:
+        import numpy
+    except ImportError:
+        return view
+    return numpy.asarray(view).reshape(())
+
+
+def _elements(name: str, text: str | None, dtype: str, count: int, source: random.Random) -> bytes:
+    """What a text says, or random numbers: normal ones of floats, else zeros and ones."""
+    whole = not dtype.startswith("float")
+    if text is None:
+        numbers = [source.randrange(2) if whole else source.gauss(0, 1) for _ in range(count)]
+    else:
+        try:
+            numbers = [int(part) if whole else float(part) for part in text.split(",") if part]
+        except ValueError as error:
+            raise InvalidArgumentError(f"input {name!r} is of {dtype}: {error}") from error
+    if len(numbers) != count:
+        raise InvalidArgumentError(f"input {name!r} has {count} elements, not {len(numbers)}")
+    try:
+        if dtype == "float16":
+            return struct.pack(f"<{count}e", *numbers)
+        return array.array("b" if dtype == "bool" else _FORMS[dtype], numbers).tobytes()
+    except (OverflowError, struct.error) as error:
+        raise InvalidArgumentError(f"input {name!r} is of {dtype}: {error}") from error
+
+
+__all__ = ["assignments", "feed", "name_of", "read_npy", "shapes", "write_npy"]

@@ -1,0 +1,98 @@
+"""`weft-lite inspect` and `verify`."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import math
+from collections import Counter
+from typing import Any
+
+from weft_lite import library
+from weft_lite.commands import arrays, output
+from weft_lite.interpreter import Interpreter
+from weft_lite.watching import ops_of
+
+
+def add(actions: Any) -> None:
+    """Add the two to a parser."""
+    made = actions.add_parser("inspect", help="signatures, tensors, ops, memory")
+    made.add_argument("model", help="a .weftlite file")
+    made.add_argument("--tensors", action="store_true", help="all tensors")
+    made.add_argument("--ops", action="store_true", help="all ops, with their operands")
+    made.set_defaults(call=inspect)
+
+    made = actions.add_parser(
+        "verify", help="structure, plan and checksums; exit code 1 if damaged"
+    )
+    made.add_argument("model", help="a .weftlite file")
+    made.set_defaults(call=verify)
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """Show what is in a file."""
+    interpreter = Interpreter(arguments.model)
+    if arguments.tensors:
+        _tensors(interpreter.get_tensor_details())
+    elif arguments.ops:
+        _ops(interpreter)
+    else:
+        _summary(interpreter)
+    return 0
+
+
+def _form(each: dict[str, Any]) -> str:
+    sizes = ["?" if size == -1 else str(size) for size in each["shape_signature"]]
+    return f"{arrays.name_of(each['dtype'])} {'×'.join(sizes) or 'single'}"
+
+
+def _summary(interpreter: Interpreter) -> None:
+    rows = []
+    for what, details in [
+        ("input", interpreter.get_input_details()),
+        ("output", interpreter.get_output_details()),
+    ]:
+        rows += [[what, each["name"], _form(each)] for each in details]
+    for key, ends in interpreter.get_signature_list().items():
+        rows.append(["signature", key, f"{ends['inputs']} → {ends['outputs']}"])
+    lib, handle, file = interpreter._library, interpreter._handle, interpreter._file
+    rows += [
+        ["file", "", output.size(file.size)],
+        ["arena", "", output.size(lib.wl_arena_bytes(handle))],
+        ["scratch of a thread", "", output.size(lib.wl_scratch_needed(handle))],
+        ["memory to open it", "", output.size(len(interpreter._memory))],
+    ]
+    counts = Counter(op.kind for op in ops_of(interpreter))
+    rows += [["ops", kind, str(count)] for kind, count in counts.most_common()]
+    output.table(["", "name", ""], rows)
+
+
+def _tensors(details: list[dict[str, Any]]) -> None:
+    rows = []
+    for each in details:
+        scales = each["quantization_parameters"]["scales"]
+        scaled = f"{len(scales)} scales" if len(scales) > 1 else ""
+        if len(scales) == 1:
+            scaled = f"{scales[0]:.6g}, {each['quantization'][1]}"
+        count = math.prod(map(int, each["shape"]))
+        rows.append([each["index"], each["name"], _form(each), count, scaled])
+    output.table(["", "name", "type and shape", "elements", "scale, zero"], rows)
+
+
+def _ops(interpreter: Interpreter) -> None:
+    rows = [
+        [op.place, op.kind, op.name, " ".join(map(str, op.inputs)), " ".join(map(str, op.outputs))]
+        for op in ops_of(interpreter)
+    ]
+    output.table(["", "kind", "name", "operands", "results"], rows)
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Open the file, which verifies its structure and plan, and compare the weights' checksum."""
+    interpreter = Interpreter(arguments.model)
+    error, file = library.Error(), interpreter._file
+    call = interpreter._library.wl_verify_weights
+    library.check(call(file.address, file.size, ctypes.byref(error)), error)
+    count = interpreter._library.wl_op_count(interpreter._handle)
+    output.table(["", ""], [[arguments.model, f"whole: {count} ops, {output.size(file.size)}"]])
+    return 0

@@ -1,0 +1,50 @@
+"""The parser of `weft-lite`, and what an error looks like."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from weft_lite.commands import building, converting, looking, running
+from weft_lite.commands.output import printable
+from weft_lite.errors import LiteError
+
+BROKEN_PIPE = 141
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    made = argparse.ArgumentParser(
+        prog="weft-lite", description="Frozen graphs on small devices: make, run and look at them."
+    )
+    actions = made.add_subparsers(metavar="COMMAND", required=True)
+    for module in (converting, running, looking, building):
+        module.add(actions)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+      arguments: those of the command line, without the program's name; the process's by default.
+    Returns: 0; 1 if a file is damaged or two differ, 2 if something else was refused.
+    """
+    given = parser().parse_args(arguments)
+    try:
+        return int(given.call(given))
+    except LiteError as error:
+        return _refused(error, 1 if error.code == 15 else 2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (OSError, RuntimeError) as error:
+        return _refused(error, 2)
+
+
+def _refused(error: Exception, status: int) -> int:
+    lines = [printable(line) for line in str(error).splitlines()] or [type(error).__name__]
+    sys.stderr.write("weft-lite: " + "\n".join(lines) + "\n")
+    return status

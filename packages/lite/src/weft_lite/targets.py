@@ -1,0 +1,242 @@
+"""Builds the runtime for other machines with zig, with the kernels that some files need alone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from weft_lite.compiling import COMMON, RUNTIME, VECTORS, sources
+from weft_lite.errors import InvalidArgumentError, LiteError
+from weft_lite.interpreter import Interpreter
+from weft_lite.watching import ops_of
+
+SMALL: Final = ["-O2", "-ffunction-sections", "-fdata-sections", "-g0"]
+
+HEADERS: Final = ("weft_lite.h", "threads.h", "schema.h")
+
+_ANDROID = """
+memchr memcmp memcpy memmove memset strlen getauxval __stack_chk_fail acosf acoshf asinf
+asinhf atan2f atanf atanhf ceilf copysignf cosf coshf erfcf erff exp expf expm1f floor
+floorf fmodf log log1pf logf lrintf lroundf nearbyint nearbyintf powf rintf roundf sinf
+sinhf sqrt sqrtf tanf tanhf trunc truncf fmaxf fminf fabsf
+"""
+
+ANDROID: Final = frozenset(_ANDROID.split())
+"""What Android's libc and libm have since API level 21, as far as the runtime may ask for it."""
+
+
+class Built(NamedTuple):
+    """What was built.
+
+    Attributes:
+      files: the libraries and headers.
+      size: bytes that the runtime adds to a program: those of the shared library, stripped.
+      kernels: the kinds of ops that it computes.
+    """
+
+    files: list[Path]
+    size: int
+    kernels: list[str]
+
+
+def kinds_of(models: Iterable[Path]) -> list[str]:
+    """The kinds of ops in some files, which are verified on the way.
+
+    Raises: DataLossError: a file is damaged.
+    """
+    found = {op.kind for path in models for op in ops_of(Interpreter(path))}
+    return sorted(found)
+
+
+def all_kinds() -> list[str]:
+    """The kinds of ops that there are kernels for."""
+    text = (RUNTIME / "schema.h").read_text("utf-8")
+    return re.findall(r"^  OP\((\w+)\)", text, re.MULTILINE)
+
+
+def parts_of(target: str) -> tuple[str, str]:
+    """The processor and the system of a target.
+
+    Raises: InvalidArgumentError: it is not of the form `aarch64-linux-musl`.
+    """
+    match = re.fullmatch(r"(x86_64|aarch64|arm|wasm32|riscv64)-(linux|macos|windows|android|wasi)"
+                         r"(-\w+)?(\.[\d.]+)?", target)  # fmt: skip
+    if not match:
+        raise InvalidArgumentError(
+            f"target {target!r} is not one such as aarch64-linux-musl, x86_64-linux-gnu.2.17, "
+            "wasm32-wasi, aarch64-macos, x86_64-windows-gnu, aarch64-android"
+        )
+    return match[1], match[2]
+
+
+def zig() -> list[str]:
+    """The command of zig.
+
+    Raises: LiteError: the package is not there.
+    """
+    if find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang"]
+    if shutil.which("zig"):
+        return ["zig"]
+    raise LiteError("cross-compiling needs zig: pip install 'weftml-lite[build]'")
+
+
+def build(
+    target: str,
+    out: Path,
+    kinds: Sequence[str] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Built:
+    """Build a static and a shared library.
+
+    For Android there is a static library alone, which needs no headers of the system; what it asks
+    of the system's libraries is checked.
+
+    Args:
+      target: such as `aarch64-linux-musl`: processor, system, and C library.
+      out: the folder to write to.
+      kinds: the kinds of ops to compute; all by default.
+      say: gets a line of text as each step begins.
+    Returns: what was built.
+    Raises:
+      InvalidArgumentError: the target is not known.
+      LiteError: zig is not there; it refused; the library for Android asks for what is not there.
+    """
+    _, system = parts_of(target)
+    kept = list(all_kinds() if kinds is None else kinds)
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out) as folder:
+        say(f"compiling {len(kept)} kernels for {target}")
+        objects = _compile(target, Path(folder), kept)
+        archive = out / ("weft_lite.lib" if system == "windows" else "libweft_lite.a")
+        archive.unlink(missing_ok=True)
+        _call([*zig(), "ar", "rcs", str(archive), *map(str, objects)])
+        files = [archive]
+        if system == "android":
+            size = _check_android(objects, archive)
+        else:
+            say("linking")
+            shared = out / _shared_name(system)
+            _link(target, objects, shared)
+            files.append(shared)
+            size = shared.stat().st_size
+    for name in HEADERS:
+        shutil.copy(RUNTIME / name, out / name)
+    return Built([*files, *[out / name for name in HEADERS]], size, kept)
+
+
+def _shared_name(system: str) -> str:
+    names = {"macos": "libweft_lite.dylib", "windows": "weft_lite.dll", "wasi": "weft_lite.wasm"}
+    return names.get(system, "libweft_lite.so")
+
+
+def zig_target(target: str) -> str:
+    """The target in zig's words."""
+    processor, system = parts_of(target)
+    return f"{processor}-linux-android" if system == "android" else target
+
+
+def flags_of(target: str, stem: str) -> list[str]:
+    """The flags of a source."""
+    processor, system = parts_of(target)
+    flags = [flag for flag in COMMON if flag != "-O3"] + SMALL
+    if processor == "wasm32":
+        flags += ["-msimd128"]
+    if system == "android":
+        flags += ["-nostdinc", "-isystem", str(RUNTIME / "bare"), "-fno-builtin-bcmp"]
+        flags += ["-fno-stack-protector"]
+    if system in ("windows", "wasi"):
+        flags.remove("-fPIC")
+    return [
+        *flags,
+        "-fno-sanitize=undefined",
+        *VECTORS.get(processor, {}).get(stem.removeprefix("vector_"), []),
+    ]
+
+
+def chosen_kernels(kinds: Sequence[str]) -> list[str]:
+    """Flags that leave all other kernels out."""
+    if set(kinds) == set(all_kinds()):
+        return []
+    table = " ".join(f"OP({kind})" for kind in kinds)
+    return [f"-DWL_KERNELS(OP)={table}", *[f"-DWL_WITH_{kind}=1" for kind in kinds]]
+
+
+def is_needed(source: Path, kinds: Sequence[str]) -> bool:
+    """Whether a source has one of some kernels, or is for all."""
+    has = set(re.findall(r"\b(?:wl_op_|KERNEL\(|TEST\()(\w+)", source.read_text("utf-8")))
+    return not has & set(all_kinds()) or bool(has & set(kinds))
+
+
+def _compile(target: str, folder: Path, kinds: Sequence[str]) -> list[Path]:
+    processor, system = parts_of(target)
+    command = [*zig(), "cc", "-target", zig_target(target), *chosen_kernels(kinds)]
+
+    def compile_one(source: Path) -> Path:
+        made = folder / f"{source.stem}.o"
+        flags = flags_of(target, source.stem)
+        _call([*command, *flags, "-c", str(source), "-o", str(made)])
+        return made
+
+    kept = [
+        path
+        for path in sources(processor)
+        if is_needed(path, kinds) and (path.stem != "threads" or system != "android")
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(compile_one, kept))
+
+
+def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
+    _, system = parts_of(target)
+    command = [*zig(), "cc", "-target", target, "-O2", "-s", *map(str, objects), "-o", str(shared)]
+    if system == "wasi":
+        command += ["-mexec-model=reactor", "-Wl,--export-dynamic", "-Wl,--gc-sections"]
+        command += ["-Wl,--export=__heap_base"]
+    else:
+        command += ["-shared"]
+    if system == "linux":
+        command += ["-Wl,--gc-sections", "-lm", "-lpthread"]
+    if system == "macos":
+        command += ["-Wl,-dead_strip"]
+    _call(command)
+    if system == "windows":  # zig names the import library after the first object
+        (shared.parent / f"{objects[0].stem}.lib").rename(shared.parent / "weft_lite_dll.lib")
+        for extra in shared.parent.glob("*.pdb"):
+            extra.unlink()
+
+
+def _call(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LiteError(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
+# ------------------------------------------------------------------------------ Android
+
+
+def _check_android(objects: Sequence[Path], archive: Path) -> int:
+    """The bytes of code and data, after a look at what the archive leaves open.
+
+    Raises: LiteError: it asks for what Android does not have.
+    """
+    from weft_lite.elf import read_object
+
+    found = [read_object(path.read_bytes()) for path in objects]
+    defined = {name for each in found for name in each.defined}
+    missing = {name for each in found for name in each.undefined} - defined - ANDROID
+    if missing:
+        raise LiteError(f"{archive} asks for what Android does not have: {sorted(missing)}")
+    return sum(each.size for each in found)
+
+
+__all__ = ["Built", "all_kinds", "build", "kinds_of", "parts_of", "zig"]

@@ -1,0 +1,119 @@
+"""What happens inside of an invocation: the time of each op, and the values that it gives."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from weft_lite.interpreter import Interpreter
+from weft_lite.library import OpInfo, Watch
+
+
+class Op(NamedTuple):
+    """An op of a file.
+
+    Attributes:
+      place: its place in the order in which ops run.
+      kind: what it computes, such as Conv2D.
+      name: of the node that it comes from.
+      inputs: numbers of tensors; -1 for an operand that is not there.
+      outputs: numbers of tensors.
+    """
+
+    place: int
+    kind: str
+    name: str
+    inputs: list[int]
+    outputs: list[int]
+
+
+class Timed(NamedTuple):
+    """An op with what it took.
+
+    Attributes:
+      op: the op.
+      seconds: of one invocation, with the ops of its subgraphs.
+      calls: how often it ran in an invocation.
+    """
+
+    op: Op
+    seconds: float
+    calls: float
+
+
+def ops_of(interpreter: Interpreter) -> list[Op]:
+    """The ops of a graph and its subgraphs.
+
+    Args:
+      interpreter: of the file.
+    Returns: the ops in the order of the file.
+    """
+    lib, handle = interpreter._library, interpreter._handle
+    found, info = [], OpInfo()
+    for i in range(lib.wl_op_count(handle)):
+        lib.wl_describe_op(handle, i, ctypes.byref(info))
+        ends = [_tensors(lib, handle, i, results) for results in (0, 1)]
+        found.append(Op(i, info.kind.decode(), info.name.decode("utf-8", "replace"), *ends))
+    return found
+
+
+def _tensors(lib: Any, handle: Any, op: int, results: int) -> list[int]:
+    count = lib.wl_op_tensors(handle, op, results, None, 0)
+    numbers = (ctypes.c_int32 * count)()
+    lib.wl_op_tensors(handle, op, results, numbers, count)
+    return list(numbers)
+
+
+def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> None:
+    """Invoke once, with calls around each op.
+
+    Args:
+      interpreter: whose inputs are set.
+      watch: gets the number of the op, and whether it has ended.
+    Raises: LiteError: as `Interpreter.invoke`; or what `watch` raised, after the invocation.
+    """
+    raised: list[BaseException] = []
+
+    def call(context: Any, op: int, ended: int) -> None:
+        try:
+            if not raised:
+                watch(op, bool(ended))
+        except BaseException as error:  # because C cannot carry it: it is raised behind the call
+            raised.append(error)
+
+    lib, handle, made = interpreter._library, interpreter._handle, Watch(call)
+    lib.wl_watch(handle, made, None)
+    try:
+        interpreter.invoke()
+    finally:
+        lib.wl_watch(handle, None, None)
+    if raised:
+        raise raised[0]
+
+
+def profile(interpreter: Interpreter, runs: int) -> list[Timed]:
+    """What each op takes, on average over some invocations.
+
+    Args:
+      interpreter: whose inputs are set.
+      runs: how many invocations; positive.
+    Returns: an entry for each op, in the order of the file.
+    """
+    ops = ops_of(interpreter)
+    total, began, calls = [0.0] * len(ops), [0.0] * len(ops), [0] * len(ops)
+
+    def watch(op: int, ended: bool) -> None:
+        if ended:
+            total[op] += time.perf_counter() - began[op]
+            calls[op] += 1
+        else:
+            began[op] = time.perf_counter()
+
+    for _ in range(runs):
+        watched(interpreter, watch)
+    return [Timed(op, total[op.place] / runs, calls[op.place] / runs) for op in ops]
+
+
+__all__ = ["Op", "Timed", "ops_of", "profile", "watched"]

@@ -1,0 +1,152 @@
+"""`weft-lite`: what it shows, what it refuses, and with what exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from weft_testing.workspace import ROOT
+
+import weft as wf
+from weft_lite import Interpreter
+from weft_lite.commands import main
+from weft_lite.commands.arrays import read_npy, write_npy
+from weft_lite.errors import DataLossError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A frozen graph of two layers, and the file of it."""
+    made = tmp_path_factory.mktemp("files")
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [None, 4], name="x")
+        h = wf.tanh(wf.matmul(x, wf.constant(np.eye(4, 3, dtype="float32"))), name="h")
+        wf.nn.softmax(h * 2.0, name="y")
+        (made / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    assert run(made, "convert", "graph.pb", "-o", "model.weftlite", "--bound", "x=8,4") == 0
+    return made
+
+
+def run(folder: Path, *words: str) -> int:
+    """The exit code of a command whose files are in a folder."""
+    names = {path.name for path in folder.iterdir()}
+    return main([str(folder / w) if w in names or w.startswith("model") else w for w in words])
+
+
+def test_inputs_are_numbers_or_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "run", "model.weftlite", "-s", "x=1,4", "-i", "x=1,2,3,4") == 0
+    value = capsys.readouterr().out.split("\t")[3]
+    scores = np.array([np.tanh([1.0, 2.0, 3.0])]) * 2
+    want = np.exp(scores) / np.exp(scores).sum()
+    np.testing.assert_allclose(np.array(eval_list(value)), want, 1e-5)
+    np.save(folder / "x.npy", np.array([[1, 2, 3, 4]], "float32"))
+    assert run(folder, "run", "model.weftlite", "-i", f"x=@{folder / 'x.npy'}") == 0
+    assert capsys.readouterr().out.split("\t")[3] == value
+
+
+def eval_list(text: str) -> list[list[float]]:
+    return [[float(part) for part in text.strip().strip("[]").split(",")]]
+
+
+REFUSED = [
+    (["run", "model.weftlite", "-i", "z=1"], 2, "there is no input 'z'; there are ['x']"),
+    (["run", "model.weftlite", "-i", "x"], 2, "NAME=VALUE, not 'x'"),
+    (["run", "model.weftlite", "-i", "x=1,2"], 2, "input 'x' has 32 elements, not 2"),
+    (["run", "model.weftlite", "-i", "x=one"], 2, "input 'x' is of float32"),
+    (["run", "model.weftlite", "-s", "x=9,4"], 2, "may be at most 8, not 9"),
+    (["run", "model.weftlite", "-s", "x=a,4"], 2, "a shape is given as NAME=1,224,224,3"),
+    (["run", "model.weftlite", "-t", "0"], 2, "num_threads must be 1 to 64, not 0"),
+    (["inspect", "model.nothing"], 2, "No such file"),
+    (["verify", "graph.pb"], 1, "no weftlite file"),
+    (["profile", "model.weftlite", "--runs", "0"], 2, "--runs must be positive"),
+    (["bench", "model.weftlite", "--seconds", "0"], 2, "--seconds is positive"),
+    (["convert", "model.weftlite", "-o", "out"], 2, "holds no GraphDef"),
+    (["convert", "graph.pb", "-o", "out"], 2, "bounds must give it whole"),
+    (["build", "--target", "mips-linux", "--all", "-o", "out"], 2, "target 'mips-linux'"),
+    (["build", "--target", "wasm32-wasi", "-o", "out"], 2, "either --models or --all"),
+]
+
+
+@pytest.mark.parametrize(("words", "status", "text"), REFUSED)
+def test_what_is_wrong_is_one_plain_error(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], status: int, text: str
+) -> None:
+    assert run(folder, *words) == status
+    said = capsys.readouterr().err
+    assert said.startswith("weft-lite: ")
+    assert text in said
+    assert "Traceback" not in said
+
+
+def test_damaged_weights_are_found_by_verify(folder: Path) -> None:
+    data = bytearray((folder / "model.weftlite").read_bytes())
+    data[-1] ^= 1
+    (folder / "model-damaged").write_bytes(data)
+    assert run(folder, "verify", "model.weftlite") == 0
+    assert run(folder, "verify", "model-damaged") == 1
+
+
+def test_compare_names_the_first_node_that_differs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder, "compare", "model.weftlite", "graph.pb") == 0
+    assert "agree within" in capsys.readouterr().out
+    with wf.Graph().as_default() as other:
+        x = wf.placeholder(wf.float32, [None, 4], name="x")
+        weights = wf.constant(np.eye(4, 3, dtype="float32") * 1.5)
+        wf.nn.softmax(wf.tanh(wf.matmul(x, weights), name="h") * 2.0, name="y")
+        (folder / "other.pb").write_bytes(other.as_graph_def().SerializeToString())
+    assert run(folder, "compare", "model.weftlite", "other.pb") == 1
+    assert [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()] == ["MatMul"]
+
+
+def test_profile_has_a_line_for_each_op(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "profile", "model.weftlite", "--runs", "3") == 0
+    kinds = sorted(line.split("\t")[3] for line in capsys.readouterr().out.splitlines())
+    assert kinds == ["FullyConnected", "Mul", "Softmax", "Tanh"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int32", "int8", "uint8", "bool"])
+def test_npy_files_are_those_of_numpy(tmp_path: Path, dtype: str) -> None:
+    for shape in [(), (3,), (2, 0), (2, 3, 4)]:
+        value = np.ones(shape, dtype)
+        write_npy(tmp_path / "a.npy", dtype, shape, value.tobytes())
+        np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), value, strict=True)
+        np.save(tmp_path / "b.npy", value)
+        assert read_npy(str(tmp_path / "b.npy")) == (dtype, shape, value.tobytes())
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x93NUMPY\x01\x00\xff\xff", b"\x93NUMPY\x01\x00\x06\x00[[[[[[" + b"\0" * 9]
+)
+def test_a_damaged_npy_file_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(DataLossError, match=r"is no \.npy file"):
+        read_npy(str(tmp_path / "x.npy"))
+
+
+def test_a_device_without_numpy_has_all_but_convert_and_compare(folder: Path) -> None:
+    """`-S` leaves out what is installed; the sources are enough."""
+    source = ROOT / "packages" / "lite" / "src"
+    program = f"import sys; sys.path.insert(0, {str(source)!r})\n"
+    program += "from weft_lite.commands import main\n"
+    program += "print([main([*line.split()]) for line in sys.argv[1].split(';')])"
+    model = folder / "model.weftlite"
+    lines = [
+        f"run {model} -s x=2,4 -o {folder / 'out'}", f"inspect {model} --tensors",
+        f"bench {model} --runs 3", f"profile {model} --runs 2", f"verify {model}",
+        f"compare {model} {folder / 'graph.pb'}",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, ";".join(lines)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0, 0, 2]", done.stderr
+    assert "this needs the extra: pip install 'weftml-lite[convert]'" in done.stderr
+    interpreter = Interpreter(model)
+    interpreter.resize_tensor_input(0, [2, 4])
+    found = np.load(folder / "out" / "y.npy")
+    np.testing.assert_allclose(found.sum(1), [1, 1], 1e-5)

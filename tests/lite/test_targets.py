@@ -1,0 +1,135 @@
+"""Libraries for other machines: what is in them, how large they are, and what they compute."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_lite import Interpreter, targets
+from weft_lite.commands import main
+from weft_lite.elf import read_object
+from weft_lite.errors import InvalidArgumentError, LiteError
+
+pytest.importorskip("ziglang")
+
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include "weft_lite.h"
+
+static _Alignas(64) unsigned char file[1 << 16];
+
+int main(int count, char **names) {
+  FILE *stream = count == 2 ? fopen(names[1], "rb") : NULL;
+  if (!stream) return 2;
+  size_t size = fread(file, 1, sizeof file, stream), bytes;
+  wl_error error;
+  wl_interpreter *r;
+  if (wl_query(file, size, NULL, &bytes, &error)) return puts(error.text), 1;
+  void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (wl_open(file, size, memory, bytes, NULL, &r, &error)) return puts(error.text), 1;
+  wl_info info;
+  wl_tensor_info(r, wl_input(r, 0), &info);
+  float *x = wl_data(r, wl_input(r, 0)), *y = wl_data(r, wl_output(r, 0));
+  for (size_t i = 0; i < info.bytes / 4; i++) x[i] = (float)(i % 7) - 3;
+  if (wl_invoke(r, &error)) return puts(error.text), 1;
+  wl_tensor_info(r, wl_output(r, 0), &info);
+  for (size_t i = 0; i < info.bytes / 4; i++) printf("%.9g\\n", y[i]);
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [1, 6, 6, 3], name="x")
+        filters = wf.constant(np.random.default_rng(0).random((3, 3, 3, 5), "float32"))
+        h = wf.nn.relu(wf.nn.conv2d(x, filters, 1, "SAME"))
+        y = wf.nn.softmax(wf.reshape(h, [1, -1]), name="y")
+        content = wf.lite.Converter.from_session(session, [x], [y]).convert()
+    path = tmp_path_factory.mktemp("model") / "model.weftlite"
+    path.write_bytes(content)
+    return path
+
+
+def wanted(model: Path) -> list[float]:
+    interpreter = Interpreter(model)
+    value = (np.arange(108) % 7 - 3).reshape(1, 6, 6, 3).astype("float32")
+    return interpreter.get_signature_runner()(x=value)["y"].ravel().tolist()
+
+
+def test_kinds_are_those_of_the_files(model: Path) -> None:
+    assert targets.kinds_of([model, model]) == ["Conv2D", "Reshape", "Softmax"]
+    assert {"Conv2D", "While", "LstmCell"} <= set(targets.all_kinds())
+
+
+def test_a_library_for_android_asks_for_what_android_has(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = targets.build("aarch64-android", tmp_path / "a", targets.kinds_of([model]))
+    assert [path.name for path in built.files[:2]] == ["libweft_lite.a", "weft_lite.h"]
+    assert 20_000 < built.size < 150_000
+    monkeypatch.setattr(targets, "ANDROID", targets.ANDROID - {"memcpy"})
+    with pytest.raises(LiteError, match=r"asks for what Android does not have: \['memcpy'\]"):
+        targets.build("aarch64-android", tmp_path / "b", targets.kinds_of([model]))
+
+
+@pytest.mark.parametrize("target", ["", "aarch64", "mips-linux", "aarch64-linux-musl; ls", "-o"])
+def test_a_target_that_is_not_known_is_refused(target: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not one such as"):
+        targets.build(target, tmp_path)
+
+
+def test_an_object_that_is_no_elf_file_is_refused() -> None:
+    with pytest.raises(ValueError, match="no little-endian ELF"):
+        read_object(b"\0asm")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not shutil.which("qemu-aarch64"), reason="no qemu-aarch64")
+@pytest.mark.parametrize("cpu", ["cortex-a57", "max"])
+def test_a_program_for_aarch64_computes_the_same(model: Path, tmp_path: Path, cpu: str) -> None:
+    """Without and with dot products; zig builds its C library the first time."""
+    words = ["--target", "aarch64-linux-musl", "--out", str(tmp_path)]
+    assert main(["build", "--models", str(model), *words]) == 0
+    (tmp_path / "main.c").write_text(PROGRAM)
+    command = [
+        *targets.zig(),
+        "cc",
+        "-target",
+        "aarch64-linux-musl",
+        "-static",
+        "-I",
+        ".",
+        "main.c",
+    ]
+    command += ["libweft_lite.a", "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    said = subprocess.run(
+        ["qemu-aarch64", "-cpu", cpu, "main", str(model)],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(np.array(said.stdout.split(), float), wanted(model), 1e-4, 1e-7)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("target", "most"),
+    [
+        ("aarch64-linux-musl", 600_000),
+        ("x86_64-linux-musl", 900_000),
+        ("wasm32-wasi", 600_000),
+        ("aarch64-macos", 600_000),
+        ("x86_64-windows-gnu", 900_000),
+    ],
+)
+def test_all_kernels_are_small(target: str, most: int, tmp_path: Path) -> None:
+    built = targets.build(target, tmp_path)
+    assert 100_000 < built.size < most
+    assert all(path.exists() for path in built.files)
