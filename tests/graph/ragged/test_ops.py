@@ -365,3 +365,59 @@ def test_rows_without_values_are_filled() -> None:
             assert found.reverse_index_map.tolist() == [0, 2, 3]
             assert [each.tolist() for each in session.run(grads)] == [[1, 3, 4], 7]
             assert [each.tolist() for each in session.run(by_hand)] == [[1, 3, 4], 7]
+
+
+def test_kept_axes_and_stacks_of_uniform_rows_stay_uniform() -> None:
+    x = wf.ragged.constant([[[1, 2], [3, 4]], []], ragged_rank=1, inner_shape=(2,))
+    total = wf.reduce_sum(x, axis=1, keepdims=True)
+    assert isinstance(total, wf.Tensor)
+    both = wf.stack([x, x + 1], axis=2)
+    assert both.ragged_rank == 1
+    with wf.Session() as session:
+        assert session.run(total).tolist() == [[[4, 6]], [[0, 0]]]
+        value = session.run(both)
+    assert value.to_list() == [[[[1, 2], [2, 3]], [[3, 4], [4, 5]]], []]
+    assert wf.split(x, 1, axis=1) == [x]
+
+
+def test_lengths_of_axes_from_the_end() -> None:
+    x = wf.ragged.constant([[[1, 2], [3]], []], dtype=wf.int32, ragged_rank=2)
+    with wf.Session() as session:
+        assert session.run(x.row_lengths(-1)).to_list() == [[2, 1], []]
+        assert session.run(x.row_lengths(-2)).tolist() == [2, 0]
+        assert session.run(x.row_lengths(-3)) == 2
+    with pytest.raises(errors.InvalidArgumentError, match="in \\[-rank, rank\\)"):
+        x.row_lengths(-4)
+
+
+def test_segments_in_any_order_are_counted() -> None:
+    with wf.Session() as session:
+        assert session.run(wf.ragged.segment_ids_to_row_splits([3, 1])).tolist() == [0, 0, 1, 1, 2]
+        none = wf.zeros([0], wf.int32)
+        assert session.run(wf.ragged.segment_ids_to_row_splits(none, 2)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("splits", [[0, 3, 1], [1, 2], [0, 1], [0, -1, 2]])
+def test_a_fed_value_with_splits_that_are_none_is_refused(splits: list[int]) -> None:
+    x = wf.ragged.placeholder(wf.int64, 1)
+    value = wf.ragged.RaggedTensorValue(np.array([1, 2]), np.array(splits, np.int64))
+    with wf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="row_splits"):
+        session.run(x, {x: value})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: wf.RaggedTensor.from_value_rowids([1, 2], [0, 2**60]),
+        lambda: wf.RaggedTensor.from_value_rowids([1, 2], [0, 1], nrows=2**60),
+        lambda: wf.RaggedTensor.from_uniform_row_length(wf.zeros([0]), 0, nrows=2**50),
+        lambda: wf.ragged.segment_ids_to_row_splits([2**60]),
+        lambda: wf.ragged.constant([[1]])[2**65],
+        lambda: wf.ragged.constant([[1]]).to_tensor(shape=wf.constant([-7, 2])),
+        lambda: wf.ragged.range(wf.constant([2**50], wf.int64)),
+        lambda: wf.tile(wf.ragged.constant([[1, 2]]), wf.constant([2**40, 2**20], wf.int64)),
+    ],
+)
+def test_sizes_that_no_machine_has_are_named_errors(make: Callable[[], Any]) -> None:
+    with wf.Session() as session, pytest.raises(errors.OpError):
+        session.run(make())

@@ -238,6 +238,8 @@ def _sizes(shape: Any, have: list[int], outer: int) -> list[int]:
         raise errors.InvalidArgumentError(
             f"shape must have {len(have)} sizes, got {given.tolist()}"
         )
+    if (given < -1).any():
+        raise errors.InvalidArgumentError(f"sizes must be at least -1, got {given.tolist()}")
     wanted = [n if want < 0 else int(want) for want, n in zip(given.tolist(), have, strict=True)]
     if wanted[outer:] != have[outer:]:
         raise errors.InvalidArgumentError(

@@ -515,12 +515,16 @@ def _parse(key: Any) -> tuple[tuple[Output, Output, Output], Masks]:
     return (begin, end, strides), masks
 
 
+_FAR = 1 << 62
+"""Behind all elements of any tensor: bounds may be further away, as those of lists."""
+
+
 def _bound(value: Any) -> Any:
     """One bound: None, an int, or an integer output of rank 0.
 
     Raises: InvalidTypeError: it is none of these.
     """
-    if value is None or type(value) is int:
+    if value is None or (type(value) is int and -_FAR < value < _FAR):
         return value
     if isinstance(value, Dimension):
         return value.value
@@ -537,7 +541,7 @@ def _bound(value: Any) -> Any:
     try:
         if isinstance(value, bool | np.bool_):
             raise TypeError
-        return operator.index(value)
+        return max(-_FAR, min(operator.index(value), _FAR))
     except TypeError:
         raise errors.InvalidTypeError(
             "a tensor is indexed by integers, slices, `...`, None, integer tensors or one mask, "

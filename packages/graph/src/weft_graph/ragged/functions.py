@@ -16,12 +16,14 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir import nest
-from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.composite import makers
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import casting, masks, shapes
+from weft_graph.ops import casting, join, masks, reduction, shapes
 from weft_graph.ops.search import argsort
 from weft_graph.ragged import making
 from weft_graph.ragged.constants import constant
@@ -317,7 +319,7 @@ def segment_ids_to_row_splits(
     """The splits between rows, by the row of each value.
 
     Args:
-      segment_ids: int32 or int64, shape (n,), not decreasing.
+      segment_ids: int32 or int64, shape (n,), in any order; negative ones are of no row.
       num_segments: how many rows there are, shape (); one more than the last id by default.
       out_type: int32 or int64; that of the ids by default.
       name: of the scope of its nodes.
@@ -330,8 +332,14 @@ def segment_ids_to_row_splits(
     """
     with get_default_graph().name_scope(name or "SegmentIdsToRaggedSplits"):
         ids = making.Given(segment_ids, "segment_ids")
-        rows = making.from_ids(ids.output, ids.output, num_segments, False)
-        return rows.splits if out_type is None else casting.cast(rows.splits, out_type)
+        count = None if num_segments is None else making.Given(num_segments, "num_segments", 0)
+        making.same_type(ids, count)
+        one = constant_of(np.array(1, ids.dtype.numpy))
+        last = join.concat([shapes.reshape(one, [1]) - 2, ids.output], 0)
+        rows = reduction.reduce_max(last) + 1 if count is None else count.output
+        ones = out("ZerosLike", [ids.output]) + one
+        splits = making.splits_of(out("UnsortedSegmentSum", [ones, ids.output, rows]))
+        return splits if out_type is None else casting.cast(splits, out_type)
 
 
 makers.register("boolean_mask", boolean_mask)

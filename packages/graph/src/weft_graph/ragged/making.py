@@ -212,6 +212,10 @@ def summed(lengths: Any) -> Any:
     return reduction.reduce_sum(lengths) if isinstance(lengths, Output) else lengths.sum()
 
 
+_MOST_KNOWN = 1 << 20
+"""Rows whose splits are constants; of more they are computed, where memory is accounted for."""
+
+
 def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows:
     """Rows by the row of each value.
 
@@ -232,7 +236,7 @@ def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows
         checks.require("value_rowids must be less than nrows", lambda i, n: i[-1:] < n, ids, count)
     checked = checks.after(ids)
     total = _rows_of(ids, count)
-    if total is not None and checked is ids.output:
+    if total is not None and total <= _MOST_KNOWN and checked is ids.output:
         assert ids.array is not None
         splits = ids.vector(np.searchsorted(ids.array, np.arange(total + 1)), "row_splits")
         return Rows(splits, value_rowids=checked, nrows=None if count is None else count.output)
@@ -346,6 +350,8 @@ def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: boo
     if checked is length.output and all(array is not None for array in parts):
         size, number = [int(array) for array in parts if array is not None]
         rows = number if count is not None else number // max(size, 1)
+        if rows > _MOST_KNOWN:
+            return uniform_rows(checked, constant_of(np.array(rows, length.dtype.numpy)))
         splits = length.vector(np.arange(rows + 1) * size, "row_splits")
         made = None if count is None else count.output
         return Rows(splits, nrows=made, uniform=checked)

@@ -231,6 +231,8 @@ def _stacked(values: Sequence[Any], axis: int) -> Any:
     if axis > 1:
         first = values[0]
         inner = [value.values for value in _with_equal_rows(values)]
+        if axis == 2 and _alike(inner):
+            return first.with_values(out("Pack", [inner], {"axis": 1}))
         return first.with_values(_stacked(inner, axis - 1))
     dtype = _splits_type(values)
     count = np.array(len(values), dtype.numpy)
@@ -245,6 +247,17 @@ def _stacked(values: Sequence[Any], axis: int) -> Any:
     uniform = making.from_uniform(count, rows, levels[0].nrows(), False)
     _know_rows(uniform.splits, levels)
     return RaggedTensor(rows, uniform)
+
+
+def _alike(values: Sequence[Any]) -> bool:
+    """Whether they are tensors of which each has rows of one known shape."""
+    dims = [None if isinstance(value, RaggedTensor) else value.dims for value in values]
+    first = dims[0]
+    return (
+        first is not None
+        and None not in first[1:]
+        and all(each is not None and each[1:] == first[1:] for each in dims)
+    )
 
 
 def _splits_type(values: Sequence[Any]) -> DType:
@@ -328,6 +341,8 @@ def _split(call: Call) -> Any:
         raise errors.InvalidTypeError(f"{call.op} takes a ragged tensor only as its value")
     (at,) = static_axes(axis, static_rank(value))
     count = call.attrs["num_split"]
+    if count == 1 and call.op == "Split":
+        return [value]
     if at > value.ragged_rank or (at and not _uniform(value, at)):
         if at > value.ragged_rank:
             flat_axis = constant_of(np.array(at - value.ragged_rank, np.int32))

@@ -70,7 +70,11 @@ def _over(value: Any, axis: int, keep: bool, segments: Segments, call: Call) -> 
         found = aggregated(segments, value.values, rows.ids(), rows.nrows())
         if rows.static_nrows is not None and isinstance(found, Output) and found.dims is not None:
             found.set_shape([rows.static_nrows, *found.dims[1:]])
-        return _one_each(found, rows) if keep else found
+        if not keep:
+            return found
+        if not isinstance(found, RaggedTensor):
+            return shapes.expand_dims(found, 1)
+        return _one_each(found, rows)
     zero = constant_of(np.array(0, rows.dtype.numpy))
     longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
     found = aggregated(segments, value.values, rows.offsets(), longest)

@@ -414,7 +414,9 @@ class RaggedTensor(CompositeTensor, AppliesOps, Operators):
     def fed_parts(self, value: Any) -> Sequence[Any]:
         """The arrays of a value that is fed.
 
-        Raises: InvalidTypeError: it is no ragged value with as many levels.
+        Raises:
+          InvalidTypeError: it is no ragged value.
+          InvalidArgumentError: it has another number of levels, or splits that are none.
         """
         if not isinstance(value, RaggedTensorValue):
             if not isinstance(value, list | tuple):
@@ -427,6 +429,7 @@ class RaggedTensor(CompositeTensor, AppliesOps, Operators):
                 f"{self!r} is fed a value with {self.ragged_rank} ragged axes, got one with "
                 f"{value.ragged_rank}"
             )
+        value.check_splits()
         return value.flat_values, *value.nested_row_splits
 
     @property
@@ -480,12 +483,20 @@ class RaggedTensor(CompositeTensor, AppliesOps, Operators):
         """The lengths of rows along an axis.
 
         Args:
-          axis: 1 for the outermost rows; of a deeper one the lengths are ragged themselves.
-        Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`.
-        Raises: InvalidArgumentError: the axis is 0, negative or out of range.
+          axis: 1 for the outermost rows; of a deeper one the lengths are ragged themselves. A
+            negative one counts from the end, which requires a known rank.
+        Returns: integers, shape (nrows,), or a RaggedTensor of rank `axis`; of axis 0 the number
+          of rows, rank 0.
+        Raises: InvalidArgumentError: the axis is no integer, or out of range.
         """
+        rank = self.shape.ndims
+        if isinstance(axis, int) and rank is not None and -rank <= axis < 0:
+            axis += rank
         if not isinstance(axis, int) or axis < 0:
-            raise errors.InvalidArgumentError(f"axis must be an integer of 0 or more, got {axis!r}")
+            raise errors.InvalidArgumentError(
+                f"axis must be an integer in [-rank, rank), not negative where the rank is not "
+                f"known, got {axis!r} and rank {rank}"
+            )
         with get_default_graph().name_scope(name or "RaggedRowLengths"):
             if axis == 0:
                 return self._rows.nrows()

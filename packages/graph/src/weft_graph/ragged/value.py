@@ -89,6 +89,22 @@ class RaggedTensorValue(AppliesOps):
         inner = (None,) * self.ragged_rank
         return (len(self._splits) - 1, *inner, *self.flat_values.shape[1:])
 
+    def check_splits(self) -> None:
+        """Refuse splits that are none.
+
+        Raises: InvalidArgumentError: those of a level do not begin with 0, decrease, or do not end
+          with the number of its values.
+        """
+        splits, values = self._splits, self._values
+        count = len(values.row_splits) - 1 if isinstance(values, RaggedTensorValue) else len(values)
+        if splits[0] != 0 or splits[-1] != count or (np.diff(splits) < 0).any():
+            raise errors.InvalidArgumentError(
+                f"row_splits of {count} values must begin with 0, not decrease, and end with "
+                f"{count}, got {np.array2string(splits, threshold=8)}"
+            )
+        if isinstance(values, RaggedTensorValue):
+            values.check_splits()
+
     def to_list(self) -> list[Any]:
         """Nested Python lists."""
         values = self._values
