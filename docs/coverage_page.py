@@ -37,7 +37,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "train.do_quantize*": "of TensorFlow's own quantizer",
     "GradientTape": "eager only",
     "wrap_function": "of TensorFlow 2; there are `function` and `import_graph_def`",
-    "vectorized_map": "a compiler's: it rewrites the function",
     "*synchronous_execution": "eager only",
     "*device_policy": "eager only",
     "LMDBReader": "its format needs a library of its own",

@@ -23,6 +23,7 @@ from weft_graph.functions.call import *
 from weft_graph.functions.decorator import *
 from weft_graph.functions.defun import *
 from weft_graph.functions.type_spec import *
+from weft_graph.functions.vectorized import *
 from weft_graph.ir import constant_value as _constant_value, node as _node
 from weft_graph.ir.builder import *
 from weft_graph.ir.collections_keys import *

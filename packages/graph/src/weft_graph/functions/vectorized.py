@@ -1,0 +1,91 @@
+"""A function of every row whose results need no description."""
+
+from __future__ import annotations
+
+__all__ = ["vectorized_map"]
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.control_flow.functional import map_fn
+from weft_graph.functions.decorator import function
+from weft_graph.functions.type_spec import TensorSpec
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops import sequence, shapes
+from weft_tensor import errors
+
+
+def vectorized_map(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    fallback_to_while_loop: bool = True,
+    warn: bool = True,
+) -> Any:
+    """`fn` of every row, the results along a new first axis.
+
+    It is `map_fn`, but the types of the results are those that `fn` returns, and a tensor of one
+    row goes with rows of others.
+
+    Args:
+      fn: takes a row of `elems`, in its structure; it is traced once, as by `function`.
+      elems: tensors of shape (N, ...), or (1, ...) for a row that goes with all, in any structure.
+      fallback_to_while_loop: no effect: a loop it is, of which several turns run at a time.
+      warn: no effect.
+    Returns: tensors of shape (N, ...) in the structure of what `fn` returns.
+    Raises:
+      InvalidTypeError: `fn` is not callable.
+      InvalidArgumentError: there are no tensors, one has rank 0, or numbers of rows differ.
+
+    Examples:
+      >>> x = wf.constant([[1.0, 2.0], [3.0, 4.0]])
+      >>> total, large = wf.vectorized_map(lambda row: (wf.reduce_sum(row), row > 2.0), x)
+      >>> wf.Session().run(total)
+      array([3., 7.], dtype=float32)
+      >>> wf.Session().run(large)
+      array([[False, False],
+             [ True,  True]])
+    """
+    if not callable(fn):
+        raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
+    with name_scope("vectorized_map"):
+        given = nest.map_structure(convert_to_tensor, elems)
+        tensors = nest.flatten(given)
+        count = _rows(tensors)
+        types: list[Any] = []
+
+        def traced(row: Any) -> Any:
+            results = nest.map_structure(convert_to_tensor, fn(row))
+            types.append(nest.map_structure(lambda each: each.dtype.base_dtype, results))
+            return results
+
+        call = function(traced)
+        specs = [TensorSpec(None if t.dims is None else t.dims[1:], t.dtype) for t in tensors]
+        call.get_concrete_function(nest.pack_sequence_as(given, specs))
+
+        def of_row(i: Output) -> Any:
+            rows = [t[0] if t.dims is not None and t.dims[0] == 1 else t[i] for t in tensors]
+            return call(nest.pack_sequence_as(given, rows))
+
+        return map_fn(of_row, sequence.range(count), dtype=types[0])
+
+
+def _rows(tensors: list[Output]) -> Any:
+    """How many rows there are: those of the first tensor that is not known to have one.
+
+    Raises: InvalidArgumentError: there are no tensors, or one has rank 0; numbers differ.
+    """
+    if not tensors or any(each.dims == () for each in tensors):
+        raise errors.InvalidArgumentError(
+            f"vectorized_map requires tensors of rank 1 or more, got {tensors!r}"
+        )
+    known = [each.dims[0] for each in tensors if each.dims is not None]
+    several = {size for size in known if size not in (None, 1)}
+    if len(several) > 1:
+        raise errors.InvalidArgumentError(
+            f"elems must have equal numbers of rows, or one, got {sorted(several)}"
+        )
+    longest = [t for t in tensors if t.dims is None or t.dims[0] != 1] or tensors
+    return several.pop() if several else shapes.shape(longest[0])[0]
