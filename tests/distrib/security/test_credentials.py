@@ -18,6 +18,7 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft import errors
 from weft_distrib.client import target as client_target
+from weft_distrib.client.link import RemoteLink
 from weft_distrib.liveness.answerer import ANSWER
 from weft_distrib.liveness.heart import Heart
 from weft_distrib.liveness.watch import Watch
@@ -78,10 +79,10 @@ def query(folder: Path, name: str, **others: str) -> str:
     return "?" + "&".join(f"{key}={path}" for key, path in files.items() if path)
 
 
-def run_one(target: str) -> Any:
+def run_one(target: str, config: Any = None) -> Any:
     with wf.Graph().as_default():
         total = wf.placeholder_with_default(1.0, []) + 1.0
-        with wf.Session(target) as session:
+        with wf.Session(target, config=config) as session:
             return session.run(total)
 
 
@@ -96,6 +97,31 @@ def test_a_client_by_the_environment(
     for variable, path in zip(VARIABLES.values(), found.paths, strict=True):
         monkeypatch.setenv(variable, path)
     assert run_one(server.target) == 2.0
+
+
+def test_a_client_by_its_config(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = dict(zip(VARIABLES, credentials_in(folder, "client").paths, strict=True))
+    token = paths.pop("token")
+    config = wf.ConfigProto(experimental=wf.ConfigProto.Experimental(credentials=paths))
+    with pytest.raises(errors.UnauthenticatedError, match="wants a token"):
+        wf.Session(server.target, config=config)
+    monkeypatch.setenv(VARIABLES["token"], token)  # what the config does not name
+    monkeypatch.setenv(VARIABLES["key"], "absent")
+    told: list[bytes] = []
+    create = RemoteLink.create_session
+    monkeypatch.setattr(
+        RemoteLink,
+        "create_session",
+        lambda link, request, limit: (told.append(request.config), create(link, request, limit))[1],
+    )
+    assert run_one(server.target, config=config) == 2.0
+    assert str(folder).encode() not in told[0]
+    wf.Session.reset(server.target, config=config)
+    other = f"?certificate={folder}/absent.crt"
+    with pytest.raises(errors.NotFoundError, match=r"absent\.crt"):  # the target comes first
+        wf.Session(server.target + other, config=config)
 
 
 def test_who_is_refused_is_told_why(server: Server, folder: Path, stranger: Path) -> None:

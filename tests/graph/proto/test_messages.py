@@ -78,12 +78,14 @@ def test_wire_format() -> None:
     )
 
 
-def test_deterministic_is_out_of_the_way() -> None:
+def test_options_of_our_own_are_out_of_the_way() -> None:
     config = proto.ConfigProto()
     config.experimental.deterministic = True
-    field = proto.ConfigProto.Experimental.DESCRIPTOR.fields_by_name["deterministic"]
-    others = [f.number for f in field.containing_type.fields if f is not field]
-    assert field.number > 1000 > max(others)
+    config.experimental.credentials.token = "file"
+    fields = proto.ConfigProto.Experimental.DESCRIPTOR.fields
+    own = {field.name for field in fields if field.number > 1000}
+    assert own == {"deterministic", "credentials"}
+    assert min(field.number for field in fields if field.name in own) > 10000
     assert proto.ConfigProto.FromString(config.SerializeToString()) == config
 
 

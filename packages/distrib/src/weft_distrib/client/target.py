@@ -72,7 +72,7 @@ class ClusterBackend(Backend):
     def __init__(self, link: MasterLink, config: SessionConfig) -> None:
         self._link = link
         self._config = config
-        told = b"" if config.proto is None else config.proto.SerializeToString()
+        told = b"" if config.proto is None else _without_credentials(config.proto)
         limit = config.timeout_ms / 1000 or START_SECONDS
         made = link.create_session(messages.OpenSession(config=told), limit)
         self._session = made.session
@@ -254,25 +254,34 @@ class GrpcTarget:
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """As of `Target`."""
-        return ClusterBackend(_link(target, config.timeout_ms / 1000 or CONNECT_SECONDS), config)
+        seconds = config.timeout_ms / 1000 or CONNECT_SECONDS
+        return ClusterBackend(_link(target, seconds, config.proto), config)
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
         """As of `Target`."""
-        link = _link(target, CONNECT_SECONDS)
+        link = _link(target, CONNECT_SECONDS, config)
         try:
             link.reset(messages.Reset(not containers, list(containers or ())))
         finally:
             link.close()
 
 
-def _link(target: str, seconds: float) -> MasterLink:
+def _without_credentials(config: Any) -> bytes:
+    """What the master is told of a ConfigProto: which files this process has is its own affair."""
+    copy = type(config)()
+    copy.CopyFrom(config)
+    copy.experimental.ClearField("credentials")
+    return bytes(copy.SerializeToString())
+
+
+def _link(target: str, seconds: float, config: Any) -> MasterLink:
     server = server_at(target.partition("?")[0])
     if server is not None:
         return LocalLink(server.master)
     address, _, query = target.removeprefix(f"{SCHEME}://").partition("?")
     if not address_of(address, "the address in a target").port:
         raise errors.InvalidArgumentError(f"a target needs the port of its server, got {target!r}")
-    return RemoteLink(address, credentials_of_query(query), seconds)
+    return RemoteLink(address, credentials_of_query(query, config), seconds)
 
 
 register_target(SCHEME, GrpcTarget())

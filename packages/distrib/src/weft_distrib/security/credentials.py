@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from weft_distrib.security.roles import Role
@@ -164,9 +164,13 @@ def client_token(token: bytes) -> bytes:
     return hmac.new(token, b"weft client", hashlib.sha256).hexdigest().encode()
 
 
-def credentials_of_query(query: str) -> Credentials:
-    """Those of a target: "certificate=…&key=…&authority=…&token=…", and of the environment.
+def credentials_of_query(query: str, config: Any = None) -> Credentials:
+    """Those of a target: "certificate=…&key=…&authority=…&token=…".
 
+    What it does not name is of the config, and what neither names of the environment.
+
+    Args:
+      config: a ConfigProto, or None.
     Raises: InvalidArgumentError: the query says something else.
     """
     told = dict(parse_qsl(query, keep_blank_values=True))
@@ -175,7 +179,9 @@ def credentials_of_query(query: str) -> Credentials:
         raise errors.InvalidArgumentError(
             f"a target may name {', '.join(VARIABLES)} after its '?', got {', '.join(unknown)}"
         )
-    return Credentials.from_environment(told=told)
+    named = None if config is None else config.experimental.credentials
+    files = {} if named is None else {name: getattr(named, name) for name in VARIABLES}
+    return Credentials.from_environment(told={**files, **told})
 
 
 def _stamp(path: str) -> object:

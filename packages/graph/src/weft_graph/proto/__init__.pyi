@@ -846,6 +846,12 @@ class SessionMetadata(Message):
     name: str
     version: int
 
+class ClusterCredentials(Message):
+    certificate: str
+    key: str
+    authority: str
+    token: str
+
 class ConfigProto(Message):
     class Experimental(Message):
         MlirBridgeRollout: Enum
@@ -887,6 +893,8 @@ class ConfigProto(Message):
         tf2xla_dump_dir: str
         online_cost_analysis: bool
         deterministic: bool
+        @property
+        def credentials(self) -> ClusterCredentials: ...
 
     @property
     def device_count(self) -> Map[str, int]: ...
