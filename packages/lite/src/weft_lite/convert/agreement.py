@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_exec.session.session import Session
-from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_lite.convert.lowered import Array
+from weft_lite.convert.sources import Source
 from weft_lite.errors import LiteError
 from weft_lite.interpreter import Interpreter
 from weft_tensor import errors
@@ -27,20 +26,20 @@ LEAST_SCALE: Final = 1e-3
 
 
 def complete(
-    samples: Mapping[str, Any], inputs: Sequence[Output], bounds: Sequence[tuple[int, ...]]
+    samples: Mapping[str, Any], inputs: Mapping[str, Output], bounds: Sequence[tuple[int, ...]]
 ) -> list[Array]:
     """A value for each input: the given one, else normal numbers, or zeros of other types.
 
     Raises: InvalidArgumentError: a sample is of no input, or does not fit it.
     """
-    unknown = samples.keys() - {source.node.name for source in inputs}
+    unknown = samples.keys() - inputs.keys()
     if unknown:
         raise errors.InvalidArgumentError(f"samples are of no inputs: {sorted(unknown)}")
     random, found = np.random.default_rng(0), []
-    for source, bound in zip(inputs, bounds, strict=True):
+    for (name, source), bound in zip(inputs.items(), bounds, strict=True):
         dtype = source.dtype.as_numpy_dtype
-        if source.node.name in samples:
-            value = np.asarray(samples[source.node.name], dtype)
+        if name in samples:
+            value = np.asarray(samples[name], dtype)
         elif np.issubdtype(dtype, np.floating):
             value = np.asarray(random.standard_normal(bound), dtype)
         else:
@@ -52,19 +51,13 @@ def complete(
         )
         if not fits:
             raise errors.InvalidArgumentError(
-                f"the sample of {source.node.name} has shape {value.shape}, and the input {bound}"
+                f"the sample of {name} has shape {value.shape}, and the input {bound}"
             )
         found.append(value)
     return found
 
 
-def require(
-    content: bytes,
-    graph: Graph,
-    fed: Mapping[Output, Array],
-    outputs: Sequence[Output],
-    limit: float | None,
-) -> None:
+def require(content: bytes, source: Source, values: Sequence[Array], limit: float | None) -> None:
     """Refuse a file that does not give what the graph gives.
 
     Raises:
@@ -72,19 +65,20 @@ def require(
       InvalidArgumentError: the graph refuses the sample.
     """
     try:
-        with Session(graph=graph) as session:
-            wanted = session.run(list(outputs), dict(fed))
+        with source.session() as session:
+            fed = dict(zip(source.inputs.values(), values, strict=True))
+            wanted = session.run(list(source.outputs.values()), fed)
     except errors.OpError as error:
         raise errors.InvalidArgumentError(
             f"the graph cannot be tried on the sample, give others by samples=: {error.message}"
         ) from error
     try:
-        got = run(content, list(fed.values()))
+        got = run(content, values)
     except LiteError as error:
         raise errors.DataLossError(
             f"the converted graph refuses what the graph takes: {error}"
         ) from error
-    for output, ours, theirs in zip(outputs, got, wanted, strict=True):
+    for output, ours, theirs in zip(source.outputs.values(), got, wanted, strict=True):
         most = limit
         if most is None:
             most = HALF_LIMIT if theirs.dtype == np.float16 else LIMIT

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 __all__ = ["Converter"]
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from weft_exec.config import SessionConfig
-from weft_exec.devices.device import make_devices
-from weft_exec.passes.prepare import prepare
-from weft_exec.resources.resources import ResourceManager
-from weft_exec.session.session import Session
-from weft_graph.freezing import convert_variables_to_constants
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import ordered
-from weft_graph.messages.graph_def import graph_to_def
-from weft_graph.messages.import_graph_def import import_graph_def
-from weft_lite.convert import agreement
-from weft_lite.convert.fuse import fuse
-from weft_lite.convert.lowered import Array, Lowered, Value
+from weft_graph.ir.node import Output
+from weft_lite.convert import agreement, sources
+from weft_lite.convert.lowered import Array, Lowered
+from weft_lite.convert.lowering import lower
 from weft_lite.convert.quantise import Noise, Quantiser, measure, samples_of
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
+from weft_lite.convert.sources import Source
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
 
 KEY = "serving_default"
 
+Bounds = Mapping[str, Sequence[int]]
+
 
 class Converter:
     """Converts a frozen graph.
+
+    Inputs and outputs go by the names of their nodes, or by those of a signature or an ONNX model
+    where the graph has these: in `bounds`, in samples, and in the file's own signature.
 
     Args:
       graph: a graph without variables.
       inputs: what is given a value; outputs of it.
       outputs: what is computed.
-      bounds: for inputs whose shapes leave sizes open, by name: a shape with the largest sizes.
+      bounds: by name, the largest shapes: of inputs that leave sizes open, of loop variables that
+        grow, and the most elements of a TensorArray that does.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -53,12 +48,19 @@ class Converter:
         graph: Graph,
         inputs: Sequence[Output],
         outputs: Sequence[Output],
-        bounds: Mapping[str, Sequence[int]] | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
-        self._graph = graph
-        self._inputs = list(inputs)
-        self._outputs = list(outputs)
+        self._take(Source(graph, sources.named(inputs), sources.named(outputs)), bounds)
+
+    def _take(self, source: Source, bounds: Bounds | None) -> None:
+        self._source = source
         self._bounds = dict(bounds or {})
+
+    @classmethod
+    def _of(cls, source: Source, bounds: Bounds | None) -> Converter:
+        made = cls.__new__(cls)
+        made._take(source, bounds)
+        return made
 
     @classmethod
     def from_session(
@@ -66,7 +68,8 @@ class Converter:
         session: Any,
         inputs: Sequence[Output],
         outputs: Sequence[Output],
-        bounds: Mapping[str, Sequence[int]] | None = None,
+        bounds: Bounds | None = None,
+        variables: Collection[Any] = (),
     ) -> Converter:
         """A converter of a session's graph, with its variables as constants.
 
@@ -74,10 +77,13 @@ class Converter:
           session: a session that has initialised the variables.
           inputs: tensors that are given a value.
           outputs: tensors that are computed.
-          bounds: for inputs whose shapes leave sizes open, by name: a shape with the largest sizes.
+          bounds: as of the class.
+          variables: those that keep their value between invocations, or their names; they begin
+            with what they hold now, also after `Interpreter.reset_all_variables`.
         Returns: a converter.
         Raises:
           FailedPreconditionError: a variable has no value.
+          NotFoundError: the graph has no such variable.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None, 2], name="x")
@@ -89,18 +95,123 @@ class Converter:
           >>> interpreter.get_signature_runner()(x=[[0.0, 0.0]])["y"].tolist()
           [[0.5, 0.5]]
         """
-        names = [output.node.name for output in (*outputs, *inputs)]
-        with session.graph.as_default():
-            definition = graph_to_def(session.graph)
-        frozen = convert_variables_to_constants(session, definition, list(dict.fromkeys(names)))
-        graph = Graph()
-        with graph.as_default():
-            import_graph_def(frozen, name="")
+        ends = sources.named(inputs), sources.named(outputs)
+        return cls._of(sources.of_session(session, *ends, variables), bounds)
 
-        def found(output: Output) -> Output:
-            return graph.get_operation_by_name(output.node.name).outputs[output.index]
+    @classmethod
+    def from_frozen_graph(
+        cls,
+        frozen: Any,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        bounds: Bounds | None = None,
+    ) -> Converter:
+        """A converter of a graph whose variables are constants already.
 
-        return cls(graph, [found(x) for x in inputs], [found(y) for y in outputs], bounds)
+        Args:
+          frozen: a GraphDef, its bytes, or a file with these.
+          inputs: names of tensors that are given a value; ":0" may be left out.
+          outputs: names of tensors that are computed.
+          bounds: as of the class.
+        Returns: a converter.
+        Raises:
+          NotFoundError: there is no such file or tensor.
+          DataLossError: the file holds no GraphDef.
+          InvalidArgumentError: the graph has variables.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [2], name="x")
+          >>> y = wf.square(x, name="y")
+          >>> frozen = x.graph.as_graph_def()
+          >>> content = wf.lite.Converter.from_frozen_graph(frozen, ["x"], ["y"]).convert()
+          >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
+          array([1., 4.], dtype=float32)
+        """
+        return cls._of(sources.of_frozen_graph(frozen, inputs, outputs), bounds)
+
+    @classmethod
+    def from_saved_model(
+        cls,
+        saved_model_dir: Any,
+        signature_key: str = KEY,
+        tags: Iterable[str] = ("serve",),
+        bounds: Bounds | None = None,
+        variables: Collection[Any] = (),
+    ) -> Converter:
+        """A converter of a signature of a SavedModel.
+
+        Args:
+          saved_model_dir: its directory.
+          signature_key: which signature.
+          tags: those of its graph.
+          bounds: as of the class, by the signature's names of inputs.
+          variables: names of variables that keep their value between invocations.
+        Returns: a converter.
+        Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [None])
+          >>> wf.saved_model.simple_save(wf.Session(), "./lite", {"x": x}, {"y": 2.0 * x})
+          >>> converter = wf.lite.Converter.from_saved_model("./lite", bounds={"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.get_signature_list()
+          {'serving_default': {'inputs': ['x'], 'outputs': ['y']}}
+        """
+        return cls._of(
+            sources.of_saved_model(saved_model_dir, signature_key, tags, variables), bounds
+        )
+
+    @classmethod
+    def from_checkpoint(
+        cls,
+        prefix: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        bounds: Bounds | None = None,
+        variables: Collection[Any] = (),
+    ) -> Converter:
+        """A converter of the graph beside a checkpoint, with the values that the checkpoint has.
+
+        Args:
+          prefix: of the checkpoint, as `Saver.save` returned it; `<prefix>.meta` has the graph.
+          inputs: names of tensors that are given a value; ":0" may be left out.
+          outputs: names of tensors that are computed.
+          bounds: as of the class.
+          variables: names of variables that keep their value between invocations.
+        Returns: a converter.
+        Raises: NotFoundError: there is no such checkpoint, or no such tensor.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [2], name="x")
+          >>> y = wf.multiply(x, wf.Variable(3.0), name="y")
+          >>> with wf.Session() as session:
+          ...     session.run(wf.global_variables_initializer())
+          ...     prefix = wf.train.Saver().save(session, "./checkpoint/model")
+          >>> content = wf.lite.Converter.from_checkpoint(prefix, ["x"], ["y"]).convert()
+          >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
+          array([3., 6.], dtype=float32)
+        """
+        return cls._of(sources.of_checkpoint(prefix, inputs, outputs, variables), bounds)
+
+    @classmethod
+    def from_onnx(cls, model: Any, bounds: Bounds | None = None) -> Converter:
+        """A converter of an ONNX model; needs the extra `onnx` of weftml-io.
+
+        Args:
+          model: path, bytes or ModelProto.
+          bounds: as of the class, by the model's names of inputs.
+        Returns: a converter.
+        Raises: as `wf.onnx.import_model`.
+
+        Examples:
+          >>> from onnx import helper
+          >>> x, y = (helper.make_tensor_value_info(n, 1, [2]) for n in "xy")
+          >>> graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+          >>> content = wf.lite.Converter.from_onnx(helper.make_model(graph)).convert()
+          >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[-1.0, 2.0])["y"]
+          array([0., 2.], dtype=float32)
+        """
+        return cls._of(sources.of_onnx(model), bounds)
 
     def convert(
         self,
@@ -136,20 +247,19 @@ class Converter:
           >>> content[:8]
           b'weftlite'
         """
-        bounds = [self._bound(x) for x in self._inputs]
+        bounds, inputs = self._input_bounds(), self._source.inputs
         if limit is not None and not limit >= 0:
             raise errors.InvalidArgumentError(f"limit must be at least 0, not {limit}")
         keep_float = list(keep_float)
         if keep_float and calibration is None:
             raise errors.InvalidArgumentError("keep_float needs calibration: else all is in float")
-        kept = None if calibration is None else samples_of(calibration, self._inputs, bounds)
-        values = agreement.complete(samples or {}, self._inputs, bounds)
+        kept = None if calibration is None else samples_of(calibration, inputs, bounds)
+        values = agreement.complete(samples or {}, inputs, bounds)
         if kept is not None:
             values = values if samples else kept[0]
             limit = agreement.INT8_LIMIT if limit is None else limit
         content = self._content(bounds, kept, keep_float)
-        fed = dict(zip(self._inputs, values, strict=True))
-        agreement.require(content, self._graph, fed, self._outputs, limit)
+        agreement.require(content, self._source, values, limit)
         return content
 
     def noise(
@@ -171,8 +281,8 @@ class Converter:
           >>> [(name, decibels > 20) for name, decibels in found]
           [('mul', True), ('t', True)]
         """
-        bounds = [self._bound(x) for x in self._inputs]
-        samples = samples_of(calibration, self._inputs, bounds)
+        bounds = self._input_bounds()
+        samples = samples_of(calibration, self._source.inputs, bounds)
         lowered = self._lowered(bounds)
         quantiser = Quantiser(lowered, measure(lowered, samples), keep_float)
         quantiser.result()
@@ -189,102 +299,29 @@ class Converter:
         if calibration is not None:
             ranges = measure(lowered, calibration)
             lowered = Quantiser(lowered, ranges, keep_float).result()
-        inputs = {x.node.name: v for x, v in zip(self._inputs, lowered.inputs, strict=True)}
-        outputs = {y.node.name: v for y, v in zip(self._outputs, lowered.outputs, strict=True)}
+        inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
+        outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))
         return Writer(lowered).content([(KEY, inputs, outputs)])
 
     def _lowered(self, bounds: Sequence[tuple[int, ...]]) -> Lowered:
         """The graph as ops of lite."""
-        open_sizes = any(None in self._dims(x) for x in self._inputs)
-        host = make_devices(ResourceManager(), SessionConfig())[0]
-        with self._graph.as_default():
-            step = prepare(self._inputs, self._outputs, [], host)
-        shapes = self._shapes(bounds)
-        builder = Builder(shapes, open_sizes)
-        for source, bound, fed in zip(self._inputs, bounds, step.feeds, strict=True):
-            try:
-                value = builder.new(source.node.name, source.dtype.name, bound)
-            except NotInLiteError as error:
-                raise errors.UnimplementedError(f"input {source.name}: {error}") from error
-            value.declared = tuple(-1 if d is None else d for d in self._dims(source))
-            builder.lowered.inputs.append(value)
-            builder.same(fed, value)
-        self._lower(ordered(set(step.graph.nodes)), builder)
-        try:
-            builder.lowered.outputs = self._results(builder, step.fetches)
-        except NotInLiteError as error:
-            raise errors.UnimplementedError(str(error)) from error
-        fuse(builder.lowered)
-        return builder.lowered
+        others = {k: v for k, v in self._bounds.items() if k not in self._source.inputs}
+        return lower(self._source, bounds, {k: tuple(map(int, v)) for k, v in others.items()})
 
-    def _dims(self, source: Output) -> tuple[int | None, ...]:
+    def _input_bounds(self) -> list[tuple[int, ...]]:
+        return [self._bound(name, x) for name, x in self._source.inputs.items()]
+
+    def _bound(self, name: str, source: Output) -> tuple[int, ...]:
         dims = source.dims
         if dims is None:
             raise errors.InvalidArgumentError(f"input {source.name} has no known rank: give it one")
-        return tuple(dims)
-
-    def _bound(self, source: Output) -> tuple[int, ...]:
-        dims = self._dims(source)
-        bound = self._bounds.get(source.node.name, dims)
+        bound = self._bounds.get(name, dims)
         fits = len(bound) == len(dims) and all(
-            b is not None and d in (None, b) for b, d in zip(bound, dims, strict=True)
+            b is not None and b >= 0 and d in (None, b) for b, d in zip(bound, dims, strict=True)
         )
         if not fits:
             raise errors.InvalidArgumentError(
-                f"input {source.name} has shape {dims}: bounds must give it whole, not {bound}"
+                f"input {source.name} has shape {tuple(dims)}: "
+                f"bounds must give it whole, not {bound}"
             )
         return tuple(int(b) for b in bound if b is not None)
-
-    def _shapes(self, bounds: Sequence[tuple[int, ...]]) -> Any:
-        """The shapes of outputs: static ones, or those of a run on zeros of the largest sizes."""
-        feeds = {
-            x: np.zeros(bound, x.dtype.as_numpy_dtype)
-            for x, bound in zip(self._inputs, bounds, strict=True)
-        }
-        measured: dict[str, tuple[int, ...]] = {}
-
-        def shape_of(output: Output) -> tuple[int, ...]:
-            dims = output.dims
-            if dims is not None and None not in dims:
-                return tuple(int(size) for size in dims if size is not None)
-            if output.name not in measured:
-                source = self._graph.get_operation_by_name(output.node.name).outputs[output.index]
-                try:
-                    with Session(graph=self._graph) as session:
-                        measured[output.name] = np.shape(session.run(source, feeds))
-                except errors.OpError as error:
-                    why = f"lite cannot tell its size, since on zeros {error.message}"
-                    raise NotInLiteError(why) from error
-            return measured[output.name]
-
-        return shape_of
-
-    def _lower(self, nodes: Sequence[Node], builder: Builder) -> None:
-        refused: list[str] = []
-        known = rules()
-        for node in nodes:
-            if node.type in ("Const", "_Arg", "_Fetch", "NoOp"):
-                continue
-            try:
-                if node.type not in known:
-                    raise NotInLiteError("lite has no such op")
-                known[node.type](node, builder)
-            except NotInLiteError as error:
-                refused.append(f"{node.name} ({node.type}): {error}; made at {node.line}")
-                for output in node.outputs:  # so that what follows is looked at as well
-                    builder.same(output, Value(output.name, 1, (), ()))  # type: ignore[arg-type]  # because it is never written
-        if refused:
-            lines = "\n  ".join(refused)
-            raise errors.UnimplementedError(f"{len(refused)} nodes are not for lite:\n  {lines}")
-
-    def _results(self, builder: Builder, fetches: Sequence[Output]) -> list[Value]:
-        """The outputs: an input, a constant or a value that is one already is copied."""
-        found: list[Value] = []
-        for output in fetches:
-            value = builder.value(output)
-            if value in builder.lowered.inputs or value in found or value.array is not None:
-                copy = Value(value.name, value.dtype, value.shape, value.declared)
-                builder.add(OpKind.Copy, [value], [copy], None, output.node.name)
-                value = copy
-            found.append(value)
-        return found

@@ -6,6 +6,7 @@ import numpy as np
 
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.patterns import join
+from weft_lite.convert.prune import drop_unread
 from weft_lite.schema.enums import Activation, DataType, Layout, OpKind
 
 PRODUCTS = (OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected)
@@ -15,26 +16,39 @@ CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKin
 
 def fuse(lowered: Lowered) -> int:
     """Functions become one op; factors, biases and activations go into the products before them."""
-    return join(lowered) + fuse_affine(lowered) + fuse_activations(lowered)
+    joined = join(lowered)
+    for graph in lowered.graphs():
+        uses = Uses(lowered)
+        joined += fuse_affine(graph, uses)
+        joined += fuse_activations(graph, uses)
+    drop_unread(lowered)
+    return joined
 
 
-def _sole_user(lowered: Lowered, users: dict[Value, list[Operation]], op: Operation) -> bool:
-    result = op.outputs[0]
-    return len(users.get(result, ())) == 1 and result not in lowered.outputs
+class Uses:
+    """Who reads the values of a graph and its bodies."""
+
+    def __init__(self, whole: Lowered) -> None:
+        self._users, self._results = whole.consumers(), whole.results()
+
+    def only_one(self, op: Operation) -> bool:
+        """Whether one op takes the first result, and it is no output."""
+        result = op.outputs[0]
+        return len(self._users.get(result, ())) == 1 and result not in self._results
 
 
-def fuse_affine(lowered: Lowered) -> int:
+def fuse_affine(graph: Lowered, uses: Uses) -> int:
     """`Mul` and `Add` of one constant for each channel, behind a product."""
-    users, joined = lowered.consumers(), 0
+    joined = 0
     made: dict[Value | None, Operation] = {}
-    for op in list(lowered.ops):
+    for op in list(graph.ops):
         before = made.get(op.inputs[0]) if op.inputs else None
-        if before and _sole_user(lowered, users, before) and _is_affine(op, before):
+        if before and uses.only_one(before) and _is_affine(op, before):
             array = _array(op.inputs[1]).reshape(-1)
             _scale(before, array) if op.kind is OpKind.Mul else _shift(before, array)
             before.outputs = op.outputs
             before.name = op.name
-            lowered.ops.remove(op)
+            graph.ops.remove(op)
             op, joined = before, joined + 1
         for value in op.outputs:
             made[value] = op
@@ -96,11 +110,11 @@ def _scale(product: Operation, factor: Array) -> None:
         product.inputs[2] = constant(bias.name, bias.array * factor)
 
 
-def fuse_activations(lowered: Lowered) -> int:
+def fuse_activations(graph: Lowered, uses: Uses) -> int:
     """`Relu` and `Relu6` behind what can keep its results within bounds."""
-    users, joined = lowered.consumers(), 0
+    joined = 0
     made: dict[Value | None, Operation] = {}
-    for op in list(lowered.ops):
+    for op in list(graph.ops):
         before = made.get(op.inputs[0]) if op.inputs else None
         if (
             op.kind in ACTIVATIONS
@@ -108,11 +122,11 @@ def fuse_activations(lowered: Lowered) -> int:
             and before.kind in CLAMPING
             and before.options.activation == Activation.NONE
             and before.outputs[0].dtype is DataType.FLOAT32
-            and _sole_user(lowered, users, before)
+            and uses.only_one(before)
         ):
             before.options.activation = ACTIVATIONS[op.kind]
             before.outputs = op.outputs
-            lowered.ops.remove(op)
+            graph.ops.remove(op)
             op, joined = before, joined + 1
         for value in op.outputs:
             made[value] = op

@@ -24,6 +24,9 @@ TYPES = {
 }
 """Types of elements by the names that NumPy and graphs have for them."""
 
+NAMES = {kind: name for name, kind in TYPES.items()}
+"""The names of types."""
+
 
 @dataclass(eq=False)
 class Value:
@@ -70,13 +73,22 @@ class Lowered:
     bodies: list[Lowered] = field(default_factory=list)
 
     def consumers(self) -> dict[Value, list[Operation]]:
-        """Who reads each value."""
+        """Who reads each value, in bodies as well."""
         found: dict[Value, list[Operation]] = {}
-        for op in self.ops:
-            for value in op.inputs:
-                if value is not None:
-                    found.setdefault(value, []).append(op)
+        for graph in self.graphs():
+            for op in graph.ops:
+                for value in op.inputs:
+                    if value is not None:
+                        found.setdefault(value, []).append(op)
         return found
+
+    def graphs(self) -> list[Lowered]:
+        """The whole, and its bodies."""
+        return [self, *self.bodies]
+
+    def results(self) -> set[Value]:
+        """The outputs of the whole and of bodies."""
+        return {value for graph in self.graphs() for value in graph.outputs}
 
 
 def constant(name: str, array: Any, layout: Layout = Layout.PLAIN) -> Value:

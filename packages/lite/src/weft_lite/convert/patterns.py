@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_lite.convert.lowered import Lowered, Operation, Value
+from weft_lite.convert.prune import drop_unread
 from weft_lite.schema.enums import Activation, DataType, OpKind
 from weft_lite.schema.tables import AxisOptions, ElementwiseOptions
 
@@ -163,14 +164,16 @@ def _layer_norm(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOpt
 
 def join(lowered: Lowered) -> int:
     """Put one op in the place of each pattern; returns how many."""
-    matcher, joined = Matcher(lowered), 0
-    for place, op in reversed(list(enumerate(lowered.ops))):  # what has more in it comes first
-        made = _joined(op, matcher) if len(op.outputs) == 1 else None
-        if made is not None:
-            lowered.ops[place] = made
-            joined += 1
+    joined = 0
+    for graph in lowered.graphs():
+        matcher = Matcher(graph)
+        for place, op in reversed(list(enumerate(graph.ops))):  # what has more in it comes first
+            made = _joined(op, matcher) if len(op.outputs) == 1 else None
+            if made is not None:
+                graph.ops[place] = made
+                joined += 1
     if joined:
-        drop_unread(lowered)
+        drop_unread(lowered)  # so that what was joined has one reader
     return joined
 
 
@@ -191,15 +194,3 @@ def _joined(op: Operation, matcher: Matcher) -> Operation | None:
         if taken is not None and found["x"].shape == out.shape:
             return Operation(OpKind.LayerNorm, taken[0], [out], taken[1], op.name)
     return None
-
-
-def drop_unread(lowered: Lowered) -> None:
-    """Take out ops whose results nobody reads."""
-    read, kept = set(lowered.outputs), []
-    for body in lowered.bodies:  # which see what is around them
-        read.update(body.outputs, *(filter(None, op.inputs) for op in body.ops))
-    for op in reversed(lowered.ops):
-        if not op.outputs or any(value in read for value in op.outputs):
-            read.update(value for value in op.inputs if value is not None)
-            kept.append(op)
-    lowered.ops[:] = kept[::-1]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from weft_lite.convert.lowered import Lowered, Operation, Value
+from weft_lite.convert.prune import called
 from weft_lite.convert.registry import in_place
 from weft_lite.schema.codec import aligned
 from weft_lite.schema.enums import DataType, OpKind, Storage
@@ -78,7 +79,7 @@ def shared_places(lowered: Lowered, alive: Lives) -> dict[Value, Value]:
         if not in_place(op.kind) or len(op.outputs) != 1:
             continue
         (result,) = op.outputs
-        for operand in op.inputs[:2]:
+        for operand in op.inputs[: in_place(op.kind)]:
             if (
                 operand is not None
                 and operand.storage is Storage.ARENA
@@ -147,8 +148,7 @@ class Lives:
                 self._make(value)
 
     def _branches(self, op: Operation) -> None:
-        chosen = (op.options.then_subgraph, op.options.else_subgraph)
-        branches = [self._whole.bodies[number - 1] for number in chosen]
+        branches = called(op, self._whole)
         for branch in branches:
             self._run(branch)
         self._clock += 1
@@ -156,8 +156,7 @@ class Lives:
             self._read(value)
 
     def _loop(self, op: Operation) -> None:
-        cond = self._whole.bodies[op.options.cond_subgraph - 1]
-        body = self._whole.bodies[op.options.body_subgraph - 1]
+        cond, body = called(op, self._whole)
         for value in body.inputs:
             self._make(value)
         outside: list[Value] = []

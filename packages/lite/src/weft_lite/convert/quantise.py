@@ -70,7 +70,7 @@ class Noise(NamedTuple):
 
 def samples_of(
     calibration: Iterable[Mapping[str, Any]],
-    inputs: Sequence[Output],
+    inputs: Mapping[str, Output],
     bounds: Sequence[tuple[int, ...]],
 ) -> list[list[Array]]:
     """The values of all inputs in each sample.
@@ -78,7 +78,7 @@ def samples_of(
     Raises: InvalidArgumentError: there is none; an input is missing, of another shape, constant, or
       not a number somewhere.
     """
-    names = [source.node.name for source in inputs]
+    names = list(inputs)
     found = []
     for sample in calibration:
         missing = set(names) - sample.keys()

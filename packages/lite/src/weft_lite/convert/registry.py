@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ctypes import byref, c_int, c_uint32
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft_graph.ir.node import Node, Output
-from weft_lite.convert.lowered import TYPES, Lowered, Operation, Value, constant
+from weft_graph.ir.traits import Role
+from weft_lite.convert.lowered import NAMES, TYPES, Lowered, Operation, Value, constant
 from weft_lite.library import load
-from weft_lite.schema.enums import DataType, Layout, OpKind
+from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
+
+if TYPE_CHECKING:
+    from weft_lite.convert.shapes import Shapes
 
 Rule = Callable[[Node, "Builder"], None]
 _RULES: dict[str, Rule] = {}
@@ -55,11 +59,11 @@ def types_of(kind: OpKind) -> int:
 
 
 @cache
-def in_place(kind: OpKind) -> bool:
-    """Whether the runtime's kernel may write its result over its first or second operand."""
+def in_place(kind: OpKind) -> int:
+    """How many operands there are that the runtime's kernel may write its result over."""
     types, answer = c_uint32(), c_int()
     load().wl_kernel_name(int(kind), byref(types), byref(answer))
-    return bool(answer.value)
+    return answer.value
 
 
 def computes(kind: OpKind, value: Value, first: bool) -> bool:
@@ -79,14 +83,22 @@ class Builder:
     """What a rule adds to: values and ops of the file.
 
     Args:
-      shape_of: the shape of an output, at the bound where sizes are open.
+      shapes: the shapes of outputs, at the bound where sizes are open.
       open_sizes: whether sizes may be open.
+    Attributes:
+      scope: the graph that ops are added to: the whole, or a branch or a body of it.
+      arrays: values that TensorArrays are, whose elements lie along the first axis.
+      variables: what keeps its value between invocations, by name.
     """
 
-    def __init__(self, shape_of: Callable[[Output], tuple[int, ...]], open_sizes: bool) -> None:
+    def __init__(self, shapes: Shapes, open_sizes: bool) -> None:
         self.lowered = Lowered()
-        self.shape_of = shape_of
-        self._open = open_sizes
+        self.scope = self.lowered
+        self.shapes = shapes
+        self.shape_of = shapes
+        self.open = open_sizes
+        self.arrays: set[Value] = set()
+        self.variables: dict[str, Value] = {}
         self._values: dict[Output, Value] = {}
 
     def value(self, output: Output) -> Value:
@@ -95,14 +107,21 @@ class Builder:
             array = self.array(output)
             if array is None:
                 raise NotInLiteError(f"lite has no output {output.name}, which is for training")
+            if array.dtype.name not in TYPES:
+                raise NotInLiteError(f"lite has no values of {output.dtype.name}")
             self._values[output] = constant(output.node.name, array)
         return self._values[output]
 
     def array(self, output: Output) -> Any:
-        """What a constant holds, or None for others."""
-        if output.node.type != "Const":
-            return None
-        return np.asarray(output.node.attrs["value"])
+        """What a constant holds, also one that comes into a loop or a branch; None for others."""
+        if output.node.role is Role.CONSTANT:
+            return np.asarray(output.node.attrs["value"])
+        value = self._values.get(output)
+        return None if value is None or value.storage is Storage.VARIABLE else value.array
+
+    def has(self, output: Output) -> bool:
+        """Whether an output has a value already."""
+        return output in self._values or output.node.role is Role.CONSTANT
 
     def require_array(self, output: Output, what: str) -> Any:
         """What a constant holds.
@@ -117,7 +136,9 @@ class Builder:
     def result(self, output: Output) -> Value:
         """A new value for an output."""
         shape = self.shape_of(output)
-        made = self.new(output.name.removesuffix(":0"), output.dtype.name, shape)
+        made = self.new(output.name.removesuffix(":0"), output.dtype.base_dtype.name, shape)
+        if self.open and output.dims is not None:
+            made.declared = tuple(-1 if size is None else size for size in output.dims)
         self._values[output] = made
         return made
 
@@ -128,7 +149,37 @@ class Builder:
         """
         if dtype not in TYPES:
             raise NotInLiteError(f"lite has no values of {dtype}")
-        return Value(name, TYPES[dtype], shape, (-1,) * len(shape) if self._open else shape)
+        return Value(name, TYPES[dtype], shape, (-1,) * len(shape) if self.open else shape)
+
+    def forget(self, outputs: Iterable[Output]) -> None:
+        """Let outputs be computed again."""
+        for output in outputs:
+            self._values.pop(output, None)
+
+    def has_results(self, node: Node) -> bool:
+        """Whether a node has been lowered."""
+        return any(output in self._values for output in node.outputs)
+
+    def constant(self, name: str, array: Any) -> Value:
+        """A constant."""
+        return constant(name, array)
+
+    def zeros(self, value: Value, scope: Lowered) -> Value:
+        """Zeros in the shape of a value at the bound, made in a graph."""
+        zero = constant(f"{value.name}/zero", np.zeros((), NAMES[value.dtype]))
+        shape = self.ints(f"{value.name}/shape", value.shape)
+        made = self.like(value, f"{value.name}/zeros")
+        scope.ops.append(Operation(OpKind.Fill, [shape, zero], [made], None, value.name))
+        return made
+
+    def like(self, value: Value, name: str) -> Value:
+        """A new value of the type and shape of another."""
+        made = Value(name, value.dtype, value.shape, value.declared)
+        if self.open:
+            made.declared = (-1,) * len(value.shape)
+        if value in self.arrays:
+            self.arrays.add(made)
+        return made
 
     def same(self, output: Output, value: Value) -> None:
         """An output that is another value under a new name."""
@@ -160,7 +211,7 @@ class Builder:
                 what = value.dtype.name.lower()
                 raise NotInLiteError(f"lite does not compute {kind.name} of {what}")
         op = Operation(kind, inputs, outputs, options, name)
-        self.lowered.ops.append(op)
+        self.scope.ops.append(op)
         return op
 
     def ints(self, name: str, values: Any) -> Value:

@@ -30,7 +30,7 @@ static wl_status shape_reshape(wl_interpreter *r, wl_op *op) {
   return wl_set_shape(r, wl_out(r, op, 0), rank, dims);
 }
 
-const wl_kernel wl_op_Reshape = {"Reshape", check_same, shape_reshape, compute_copy, WL_ANY, 2, 2, 1, 0, true};
+const wl_kernel wl_op_Reshape = {"Reshape", check_same, shape_reshape, compute_copy, WL_ANY, 2, 2, 1, 0, 1};
 
 static wl_status shape_expand(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
@@ -42,7 +42,7 @@ static wl_status shape_expand(wl_interpreter *r, wl_op *op) {
   return wl_set_shape(r, wl_out(r, op, 0), x->rank + 1, dims);
 }
 
-const wl_kernel wl_op_ExpandDims = {"ExpandDims", check_same, shape_expand, compute_copy, WL_ANY, 2, 2, 1, 0, true};
+const wl_kernel wl_op_ExpandDims = {"ExpandDims", check_same, shape_expand, compute_copy, WL_ANY, 2, 2, 1, 0, 1};
 
 /* The result's declared rank says how many go; those of size 1 that operand 1 names, or all. */
 static wl_status shape_squeeze(wl_interpreter *r, wl_op *op) {
@@ -62,13 +62,13 @@ static wl_status shape_squeeze(wl_interpreter *r, wl_op *op) {
   return wl_set_shape(r, wl_out(r, op, 0), rank, dims);
 }
 
-const wl_kernel wl_op_Squeeze = {"Squeeze", check_same, shape_squeeze, compute_copy, WL_ANY, 1, 2, 1, 0, true};
+const wl_kernel wl_op_Squeeze = {"Squeeze", check_same, shape_squeeze, compute_copy, WL_ANY, 1, 2, 1, 0, 1};
 
 static wl_status shape_copy(wl_interpreter *r, wl_op *op) {
   return wl_set_shape_of(r, wl_out(r, op, 0), wl_in(r, op, 0));
 }
 
-const wl_kernel wl_op_Copy = {"Copy", check_same, shape_copy, compute_copy, WL_ANY, 1, 1, 1, 0, true};
+const wl_kernel wl_op_Copy = {"Copy", check_same, shape_copy, compute_copy, WL_ANY, 1, 1, 1, 0, 1};
 
 /* ---------------------------------------------------------------- joining */
 
@@ -119,7 +119,7 @@ static wl_status compute_join(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Concat = {"Concat", check_join, shape_concat, compute_join, WL_ANY, 1, -1, 1, 1 + WL_TABLE_AXIS_OPTIONS, false};
+const wl_kernel wl_op_Concat = {"Concat", check_join, shape_concat, compute_join, WL_ANY, 1, -1, 1, 1 + WL_TABLE_AXIS_OPTIONS, 0};
 
 static wl_status shape_pack(wl_interpreter *r, wl_op *op) {
   const wl_tensor *first = wl_in(r, op, 0);
@@ -137,7 +137,7 @@ static wl_status shape_pack(wl_interpreter *r, wl_op *op) {
   return wl_set_shape(r, wl_out(r, op, 0), first->rank + 1, dims);
 }
 
-const wl_kernel wl_op_Pack = {"Pack", check_join, shape_pack, compute_join, WL_ANY, 1, -1, 1, 1 + WL_TABLE_AXIS_OPTIONS, false};
+const wl_kernel wl_op_Pack = {"Pack", check_join, shape_pack, compute_join, WL_ANY, 1, -1, 1, 1 + WL_TABLE_AXIS_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- cutting */
 
@@ -190,8 +190,8 @@ static wl_status compute_cut(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Split = {"Split", check_cut, shape_cut, compute_cut, WL_ANY, 1, 1, -1, 1 + WL_TABLE_AXIS_OPTIONS, false};
-const wl_kernel wl_op_Unpack = {"Unpack", check_cut, shape_cut, compute_cut, WL_ANY, 1, 1, -1, 1 + WL_TABLE_AXIS_OPTIONS, false};
+const wl_kernel wl_op_Split = {"Split", check_cut, shape_cut, compute_cut, WL_ANY, 1, 1, -1, 1 + WL_TABLE_AXIS_OPTIONS, 0};
+const wl_kernel wl_op_Unpack = {"Unpack", check_cut, shape_cut, compute_cut, WL_ANY, 1, 1, -1, 1 + WL_TABLE_AXIS_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- values */
 
@@ -215,7 +215,7 @@ static wl_status compute_shape(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Shape = {"Shape", check_shape_op, shape_shape, compute_shape, WL_ANY, 1, 1, 1, 0, false};
+const wl_kernel wl_op_Shape = {"Shape", check_shape_op, shape_shape, compute_shape, WL_ANY, 1, 1, 1, 0, 0};
 
 static wl_status check_fill(wl_interpreter *r, wl_op *op) {
   const wl_tensor *value = wl_in(r, op, 1);
@@ -237,7 +237,7 @@ static wl_status compute_fill(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Fill = {"Fill", check_fill, shape_fill, compute_fill, WL_TYPE(INT32) | WL_TYPE(INT64), 2, 2, 1, 0, false};
+const wl_kernel wl_op_Fill = {"Fill", check_fill, shape_fill, compute_fill, WL_TYPE(INT32) | WL_TYPE(INT64), 2, 2, 1, 0, 0};
 
 static wl_status check_range(wl_interpreter *r, wl_op *op) {
   for (uint32_t i = 1; i < 3; i++)
@@ -288,4 +288,4 @@ static wl_status compute_range(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Range = {"Range", check_range, shape_range, compute_range, WL_NUMBERS, 3, 3, 1, 0, false};
+const wl_kernel wl_op_Range = {"Range", check_range, shape_range, compute_range, WL_NUMBERS, 3, 3, 1, 0, 0};

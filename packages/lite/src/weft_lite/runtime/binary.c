@@ -294,27 +294,27 @@ static wl_status compute_binary(wl_interpreter *r, wl_op *op) {
   const wl_kernel wl_op_##kind = {#kind, check_binary, shape_binary, compute_binary, types, 2, 2, 1,   \
                                   1 + WL_TABLE_ELEMENTWISE_OPTIONS, in_place};
 #define ARITHMETIC WL_NUMBERS | WL_QUANTISED
-KERNEL(Add, ARITHMETIC, true)
-KERNEL(Sub, ARITHMETIC, true)
-KERNEL(Mul, ARITHMETIC, true)
-KERNEL(Div, ARITHMETIC, true)
-KERNEL(Maximum, ARITHMETIC, true)
-KERNEL(Minimum, ARITHMETIC, true)
-KERNEL(SquaredDifference, ARITHMETIC, true)
-KERNEL(Pow, WL_NUMBERS, true)
-KERNEL(FloorDiv, WL_NUMBERS, true)
-KERNEL(FloorMod, WL_NUMBERS, true)
-KERNEL(TruncateMod, WL_NUMBERS, true)
-KERNEL(TruncateDiv, WL_NUMBERS, true)
-KERNEL(Atan2, WL_FLOATS, true)
-KERNEL(Less, WL_NUMBERS | WL_QUANTISED, false)
-KERNEL(LessEqual, WL_NUMBERS | WL_QUANTISED, false)
-KERNEL(Greater, WL_NUMBERS | WL_QUANTISED, false)
-KERNEL(GreaterEqual, WL_NUMBERS | WL_QUANTISED, false)
-KERNEL(Equal, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), false)
-KERNEL(NotEqual, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), false)
-KERNEL(LogicalAnd, WL_TYPE(BOOL), true)
-KERNEL(LogicalOr, WL_TYPE(BOOL), true)
+KERNEL(Add, ARITHMETIC, 2)
+KERNEL(Sub, ARITHMETIC, 2)
+KERNEL(Mul, ARITHMETIC, 2)
+KERNEL(Div, ARITHMETIC, 2)
+KERNEL(Maximum, ARITHMETIC, 2)
+KERNEL(Minimum, ARITHMETIC, 2)
+KERNEL(SquaredDifference, ARITHMETIC, 2)
+KERNEL(Pow, WL_NUMBERS, 2)
+KERNEL(FloorDiv, WL_NUMBERS, 2)
+KERNEL(FloorMod, WL_NUMBERS, 2)
+KERNEL(TruncateMod, WL_NUMBERS, 2)
+KERNEL(TruncateDiv, WL_NUMBERS, 2)
+KERNEL(Atan2, WL_FLOATS, 2)
+KERNEL(Less, WL_NUMBERS | WL_QUANTISED, 0)
+KERNEL(LessEqual, WL_NUMBERS | WL_QUANTISED, 0)
+KERNEL(Greater, WL_NUMBERS | WL_QUANTISED, 0)
+KERNEL(GreaterEqual, WL_NUMBERS | WL_QUANTISED, 0)
+KERNEL(Equal, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 0)
+KERNEL(NotEqual, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 0)
+KERNEL(LogicalAnd, WL_TYPE(BOOL), 2)
+KERNEL(LogicalOr, WL_TYPE(BOOL), 2)
 
 /* ---------------------------------------------------------------- select */
 
@@ -353,4 +353,4 @@ static wl_status compute_select(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_Select = {"Select", check_select, shape_select, compute_select,
-                                WL_TYPE(BOOL), 3, 3, 1, 0, false};
+                                WL_TYPE(BOOL), 3, 3, 1, 0, 0};

@@ -65,7 +65,7 @@ static wl_status compute_cast(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Cast = {"Cast", NULL, shape, compute_cast, WL_ANY, 1, 1, 1, 0, false};
+const wl_kernel wl_op_Cast = {"Cast", NULL, shape, compute_cast, WL_ANY, 1, 1, 1, 0, 0};
 
 /* ---------------------------------------------------------------- scales */
 
@@ -122,7 +122,7 @@ static wl_status compute_quantize(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Quantize = {"Quantize", check_quantize, shape, compute_quantize, WL_FLOATS | WL_QUANTISED, 1, 1, 1, 0, false};
+const wl_kernel wl_op_Quantize = {"Quantize", check_quantize, shape, compute_quantize, WL_FLOATS | WL_QUANTISED, 1, 1, 1, 0, 0};
 
 static wl_status check_dequantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
@@ -141,4 +141,4 @@ static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Dequantize = {"Dequantize", check_dequantize, shape, compute_dequantize, WL_QUANTISED | WL_TYPE(INT32) | WL_TYPE(FLOAT16), 1, 1, 1, 0, false};
+const wl_kernel wl_op_Dequantize = {"Dequantize", check_dequantize, shape, compute_dequantize, WL_QUANTISED | WL_TYPE(INT32) | WL_TYPE(FLOAT16), 1, 1, 1, 0, 0};

@@ -90,7 +90,7 @@ static wl_status compute_lstm(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_LstmCell = {"LstmCell", NULL, shape_cell, compute_lstm, WL_FLOATS, 5, 5, 2, 1 + WL_TABLE_CELL_OPTIONS, false};
+const wl_kernel wl_op_LstmCell = {"LstmCell", NULL, shape_cell, compute_lstm, WL_FLOATS, 5, 5, 2, 1 + WL_TABLE_CELL_OPTIONS, 0};
 
 static wl_status compute_gru(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *h = wl_in(r, op, 1);
@@ -112,4 +112,4 @@ static wl_status compute_gru(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_GruCell = {"GruCell", NULL, shape_cell, compute_gru, WL_FLOATS, 6, 6, 1, 1 + WL_TABLE_CELL_OPTIONS, false};
+const wl_kernel wl_op_GruCell = {"GruCell", NULL, shape_cell, compute_gru, WL_FLOATS, 6, 6, 1, 1 + WL_TABLE_CELL_OPTIONS, 0};

@@ -44,7 +44,7 @@ static wl_status compute_assign(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Assign = {"Assign", check_assign, shape_assign, compute_assign, WL_ANY, 2, 2, 1, 0, false};
+const wl_kernel wl_op_Assign = {"Assign", check_assign, shape_assign, compute_assign, WL_ANY, 2, 2, 1, 0, 0};
 
 /* ---------------------------------------------------------------- If */
 
@@ -105,7 +105,7 @@ static wl_status compute_if(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_If = {"If", check_if, shape_if, compute_if, WL_TYPE(BOOL), 1, 1, -1, 1 + WL_TABLE_IF_OPTIONS, false};
+const wl_kernel wl_op_If = {"If", check_if, shape_if, compute_if, WL_TYPE(BOOL), 1, 1, -1, 1 + WL_TABLE_IF_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- While */
 
@@ -174,4 +174,4 @@ static wl_status compute_while(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_While = {"While", check_while, shape_while, compute_while, 0, 0, -1, -1, 1 + WL_TABLE_WHILE_OPTIONS, false};
+const wl_kernel wl_op_While = {"While", check_while, shape_while, compute_while, 0, 0, -1, -1, 1 + WL_TABLE_WHILE_OPTIONS, 0};

@@ -222,7 +222,7 @@ static wl_status compute_conv(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_Conv2D = {"Conv2D", check_conv, shape_conv, compute_conv,
-                                WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, false};
+                                WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- depthwise */
 
@@ -305,7 +305,7 @@ static wl_status compute_depthwise(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_DepthwiseConv2D = {
     "DepthwiseConv2D", check_depthwise, shape_depthwise, compute_depthwise,
-    WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, false};
+    WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- transposed */
 
@@ -387,4 +387,4 @@ static wl_status compute_transposed(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_Conv2DTranspose = {
     "Conv2DTranspose", check_transposed, shape_transposed, compute_transposed,
-    WL_TYPE(INT32) | WL_TYPE(INT64), 3, 4, 1, 1 + WL_TABLE_CONV_OPTIONS, false};
+    WL_TYPE(INT32) | WL_TYPE(INT64), 3, 4, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};

@@ -206,7 +206,7 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
 
 #define KERNEL(kind, types)                                                                            \
   const wl_kernel wl_op_##kind = {                                                                     \
-      #kind, check, shape, compute, types, 1, 1, 1, 1 + WL_TABLE_ELEMENTWISE_OPTIONS, true};
+      #kind, check, shape, compute, types, 1, 1, 1, 1 + WL_TABLE_ELEMENTWISE_OPTIONS, 1};
 #define REAL WL_FLOATS | WL_QUANTISED
 #define ALSO_INTEGERS WL_NUMBERS | WL_QUANTISED
 
@@ -272,7 +272,7 @@ static wl_status compute_test(wl_interpreter *r, wl_op *op) {
 #define TEST(kind, types, in_place)                                                                    \
   const wl_kernel wl_op_##kind = {#kind, check_test, shape, compute_test, types, 1, 1, 1,              \
                                   1 + WL_TABLE_ELEMENTWISE_OPTIONS, in_place};
-TEST(LogicalNot, WL_TYPE(BOOL), true)
-TEST(IsNan, WL_FLOATS, false)
-TEST(IsInf, WL_FLOATS, false)
-TEST(IsFinite, WL_FLOATS, false)
+TEST(LogicalNot, WL_TYPE(BOOL), 2)
+TEST(IsNan, WL_FLOATS, 0)
+TEST(IsInf, WL_FLOATS, 0)
+TEST(IsFinite, WL_FLOATS, 0)

@@ -1,10 +1,5 @@
-/* Looking up by index: Gather, GatherNd, OneHot. */
+/* Looking up by index: Gather, GatherNd, OneHot, ReverseSequence. */
 #include "runtime.h"
-
-static int64_t index_at(const wl_tensor *t, int64_t i) {
-  return t->dtype == WL_TYPE_INT32 ? ((const int32_t *)(const void *)t->data)[i]
-                                   : ((const int64_t *)(const void *)t->data)[i];
-}
 
 static wl_status check(wl_interpreter *r, wl_op *op) {
   WL_TRY(wl_expect_type(r, wl_in(r, op, 1), "the indices", WL_TYPE(INT32) | WL_TYPE(INT64)));
@@ -40,17 +35,17 @@ static wl_status compute_gather(wl_interpreter *r, wl_op *op) {
   size_t piece = (size_t)op->memo[INNER] * wl_type_size(x->dtype);
   uint8_t *out = wl_out(r, op, 0)->data;
   for (int64_t i = 0; i < batch * count; i++)
-    if (index_at(indices, i) < 0 || index_at(indices, i) >= size)
-      return wl_fail(r, WL_INVALID_ARGUMENT, "index %d is not below %d", index_at(indices, i), size);
+    if (wl_index(indices, i) < 0 || wl_index(indices, i) >= size)
+      return wl_fail(r, WL_INVALID_ARGUMENT, "index %d is not below %d", wl_index(indices, i), size);
   for (int64_t b = 0; b < batch; b++)
     for (int64_t o = 0; o < outer; o++)
       for (int64_t i = 0; i < count; i++, out += piece)
-        memcpy(out, x->data + (size_t)((b * outer + o) * size + index_at(indices, b * count + i)) * piece,
+        memcpy(out, x->data + (size_t)((b * outer + o) * size + wl_index(indices, b * count + i)) * piece,
                piece);
   return WL_OK;
 }
 
-const wl_kernel wl_op_Gather = {"Gather", check, shape_gather, compute_gather, WL_ANY, 2, 2, 1, 1 + WL_TABLE_AXIS_OPTIONS, false};
+const wl_kernel wl_op_Gather = {"Gather", check, shape_gather, compute_gather, WL_ANY, 2, 2, 1, 1 + WL_TABLE_AXIS_OPTIONS, 0};
 
 static wl_status shape_nd(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *indices = wl_in(r, op, 1);
@@ -75,7 +70,7 @@ static wl_status compute_nd(wl_interpreter *r, wl_op *op) {
   for (int64_t i = 0; i < count; i++, out += piece) {
     int64_t at = 0;
     for (int d = 0; d < depth; d++) {
-      int64_t index = index_at(indices, i * depth + d);
+      int64_t index = wl_index(indices, i * depth + d);
       if (index < 0 || index >= x->dims[d])
         return wl_fail(r, WL_INVALID_ARGUMENT, "index %d is not below %d", index, (int64_t)x->dims[d]);
       at = at * x->dims[d] + index;
@@ -85,7 +80,7 @@ static wl_status compute_nd(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_GatherNd = {"GatherNd", check, shape_nd, compute_nd, WL_ANY, 2, 2, 1, 0, false};
+const wl_kernel wl_op_GatherNd = {"GatherNd", check, shape_nd, compute_nd, WL_ANY, 2, 2, 1, 0, 0};
 
 static wl_status check_hot(wl_interpreter *r, wl_op *op) {
   const wl_tensor *on = wl_in(r, op, 2), *off = wl_in(r, op, 3);
@@ -116,11 +111,47 @@ static wl_status compute_hot(wl_interpreter *r, wl_op *op) {
   for (size_t i = 0; i < out->bytes; i += size) memcpy(out->data + i, wl_in(r, op, 3)->data, size);
   for (int64_t o = 0; o < op->memo[OUTER]; o++)
     for (int64_t i = 0; i < inner; i++) {
-      int64_t index = index_at(indices, o * inner + i);
+      int64_t index = wl_index(indices, o * inner + i);
       if (index < 0 || index >= depth) continue;
       memcpy(out->data + (size_t)((o * depth + index) * inner + i) * size, wl_in(r, op, 2)->data, size);
     }
   return WL_OK;
 }
 
-const wl_kernel wl_op_OneHot = {"OneHot", check_hot, shape_hot, compute_hot, WL_TYPE(INT32) | WL_TYPE(INT64), 4, 4, 1, 1 + WL_TABLE_AXIS_OPTIONS, false};
+const wl_kernel wl_op_OneHot = {"OneHot", check_hot, shape_hot, compute_hot, WL_TYPE(INT32) | WL_TYPE(INT64), 4, 4, 1, 1 + WL_TABLE_AXIS_OPTIONS, 0};
+
+/* ---------------------------------------------------------------- ReverseSequence */
+
+enum { ALONG, LENGTHS }; /* memo: the axes that are reversed and that have a length each */
+
+static wl_status shape_reverse(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *lengths = wl_in(r, op, 1);
+  int along, batch;
+  WL_TRY(wl_axis(r, wl_int(r, op, WL_AXIS_AXIS), x->rank, &along));
+  WL_TRY(wl_axis(r, wl_int(r, op, WL_AXIS_BATCH_DIMS), x->rank, &batch));
+  if (along == batch || lengths->rank != 1 || lengths->dims[0] != x->dims[batch])
+    return wl_fail(r, WL_INVALID_ARGUMENT, "lengths of shape %S are not for shape %S", lengths, x);
+  op->memo[ALONG] = along;
+  op->memo[LENGTHS] = batch;
+  return wl_set_shape_of(r, wl_out(r, op, 0), x);
+}
+
+static wl_status compute_reverse(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *lengths = wl_in(r, op, 1);
+  int along = (int)op->memo[ALONG], batch = (int)op->memo[LENGTHS], last = along > batch ? along : batch;
+  int64_t size = x->dims[along], pieces = wl_product(x->dims, 0, last + 1);
+  int64_t step = wl_product(x->dims, along + 1, last + 1), every = wl_product(x->dims, batch + 1, last + 1);
+  size_t piece = (size_t)wl_product(x->dims, last + 1, x->rank) * wl_type_size(x->dtype);
+  for (int64_t i = 0; i < x->dims[batch]; i++)
+    if (wl_index(lengths, i) < 0 || wl_index(lengths, i) > size)
+      return wl_fail(r, WL_INVALID_ARGUMENT, "length %d is not 0 to %d", wl_index(lengths, i), size);
+  for (int64_t i = 0; i < pieces; i++) {
+    int64_t at = i / step % size, length = wl_index(lengths, i / every % x->dims[batch]);
+    int64_t from = at < length ? i + (length - 1 - 2 * at) * step : i;
+    memcpy(wl_out(r, op, 0)->data + (size_t)i * piece, x->data + (size_t)from * piece, piece);
+  }
+  return WL_OK;
+}
+
+const wl_kernel wl_op_ReverseSequence = {"ReverseSequence", check, shape_reverse, compute_reverse, WL_ANY, 2, 2, 1,
+                                         1 + WL_TABLE_AXIS_OPTIONS, 0};

@@ -162,10 +162,9 @@ wl_status wl_read_ints(wl_interpreter *r, const wl_tensor *t, const char *what, 
   if (n > most)
     return wl_fail(r, WL_INVALID_ARGUMENT, "%s has %d entries, at most %d", what, n, (int64_t)most);
   *count = (int)n;
-  if (r->planning && t->storage != WL_STORAGE_CONSTANT) return WL_LATER;
+  if (r->planning && !t->known) return WL_LATER;
   for (int i = 0; i < n; i++)
-    values[i] = t->dtype == WL_TYPE_INT32 ? ((const int32_t *)(const void *)t->data)[i]
-                                          : ((const int64_t *)(const void *)t->data)[i];
+    values[i] = wl_index(t, i);
   return WL_OK;
 }
 

@@ -111,7 +111,7 @@ static wl_status compute_connected(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_FullyConnected = {
     "FullyConnected", check_connected, shape_connected, compute_connected,
-    WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_MAT_MUL_OPTIONS, false};
+    WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_MAT_MUL_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- any two */
 
@@ -236,4 +236,4 @@ static wl_status compute_batch(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_BatchMatMul = {
     "BatchMatMul", check_batch, shape_batch, compute_batch, WL_NUMBERS, 2, 2, 1,
-    1 + WL_TABLE_MAT_MUL_OPTIONS, false};
+    1 + WL_TABLE_MAT_MUL_OPTIONS, 0};

@@ -105,7 +105,7 @@ static wl_status compute_transpose(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_Transpose = {"Transpose", check_same, shape_transpose, compute_transpose,
-                                   WL_ANY, 2, 2, 1, 0, false};
+                                   WL_ANY, 2, 2, 1, 0, 0};
 
 /* ---------------------------------------------------------------- slices */
 
@@ -143,7 +143,7 @@ static wl_status compute_slice(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Slice = {"Slice", check_same, shape_slice, compute_slice, WL_ANY, 3, 3, 1, 0, false};
+const wl_kernel wl_op_Slice = {"Slice", check_same, shape_slice, compute_slice, WL_ANY, 3, 3, 1, 0, 0};
 
 /* One axis of StridedSlice: Python's slices, or an index. */
 typedef struct slice {
@@ -240,7 +240,7 @@ static wl_status compute_strided(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_StridedSlice = {"StridedSlice", check_same, shape_strided, compute_strided,
-                                      WL_ANY, 4, 4, 1, 1 + WL_TABLE_STRIDED_SLICE_OPTIONS, false};
+                                      WL_ANY, 4, 4, 1, 1 + WL_TABLE_STRIDED_SLICE_OPTIONS, 0};
 
 static wl_status shape_reverse(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
@@ -270,7 +270,7 @@ static wl_status compute_reverse(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Reverse = {"Reverse", check_same, shape_reverse, compute_reverse, WL_ANY, 2, 2, 1, 0, false};
+const wl_kernel wl_op_Reverse = {"Reverse", check_same, shape_reverse, compute_reverse, WL_ANY, 2, 2, 1, 0, 0};
 
 /* ---------------------------------------------------------------- repeating */
 
@@ -302,7 +302,7 @@ static wl_status compute_tile(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Tile = {"Tile", check_same, shape_tile, compute_tile, WL_ANY, 2, 2, 1, 0, false};
+const wl_kernel wl_op_Tile = {"Tile", check_same, shape_tile, compute_tile, WL_ANY, 2, 2, 1, 0, 0};
 
 static wl_status shape_broadcast_to(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
@@ -330,7 +330,7 @@ static wl_status compute_broadcast_to(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_BroadcastTo = {"BroadcastTo", check_same, shape_broadcast_to,
-                                     compute_broadcast_to, WL_ANY, 2, 2, 1, 0, false};
+                                     compute_broadcast_to, WL_ANY, 2, 2, 1, 0, 0};
 
 /* ---------------------------------------------------------------- pads */
 
@@ -397,7 +397,7 @@ static wl_status compute_pad(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Pad = {"Pad", check_pad, shape_pad, compute_pad, WL_ANY, 2, 3, 1, 0, false};
+const wl_kernel wl_op_Pad = {"Pad", check_pad, shape_pad, compute_pad, WL_ANY, 2, 3, 1, 0, 0};
 
 static wl_status compute_mirror(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
@@ -421,7 +421,7 @@ static wl_status compute_mirror(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_MirrorPad = {"MirrorPad", check_pad, shape_pad, compute_mirror, WL_ANY, 2, 2, 1,
-                                   1 + WL_TABLE_PAD_OPTIONS, false};
+                                   1 + WL_TABLE_PAD_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- blocks */
 
@@ -464,8 +464,8 @@ static wl_status compute_block(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_SpaceToDepth = {"SpaceToDepth", check_same, shape_block, compute_block, WL_ANY, 1, 1, 1, 1 + WL_TABLE_BLOCK_OPTIONS, false};
-const wl_kernel wl_op_DepthToSpace = {"DepthToSpace", check_same, shape_block, compute_block, WL_ANY, 1, 1, 1, 1 + WL_TABLE_BLOCK_OPTIONS, false};
+const wl_kernel wl_op_SpaceToDepth = {"SpaceToDepth", check_same, shape_block, compute_block, WL_ANY, 1, 1, 1, 1 + WL_TABLE_BLOCK_OPTIONS, 0};
+const wl_kernel wl_op_DepthToSpace = {"DepthToSpace", check_same, shape_block, compute_block, WL_ANY, 1, 1, 1, 1 + WL_TABLE_BLOCK_OPTIONS, 0};
 
 enum { BLOCKS = 3 }; /* axes that SpaceToBatchNd cuts at most */
 
@@ -537,5 +537,5 @@ static wl_status compute_batch(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_SpaceToBatchNd = {"SpaceToBatchNd", check_same, shape_batch, compute_batch, WL_ANY, 3, 3, 1, 0, false};
-const wl_kernel wl_op_BatchToSpaceNd = {"BatchToSpaceNd", check_same, shape_batch, compute_batch, WL_ANY, 3, 3, 1, 0, false};
+const wl_kernel wl_op_SpaceToBatchNd = {"SpaceToBatchNd", check_same, shape_batch, compute_batch, WL_ANY, 3, 3, 1, 0, 0};
+const wl_kernel wl_op_BatchToSpaceNd = {"BatchToSpaceNd", check_same, shape_batch, compute_batch, WL_ANY, 3, 3, 1, 0, 0};

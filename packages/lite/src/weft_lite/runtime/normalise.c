@@ -131,7 +131,7 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
 
 #define KERNEL(kind, types, most)                                                                      \
   const wl_kernel wl_op_##kind = {#kind, check, shape, compute, types, 1, most, 1,                     \
-                                  1 + WL_TABLE_AXIS_OPTIONS, false};
+                                  1 + WL_TABLE_AXIS_OPTIONS, 0};
 KERNEL(Softmax, WL_FLOATS | WL_QUANTISED, 1)
 KERNEL(LogSoftmax, WL_FLOATS | WL_QUANTISED, 1)
 KERNEL(LayerNorm, WL_FLOATS, 3)

@@ -341,7 +341,7 @@ static void make_room(planner *p, const wl_op *op) {
   const wl_interpreter *r = p->r;
   if (!op->kernel->in_place || op->output_count != 1) return;
   const wl_tensor *result = &r->tensors[op->outputs[0]];
-  for (uint32_t i = 0; i < op->input_count && i < 2; i++) {
+  for (uint32_t i = 0; i < op->input_count && i < op->kernel->in_place; i++) {
     if (op->inputs[i] < 0) continue;
     const wl_tensor *operand = &r->tensors[op->inputs[i]];
     const tensor_plan *plan = &p->tensors[op->inputs[i]];

@@ -161,6 +161,6 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
 #define KERNEL(kind)                                                                         \
   const wl_kernel wl_op_##kind = {#kind, check, shape, compute,                              \
                                   WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(UINT8), 1, 1, 1,       \
-                                  1 + WL_TABLE_POOL_OPTIONS, false};
+                                  1 + WL_TABLE_POOL_OPTIONS, 0};
 KERNEL(MaxPool)
 KERNEL(AvgPool)

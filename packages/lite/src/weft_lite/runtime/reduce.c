@@ -209,7 +209,7 @@ static wl_status compute_reduce(wl_interpreter *r, wl_op *op) {
 
 #define KERNEL(kind, types)                                                                            \
   const wl_kernel wl_op_##kind = {#kind, check_reduce, shape_reduce, compute_reduce, types, 2, 2, 1,   \
-                                  1 + WL_TABLE_REDUCE_OPTIONS, false};
+                                  1 + WL_TABLE_REDUCE_OPTIONS, 0};
 KERNEL(Sum, WL_NUMBERS | WL_QUANTISED)
 KERNEL(Mean, WL_NUMBERS | WL_QUANTISED)
 KERNEL(Max, WL_NUMBERS | WL_QUANTISED)
@@ -269,8 +269,8 @@ static wl_status compute_arg(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_ArgMax = {"ArgMax", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 2, 2, 1, 0, false};
-const wl_kernel wl_op_ArgMin = {"ArgMin", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 2, 2, 1, 0, false};
+const wl_kernel wl_op_ArgMax = {"ArgMax", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 2, 2, 1, 0, 0};
+const wl_kernel wl_op_ArgMin = {"ArgMin", check_arg, shape_arg, compute_arg, WL_NUMBERS | WL_QUANTISED | WL_TYPE(BOOL), 2, 2, 1, 0, 0};
 
 /* ---------------------------------------------------------------- the k largest */
 
@@ -331,7 +331,7 @@ static wl_status compute_top(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_TopK = {"TopK", check_top, shape_top, compute_top, WL_NUMBERS | WL_QUANTISED, 2, 2, 2, 0, false};
+const wl_kernel wl_op_TopK = {"TopK", check_top, shape_top, compute_top, WL_NUMBERS | WL_QUANTISED, 2, 2, 2, 0, 0};
 
 /* ---------------------------------------------------------------- running sums */
 
@@ -376,4 +376,4 @@ static wl_status compute_cumsum(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_Cumsum = {"Cumsum", check_reduce, shape_cumsum, compute_cumsum, WL_NUMBERS, 2, 2, 1, 1 + WL_TABLE_REDUCE_OPTIONS, false};
+const wl_kernel wl_op_Cumsum = {"Cumsum", check_reduce, shape_cumsum, compute_cumsum, WL_NUMBERS, 2, 2, 1, 1 + WL_TABLE_REDUCE_OPTIONS, 0};

@@ -104,5 +104,5 @@ static wl_status compute_bilinear(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-const wl_kernel wl_op_ResizeBilinear = {"ResizeBilinear", check, shape, compute_bilinear, WL_FLOATS | WL_TYPE(INT8), 2, 2, 1, 1 + WL_TABLE_RESIZE_OPTIONS, false};
-const wl_kernel wl_op_ResizeNearest = {"ResizeNearest", check, shape, compute_nearest, WL_ANY, 2, 2, 1, 1 + WL_TABLE_RESIZE_OPTIONS, false};
+const wl_kernel wl_op_ResizeBilinear = {"ResizeBilinear", check, shape, compute_bilinear, WL_FLOATS | WL_TYPE(INT8), 2, 2, 1, 1 + WL_TABLE_RESIZE_OPTIONS, 0};
+const wl_kernel wl_op_ResizeNearest = {"ResizeNearest", check, shape, compute_nearest, WL_ANY, 2, 2, 1, 1 + WL_TABLE_RESIZE_OPTIONS, 0};

@@ -34,7 +34,7 @@ static uint64_t bytes_touched(wl_interpreter *r, const wl_op *op) {
 
 /* A result that lies where an operand does must not be longer: it would be written before it is read. */
 static wl_status check_in_place(wl_interpreter *r, const wl_op *op) {
-  for (uint32_t i = 0; i < op->input_count && i < 2 && op->kernel->in_place; i++) {
+  for (uint32_t i = 0; i < op->input_count && i < op->kernel->in_place; i++) {
     const wl_tensor *operand = wl_in(r, op, i), *result = wl_out(r, op, 0);
     if (operand && operand->data == result->data && operand->bytes != result->bytes &&
         operand->storage != WL_STORAGE_CONSTANT && operand->bytes && result->bytes)
@@ -53,15 +53,35 @@ static bool is_idle(wl_interpreter *r, const wl_op *op) {
   return true;
 }
 
+enum { MOST_KNOWN_BYTES = 1024 };
+
+static bool calls_or_keeps(const wl_op *op) {
+  return op->kind == WL_OP_If || op->kind == WL_OP_While || op->kind == WL_OP_Assign;
+}
+
+/* What follows from shapes and constants is computed while planning, since shapes may follow from it. */
+static void know(wl_interpreter *r, wl_op *op) {
+  bool known = op->output_count && !calls_or_keeps(op) && op->scratch <= r->scratch_bytes;
+  for (uint32_t i = 0; i < op->input_count; i++)
+    if (wl_in(r, op, i) && op->kind != WL_OP_Shape)
+      known = known && wl_in(r, op, i)->known && wl_in(r, op, i)->bytes <= MOST_KNOWN_BYTES;
+  for (uint32_t i = 0; i < op->output_count; i++)
+    known = known && wl_out(r, op, i)->bytes <= MOST_KNOWN_BYTES;
+  known = known && (op->idle || op->kernel->compute(r, op) == WL_OK); /* what fails may be in a branch not taken */
+  for (uint32_t i = 0; i < op->output_count; i++) wl_out(r, op, i)->known = known;
+}
+
 static wl_status shape(wl_interpreter *r, wl_op *op) {
   op->scratch = 0;
   op->cost = 0;
   wl_status status = op->kernel->shape(r, op);
-  if (status == WL_LATER) status = take_bounds(r, op);
+  bool later = status == WL_LATER;
+  if (later) status = take_bounds(r, op);
   WL_TRY(status);
   WL_TRY(check_in_place(r, op));
   op->cost += 1 + bytes_touched(r, op) / 8192;
   op->idle = is_idle(r, op);
+  if (r->planning && !later) know(r, op);
   if (op->scratch > r->scratch_needed) r->scratch_needed = op->scratch;
   return WL_OK;
 }
@@ -85,6 +105,8 @@ wl_status wl_plan(wl_interpreter *r, wl_error *error) {
   r->planning = true;
   r->dynamic = false;
   r->planned = false;
+  for (uint32_t i = 0; i < r->tensor_count; i++)
+    r->tensors[i].known = r->tensors[i].storage == WL_STORAGE_CONSTANT;
   wl_status status = wl_plan_subgraph(r, 0);
   r->planning = false;
   r->planned = status == WL_OK;

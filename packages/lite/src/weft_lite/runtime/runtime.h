@@ -53,6 +53,7 @@ typedef struct wl_tensor {
   int32_t axis;
   uint32_t table;
   uint8_t rank, dtype, storage, layout;
+  bool known; /* while planning: the value is there, since it follows from shapes and constants */
 } wl_tensor;
 
 typedef struct wl_op wl_op;
@@ -68,7 +69,7 @@ typedef struct wl_kernel {
   int8_t least, most; /* operands; most -1 is any number */
   int8_t results;     /* -1 is any number */
   int8_t options;     /* 1 + the WL_TABLE_ of its options, 0 for none */
-  bool in_place;      /* a result may lie where operand 0 or 1 does, if it is not read later */
+  uint8_t in_place;   /* a result may lie where one of so many operands does that is not read later */
 } wl_kernel;
 
 struct wl_op {
@@ -160,6 +161,12 @@ wl_status wl_set_shape_of(wl_interpreter *, wl_tensor *, const wl_tensor *like);
 wl_status wl_read_ints(wl_interpreter *, const wl_tensor *, const char *what, int most, int64_t *values,
                        int *count);
 wl_status wl_read_int(wl_interpreter *, const wl_tensor *, const char *what, int64_t *value);
+
+/* An element of what has the type int32 or int64. */
+static inline int64_t wl_index(const wl_tensor *t, int64_t i) {
+  return t->dtype == WL_TYPE_INT32 ? ((const int32_t *)(const void *)t->data)[i]
+                                   : ((const int64_t *)(const void *)t->data)[i];
+}
 
 /* An axis counted from the end if it is negative, checked against a rank. */
 wl_status wl_axis(wl_interpreter *, int64_t axis, int rank, int *found);

@@ -200,6 +200,8 @@ class OpKind(IntEnum):
     MirrorPad = 154  # x, paddings
     ExpandDims = 155  # x, axis
     Squeeze = 156  # x
+    SetRows = 157  # x, indices, rows: x with other elements along its first axis
+    ReverseSequence = 158  # x, lengths: one for each index of the axis `batch_dims`
 
     # Types
     Cast = 170

@@ -145,6 +145,13 @@ class WhileOptions:
     body_subgraph: UInt = 0
 
 
+@dataclass
+class RowsOptions:
+    """Of SetRows: `grows` where a row behind the last one makes the result longer."""
+
+    grows: Byte = 0
+
+
 Options = (
     ConvOptions
     | PoolOptions
@@ -159,6 +166,7 @@ Options = (
     | CellOptions
     | IfOptions
     | WhileOptions
+    | RowsOptions
 )
 
 

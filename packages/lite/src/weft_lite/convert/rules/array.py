@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from weft_graph.ir.node import Node
+from weft_lite.convert.flow import is_handle
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.rules.state import copied, variable
 from weft_lite.schema.enums import PadMode
-from weft_lite.schema.tables import AxisOptions, BlockOptions, PadOptions, StridedSliceOptions
+from weft_lite.schema.tables import (
+    AxisOptions,
+    BlockOptions,
+    PadOptions,
+    ReduceOptions,
+    StridedSliceOptions,
+)
 
 PLAIN = {
     "Reshape": "Reshape", "Transpose": "Transpose", "Slice": "Slice", "Tile": "Tile",
@@ -23,6 +33,12 @@ def plain(node: Node, b: Builder) -> None:
 
 @rule("Identity", "Snapshot", "StopGradient", "PreventGradient", "CheckNumerics", "EnsureShape")
 def identity(node: Node, b: Builder) -> None:
+    if is_handle(node.inputs[0]):
+        if node.inputs[0].dtype.is_ref:
+            known = b.has(node.inputs[0])
+            source = b.value(node.inputs[0]) if known else variable(node.inputs[0], b)
+            copied(node, source, b)
+        return
     b.same(node.outputs[0], b.value(node.inputs[0]))
 
 
@@ -97,3 +113,35 @@ def blocks(node: Node, b: Builder) -> None:
 @rule("Cast")
 def cast(node: Node, b: Builder) -> None:
     b.emit(OpKind.Cast, node, b.inputs(node))
+
+
+@rule("Rank")
+def rank(node: Node, b: Builder) -> None:
+    b.same(node.outputs[0], b.constant(node.name, np.int32(len(b.value(node.inputs[0]).shape))))
+
+
+@rule("Size")
+def size(node: Node, b: Builder) -> None:
+    value = b.value(node.inputs[0])
+    shape = b.new(f"{node.name}/shape", node.outputs[0].dtype.name, (len(value.shape),))
+    shape.declared = shape.shape
+    b.add(OpKind.Shape, [value], [shape], None, node.name)
+    b.emit(OpKind.Prod, node, [shape, b.ints(f"{node.name}/axes", [0])], ReduceOptions())
+
+
+@rule("ZerosLike", "OnesLike")
+def filled(node: Node, b: Builder) -> None:
+    value = b.value(node.inputs[0])
+    shape = b.ints(f"{node.name}/shape", value.shape)
+    if -1 in value.declared:
+        shape = b.new(f"{node.name}/shape", "int32", (len(value.shape),))
+        shape.declared = shape.shape
+        b.add(OpKind.Shape, [value], [shape], None, node.name)
+    number = np.asarray(node.type == "OnesLike", node.outputs[0].dtype.as_numpy_dtype)
+    b.emit(OpKind.Fill, node, [shape, b.constant(f"{node.name}/value", number)])
+
+
+@rule("ReverseSequence")
+def reverse_sequence(node: Node, b: Builder) -> None:
+    options = AxisOptions(int(node.attrs["seq_dim"]), int(node.attrs["batch_dim"]))
+    b.emit(OpKind.ReverseSequence, node, b.inputs(node), options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft_graph.ir.node import Node
-from weft_lite.convert.lowered import constant
+from weft_lite.convert.lowered import Value, constant
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
 from weft_lite.schema.tables import ElementwiseOptions
 
@@ -50,15 +50,12 @@ def bias_add(node: Node, b: Builder) -> None:
 @rule("Select", "SelectV2")
 def select(node: Node, b: Builder) -> None:
     values = b.inputs(node)
-    if node.type == "Select" and len(node.inputs[0].dims or ()) == 1:  # one truth for each row
-        rank = len(b.value(node.inputs[1]).shape)
-        condition = b.value(node.inputs[0])
-        if rank > 1:
-            shape = (*condition.shape, *[1] * (rank - 1))
-            wide = b.new(f"{node.name}/rows", "bool", shape)
-            target = b.ints(f"{node.name}/shape", [-1, *[1] * (rank - 1)])
-            b.add(OpKind.Reshape, [condition, target], [wide], None, node.name)
-            values[0] = wide
+    condition, rank = b.value(node.inputs[0]), len(b.value(node.inputs[1]).shape)
+    if node.type == "Select" and len(condition.shape) == 1 < rank:  # one truth for each row
+        wide = b.new(f"{node.name}/rows", "bool", (*condition.shape, *[1] * (rank - 1)))
+        target = b.ints(f"{node.name}/shape", [-1, *[1] * (rank - 1)])
+        b.add(OpKind.Reshape, [condition, target], [wide], None, node.name)
+        values[0] = wide
     b.emit(OpKind.Select, node, values)
 
 
@@ -88,3 +85,19 @@ def batch_norm(node: Node, b: Builder) -> None:
     b.add(OpKind.Mul, [x, factors], [scaled], ElementwiseOptions(), node.name)
     shifted = [scaled, constant(f"{node.name}/offset", shift)]
     b.add(OpKind.Add, [*shifted], [b.result(output)], ElementwiseOptions(), node.name)
+
+
+@rule("AddN")
+def add_n(node: Node, b: Builder) -> None:
+    first, *others = b.inputs(node)
+    if not others:
+        b.same(node.outputs[0], b.value(node.inputs[0]))
+        return
+    assert first is not None
+    total: Value = first
+    for other in others[:-1]:
+        dtype, shape = node.outputs[0].dtype.name, b.shape_of(node.outputs[0])
+        partial = b.new(f"{node.name}/partial", dtype, shape)
+        b.add(OpKind.Add, [total, other], [partial], ElementwiseOptions(), node.name)
+        total = partial
+    b.emit(OpKind.Add, node, [total, others[-1]], ElementwiseOptions())

@@ -1,0 +1,357 @@
+"""Conditionals and loops: what Switch, Merge, Enter and Exit route becomes If and While.
+
+The functional form of a step (`weft_graph.passes.structure`) has blocks. A branch is a subgraph
+that reads what is around it, and gives what is used outside. A loop is two: the test, and the
+body, which computes once more what it needs of the test. What does not change from turn to turn is
+computed before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from weft_exec.executor.priority import by_priority, updates
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import Flow, Frame, predicate
+from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
+from weft_lite.convert.lowered import Lowered, Value
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind
+from weft_lite.convert.shapes import grown
+from weft_lite.schema.tables import IfOptions, WhileOptions
+from weft_tensor import errors
+
+_MADE_ELSEWHERE = (Role.EXIT, Role.NEXT_ITERATION, Role.ENTER, Role.TRIGGER)
+
+
+def is_handle(output: Output) -> bool:
+    """Whether it is what stands for a variable or a TensorArray."""
+    return output.dtype.is_ref or output.dtype.name == "resource"
+
+
+class FlowLowering:
+    """Lowers the nodes of a step.
+
+    Args:
+      nodes: inputs before users.
+      builder: what is added to.
+      rule: lowers a node that routes nothing.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], builder: Builder, rule: Callable[[Node], None]
+    ) -> None:
+        self._nodes = by_priority(nodes)
+        self._builder = builder
+        self._rule = rule
+        self._flow = Flow(self._nodes)
+
+    def run(self, fetches: Sequence[Output]) -> None:
+        """Lower all of them.
+
+        Raises: UnimplementedError: control flow is not made of conditionals and loops, or a fetch
+          is in a branch.
+        """
+        self._check(fetches)
+        self._block(Structurer(self._nodes, self._flow, updates).block(self._flow.root))
+
+    def _check(self, fetches: Sequence[Output]) -> None:
+        problems = [
+            f"loop {frame.name}: {frame.problem}" for frame in self._flow.frames if frame.problem
+        ]
+        problems += [
+            f"{output.name} is computed in a branch or a loop only"
+            for output in fetches
+            if self._flow.output_guard(output)
+            or self._flow.frame.get(output.node, self._flow.root) is not self._flow.root
+        ]
+        if problems:
+            raise errors.UnimplementedError(
+                "lite computes conditionals and while loops: " + "; ".join(problems)
+            )
+
+    def _block(self, block: Block) -> None:
+        for place, step in enumerate(block):
+            if isinstance(step, Branch):
+                self._branch(step, block[place + 1 :])
+            elif isinstance(step, Loop):
+                self._loop(step)
+            else:
+                self._node(step)
+
+    def _node(self, node: Node) -> None:
+        builder = self._builder
+        if node.role in (Role.SWITCH, Role.LOOP_COND):
+            if not is_handle(node.inputs[0]):
+                self._pass(node.inputs[0], node.outputs)
+        elif node.role is Role.MERGE:
+            if not builder.has(node.outputs[0]) and not is_handle(node.inputs[0]):
+                self._merge(node)
+        elif node.role not in _MADE_ELSEWHERE:
+            self._rule(node)
+
+    def _pass(self, source: Output, results: Iterable[Output]) -> None:
+        value = self._builder.value(source)
+        for output in results:
+            self._builder.same(output, value)
+
+    @contextmanager
+    def _subgraph(self) -> Iterator[Lowered]:
+        """What is added goes to a new subgraph, whose number is the length of the list."""
+        around, made = self._builder.scope, Lowered()
+        self._builder.lowered.bodies.append(made)
+        self._builder.scope = made
+        try:
+            yield made
+        finally:
+            self._builder.scope = around
+
+    # ------------------------------------------------------------------ conditionals
+
+    def _branch(self, branch: Branch, after: Block) -> None:
+        bodies = self._builder.lowered.bodies
+        sides, numbers = [], []
+        for block in branch.sides:
+            with self._subgraph() as made:
+                numbers.append(len(bodies))
+                self._block(block)
+            sides.append(made)
+        results: list[Value] = []
+        for node in after:
+            if isinstance(node, Node) and node.role is Role.MERGE and not is_handle(node.inputs[0]):
+                pred, pair = self._sides_of(node)
+                if pred is branch.pred and all(map(self._builder.has, pair)):
+                    results += self._join(node, pair, sides)
+        for position, block in enumerate(branch.sides):
+            results += self._exported(block, position, sides)
+        self._if(branch.pred, numbers, results)
+
+    def _merge(self, node: Node) -> None:
+        """A Merge whose two values are there already."""
+        numbers, sides = [], []
+        for _ in range(2):
+            with self._subgraph() as made:
+                numbers.append(len(self._builder.lowered.bodies))
+                sides.append(made)
+        pred, pair = self._sides_of(node)
+        self._if(pred, numbers, self._join(node, pair, sides))
+
+    def _if(self, pred: Output, numbers: Sequence[int], results: list[Value]) -> None:
+        options = IfOptions(then_subgraph=numbers[1], else_subgraph=numbers[0])
+        self._builder.add(OpKind.If, [self._builder.value(pred)], results, options, pred.node.name)
+
+    def _sides_of(self, merge: Node) -> tuple[Output, list[Output]]:
+        """What decides a Merge, and what it is for False and for True."""
+        lower, upper = [self._flow.output_guard(source) for source in merge.inputs]
+        differing = upper - lower
+        if len(differing) != 1:
+            raise errors.UnimplementedError(
+                f"lite computes conditionals: {merge.name} joins what no predicate tells apart"
+            )
+        ((pred, side),) = differing
+        return pred, list(merge.inputs if side else merge.inputs[::-1])
+
+    def _join(self, merge: Node, pair: Sequence[Output], sides: Sequence[Lowered]) -> list[Value]:
+        """Let two subgraphs end with the two values of a Merge; what it is."""
+        builder = self._builder
+        values = [builder.value(source) for source in pair]
+        if any(value in builder.arrays for value in values):
+            result = builder.like(values[0], merge.name)
+        else:
+            try:
+                result = builder.result(merge.outputs[0])
+            except NotInLiteError as error:
+                raise _refused(merge, error) from error
+            if values[0].declared != values[1].declared:
+                result.declared = (-1,) * len(result.shape)
+        builder.same(merge.outputs[0], result)
+        for side, value in zip(sides, values, strict=True):
+            side.outputs.append(value)
+        found = [result]
+        if merge.outputs[1].consumers():
+            found.append(builder.result(merge.outputs[1]))
+            for side, source in zip(sides, pair, strict=True):
+                which = np.int32(merge.inputs.index(source))
+                side.outputs.append(builder.constant(f"{merge.name}/index", which))
+        return found
+
+    def _exported(self, block: Block, position: int, sides: Sequence[Lowered]) -> list[Value]:
+        """What others use of a branch, beside what a Merge joins: zeros if it is not taken."""
+        builder, inside, results = self._builder, set(_nodes_of(block)), []
+        for node in _made_in(block):
+            for output in node.outputs:
+                users = [
+                    user
+                    for user in output.consumers()
+                    if user not in inside and not builder.has_results(user)
+                ]
+                if not users or not builder.has(output) or output.node.role is Role.CONSTANT:
+                    continue
+                value = builder.value(output)
+                if value.array is not None or value not in _values_of(sides[position]):
+                    continue
+                result = builder.like(value, value.name)
+                sides[position].outputs.append(value)
+                sides[1 - position].outputs.append(builder.zeros(value, sides[1 - position]))
+                builder.same(output, result)
+                results.append(result)
+        return results
+
+    # ------------------------------------------------------------------ loops
+
+    def _loop(self, loop: Loop) -> None:
+        builder, frame = self._builder, loop.frame
+        for enter in frame.enters:
+            if not is_handle(enter.inputs[0]):
+                self._pass(enter.inputs[0], enter.outputs)
+        merges = [merge for merge in frame.merges if not is_handle(merge.inputs[0])]
+        changing = _changing(loop, merges)
+        test = [step for step in loop.test if set(_nodes_of([step])) & changing]
+        self._block([step for step in loop.test if not set(_nodes_of([step])) & changing])
+        initial, variables = self._variables(merges)
+        needed = _needed(test, [*loop.body, *[_following(m).node for m in merges]])
+        with self._subgraph() as cond:
+            numbers = [len(builder.lowered.bodies)]
+            for merge, variable in zip(merges, variables, strict=True):
+                builder.same(merge.outputs[0], variable)
+            self._block(test)
+            assert frame.cond is not None
+            cond.outputs.append(builder.value(frame.cond.inputs[0]))
+        builder.forget(output for node in _nodes_of(test) for output in node.outputs)
+        with self._subgraph() as body:
+            numbers.append(len(builder.lowered.bodies))
+            body.inputs += variables
+            self._block([*needed, *loop.body])
+            body.outputs += self._next(merges, variables)
+        results = [builder.like(variable, variable.name) for variable in variables]
+        builder.add(OpKind.While, [*initial], results, WhileOptions(*numbers), frame.name)
+        self._leave(frame, dict(zip(merges, results, strict=True)))
+
+    def _variables(self, merges: Sequence[Node]) -> tuple[list[Value], list[Value]]:
+        """The first values of loop variables, and what these are from turn to turn."""
+        builder = self._builder
+        initial, variables = [], []
+        for merge in merges:
+            (source,) = [each for each in merge.inputs if not is_back_edge(merge, each)]
+            first = builder.value(source)
+            try:
+                bound = None if first in builder.arrays else builder.shape_of(merge.outputs[0])
+            except NotInLiteError as error:
+                raise _refused(merge, error) from error
+            made = builder.like(first, merge.name)
+            if bound is not None and bound != first.shape:
+                made.shape, made.declared = bound, (-1,) * len(bound)
+            initial.append(first)
+            variables.append(made)
+        return initial, variables
+
+    def _next(self, merges: Sequence[Node], variables: Sequence[Value]) -> list[Value]:
+        builder, found = self._builder, []
+        for merge, variable in zip(merges, variables, strict=True):
+            value = builder.value(_following(merge))
+            same_rank = len(value.shape) == len(variable.shape)
+            if not same_rank or (
+                merge.name not in builder.shapes.named
+                and any(s > most for s, most in zip(value.shape, variable.shape, strict=True))
+            ):
+                raise _refused(merge, grown(merge.name, variable.shape, value.shape))
+            if value in variables and value is not variable:
+                copy = builder.like(value, f"{value.name}/next")
+                builder.add(OpKind.Copy, [value], [copy], None, merge.name)
+                value = copy
+            if value.declared != variable.declared:
+                variable.declared = (-1,) * len(variable.shape)
+            found.append(value)
+        return found
+
+    def _leave(self, frame: Frame, results: dict[Node, Value]) -> None:
+        for node in frame.exits:
+            merge = node.inputs[0].node.inputs[0].node
+            if merge in results:
+                self._builder.same(node.outputs[0], results[merge])
+
+
+def _refused(node: Node, error: NotInLiteError) -> NotInLiteError:
+    return NotInLiteError(f"{node.name} ({node.type}): {error}; made at {node.line}")
+
+
+def _following(merge: Node) -> Output:
+    """What a loop variable is in the next turn."""
+    (back,) = [source for source in merge.inputs if is_back_edge(merge, source)]
+    return back.node.inputs[0]
+
+
+def _made_in(block: Sequence[Step]) -> Iterator[Node]:
+    """The nodes that a block runs, and with which its loops end; not those inside of loops."""
+    for step in block:
+        if isinstance(step, Branch):
+            for side in step.sides:
+                yield from _made_in(side)
+        elif isinstance(step, Loop):
+            yield from step.frame.exits
+        else:
+            yield step
+
+
+def _nodes_of(block: Sequence[Step]) -> Iterator[Node]:
+    """All nodes of a block, and of the branches and loops in it."""
+    for step in block:
+        if isinstance(step, Branch):
+            for side in step.sides:
+                yield from _nodes_of(side)
+        elif isinstance(step, Loop):
+            frame = step.frame
+            yield from (*frame.enters, *frame.merges, *frame.following, *frame.exits)
+            yield from _nodes_of(step.test)
+            yield from _nodes_of(step.body)
+        else:
+            yield step
+
+
+def _values_of(graph: Lowered) -> set[Value]:
+    return {value for op in graph.ops for value in op.outputs}
+
+
+def _changing(loop: Loop, merges: Sequence[Node]) -> set[Node]:
+    """What a turn of a loop may change: loop variables, and what is made of them."""
+    found = {*merges, *_nodes_of(loop.body)}
+    stack = [*merges]
+    inside = {*_nodes_of(loop.test)}
+    while stack:
+        for user in stack.pop().consumers:
+            if user in inside and user not in found:
+                found.add(user)
+                stack.append(user)
+    return found
+
+
+def _needed(test: Sequence[Step], users: Iterable[Step]) -> list[Step]:
+    """Those steps of a test that make what `users` take, and what these take."""
+    wanted = {source.node for node in _nodes_of([*users]) for source in node.inputs}
+    wanted.update(step for step in users if isinstance(step, Node))
+    wanted.update(_predicate_nodes(users))
+    found: list[Step] = []
+    for step in reversed(test):
+        made = set(_nodes_of([step]))
+        if made & wanted:
+            found.append(step)
+            wanted.update(source.node for node in made for source in node.inputs)
+            wanted.update(_predicate_nodes([step]))
+    return found[::-1]
+
+
+def _predicate_nodes(block: Iterable[Step]) -> Iterator[Node]:
+    """What decides branches: a Merge takes it from no input."""
+    for step in block:
+        if isinstance(step, Branch):
+            yield step.pred.node
+            for side in step.sides:
+                yield from _predicate_nodes(side)
+        elif isinstance(step, Loop):
+            yield from _predicate_nodes([*step.test, *step.body])
+        elif step.role is Role.SWITCH:
+            yield predicate(step).node

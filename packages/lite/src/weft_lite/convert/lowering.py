@@ -1,0 +1,179 @@
+"""From a graph to ops of lite: it is pruned and folded, rules lower its nodes, ops are fused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_exec.config import SessionConfig
+from weft_exec.devices.device import make_devices
+from weft_exec.passes.prepare import prepare
+from weft_exec.resources.resources import ResourceManager
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph, ordered
+from weft_graph.ir.traits import Role
+from weft_lite.convert.flow import FlowLowering
+from weft_lite.convert.fuse import fuse
+from weft_lite.convert.lowered import TYPES, Array, Lowered, Value, constant
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
+from weft_lite.convert.shapes import Shapes
+from weft_lite.convert.sources import Source
+from weft_lite.schema.enums import Storage
+from weft_tensor import errors
+
+Shape = tuple[int, ...]
+
+_CHECKS = ("Assert",)
+"""What stops a step and gives nothing: a device does without."""
+
+_SKIPPED = (Role.CONSTANT, Role.ARGUMENT, Role.TRIGGER)
+
+
+def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -> Lowered:
+    """A graph as ops of lite.
+
+    Args:
+      bounds: the largest shape of each input.
+      named: the largest shapes of nodes by name, for what nothing else tells.
+    Raises:
+      UnimplementedError: lite cannot compute some nodes; lists all of them.
+      InvalidArgumentError: there is no node of a name in `named`.
+    """
+    inputs, outputs = list(source.inputs.values()), list(source.outputs.values())
+    unknown = [name for name in named if source.graph.find_node(name) is None]
+    if unknown:
+        raise errors.InvalidArgumentError(f"bounds are of nothing in the graph: {unknown}")
+    host = make_devices(ResourceManager(), SessionConfig())[0]
+    with source.graph.as_default():
+        step = prepare(inputs, outputs, [], host)
+    _drop_checks(step)
+    builder = Builder(
+        Shapes(step, bounds, named, _measuring(source, bounds)),
+        any(None in (x.dims or (None,)) for x in inputs) or bool(named),
+    )
+    builder.variables.update({k: _variable(k, v) for k, v in source.variables.items()})
+    for each, bound, fed in zip(inputs, bounds, step.feeds, strict=True):
+        builder.lowered.inputs.append(_input(builder, each, bound, fed))
+    _Lowering(builder).run(step)
+    try:
+        builder.lowered.outputs = _results(builder, step.fetches)
+    except NotInLiteError as error:
+        raise errors.UnimplementedError(str(error)) from error
+    fuse(builder.lowered)
+    return builder.lowered
+
+
+def _drop_checks(step: StepGraph) -> None:
+    """Take out checks, and what only they use."""
+    for node in list(step.graph.nodes):
+        if any(control.type in _CHECKS for control in node.controls):
+            kept = [c for c in node.controls if c.type not in _CHECKS]
+            kept += [c for check in node.controls if check.type in _CHECKS for c in check.controls]
+            step.graph.set_control_inputs(node, list(dict.fromkeys(kept)), reason="lite")
+    doomed = [n for n in step.graph.nodes if n.type in _CHECKS and not n.consumers]
+    feeds = {fed.node for fed in step.feeds}
+    kept_nodes = {output.node for output in step.fetches} | feeds | set(step.targets)
+    while doomed:
+        sources = {source.node for node in doomed for source in node.inputs}
+        step.graph.remove_nodes(doomed, reason="lite")
+        doomed = [
+            node
+            for node in sources
+            if not node.consumers and node not in kept_nodes and not node.traits.stateful
+        ]
+
+
+def _variable(name: str, array: Array) -> Value:
+    made = constant(name, array)
+    made.storage = Storage.VARIABLE
+    return made
+
+
+def _input(builder: Builder, source: Output, bound: Shape, fed: Output) -> Value:
+    try:
+        value = builder.new(source.node.name, source.dtype.name, bound)
+    except NotInLiteError as error:
+        raise errors.UnimplementedError(f"input {source.name}: {error}") from error
+    value.declared = tuple(-1 if d is None else d for d in source.dims or ())
+    builder.same(fed, value)
+    return value
+
+
+def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
+    """What tells the shape of an output by a run on zeros of the largest sizes."""
+
+    def measure(output: Output) -> Shape:
+        try:
+            feeds: dict[Output, Any] = {
+                x: np.zeros(bound, x.dtype.as_numpy_dtype)
+                for x, bound in zip(source.inputs.values(), bounds, strict=True)
+            }
+            wanted = source.graph.get_operation_by_name(output.node.name).outputs[output.index]
+            with source.session() as session:
+                return tuple(np.shape(session.run(wanted, feeds)))
+        except (errors.OpError, KeyError) as error:
+            said = error.message if isinstance(error, errors.OpError) else "it is in a function"
+            raise NotInLiteError(
+                f"lite cannot tell its size, since on zeros {said}: "
+                f"give the largest by bounds={{{output.node.name!r}: [...]}}"
+            ) from error
+
+    return measure
+
+
+class _Lowering:
+    """Calls the rules, and notes what none can lower."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._refused: dict[str, str] = {}
+
+    def run(self, step: StepGraph) -> None:
+        """Lower all nodes.
+
+        Raises: UnimplementedError: lists those that lite cannot compute.
+        """
+        flow = FlowLowering(ordered(set(step.graph.nodes)), self._builder, self._node)
+        try:
+            flow.run(step.fetches)
+        except NotInLiteError as error:
+            self._refused[""] = str(error)
+        if self._refused:
+            lines = "\n  ".join(self._refused.values())
+            raise errors.UnimplementedError(
+                f"{len(self._refused)} nodes are not for lite:\n  {lines}"
+            )
+
+    def _node(self, node: Node) -> None:
+        if node.role in _SKIPPED or (not node.inputs and not node.outputs):
+            return
+        try:
+            if node.type not in rules():
+                raise NotInLiteError("lite has no such op")
+            rules()[node.type](node, self._builder)
+        except NotInLiteError as error:
+            self._refused[node.name] = f"{node.name} ({node.type}): {error}; made at {node.line}"
+            for output in node.outputs:  # so that what follows is looked at as well
+                self._builder.same(output, _stand_in(output))
+
+
+def _stand_in(output: Output) -> Value:
+    """A value that is never written, in the place of one that lite cannot compute."""
+    kind = TYPES.get(output.dtype.base_dtype.name, TYPES["float32"])
+    shape = tuple(size or 1 for size in output.dims or ())
+    return Value(output.name, kind, shape, shape)
+
+
+def _results(builder: Builder, fetches: Sequence[Output]) -> list[Value]:
+    """The outputs: an input, a constant or a value that is one already is copied."""
+    found: list[Value] = []
+    for output in fetches:
+        value = builder.value(output)
+        if value in builder.lowered.inputs or value in found or value.array is not None:
+            copy = Value(value.name, value.dtype, value.shape, value.declared)
+            builder.add(OpKind.Copy, [value], [copy], None, output.node.name)
+            value = copy
+        found.append(value)
+    return found

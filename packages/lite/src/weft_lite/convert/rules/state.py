@@ -1,0 +1,60 @@
+"""Variables that keep their values between invocations.
+
+A read is a copy, since an update may come between it and who uses it.
+"""
+
+from __future__ import annotations
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.stack import producer
+from weft_lite.convert.lowered import Value
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.schema.tables import ElementwiseOptions
+
+_UPDATES = {
+    "Assign": None, "AssignVariableOp": None,
+    "AssignAdd": OpKind.Add, "AssignAddVariableOp": OpKind.Add,
+    "AssignSub": OpKind.Sub, "AssignSubVariableOp": OpKind.Sub,
+}  # fmt: skip
+
+
+def variable(output: Output, b: Builder) -> Value:
+    """The variable behind a reference or a handle."""
+    source = producer(output)
+    if source.name not in b.variables:
+        raise NotInLiteError(f"{source.name} has no value: name it in variables=")
+    return b.variables[source.name]
+
+
+@rule("VariableV2", "Variable", "VarHandleOp")
+def declare(node: Node, b: Builder) -> None:
+    """It is there already."""
+    if node.outputs[0].dtype.is_ref:
+        b.same(node.outputs[0], variable(node.outputs[0], b))
+
+
+@rule("ReadVariableOp")
+def read(node: Node, b: Builder) -> None:
+    copied(node, variable(node.inputs[0], b), b)
+
+
+def copied(node: Node, source: Value, b: Builder) -> None:
+    """A node that gives what a variable holds now."""
+    result = b.like(source, node.name)
+    b.add(OpKind.Copy, [source], [result], None, node.name)
+    b.same(node.outputs[0], result)
+
+
+@rule(*_UPDATES)
+def update(node: Node, b: Builder) -> None:
+    kept = variable(node.inputs[0], b)
+    value = b.value(node.inputs[1])
+    kind = _UPDATES[node.type]
+    if kind is not None:
+        total = b.like(kept, f"{node.name}/sum")
+        b.add(kind, [kept, value], [total], ElementwiseOptions(), node.name)
+        value = total
+    result = b.like(kept, node.name)
+    b.add(OpKind.Assign, [kept, value], [result], None, node.name)
+    for output in node.outputs:
+        b.same(output, result)

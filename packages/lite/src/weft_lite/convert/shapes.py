@@ -1,0 +1,201 @@
+"""Shapes at the bound: the graph once more, with inputs as large as they may be and loops cut open.
+
+A loop variable has the shape it begins with; one that grows needs a bound of its own. What depends
+on values has the shape that a run on zeros gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph import proto
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph, is_back_edge
+from weft_graph.ir.traits import Role
+from weft_graph.messages.graph_def import graph_to_def
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_graph.ops.stack import producer
+from weft_lite.convert.registry import NotInLiteError
+
+Shape = tuple[int, ...]
+Measure = Callable[[Output], Shape]
+
+_PASSING = {Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND, Role.SWITCH}
+_ROUNDS = 32
+"""Each finds the elements of at least one TensorArray, or the result of one run."""
+
+
+MOST_FOLDED: Final = 1024
+"""Elements of a constant that a shape could be made of; others only have a shape here."""
+
+
+def _known(dims: Sequence[int | None] | None) -> Shape | None:
+    if dims is None or None in dims:
+        return None
+    return tuple(int(size) for size in dims if size is not None)
+
+
+class Shapes:
+    """The shapes of the outputs of a step, where sizes are as large as they may be.
+
+    Args:
+      step: the graph; the shapes of its feeds are in `bounds`.
+      bounds: a shape for each feed, and for nodes by name.
+      measure: the shape of an output outside of loops, by a run on zeros.
+    """
+
+    def __init__(
+        self, step: StepGraph, bounds: Sequence[Shape], named: Mapping[str, Shape], measure: Measure
+    ) -> None:
+        self._step = step
+        self._measure = measure
+        self._pins: dict[str, Shape] = {
+            fed.name: bound for fed, bound in zip(step.feeds, bounds, strict=True)
+        }
+        self._names = {node.name: f"n{i}" for i, node in enumerate(step.graph.nodes)}
+        self.named = named
+        for node in step.graph.nodes:
+            if node.name in named and node.role is not Role.TENSOR_ARRAY:
+                self._pins[f"{node.name}:0"] = named[node.name]
+        self._elements: dict[str, Shape] = {}
+        self._twins: Graph | None = None
+        if any(node.role is Role.TENSOR_ARRAY for node in step.graph.nodes):
+            for _ in range(_ROUNDS):
+                if not self._learn_elements():
+                    break
+                self._twins = None
+
+    def __call__(self, output: Output) -> Shape:
+        """The shape of an output.
+
+        Raises: NotInLiteError: it is not known, and a run on zeros does not tell it.
+        """
+        if output.name in self._pins:
+            return self._pins[output.name]
+        found = _known(output.dims)
+        if found is None:
+            found = _known(self._twin(output).dims)
+        if found is None:
+            found = self._pins[output.name] = self._measure(output)
+            self._twins = None
+        return found
+
+    def value(self, output: Output) -> Any:
+        """What an output is at the bound, if that does not depend on values; else None."""
+        return constant_value(self._twin(output))
+
+    def element(self, array: Node) -> Shape:
+        """The shape of the elements of a TensorArray.
+
+        Raises: NotInLiteError: nothing is written to it whose shape is known.
+        """
+        if array.name not in self._elements:
+            raise NotInLiteError("nothing tells the shape of its elements: give element_shape")
+        return self._elements[array.name]
+
+    def _twin(self, output: Output) -> Output:
+        if self._twins is None:
+            self._twins = self._made()
+        node = self._twins.get_operation_by_name(self._names[output.node.name])
+        return node.outputs[0 if output.node.role is Role.SWITCH else output.index]
+
+    def _learn_elements(self) -> bool:
+        """Whether what is written tells the elements of another TensorArray."""
+        before = len(self._elements)
+        for node in self._step.graph.nodes:
+            if node.role is Role.TENSOR_ARRAY:
+                self._note(node, node.attrs["element_shape"])
+            elif node.type in ("TensorArrayWriteV3", "TensorArrayScatterV3", "TensorArraySplitV3"):
+                array, dims = producer(node.inputs[0]), self._twin(node.inputs[-2]).dims
+                if node.type == "TensorArraySplitV3":
+                    dims = self._twin(node.inputs[1]).dims
+                    lengths = self.value(node.inputs[2])
+                    if dims and lengths is not None and lengths.size:
+                        dims = (int(lengths.max()), *dims[1:])
+                elif node.type == "TensorArrayScatterV3":
+                    dims = dims and dims[1:]
+                self._note(array, dims)
+        return len(self._elements) > before
+
+    def _note(self, array: Node, dims: Sequence[int | None] | None) -> None:
+        found = _known(dims)
+        if array.name not in self._elements and found is not None:
+            self._elements[array.name] = found
+
+    # ------------------------------------------------------------------ the twin
+
+    def _made(self) -> Graph:
+        definition = graph_to_def(self._step.graph)
+        nodes = {node.name: node for node in self._step.graph.nodes}
+        made = proto.GraphDef(versions=definition.versions, library=definition.library)
+        for each in definition.node:
+            self._add(made, each, nodes[each.name])
+        for i, (name, shape) in enumerate(self._pins.items()):
+            source = name.rpartition(":")[0]
+            output = nodes[source].outputs[int(name.rpartition(":")[2])]
+            self._placeholder(made, f"p{i}", output, shape)
+        graph = Graph()
+        with graph.as_default():
+            import_graph_def(made, name="")
+        return graph
+
+    def _placeholder(self, made: proto.GraphDef, name: str, output: Output, shape: Shape) -> None:
+        pin = made.node.add(name=name, op="Placeholder")
+        pin.attr["dtype"].type = output.dtype.base_dtype.as_datatype_enum
+        pin.attr["shape"].shape.SetInParent()  # a shape without sizes is one
+        for size in shape:
+            pin.attr["shape"].shape.dim.add().size = size
+
+    def _add(self, made: proto.GraphDef, definition: proto.NodeDef, node: Node) -> None:
+        name = self._names[node.name]
+        if node.role is Role.ARGUMENT:
+            self._placeholder(made, name, node.outputs[0], self._pins[node.outputs[0].name])
+            return
+        if node.role is Role.CONSTANT and np.size(node.attrs["value"]) > MOST_FOLDED:
+            self._placeholder(made, name, node.outputs[0], np.shape(node.attrs["value"]))
+            return
+        copy = made.node.add()
+        copy.CopyFrom(definition)
+        copy.name = name
+        copy.attr.pop("_class", None)
+        inputs = [self._reference(each) for each in node.inputs]
+        del copy.input[:]
+        if node.role is Role.MERGE:
+            inputs = [
+                each
+                for each, source in zip(inputs, node.inputs, strict=True)
+                if not is_back_edge(node, source)
+            ]
+        varies = node.role is Role.MERGE and len(inputs) == 1  # a loop variable: its value changes
+        if varies or node.role in _PASSING:
+            copy.op, inputs = "PreventGradient" if varies else "Identity", inputs[:1]
+            kind = node.inputs[0].dtype.base_dtype.as_datatype_enum
+            copy.ClearField("attr")
+            copy.attr["T"].type = kind
+        if node.role is Role.TENSOR_ARRAY and node.name in self._elements:
+            shape = copy.attr["element_shape"].shape
+            shape.Clear()
+            shape.SetInParent()
+            for size in self._elements[node.name]:
+                shape.dim.add().size = size
+        copy.input.extend(inputs)
+
+    def _reference(self, source: Output) -> str:
+        """How an input is written: controls are left out, both sides of a Switch are one."""
+        if source.name in self._pins:
+            return f"p{list(self._pins).index(source.name)}"
+        index = 0 if source.node.role is Role.SWITCH else source.index
+        return f"{self._names[source.node.name]}:{index}"
+
+
+def grown(name: str, first: Shape, following: Shape) -> NotInLiteError:
+    """The error about a loop variable whose shape a turn changes."""
+    return NotInLiteError(
+        f"a turn of the loop makes shape {list(following)} of {list(first)}: give the largest "
+        f"one by bounds={{{name!r}: [...]}}"
+    )
