@@ -299,6 +299,31 @@ def file_programs(base: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("mode", ["rb", "wb", "ab", "r+b"])
+def test_a_link_that_changes_after_the_look_leads_nowhere(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, outside, place = (tmp_path / name for name in ("in", "secret", "in/link"))
+    inside.mkdir()
+    outside.write_bytes(b"secret")
+    (inside / "harmless").write_bytes(b"harmless")
+    place.symlink_to(inside / "harmless")
+    check = FileRoots.check
+
+    def check_and_change(roots: FileRoots, path: str) -> None:
+        check(roots, path)
+        place.unlink()
+        place.symlink_to(outside)
+
+    with within(FileRoots([str(inside)])):
+        with wf.gfile.GFile(str(place), mode) as file:
+            assert mode != "rb" or file.read() == b"harmless"
+        monkeypatch.setattr(FileRoots, "check", check_and_change)
+        with pytest.raises(errors.PermissionDeniedError, match="when it was opened"):
+            wf.gfile.GFile(str(place), mode).seek(0)
+    assert outside.read_bytes() == b"secret"
+
+
 def test_files_are_touched_below_roots_only(tmp_path: Path, remote: None) -> None:
     allowed, secret = tmp_path / "allowed", tmp_path / "secret"
     for folder in (allowed, secret):

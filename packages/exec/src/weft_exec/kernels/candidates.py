@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from weft_exec.kernels import philox
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources.file_access import check_path
+from weft_exec.resources.file_access import check_path, opener
 from weft_exec.resources.resources import Resource
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
@@ -160,8 +159,8 @@ def _make_fixed(node: Node, device: Device) -> KernelFunction:
 def _counts_of(file: str) -> list[float]:
     """The last column of a CSV file."""
     check_path(file)
-    with reported("reading vocab_file", file):
-        lines = Path(file).read_text().splitlines()
+    with reported("reading vocab_file", file), open(file, opener=opener) as text:
+        lines = text.read().splitlines()
     try:
         return [float(line.rsplit(",", 1)[-1]) for line in lines if line.strip()]
     except ValueError as cause:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft_exec.kernels.printing import summarize
 from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
-from weft_exec.resources.file_access import check_path
+from weft_exec.resources.file_access import check_path, opener
 from weft_exec.resources.resources import Resource
 from weft_graph.ops.control import py_function_of
 from weft_tensor import errors
@@ -132,7 +132,7 @@ def _write(stream: Any, text: str) -> None:
 
 
 def _append(path: str, text: str) -> None:
-    with open(path, "a", encoding="utf-8") as file:
+    with open(path, "a", encoding="utf-8", opener=opener) as file:
         file.write(text)
 
 

@@ -1,7 +1,8 @@
 """Which files a step may touch: all, or those below some roots where others decide what it does.
 
 Kernels run `within` roots where the session is one of another process. Whoever opens a file asks
-`check_path` first; what opens files later, on other threads, takes `file_roots()` along.
+`check_path` first, and opens local ones with `opener`, as links may change in between; what opens
+files later, on other threads, takes `file_roots()` along.
 """
 
 from __future__ import annotations
@@ -43,6 +44,21 @@ class FileRoots:
                 "WEFT_FILE_ROOTS)"
             )
 
+    def check_open(self, path: str, file: int) -> None:
+        """As `check`, of a file that is open, wherever the path has led.
+
+        Systems that do not say where an open file is are not asked.
+        """
+        try:
+            real = os.readlink(f"/proc/self/fd/{file}")
+        except OSError:
+            return
+        if not self._has(real):
+            raise errors.PermissionDeniedError(
+                f"{path!r} led to {real!r} when it was opened, outside the files that sessions of "
+                "other processes may touch here"
+            )
+
     def _has(self, path: str) -> bool:
         real = Path(os.path.realpath(path))
         return any(real.is_relative_to(root) for root in self._paths)
@@ -81,3 +97,23 @@ def check_path(path: str) -> None:
     roots = file_roots()
     if roots is not None:
         roots.check(path)
+
+
+def opener(path: str, flags: int) -> int:
+    """The `opener` of `open` for local files; as `os.open`, with a look at what it has opened.
+
+    Raises: PermissionDeniedError: a link was changed since the path was checked. What is there is
+      as it was.
+    """
+    roots = file_roots()
+    if roots is None:
+        return os.open(path, flags, 0o666)
+    file = os.open(path, flags & ~os.O_TRUNC, 0o666)
+    try:
+        roots.check_open(path, file)
+        if flags & os.O_TRUNC:
+            os.ftruncate(file, 0)
+    except BaseException:  # because nobody else would close it
+        os.close(file)
+        raise
+    return file

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from weft_exec.resources.file_access import opener
 from weft_io.files.storage import SAVING, Bytes, saving_name
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
@@ -68,7 +69,7 @@ class LocalWriting:
     """
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+        self._descriptor = opener(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY)
         self._written = self._sent = 0
 
     def write(self, data: Bytes) -> None:
@@ -107,7 +108,7 @@ class LocalReading:
     chunk = 1 << 20  # stays in the cache until its checksum is taken
 
     def __init__(self, path: str) -> None:
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._file = open(path, "rb", buffering=0, opener=opener)  # noqa: SIM115 - closed by `close`
         self.size = os.fstat(self._file.fileno()).st_size
 
     def read_into(self, position: int, memory: memoryview) -> int:
@@ -138,7 +139,7 @@ class Saving:
         while True:
             self.path = os.path.join(directory, saving_name(base))
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
-            self._descriptor = os.open(self.path, flags, 0o666)
+            self._descriptor = opener(self.path, flags)
             try:
                 _lock(self._descriptor)
                 # Someone who met it before it was locked took it for abandoned and removed it.
@@ -228,8 +229,7 @@ class LocalStorage:
         """All of a file."""
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
-        descriptor = os.open(path, os.O_RDONLY | _BINARY)
-        with open(descriptor, "rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=opener) as file:
             return file.read()
 
     def open(self, path: str) -> LocalReading:

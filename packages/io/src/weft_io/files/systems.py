@@ -10,7 +10,7 @@ import stat as modes
 from collections.abc import Iterable
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, cast
 
-from weft_exec.resources.file_access import check_path
+from weft_exec.resources.file_access import check_path, opener
 from weft_tensor import errors
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -77,7 +77,7 @@ class LocalFileSystem:
 
     def open(self, path: str, mode: str) -> BinaryIO:
         """An open file, buffered."""
-        return cast(BinaryIO, open(path, mode))
+        return cast(BinaryIO, open(path, mode, opener=opener))
 
     def stat(self, path: str) -> FileStatistics:
         """Size, time, kind; symbolic links are followed."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from weft_exec.resources.file_access import opener
 from weft_io.files.systems import is_url, locate
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
@@ -68,7 +69,7 @@ class _LocalStream:
         self._descriptor = -1
         inner = locate(path)[1]
         with reported("reading", path):
-            self._descriptor = os.open(inner, os.O_RDONLY | _BINARY)
+            self._descriptor = opener(inner, os.O_RDONLY | _BINARY)
             self._size = os.fstat(self._descriptor).st_size
         self._position = 0
 
