@@ -1,0 +1,37 @@
+"""What runs an exported model: ONNX's reference evaluator, ONNX Runtime where it is installed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from onnx import ModelProto
+from onnx.reference import ReferenceEvaluator
+
+REFERENCE, RUNTIME = "reference", "runtime"
+
+
+def answers(
+    model: ModelProto, feeds: Mapping[str, Any], without: Collection[str] = ()
+) -> Iterator[list[Any]]:
+    """The outputs of a model, by each evaluator that there is but some."""
+    if REFERENCE not in without:
+        with warnings.catch_warnings():
+            # It overflows, divides by zero and takes means of nothing, and says so, as NumPy does.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            yield ReferenceEvaluator(model).run(None, dict(feeds))
+    if RUNTIME not in without and find_spec("onnxruntime"):
+        yield _by_runtime(model, feeds)
+
+
+def _by_runtime(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers)
+    found: list[Any] = session.run(None, dict(feeds))
+    return found
