@@ -26,8 +26,11 @@ from weft_io.onnx.registry import export_rule
 from weft_tensor import errors
 from weft_tensor.nesting import shown
 
-OLDEST: Final = 18
-"""The first opset whose reductions, paddings and resizings are as the rules write them."""
+OLDEST: Final = 7
+"""The first opset whose ops broadcast."""
+
+_SEPARATE_CONSTANTS: Final = 4
+"""The first version of the format whose constants need not be inputs, too."""
 
 _OF_THE_MODEL: Final = ("producer_name", "producer_version", "domain", "doc_string")
 _ROUTING: Final = frozenset(
@@ -59,7 +62,8 @@ def export(
       feeds: what it is given, likewise: any tensors, mostly placeholders.
       session: that has the values of the variables.
       path: a file to write.
-      opset: the version of ONNX's standard ops, at least 18.
+      opset: the version of ONNX's standard ops, at least 7. What an older one lacks is refused;
+        before 14 a size of 0 that a step computes means another one.
       dynamic_axes: names for sizes that are not known, by input and axis; "x_0" and the like for
         the others. Equal names mean equal sizes.
       metadata: what the model says of itself: `producer_name`, `producer_version`, `domain`,
@@ -247,12 +251,12 @@ class _Export:
         )
         imports = [helper.make_opsetid("", self.body.opset)]
         model = helper.make_model(message, opset_imports=imports, producer_name="weft")
-        model.ir_version = helper.find_min_ir_version_for(imports)
+        model.ir_version = max(helper.find_min_ir_version_for(imports), _SEPARATE_CONSTANTS)
         _describe(model, metadata)
         model = _inferred(model)
         _check_ranks(model)
         if path is None:
-            checker.check_model(model)
+            _check(model)
             return model
         data = model.SerializeToString()
         try:
@@ -260,7 +264,7 @@ class _Export:
             path.write_bytes(data)
         except OSError as error:
             raise errors.InvalidArgumentError(f"cannot write {str(path)!r}: {error}") from error
-        checker.check_model(str(path) if external else data)
+        _check(str(path) if external else data)
         return model
 
 
@@ -423,6 +427,14 @@ def _describe(model: ModelProto, metadata: Mapping[str, str]) -> None:
     if "model_version" in rest:
         model.model_version = int(rest.pop("model_version"))
     helper.set_model_props(model, rest)
+
+
+def _check(model: ModelProto | str | bytes) -> None:
+    """Raise UnimplementedError where a model is not as its opset wants it."""
+    try:
+        checker.check_model(model)
+    except checker.ValidationError as error:
+        raise errors.UnimplementedError(f"ONNX cannot express the model: {error}") from error
 
 
 def _check_ranks(model: ModelProto) -> None:

@@ -15,6 +15,7 @@ from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, defs, helpe
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.older_forms import check, older
 from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -257,9 +258,10 @@ class NodeExport:
         outputs: list[Value],
         attributes: Mapping[str, Any],
     ) -> list[Value]:
+        inputs, attributes = older(op, self.opset, inputs, attributes)
+        check(op, self.opset, attributes, self.node)
         _check_types(op, self.opset, inputs, outputs)
-        given = {name: value for name, value in attributes.items() if value is not None}
-        self._body.nodes.append(Made(op, inputs, outputs, given, self.node.name))
+        self._body.nodes.append(Made(op, inputs, outputs, attributes, self.node.name))
         return outputs
 
     def constant(self, value: Any, dtype: DType | None = None) -> Value:

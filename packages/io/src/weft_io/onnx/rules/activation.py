@@ -181,4 +181,6 @@ def _write_selu(export: NodeExport) -> Value:
 
 @exporter("Softmax", "LogSoftmax")
 def _write_softmax(export: NodeExport) -> Value:
-    return export.add(export.node.type, export[0], axis=-1)
+    return export.add(
+        export.node.type, export[0], axis=-1 if export.opset >= 11 else export.rank() - 1
+    )

@@ -240,6 +240,16 @@ def _write_plain(export: NodeExport) -> Value:
     return export.elementwise(_TO_ONNX[export.node.type], *export.inputs(), dtype=kind)
 
 
+@exporter("GreaterEqual", "LessEqual")
+def _write_or_equal(export: NodeExport) -> Value:
+    name = _TO_ONNX[export.node.type]
+    if export.opset >= 12:
+        return _write_plain(export)
+    strict = export.elementwise(name.removesuffix("OrEqual"), *export.inputs(), dtype=dtypes.bool_)
+    equal = export.elementwise("Equal", *export.inputs(), dtype=dtypes.bool_)
+    return export.elementwise("Or", strict, equal)
+
+
 @exporter("NotEqual")
 def _write_not_equal(export: NodeExport) -> Value:
     equal = export.elementwise("Equal", *export.inputs(), dtype=dtypes.bool_)

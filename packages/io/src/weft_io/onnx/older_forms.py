@@ -1,0 +1,92 @@
+"""How older opsets write ops whose operands were attributes then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_tensor import dtypes, errors
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Node
+    from weft_io.onnx.node_export import Value
+
+_REDUCE: Final = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+    ReduceProd ReduceSumSquare"""
+_ATTRIBUTES: Final[Mapping[str, tuple[int, Sequence[str]]]] = {
+    **dict.fromkeys(_REDUCE.split(), (18, ["axes"])),
+    "Clip": (11, ["min", "max"]),
+    "Pad": (11, ["pads", "value"]),
+    "ReduceSum": (13, ["axes"]),
+    "Slice": (10, ["starts", "ends", "axes", "steps"]),
+    "Split": (13, ["split"]),
+    "Squeeze": (13, ["axes"]),
+    "TopK": (10, ["k"]),
+    "Unsqueeze": (13, ["axes"]),
+}
+"""By op the opset since which these are inputs, behind the first one."""
+
+_NUMBERS: Final = frozenset({"k", "max", "min", "value"})
+"""Attributes that are one number."""
+
+_NEWER: Final[Mapping[str, tuple[int, str]]] = {
+    "Reshape": (14, "allowzero"),
+    "Split": (18, "num_outputs"),
+}
+"""Attributes that older opsets do without: outputs are counted, and computed sizes are not 0."""
+
+_NEGATIVE_AXES: Final = 11
+"""The first opset that counts axes from the end, too."""
+
+_EXTREMES_BROADCAST: Final = 8
+"""The first opset whose Max and Min broadcast."""
+
+Form = tuple[list["Value | None"], dict[str, Any]]
+
+
+def older(op: str, opset: int, inputs: Sequence[Value | None], given: Mapping[str, Any]) -> Form:
+    """The inputs and attributes of an op as an opset has them.
+
+    Raises: UnimplementedError: an attribute would have to be a tensor.
+    """
+    found, attributes = list(inputs), {k: v for k, v in given.items() if v is not None}
+    since, name = _NEWER.get(op, (0, ""))
+    if opset < since:
+        attributes.pop(name, None)
+    since, names = _ATTRIBUTES.get(op, (0, ()))
+    if opset < since:
+        for name, value in zip(names, found[1:], strict=False):
+            if value is not None:
+                attributes[name] = _attribute(op, opset, name, value)
+        found = found[:1]
+        if np.any(np.asarray(attributes.pop("steps", 1)) != 1):
+            raise errors.UnimplementedError(f"opset {opset} of ONNX has no steps of slices")
+    if op == "Resize" and opset < 13:
+        from weft_io.onnx.node_export import Value
+
+        nothing = Value(dtypes.float32, array=np.zeros(0, np.float32))
+        found = [nothing if each is None else each for each in found]
+    return found, attributes
+
+
+def _attribute(op: str, opset: int, name: str, value: Value) -> Any:
+    if value.array is None:
+        raise errors.UnimplementedError(f"opset {opset} of ONNX wants {name} of {op} as a constant")
+    return value.array.item() if name in _NUMBERS else value.array.reshape(-1).tolist()
+
+
+def check(op: str, opset: int, attributes: Mapping[str, Any], node: Node) -> None:
+    """Raise UnimplementedError where an opset means something else.
+
+    Args:
+      node: that the op is written for.
+    """
+    if op in ("Max", "Min") and opset < _EXTREMES_BROADCAST:
+        shapes = {source.dims for source in node.inputs}
+        if len(shapes) > 1 or None in shapes or any(None in dims for dims in shapes if dims):
+            raise errors.UnimplementedError(f"{op} of opset {opset} of ONNX does not broadcast")
+    axes = np.asarray([attributes.get("axis", 0), *attributes.get("axes", ())])
+    if opset < _NEGATIVE_AXES and np.any(axes < 0):
+        raise errors.UnimplementedError(f"opset {opset} of ONNX counts axes of {op} from the front")
