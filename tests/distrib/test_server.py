@@ -624,3 +624,46 @@ def test_no_shared_memory_waits_for_the_collector() -> None:
         wait_until(lambda: memory_files(os.getpid()) <= before)
     finally:
         gc.enable()
+
+
+def test_servers_of_one_process_exchange_values_without_sockets() -> None:
+    with servers(jobs(ps=1, worker=2), protocol="inproc") as cluster:
+        with wf.device(PS):
+            v = wf.Variable(np.arange(1 << 20, dtype=np.float32))
+            text = wf.constant(["a", "é"])
+        with wf.device(W1):
+            doubled, joined = v * 2.0, wf.string_join([text, "!"])
+        with wf.device(W0):
+            total = wf.reduce_max(doubled)
+        update = v.assign_add(doubled).op
+        with wf.Session(cluster[1].target) as session:
+            session.run(v.initializer)
+            assert session.run(total) == 2.0 * ((1 << 20) - 1)
+            assert session.run(joined).tolist() == [b"a!", "é!".encode()]
+            read, first = session.run([v.value(), doubled])
+            session.run(update)
+            assert read[5] == 5.0 and first[5] == 10.0  # nobody shares the variable's memory
+            assert session.run(v)[5] == 15.0
+        traffic = [each for server in cluster for each in server.traffic()]
+        assert {each.transport for each in traffic} == {"inproc"}
+        assert sum(each.bytes_sent for each in traffic) > 8 << 20
+        with wf.Session(cluster[1].target) as session:
+            never = wf.FIFOQueue(1, wf.float32).dequeue()
+            threading.Timer(0.3, cluster[2].close).start()
+            with wf.device(W1), pytest.raises(errors.OpError, match="job:worker"):
+                session.run(wf.identity(never) + doubled[0])
+
+
+def test_a_server_that_does_not_say_so_is_reached_by_its_sockets() -> None:
+    cluster = jobs(ps=1, worker=1)
+    with (
+        closing(Server(cluster, "ps", 0)),
+        closing(Server(cluster, "worker", 0, protocol="inproc")) as worker,
+        wf.Session(worker.target) as session,
+    ):
+        with wf.device(PS):
+            there = wf.random_uniform([]) + 1.0
+        assert session.run(there) >= 1.0
+        assert {each.transport for each in worker.traffic()} == {"shared memory"}
+    with pytest.raises(errors.InvalidArgumentError, match="'inproc'"):
+        Server(cluster, "ps", 0, protocol="inproc://")

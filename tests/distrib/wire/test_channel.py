@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from weft_testing.waiting import wait_until
 
+from weft_distrib.wire import inproc
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import Listener, Reply, ask, dial
@@ -22,13 +23,16 @@ from weft_tensor import errors
 Pair = Callable[..., tuple[Channel, Channel]]
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair]:
+@pytest.fixture(params=["sockets", "inproc"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     made: list[Channel] = []
 
     def connect(serve: Any = None, other: Any = None) -> tuple[Channel, Channel]:
-        a, b = socket.socketpair()
-        made.extend((Channel(SocketStream(a), "b", other), Channel(SocketStream(b), "a", serve)))
+        if request.param == "inproc":
+            a, b = inproc.pair()
+        else:
+            a, b = map(SocketStream, socket.socketpair())
+        made.extend((Channel(a, "b", other), Channel(b, "a", serve)))
         return made[-2], made[-1]
 
     yield connect

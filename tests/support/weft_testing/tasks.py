@@ -53,13 +53,15 @@ def jobs(**counts: int) -> dict[str, list[str]]:
 
 
 @contextmanager
-def servers(cluster: Jobs, config: Any = None) -> Iterator[list[Server]]:
-    """All tasks of a cluster in this process, joined by sockets."""
+def servers(
+    cluster: Jobs, config: Any = None, protocol: str | None = None
+) -> Iterator[list[Server]]:
+    """All tasks of a cluster in this process, joined as their protocol says."""
     with ExitStack() as stack:
         made = []
         for job, addresses in cluster.items():
             for i in range(len(addresses)):
-                server = Server(cluster, job, i, config=config)
+                server = Server(cluster, job, i, protocol, config)
                 stack.callback(server.close)
                 made.append(server)
         yield made

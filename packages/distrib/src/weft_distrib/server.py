@@ -31,6 +31,7 @@ from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Call
 from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
 from weft_distrib.wire.local import machine
 from weft_distrib.wire.traffic import Traffic, carried
@@ -73,7 +74,9 @@ class Server:
       server_or_cluster_def: the cluster: what `ClusterSpec` takes, or a ServerDef.
       job_name: the job that this task belongs to; may be left out where the cluster has one.
       task_index: its number in the job; may be left out where the job has one task.
-      protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine.
+      protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine;
+        or "inproc", by which values go between servers of one process without sockets, where both
+        have it.
       config: a ConfigProto, for the devices and threads of this task.
       start: whether to start at once.
       credentials: what it shows to other tasks, and whom it lets in; those of the environment by
@@ -125,7 +128,8 @@ class Server:
                 "--insecure --insecure"
             )
         local = self._protocol != TCP_ONLY
-        opening = Opening(messages.VERSION, credentials, local=local)
+        inproc = self._protocol == INPROC
+        opening = Opening(messages.VERSION, credentials, local=local, inproc=inproc)
         self._connections = Connections(self._cluster, opening)
         roots = FileRoots(default_roots() if file_roots is None else file_roots)
         options = SessionConfig.from_proto(self._config)
@@ -396,8 +400,8 @@ def _parsed(
             )
         (task,) = cluster.task_indices(job)
     cluster.task_address(job, task)
-    if protocol not in (None, "grpc", TCP_ONLY):
+    if protocol not in (None, "grpc", TCP_ONLY, INPROC):
         raise errors.InvalidArgumentError(
-            f"protocol must be 'grpc' or {TCP_ONLY!r}, got {protocol!r}"
+            f"protocol must be 'grpc', {TCP_ONLY!r} or {INPROC!r}, got {protocol!r}"
         )
     return cluster, DeviceParts(job, 0, task), protocol or "grpc", config

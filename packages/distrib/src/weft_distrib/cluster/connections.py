@@ -17,6 +17,7 @@ from weft_distrib.protocol.service import REPORT, STATUS, ControlClient
 from weft_distrib.wire.address import address_of
 from weft_distrib.wire.channel import Channel
 from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import dial
 from weft_distrib.wire.traffic import Traffic
 from weft_graph.ir.device_spec import DeviceParts
@@ -206,6 +207,8 @@ def dialled(host: str, peer: str, status: messages.Status, opening: Opening) -> 
     """
     address = (host, status.wire_port)
     channel = dial(address, peer, opening, status.incarnation, CONNECT_SECONDS)
+    if channel.traffic.transport == INPROC:
+        return channel  # this process cannot be lost to itself
     try:
         watched = watched_heart(host, peer, status, opening, channel.close)
     except errors.OpError:

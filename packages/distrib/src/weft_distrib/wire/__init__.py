@@ -19,5 +19,6 @@ Between processes of one machine the connection is a socket that carries open fi
 large values are copied into blocks of memory that both ends have mapped (`memory.py`). Whoever
 sends makes blocks and hands them over, and gets each back when nobody has the value any more that
 was in it. Where there is no room for more blocks, values follow on the socket, so nobody ever waits
-for a block. `local.py` says how two processes find out that they are on one machine.
+for a block. `local.py` says how two processes find out that they are on one machine. Servers of one
+process need no socket at all (`inproc.py`).
 """

@@ -72,6 +72,7 @@ class Opening:
       credentials: what it shows, and whom it believes.
       role: as which it calls.
       local: whether it uses shared memory with processes of the same machine.
+      inproc: whether it needs no socket for other servers of its own process that say so, too.
     """
 
     def __init__(
@@ -80,7 +81,9 @@ class Opening:
         credentials: Credentials | None = None,
         role: Role = Role.PEER,
         local: bool = True,
+        inproc: bool = False,
     ) -> None:
+        self.inproc = inproc
         self.version = version
         self.local = local and is_possible()
         self.credentials = credentials or Credentials()

@@ -14,6 +14,7 @@ from weft_distrib.security.rates import Rate
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
 from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello, Opening
+from weft_distrib.wire.inproc import InprocStream, close_door, open_door, reach as reach_inproc
 from weft_distrib.wire.local import (
     OFFER,
     Invitation,
@@ -86,6 +87,8 @@ class Listener:
             door, self._name = listen()
             doors.append(door)
         self._doors = doors
+        if opening.inproc:
+            open_door(incarnation, self._welcome_inproc)
         for door in doors:
             threading.Thread(
                 target=self._accept, args=(door,), name="weft-accept", daemon=True
@@ -130,6 +133,10 @@ class Listener:
             return
         self._begin(LocalStream(sock), f"process {process_of(sock)} of this machine", self._invited)
 
+    def _welcome_inproc(self, stream: InprocStream) -> None:
+        """The same, of one of this process."""
+        self._begin(stream, "another server of this process", self._admitted)
+
     def _begin(self, stream: Stream, caller: str, admit: Admit) -> None:
         greeting = _Greeting(self._serve, admit)
         channel = Channel(stream, caller, greeting.serve, MAX_HELLO_BYTES, MAX_HELLO_BYTES)
@@ -168,6 +175,7 @@ class Listener:
         with self._lock:
             self._closed = True
             channels = list(self._channels)
+        close_door(self._incarnation)
         for door in self._doors:
             with suppress(OSError):  # some systems want it connected for this
                 door.shutdown(socket.SHUT_RDWR)
@@ -314,6 +322,9 @@ def dial(
       UnauthenticatedError: one of the two ends does not believe the other.
       AbortedError: the task is another one by now.
     """
+    near = reach_inproc(incarnation) if opening.inproc else None
+    if near is not None:
+        return _greeted(near, peer, opening, incarnation, b"", timeout)[0]
     sock = opening.connect(address, peer, timeout)
     context = opening.credentials.contexts()[1] if opening.credentials.secure else None
     stream = stream_of(sock, context, peer, address[0])

@@ -68,7 +68,7 @@ class Stream(Protocol):
 
     @property
     def transport(self) -> str:
-        """What carries large values: "socket", "tls" or "shared memory"."""
+        """What carries large values: "socket", "tls", "shared memory" or "inproc"."""
         ...
 
     def close(self) -> None:

@@ -1,0 +1,150 @@
+"""Connections between servers of one process, without sockets: `inproc://`.
+
+Who listens has a door here under its incarnation number, by which nobody else's can be opened. The
+bytes of a large value are copied once, from where they are to where they stay.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from weft_distrib.security.roles import Role
+
+INPROC: Final = "inproc"
+"""The protocol of servers that let others of their process in so, and what `Traffic` calls it."""
+
+_HELD_BYTES = 1 << 16
+"""What a direction takes of who does not wait; the rest is read from where it is."""
+
+
+class _Pipe:
+    """Bytes in one direction: some that it holds, then those of a writer who waits."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._held: deque[memoryview] = deque()
+        self._lent: deque[memoryview] = deque()
+        self._room = _HELD_BYTES
+        self._closed = False
+
+    def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
+        """As of `Stream`; who waits does so until all was read."""
+        with self._changed:
+            self._check_open()
+            if not wait:
+                return self._hold(buffers)
+            self._lent.extend(buffers)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or not self._lent)
+            self._check_open()
+        return sum(map(len, buffers))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BrokenPipeError("the other end is closed")
+
+    def _hold(self, buffers: Sequence[memoryview]) -> int:
+        """Take a copy of what there is room for."""
+        taken = 0
+        for buffer in buffers:
+            some = bytes(buffer[: self._room])
+            if not some:
+                break
+            self._held.append(memoryview(some))
+            self._room -= len(some)
+            taken += len(some)
+        if taken:
+            self._changed.notify_all()
+        return taken
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """As of `Stream`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._held or self._lent)
+            if self._held:
+                count = _move(self._held, buffer)
+                self._room += count
+            elif self._lent:
+                count = _move(self._lent, buffer)
+                if not self._lent:
+                    self._changed.notify_all()
+            else:
+                count = 0
+        return count
+
+    def close(self) -> None:
+        """Let who waits go; what is held can still be read."""
+        with self._changed:
+            self._closed = True
+            self._lent.clear()
+            self._changed.notify_all()
+
+
+def _move(source: deque[memoryview], buffer: memoryview) -> int:
+    """Fill a buffer from the first of some; returns by how many bytes."""
+    first = source.popleft()
+    count = min(len(first), len(buffer))
+    buffer[:count] = first[:count]
+    if count < len(first):
+        source.appendleft(first[count:])
+    return count
+
+
+class InprocStream:
+    """One end of a connection within a process; a `Stream`.
+
+    Args:
+      inward, outward: the directions.
+    """
+
+    transport = INPROC
+
+    def __init__(self, inward: _Pipe, outward: _Pipe) -> None:
+        self._pipes = inward, outward
+        self.recv_into = inward.recv_into
+        self.send = outward.send
+
+    def begin(self) -> Role:
+        """As of `Stream`: who is in this process could do anything."""
+        return Role.PEER
+
+    def shutdown(self) -> None:
+        """As of `Stream`."""
+        for pipe in self._pipes:
+            pipe.close()
+
+    close = shutdown
+
+
+def pair() -> tuple[InprocStream, InprocStream]:
+    """The two ends of a new connection."""
+    there, back = _Pipe(), _Pipe()
+    return InprocStream(back, there), InprocStream(there, back)
+
+
+Welcome = Callable[[InprocStream], None]
+
+_doors: dict[int, Welcome] = {}
+
+
+def open_door(incarnation: int, welcome: Welcome) -> None:
+    """Let others of this process connect to a task."""
+    _doors[incarnation] = welcome
+
+
+def close_door(incarnation: int) -> None:
+    """Let no more in; nothing where there is no door."""
+    _doors.pop(incarnation, None)
+
+
+def reach(incarnation: int) -> InprocStream | None:
+    """Connect to a task of this process; None where it is none, or does not want it."""
+    welcome = _doors.get(incarnation)
+    if welcome is None:
+        return None
+    mine, other = pair()
+    welcome(other)
+    return mine
