@@ -1,8 +1,11 @@
 // Figure 1 of the white paper: builds relu(x W + b), and runs it on a server.
 //
 //   figure1 HOST PORT
+//
+// With the files that WEFT_CERTIFICATE, WEFT_KEY, WEFT_AUTHORITY and WEFT_TOKEN name it speaks TLS.
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 
 #include "graph.h"
@@ -130,6 +133,7 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "figure1 HOST PORT\n");
     return 2;
   }
+  std::signal(SIGPIPE, SIG_IGN);  // an ended connection is an error of whoever writes
   try {
     return Run(arguments[1], arguments[2]);
   } catch (const std::exception& error) {

@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "credentials.h"
 #include "distrib_generated.h"
 
 namespace weft {
@@ -31,8 +33,9 @@ struct Value {
 // Control calls: a flatbuffer goes, and a Reply with a flatbuffer or an error comes.
 class Control {
  public:
-  explicit Control(const std::string& address)
-      : stub_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())) {}
+  Control(const std::string& address, const Credentials& credentials)
+      : stub_(grpc::CreateChannel(address, credentials.ForControl())),
+        token_(credentials.token()) {}
 
   template <typename Answer, typename Request>
   Answer Call(const std::string& method, const Request& request) {
@@ -45,6 +48,7 @@ class Control {
     context.set_wait_for_ready(true);
     context.AddMetadata("weft-version", std::to_string(kVersion));
     context.AddMetadata("weft-role", "client");
+    if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
     grpc::CompletionQueue queue;
     grpc::Status status;
     auto call = stub_.PrepareUnaryCall(&context, "/weft.Task/" + method, sent, &queue);
@@ -72,6 +76,7 @@ class Control {
   }
 
   grpc::GenericStub stub_;
+  std::string token_;
 };
 
 // Calls with values, one at a time. All numbers are little-endian, as this machine's must be.
@@ -79,7 +84,7 @@ class Wire {
  public:
   enum Method : uint16_t { kHello = 0, kExtend = 6, kRunStep = 7 };
 
-  Wire(const std::string& host, uint64_t port) {
+  Wire(const std::string& host, uint64_t port, const Credentials& credentials) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
@@ -95,9 +100,18 @@ class Wire {
     if (socket_ < 0) throw std::runtime_error("nobody answers at " + host);
     const int one = 1;
     setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (credentials.secure()) tls_ = std::make_unique<Tls>(credentials, host, socket_);
   }
 
   ~Wire() { close(socket_); }
+
+  // Says who calls, as a client and without an offer of another transport.
+  void Hello(uint64_t incarnation, const std::string& token) {
+    std::vector<uint8_t> meta;
+    Append(meta, Greeting{kVersion, incarnation, 1, 0, static_cast<uint16_t>(token.size()), 0});
+    meta.insert(meta.end(), token.begin(), token.end());
+    Call(kHello, meta, {});
+  }
 
   std::vector<Value> Call(Method method, const std::vector<uint8_t>& meta,
                           const std::vector<Value>& values) {
@@ -119,6 +133,12 @@ class Wire {
     uint16_t zero;
     uint32_t size;
     uint64_t call;
+  };
+  struct Greeting {
+    uint64_t version, incarnation;
+    uint8_t role, zero;
+    uint16_t token;
+    uint32_t offer;
   };
   struct Head {
     uint16_t code, values;
@@ -212,7 +232,8 @@ class Wire {
   void Send(const void* data, size_t size) {
     const auto* at = static_cast<const char*>(data);
     while (size) {
-      const ssize_t count = send(socket_, at, size, MSG_NOSIGNAL);
+      const ssize_t count =
+          tls_ ? tls_->Write(at, size) : send(socket_, at, size, MSG_NOSIGNAL);
       if (count <= 0) throw std::runtime_error("the connection ended");
       at += count;
       size -= count;
@@ -222,7 +243,7 @@ class Wire {
   void ReceiveInto(void* data, size_t size) {
     auto* at = static_cast<char*>(data);
     while (size) {
-      const ssize_t count = recv(socket_, at, size, 0);
+      const ssize_t count = tls_ ? tls_->Read(at, size) : recv(socket_, at, size, 0);
       if (count <= 0) throw std::runtime_error("the connection ended");
       at += count;
       size -= count;
@@ -230,16 +251,18 @@ class Wire {
   }
 
   int socket_ = -1;
+  std::unique_ptr<Tls> tls_;
   uint64_t call_ = 0;
 };
 
 // A session on a server's master.
 class Session {
  public:
-  Session(const std::string& host, const std::string& port)
-      : control_(host + ":" + port), status_(Status()), wire_(host, status_.wire_port) {
-    // The third number is one byte of the role, 1 for a client, and no token and no offer.
-    wire_.Call(Wire::kHello, Bytes({kVersion, status_.incarnation, 1}), {});
+  Session(const std::string& host, const std::string& port, const Credentials& credentials = {})
+      : control_(host + ":" + port, credentials),
+        status_(Status()),
+        wire_(host, status_.wire_port, credentials) {
+    wire_.Hello(status_.incarnation, credentials.token());
     distrib::OpenSessionT create;
     create.version = kVersion;
     session_ = control_.Call<distrib::SessionT>("CreateSession", create).session;

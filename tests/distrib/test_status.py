@@ -7,9 +7,11 @@ import sys
 from contextlib import closing
 from typing import Any
 
+import pytest
 from weft_testing.tasks import jobs, processes
 
 import weft as wf
+from weft_distrib.cluster import reports
 from weft_distrib.launch.status import HEADER, Rates, duration, reports_of, size
 from weft_distrib.protocol.messages import Report
 
@@ -42,7 +44,10 @@ def test_steps_bytes_and_sessions_are_counted() -> None:
     assert after[own].bytes_in - before[own].bytes_in >= 5 * 4000
 
 
-def test_a_task_that_does_not_answer_is_seen_from_outside() -> None:
+def test_a_task_that_does_not_answer_is_seen_from_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reports, "REPORT_SECONDS", 1.0)  # the server that is asked is here
     cluster = jobs(ps=2, worker=1)
     with (
         processes(cluster, "ps") as (stopped, killed),
