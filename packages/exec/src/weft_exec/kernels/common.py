@@ -122,11 +122,37 @@ def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
             shape = x.shape if x.shape == y.shape else broadcast_shape(x, y)
             if x.size <= limit and y.size <= limit and not _over(shape, limit):
                 return function(x, y)
+            if y.ndim == 1 and 1 < y.size < SHORT_ROW and x.shape == shape:
+                return over_rows(function, x, y, empty(shape, dtype))
             return function(x, y, out=empty(shape, dtype))
 
         return run
 
     return make
+
+
+SHORT_ROW: Final = 48
+_FOLDED: Final = 512
+"""Elements of short rows side by side, which NumPy takes at once."""
+
+
+def over_rows(function: Function, x: Array, row: Array, out: Array) -> Array:
+    """`function(x, row, out=out)`, each row of `x` with `row`, of which `out` has the shape.
+
+    NumPy takes row by row, whatever these are long; so short ones are folded side by side.
+    """
+    width, rows = row.size, x.size // max(row.size, 1)
+    fold = _FOLDED // max(width, 1)
+    if width >= SHORT_ROW or rows < 4 * fold or not x.flags.c_contiguous:
+        return function(x, row, out=out)  # type: ignore[no-any-return]  # because ufuncs are Any
+    wide = np.empty((fold, width), row.dtype)
+    wide[...] = row
+    whole = rows // fold * fold * width
+    flat, into = x.reshape(-1), out.reshape(-1)
+    shape = (-1, fold * width)
+    function(flat[:whole].reshape(shape), wide.reshape(-1), out=into[:whole].reshape(shape))
+    function(flat[whole:].reshape(-1, width), row, out=into[whole:].reshape(-1, width))
+    return out
 
 
 def _over(shape: tuple[int, ...], limit: int) -> bool:

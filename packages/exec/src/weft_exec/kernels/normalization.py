@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, widened
+from weft_exec.kernels.common import new_array, over_rows, widened
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import (
     Array,
@@ -60,10 +60,10 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
             unbiased = variance * variance.dtype.type(count / max(count - 1, 1))
         else:
             check_vectors(op, shape[-1], mean, variance)
-            np.subtract(flat, mean, out=result)
+            over_rows(np.subtract, flat, mean, result)
         factor = scale / np.sqrt(variance + variance.dtype.type(epsilon))
-        np.multiply(result, factor, out=result)
-        np.add(result, offset, out=result)
+        over_rows(np.multiply, result, factor, result)
+        over_rows(np.add, result, offset, result)
         y = from_channels_last(result.reshape(shape), data_format, exact, device)
         kind = scale.dtype
         mean, variance = mean.astype(kind, copy=False), variance.astype(kind, copy=False)
@@ -77,7 +77,7 @@ def _moments(flat: Array, centered: Array) -> tuple[Array, Array]:
     """Mean and variance of the columns; leaves the rows less the mean in `centered`."""
     count = flat.dtype.type(flat.shape[0])
     mean = column_sums(flat) / count  # NaN of no rows
-    np.subtract(flat, mean, out=centered)
+    over_rows(np.subtract, flat, mean, centered)
     return mean, column_sums(np.square(centered)) / count
 
 
@@ -103,18 +103,18 @@ def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
             )  # NaN where they are its own
         inverse = 1 / np.sqrt(variance + variance.dtype.type(epsilon))
         result = new_array(device, flat.shape, flat.dtype)
-        centered = flat - mean
+        centered = over_rows(np.subtract, flat, mean, new_array(device, flat.shape, flat.dtype))
         np.multiply(upstream, centered, out=result)
         by_offset = column_sums(upstream)
         by_scale = column_sums(result) * inverse
         if training:
             count = flat.dtype.type(max(flat.shape[0], 1))
-            np.multiply(centered, inverse * by_scale / count, out=centered)
-            np.subtract(upstream, by_offset / count, out=result)
+            over_rows(np.multiply, centered, inverse * by_scale / count, centered)
+            over_rows(np.subtract, upstream, by_offset / count, result)
             np.subtract(result, centered, out=result)
-            np.multiply(result, scale * inverse, out=result)
+            over_rows(np.multiply, result, scale * inverse, result)
         else:
-            np.multiply(upstream, scale * inverse, out=result)
+            over_rows(np.multiply, upstream, scale * inverse, result)
         by_x = from_channels_last(result.reshape(shape), data_format, exact, device)
         kind = scale.dtype
         empty = np.empty(0, kind)

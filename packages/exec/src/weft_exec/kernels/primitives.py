@@ -76,6 +76,25 @@ def _clamp(x: Any, low: Any, high: Any) -> Any:
     return np.minimum(np.maximum(x, low), high)
 
 
+MANY: Final = 1 << 12
+"""Elements from which on NumPy bounds by a number quicker on both sides than on one."""
+_INFINITIES: Final = {code: np.array(np.inf, code) for code in "fd"}
+
+
+def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
+    """`np.maximum`, in the quickest way."""
+    if x.size < MANY or y.ndim or x.dtype.char not in _INFINITIES:
+        return np.maximum(x, y, out=out)
+    return x.clip(y, _INFINITIES[x.dtype.char], out=out)
+
+
+def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
+    """`np.minimum`, in the quickest way."""
+    if x.size < MANY or y.ndim or x.dtype.char not in _INFINITIES:
+        return np.minimum(x, y, out=out)
+    return x.clip(-_INFINITIES[x.dtype.char], y, out=out)
+
+
 # ------------------------------------------------------------------------- conversions
 
 
@@ -232,8 +251,8 @@ _UFUNCS: Final[dict[str, tuple[Function, Function | None]]] = {
     "sign": (np.sign, None),
     "square": (np.square, None),
     "reciprocal": (np.reciprocal, None),
-    "minimum": (np.minimum, None),
-    "maximum": (np.maximum, None),
+    "minimum": (minimum, None),
+    "maximum": (maximum, None),
     "floor": (np.floor, None),
     "ceil": (np.ceil, None),
     "trunc": (_trunc, None),
