@@ -145,7 +145,8 @@ class _Lattice:
 
     Attributes:
       symbols: the class that a state emits, shape (B, S).
-      stay, skip: 0 where a state may be kept, or entered from the last but one; else -inf.
+      stay, skip: 0 where a state may be kept, or entered from the last but one; else -inf. None
+        where all may be kept.
       last: whether a sequence may end in a state.
     """
 
@@ -159,46 +160,46 @@ class _Lattice:
         skip[:, :2] = False
         if merge:
             skip[:, 2:] &= self.symbols[:, 2:] != self.symbols[:, :-2]
-        self.stay = np.where(label & (not merge), -np.inf, 0.0)
+        self.stay = None if merge else np.where(label, -np.inf, 0.0)
         self.skip = np.where(skip, 0.0, -np.inf)
         end = 2 * labels.counts[:, None]
         self.last = (state == end) | ((state == end - 1) & (end > 0))
 
     def forward(self, emitted: Array) -> Array:
         """The log-probability of all ways into each state at each time, shape (T, B, S)."""
-        alpha = np.full(emitted.shape, -np.inf)
-        if len(emitted):
-            alpha[0, :, :2] = emitted[0, :, :2]
-        for t in range(1, len(emitted)):
+        times, batch, states = emitted.shape
+        alpha = np.full((times, batch, states + 2), -np.inf)  # two states that nothing comes from
+        if times:
+            alpha[0, :, 2:4] = emitted[0, :, :2]
+        ways = np.empty((batch, states))
+        for t in range(1, times):
             before = alpha[t - 1]
-            alpha[t] = _log_sum(
-                before + self.stay, _shifted(before, 1), _shifted(before, 2) + self.skip
-            )
-            alpha[t] += emitted[t]
-        return alpha
+            np.add(before[:, :-2], self.skip, out=ways)
+            np.logaddexp(ways, before[:, 1:-1], out=ways)
+            np.logaddexp(ways, self._kept(before[:, 2:]), out=ways)
+            np.add(ways, emitted[t], out=alpha[t, :, 2:])
+        return alpha[:, :, 2:]
 
     def backward(self, emitted: Array, lengths: Array) -> Array:
         """The log-probability of all ways from each state to the end, without its own emission."""
-        beta = np.full(emitted.shape, -np.inf)
+        beta = np.empty(emitted.shape)
         end = np.where(self.last, 0.0, -np.inf)
-        following = np.full(emitted.shape[1:], -np.inf)
+        ended = lengths == np.arange(1, len(emitted) + 1)[:, None]
+        following = np.full((len(lengths), emitted.shape[2] + 2), -np.inf)
+        skip = np.full(self.skip.shape, -np.inf)
+        skip[:, :-2] = self.skip[:, 2:]
         for t in range(len(emitted) - 1, -1, -1):
-            moved = _log_sum(
-                following + self.stay, _shifted(following, -1), _shifted(following + self.skip, -2)
-            )
-            beta[t] = np.where((lengths == t + 1)[:, None], end, moved)
-            following = beta[t] + emitted[t]
+            ways = beta[t]
+            np.add(following[:, 2:], skip, out=ways)
+            np.logaddexp(ways, following[:, 1:-1], out=ways)
+            np.logaddexp(ways, self._kept(following[:, :-2]), out=ways)
+            np.copyto(ways, end, where=ended[t][:, None])
+            np.add(ways, emitted[t], out=following[:, :-2])
         return beta
 
-
-def _shifted(x: Array, by: int) -> Array:
-    """x moved along its last axis, -inf from where nothing came."""
-    result = np.full_like(x, -np.inf)
-    if by > 0:
-        result[:, by:] = x[:, :-by]
-    else:
-        result[:, :by] = x[:, -by:]
-    return result
+    def _kept(self, before: Array) -> Array:
+        """The ways that stay in their state, from the same at another time."""
+        return before if self.stay is None else np.add(before, self.stay)
 
 
 def _gradient(lattice: _Lattice, passed: Array, log_y: Array, inside: Array, blank: int) -> Array:
@@ -207,10 +208,9 @@ def _gradient(lattice: _Lattice, passed: Array, log_y: Array, inside: Array, bla
     times, batch, classes = grad.shape
     flat = grad.reshape(times * batch, classes)
     flat[:, blank] -= passed[:, :, ::2].sum(-1).reshape(-1)
-    shape = (times * batch, passed.shape[-1] // 2)
-    rows = np.arange(times * batch)[:, None]
-    symbols = np.broadcast_to(lattice.symbols[:, 1::2], (times, batch, shape[1]))
-    np.subtract.at(flat, (rows, symbols.reshape(shape)), passed[:, :, 1::2].reshape(shape))
+    rows = np.arange(0, times * batch * classes, classes).reshape(times, batch, 1)
+    places = rows + lattice.symbols[:, 1::2]
+    np.subtract.at(grad.reshape(-1), places.reshape(-1), passed[:, :, 1::2].reshape(-1))
     grad *= inside[:, :, None]
     return grad
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,6 +94,18 @@ def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any
     return xp.ascontiguousarray(xp.moveaxis(picked, (0, 1), (batch, along)))
 
 
+def _sources(lengths: Any, size: int, by_row: bool) -> Any:
+    """Which of all elements of all sequences comes to each place.
+
+    Args:
+      by_row: the sequences are (batch, time) in memory, and not (time, batch).
+    """
+    ends, time = lengths.astype(np.intp)[:, None], np.arange(size)
+    time = np.where(time < ends, ends - 1 - time, time)
+    count = np.arange(len(lengths))[:, None]
+    return count * size + time if by_row else (time * len(lengths) + count).T
+
+
 @kernel("ReverseSequence", device=ARRAY_DEVICE)
 def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
     batch_dim: int = node.attrs["batch_dim"]
@@ -113,6 +126,11 @@ def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
                 f"seq_lengths must be in [0, {size}], got {lengths.tolist()}"
             )
         result = new_array(device, x.shape, x.dtype)
+        if batch + along == 1 and x.flags.c_contiguous:
+            index = _sources(lengths, size, by_row=along == 1)
+            flat = (index.size, prod(x.shape[2:]))
+            np.take(x.reshape(flat), index.reshape(-1), 0, result.reshape(flat), "clip")
+            return result
         result[...] = x
         rows = np.moveaxis(result, (batch, along), (0, 1))
         sources = np.moveaxis(x, (batch, along), (0, 1))
