@@ -140,6 +140,8 @@ def _assert_near(name: str, dtype: DType, x: Any, y: Any, inputs: list[Any]) -> 
         with np.errstate(all="ignore"):
             near = abs(x - y) <= 4 * eps * abs(y) + least
         wrong = ~((x == y) | ((x != x) & (y != y)) | near)
+    if name == "pow" and dtype.is_floating:  # NumPy takes a square root there, IEEE 754 does not
+        wrong &= ~((inputs[0] == -np.inf) & (inputs[1] == 0.5))
     rows = [tuple(column[at] for column in inputs) for at in np.flatnonzero(wrong)[:5]]
     assert not wrong.any(), (name, rows, x[wrong][:5], y[wrong][:5])
 

@@ -96,7 +96,7 @@ class Kernel:
     Attributes:
       functions: their texts.
       regions: its outermost parallel loops, which the worker calls by number from 1.
-      routines: the routines that are called: names of functions to their views' type.
+      routines: the types of the products that are called.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -107,7 +107,7 @@ class Kernel:
         self.metadata = Metadata()
         self.functions: list[str] = []
         self.regions: list[Region] = []
-        self.routines: set[tuple[str, str]] = set()
+        self.routines: set[DType] = set()
         self.checks = {
             id(each): number
             for number, each in enumerate(
@@ -358,7 +358,7 @@ class _Function:
     def _call(self, call: Call) -> None:
         dtype = self.kernel.buffers[call.views[0].buffer].dtype
         name = f"weft.{call.routine}.{dtype.name}"
-        self.kernel.routines.add((call.routine, dtype.name))
+        self.kernel.routines.add(dtype)
         views = [f"ptr {self.address(view.buffer, view.indices)}" for view in call.views]
         numbers = [f"i64 {value}" for _, value in call.parameters]
         self.w.do(f"call void @{name}({', '.join([*views, *numbers, f'ptr {self._workspace()}'])})")

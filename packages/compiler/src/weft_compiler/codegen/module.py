@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import team
+from weft_compiler.codegen import matmul, team
 from weft_compiler.codegen.kernel import Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -16,6 +16,7 @@ from weft_compiler.ir.expressions import Apply, Expr, walk as parts
 from weft_compiler.ir.program import Call, Check, Program, expressions, walk
 from weft_graph.ir.scalar import PRIMITIVES
 from weft_tensor import errors
+from weft_tensor.dtypes import DType
 
 ENTRY: Final = "weft.run"
 """The function that a module exports: `int32 run(void **buffers, void *arena, int32 *interrupt,
@@ -32,6 +33,7 @@ class Module:
       thread: bytes of it besides that each thread takes.
       team: bytes of the memory through which threads meet.
       checks: the messages of the checks, in the order of their numbers.
+      routines: the types of the products that it calls.
     """
 
     text: str
@@ -39,6 +41,7 @@ class Module:
     thread: int
     team: int
     checks: tuple[str, ...]
+    routines: tuple[DType, ...]
 
 
 def module_of(program: Program, options: Options | None = None) -> Module:
@@ -52,7 +55,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
             _require_supported(expression)
     target = target_of(options)
     scalars = Scalars(target, options.contract)
-    plan = plan_memory(program, _workspace(program))
+    plan = plan_memory(program, _workspace(program, target))
     kernel = Kernel(program, plan, scalars, options)
     kernel.write()
     buffers = [b.name for b in (*program.inputs, *program.outputs)]
@@ -64,6 +67,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         if kernel.regions
         else team.alone(kernel.parameters),
         *library.texts(scalars.used, target),
+        *map(matmul.declaration, sorted(kernel.routines, key=str)),
         _attributes(target),
         *kernel.metadata.lines,
     ]
@@ -74,6 +78,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         plan.thread,
         team.team_bytes(kernel.regions),
         tuple(messages),
+        tuple(sorted(kernel.routines, key=str)),
     )
 
 
@@ -88,11 +93,19 @@ def _require_supported(expression: Expr) -> None:
                 )
 
 
-def _workspace(program: Program) -> int:
-    calls = [each for each in walk(program.body) if isinstance(each, Call)]
-    if calls:
-        raise errors.UnimplementedError(f"there is no machine code for {calls[0].routine}")
-    return 0
+def _workspace(program: Program, target: Target) -> int:
+    """How many bytes the routines that a program calls work in."""
+    buffers = program.buffers
+    most = 0
+    for call in walk(program.body):
+        if isinstance(call, Call):
+            dtype = buffers[call.views[0].buffer].dtype
+            if call.routine != "matmul" or not matmul.supported(dtype):
+                raise errors.UnimplementedError(
+                    f"there is no machine code for {call.routine} of {dtype.name}"
+                )
+            most = max(most, matmul.workspace(dtype, target, dict(call.parameters)))
+    return most
 
 
 def _attributes(target: Target) -> str:

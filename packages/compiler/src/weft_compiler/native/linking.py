@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llvmlite import binding
@@ -25,13 +25,18 @@ class Library:
     Args:
       image: a relocatable object.
       names: the functions that are asked for.
+      imports: where functions are that other libraries define, which must live as long.
     Raises: InternalError: it cannot be linked.
     """
 
-    def __init__(self, image: bytes, names: Sequence[str]) -> None:
+    def __init__(
+        self, image: bytes, names: Sequence[str], imports: Mapping[str, int] | None = None
+    ) -> None:
         builder = binding.JITLibraryBuilder().add_object_img(image).add_current_process()
         for name in names:
             builder.export_symbol(name)
+        for name, address in (imports or {}).items():
+            builder.import_symbol(name, address)
         with _LOCK:
             try:
                 self._tracker = builder.link(_jit(), f"weft.{next(_NUMBERS)}")

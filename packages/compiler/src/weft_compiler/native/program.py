@@ -14,16 +14,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_compiler.codegen import matmul
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import object_code, target_of
+from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.ir.program import Program
 from weft_compiler.native import cache
 from weft_compiler.native.entry import Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
 from weft_tensor import errors
+from weft_tensor.dtypes import DType
 
 _SMALL: Final = 20_000
 """Programs of fewer statements keep the GIL: they end in about 20 µs."""
@@ -46,8 +48,21 @@ class Code:
         image = cache.object_of(
             program.name, written, target, lambda: object_code(self.module.text, target)
         )
-        self.library = Library(image, [ENTRY])
+        self._routines = [_matmul(dtype, target) for dtype in self.module.routines]
+        imports = {
+            matmul.name_of(dtype): library.address(matmul.name_of(dtype))
+            for dtype, library in zip(self.module.routines, self._routines, strict=True)
+        }
+        self.library = Library(image, [ENTRY], imports)
         self.address = self.library.address(ENTRY)
+
+
+@functools.cache
+def _matmul(dtype: DType, target: Target) -> Library:
+    """The routine `matmul` of a type, which all programs share."""
+    text = matmul.module_text(dtype, target)
+    image = cache.object_of("matmul", text, target, lambda: object_code(text, target))
+    return Library(image, [matmul.name_of(dtype)])
 
 
 class NativeProgram:

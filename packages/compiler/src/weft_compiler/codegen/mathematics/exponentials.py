@@ -48,11 +48,14 @@ def _ends(f: Formula) -> tuple[float, float]:
     return (-746.0, 710.0) if f.double else (-104.0, 89.0)
 
 
-def exp(f: Formula, x: Value, halvings: int = 0) -> Value:
-    """e to the power of x, divided by a power of two."""
-    low, high = _ends(f)
-    n, r, rest = _reduced(f, _limited(f, x, low, high + halvings))
-    value = f.number(1.0) + (r + (f.fma(r * r, _tail(f, r), rest)))
+def exp(f: Formula, x: Value, halvings: int = 0, low: Value | None = None) -> Value:
+    """e to the power of x, and of a small number besides, divided by a power of two."""
+    least, most = _ends(f)
+    n, r, rest = _reduced(f, _limited(f, x, least, most + halvings))
+    above_one = r + f.fma(r * r, _tail(f, r), rest)
+    if low is not None:
+        above_one = above_one + f.fma(above_one, low, low)
+    value = above_one + 1.0
     return f.scaled(value, n - halvings if halvings else n)
 
 
@@ -95,7 +98,7 @@ def cosh(f: Formula, x: Value) -> Value:
     return h + 0.25 / h
 
 
-def _split(f: Formula, x: Value) -> tuple[Value, Value]:
+def split(f: Formula, x: Value) -> tuple[Value, Value]:
     """n, and m between sqrt(1/2) and sqrt(2), of a positive normal number."""
     root = f.bits_of(f.number(math.sqrt(0.5)))
     bits = f.bits_of(x)
@@ -110,7 +113,7 @@ def _series(f: Formula, s: Value) -> Value:
     return z * f.polynomial(z, [2 / (2 * k + 3) for k in range(terms)])
 
 
-def _log(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
+def log_of(f: Formula, n: Value, m: Value, low: Value | None = None) -> Value:
     """n log 2 + log(m) + a small number."""
     high_two, low_two = LOG2[f.double]
     k = f.to_number(n)
@@ -133,17 +136,17 @@ def log(f: Formula, x: Value) -> Value:
     """The natural logarithm."""
     tiny = x < math.ldexp(1.0, 1 - f.bias)
     given = f.where(tiny, x * 2.0 ** (f.mantissa + 2), x)
-    n, m = _split(f, given)
+    n, m = split(f, given)
     n = n - f.where(tiny, f.integer(f.mantissa + 2), f.integer(0))
-    return _of_poles(f, x, _log(f, n, m), 0.0)
+    return _of_poles(f, x, log_of(f, n, m), 0.0)
 
 
 def log1p(f: Formula, x: Value) -> Value:
     """log(1 + x): the logarithm of the rounded sum, and what was lost in it."""
     u = x + 1.0
     lost = f.where(u >= 2.0, 1.0 - (u - x), x - (u - 1.0)) / u
-    n, m = _split(f, u)
-    result = f.where(f.abs(x) < 2.0 ** -(f.mantissa + 2), x, _log(f, n, m, lost))
+    n, m = split(f, u)
+    result = f.where(f.abs(x) < 2.0 ** -(f.mantissa + 2), x, log_of(f, n, m, lost))
     return _of_poles(f, x, result, -1.0)
 
 
@@ -163,7 +166,7 @@ def acosh(f: Formula, x: Value) -> Value:
     large = x > 1e9
     t = f.where(large, 1.0, x) - 1.0
     near = f.call("log1p", t + f.sqrt(t * 2.0 + t * t))
-    return f.where(large, f.call("log", x) + math.log(2), near)
+    return f.where(x < 1.0, NAN, f.where(large, f.call("log", x) + math.log(2), near))
 
 
 def atanh(f: Formula, x: Value) -> Value:

@@ -176,6 +176,10 @@ class Formula:
         """|x|."""
         return self._intrinsic("fabs", x)
 
+    def truncated(self, x: Value) -> Value:
+        """Without its fraction."""
+        return self._intrinsic("trunc", x)
+
     def sqrt(self, x: Value) -> Value:
         """The square root."""
         return self._intrinsic("sqrt", x)

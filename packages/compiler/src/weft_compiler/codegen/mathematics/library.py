@@ -6,7 +6,13 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from weft_compiler.codegen.mathematics import exponentials
+from weft_compiler.codegen.mathematics import (
+    circular,
+    error_functions,
+    exponentials,
+    inverses,
+    powers,
+)
 from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_compiler.codegen.targets import Target
 
@@ -16,13 +22,20 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
         for name in ("exp", "expm1", "tanh", "sinh", "cosh", "log", "log1p")
     },
     **{name: getattr(exponentials, name) for name in ("asinh", "acosh", "atanh")},
+    **{name: getattr(circular, name) for name in ("sin", "cos", "tan")},
+    **{name: getattr(inverses, name) for name in ("asin", "acos", "atan", "atan2")},
+    "erf": error_functions.erf,
+    "erfc": error_functions.erfc,
+    "pow": powers.pow,
 }
 """From the names of primitives to what writes their function."""
 
-WIDENED: Final = frozenset(("sinh", "cosh", "asinh", "acosh", "atanh"))
+WIDENED: Final = FUNCTIONS.keys() - {"exp", "expm1", "tanh", "log", "log1p", "sin", "cos"}
 """What float32 computes as float64 and rounds: seldom, and harder to get right."""
 
-_BINARY: Final = frozenset(("pow", "atan2"))
+_COARSE: Final = {"pow": "coarse_pow"}
+_WRITERS: Final = {**FUNCTIONS, "coarse_pow": powers.coarse_pow}
+_BINARY: Final = frozenset(("pow", "coarse_pow", "atan2"))
 
 
 def texts(used: Iterable[str], target: Target) -> list[str]:
@@ -48,9 +61,9 @@ def _function(full: str, target: Target) -> tuple[str, frozenset[str], dict[str,
     operands = [Value(f, f.kind, each) for each in names]
     if name in WIDENED and not f.double:
         wide = [f.convert("fpext", x, "double") for x in operands]
-        result = f.convert("fptrunc", f.call(name, *wide), "float")
+        result = f.convert("fptrunc", f.call(_COARSE.get(name, name), *wide), "float")
     else:
-        result = FUNCTIONS[name](f, *operands)
+        result = _WRITERS[name](f, *operands)
     parameters = ", ".join(f"{f.kind} {each}" for each in names)
     text = "\n".join(
         [

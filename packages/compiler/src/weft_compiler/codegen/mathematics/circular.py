@@ -1,0 +1,176 @@
+"""Sine, cosine and tangent.
+
+An argument of a quarter turn and more is reduced exactly, whatever its size (Payne and Hanek): x is
+an integer times a power of two, and 2 / pi is known to more than a thousand bits, of which those
+are multiplied that leave the product between 0 and 4 quarter turns.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Final
+
+from weft_compiler.codegen.mathematics.formula import Formula, Value
+
+_PADDING: Final = {True: 58, False: 26}
+_WORDS: Final = {True: 146, False: 26}
+_HALF_PI: Final = (math.pi / 2, 6.123233995736766e-17)
+
+
+@functools.cache
+def two_over_pi(double: bool) -> tuple[int, ...]:
+    """Bits of 2 / pi: 64 from every eighth on, after zeros for numbers below one."""
+    bits = 8 * _WORDS[double] + 64
+    one = 1 << (bits + 64)
+    pi = 16 * _arctangent(5, one) - 4 * _arctangent(239, one)  # Machin's formula
+    fraction = ((2 * one * one // pi) >> 64) >> _PADDING[double]
+    return tuple(
+        (fraction >> (bits - 64 - 8 * at)) & ((1 << 64) - 1) for at in range(_WORDS[double])
+    )
+
+
+def _arctangent(inverse: int, one: int) -> int:
+    """The arctangent of 1 / inverse, in units of 1 / one."""
+    power = one // inverse
+    total, divisor, sign = power, 1, 1
+    while power:
+        power //= inverse * inverse
+        divisor, sign = divisor + 2, -sign
+        total += sign * (power // divisor)
+    return total
+
+
+def _window(f: Formula, bits: Value, bias: int, mantissa: int) -> tuple[Value, Value]:
+    """The integer that is multiplied, and the first word of 2 / pi that it is multiplied with."""
+    scale = f.logical_shift(bits, mantissa) - bias
+    fraction = (bits & ((1 << mantissa) - 1)) | (1 << mantissa)
+    place = scale >> 3
+    at = f.where(place < 0, f.like(place, 0), place)
+    return fraction << (scale & 7), at
+
+
+def _unsigned(f: Formula, x: Value) -> Value:
+    """An integer of 32 bits, in a register of 64, as float64."""
+    return f.of_bits(x | 0x4330000000000000) - 2.0**52
+
+
+def _signed(f: Formula, x: Value) -> Value:
+    """The upper half of 64 bits, with its sign, as float64."""
+    upper = f.logical_shift(x, 32) ^ 0x80000000
+    return f.of_bits(upper | 0x4330000000000000) - (2.0**52 + 2.0**31)
+
+
+def _high_product(f: Formula, x: Value, y: Value) -> tuple[Value, Value]:
+    """The upper and the lower half of a product of two words of 64 bits."""
+    mask = 0xFFFFFFFF
+    x0, x1, y0, y1 = x & mask, f.logical_shift(x, 32), y & mask, f.logical_shift(y, 32)
+    low = x0 * y0
+    middle = x1 * y0 + f.logical_shift(low, 32)
+    other = x0 * y1 + (middle & mask)
+    high = x1 * y1 + f.logical_shift(middle, 32) + f.logical_shift(other, 32)
+    return high, (other << 32) | (low & mask)
+
+
+def _carry(f: Formula, total: Value, part: Value) -> Value:
+    """1 where a sum of unsigned words is smaller than a part of it."""
+    less = f.put("i1", f"icmp ult i64 {total.name}, {part.name}")
+    return f.convert("zext", less, "i64")
+
+
+def _quarter(f: Formula, product: Value) -> tuple[Value, Value]:
+    """The nearest quarter turn, and what is left of a product whose first two bits count them."""
+    n = f.logical_shift(product + (1 << 61), 62)
+    return n, product - (n << 62)
+
+
+def _reduce_double(f: Formula, size: Value) -> tuple[Value, Value, Value]:
+    """Quarter turns, and the rest in two parts, of a float64."""
+    table = f.table("weft.two_over_pi.f64", two_over_pi(True))
+    x, at = _window(f, f.bits_of(size), 1075 - 56, 52)
+    words = [f.entry(table, at + skip) for skip in (0, 8, 16)]
+    high, low = _high_product(f, x, words[1])
+    below, _ = _high_product(f, x, words[2])
+    low_all = low + below
+    n, rest = _quarter(f, x * words[0] + high + _carry(f, low_all, low))
+    pieces = [_signed(f, rest) * 2.0**-30, _unsigned(f, rest & 0xFFFFFFFF) * 2.0**-62]
+    pieces += [_unsigned(f, f.logical_shift(low_all, 32)) * 2.0**-94]
+    pieces += [_unsigned(f, low_all & 0xFFFFFFFF) * 2.0**-126]
+    first, error = f.two_sum(pieces[0], pieces[1])
+    high_part, error_2 = f.two_sum(first, error + pieces[2])
+    high_part, error_3 = f.two_sum(high_part, error_2 + pieces[3])
+    r, r_error = f.two_product(high_part, f.number(_HALF_PI[0]))
+    low_part = high_part * _HALF_PI[1] + error_3 * _HALF_PI[0] + r_error
+    r, lost = f.two_sum(r, low_part)
+    return n, r, lost
+
+
+def _reduce_single(f: Formula, size: Value) -> tuple[Value, Value, Value]:
+    """Quarter turns, and the rest in two parts, of a float32; by float64 in between."""
+    table = f.table("weft.two_over_pi.f32", two_over_pi(False))
+    x, at = _window(f, f.convert("zext", f.bits_of(size), "i64"), 150 - 24, 23)
+    lower = x * f.logical_shift(f.entry(table, at + 8), 32)
+    n, rest = _quarter(f, x * f.entry(table, at) + f.logical_shift(lower, 32))
+    wide = _signed(f, rest) * 2.0**32 + _unsigned(f, rest & 0xFFFFFFFF)
+    wide = wide * (2.0**-62 * math.pi / 2)
+    r = f.convert("fptrunc", wide, "float")
+    lost = f.convert("fptrunc", wide - f.convert("fpext", r, "double"), "float")
+    return f.convert("trunc", n, "i32"), r, lost
+
+
+def _reduced(f: Formula, x: Value) -> tuple[Value, Value, Value]:
+    size = f.abs(x)
+    n, r, lost = (_reduce_double if f.double else _reduce_single)(f, size)
+    near = size < math.pi / 4
+    n = f.where(near, f.integer(0), n)
+    return n, f.where(near, size, r), f.where(near, 0.0, lost)
+
+
+def _sine(f: Formula, r: Value, lost: Value) -> Value:
+    """The sine of a rest below an eighth of a turn, by its Taylor polynomial."""
+    z = r * r
+    terms = range(1, 9 if f.double else 5)
+    series = f.polynomial(z, [(-1) ** k / math.factorial(2 * k + 1) for k in terms])
+    return r + f.fma(r * z, series, lost)
+
+
+def _cosine(f: Formula, r: Value, lost: Value) -> Value:
+    """The cosine, likewise: what 1 - r**2 / 2 loses is added."""
+    z = r * r
+    half = z * 0.5
+    first = 1.0 - half
+    terms = range(2, 10 if f.double else 6)
+    series = f.polynomial(z, [(-1) ** k / math.factorial(2 * k) for k in terms])
+    return first + (((1.0 - first) - half) + (f.fma(z * z, series, -(r * lost))))
+
+
+def _at_infinity(f: Formula, x: Value, result: Value) -> Value:
+    """NaN of infinities, and of NaN."""
+    return f.where(f.abs(x) < math.inf, result, x - x)
+
+
+def sin(f: Formula, x: Value) -> Value:
+    """The sine."""
+    n, r, lost = _reduced(f, x)
+    found = f.where((n & 1).equals(0), _sine(f, r, lost), _cosine(f, r, lost))
+    found = f.where((n & 2).equals(0), found, -found)
+    sign = f.bits_of(x) & (-1 << (63 if f.double else 31))
+    return _at_infinity(f, x, f.of_bits(f.bits_of(found) ^ sign))
+
+
+def cos(f: Formula, x: Value) -> Value:
+    """The cosine."""
+    n, r, lost = _reduced(f, x)
+    found = f.where((n & 1).equals(0), _cosine(f, r, lost), _sine(f, r, lost))
+    found = f.where(((n + 1) & 2).equals(0), found, -found)
+    return _at_infinity(f, x, found)
+
+
+def tan(f: Formula, x: Value) -> Value:
+    """The tangent: sine through cosine."""
+    n, r, lost = _reduced(f, x)
+    s, c = _sine(f, r, lost), _cosine(f, r, lost)
+    even = (n & 1).equals(0)
+    found = f.where(even, s, -c) / f.where(even, c, s)
+    sign = f.bits_of(x) & (-1 << (63 if f.double else 31))
+    return _at_infinity(f, x, f.of_bits(f.bits_of(found) ^ sign))

@@ -1,0 +1,79 @@
+"""x to the power of y: exp(y log x), with the logarithm in two float64 of 64 bits together."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from weft_compiler.codegen.mathematics import exponentials
+from weft_compiler.codegen.mathematics.formula import Formula, Value
+
+_THIRD: Final = (1 / 3, 1.850371707708594e-17)
+
+
+def _log(f: Formula, x: Value) -> tuple[Value, Value]:
+    """The logarithm of a positive number, in two parts: 2 artanh((m - 1) / (m + 1)) + n log 2."""
+    tiny = x < math.ldexp(1.0, -1022)
+    n, m = exponentials.split(f, f.where(tiny, x * 2.0**54, x))
+    n = n - f.where(tiny, f.integer(54), f.integer(0))
+    y = m - 1.0
+    under, under_low = f.two_sum(f.number(2.0), y)
+    s = y / under
+    product, error = f.two_product(s, under)
+    s_low = (((y - product) - error) - s * under_low) / under
+    z, z_low = f.two_product(s, s)
+    z_low = z_low + (s + s) * s_low
+    rest = z * f.polynomial(z, [1 / (2 * k + 5) for k in range(10)])
+    t, t_low = f.two_sum(f.number(_THIRD[0]), rest)
+    t_low = t_low + _THIRD[1]
+    p, p_low = f.two_product(z, t)
+    p_low = p_low + z * t_low + z_low * t
+    q, q_low = f.two_product(s, p)
+    q_low = q_low + s * p_low + s_low * p
+    series, series_low = f.two_sum(s, q)
+    series_low = (series_low + s_low + q_low) * 2.0
+    k = f.to_number(n)
+    high, low = exponentials.LOG2[True]
+    total, error = f.two_sum(k * high, series * 2.0)
+    return f.two_sum(total, error + (series_low + k * low))
+
+
+def _is_odd(f: Formula, y: Value) -> tuple[Value, Value]:
+    """Whether a number is an integer, and whether it is an odd one."""
+    whole = f.truncated(y).equals(y)
+    half = y * 0.5
+    return whole, whole & ~f.truncated(half).equals(half)
+
+
+def _special(f: Formula, x: Value, y: Value, found: Value) -> Value:
+    """Zeros, infinities, signs and NaN, as IEEE 754 has them for pow."""
+    size = f.abs(x)
+    whole, odd = _is_odd(f, y)
+    none, endless = size.equals(0.0), size.equals(math.inf)
+    found = f.where(none, f.where(y < 0.0, math.inf, f.number(0.0)), found)
+    found = f.where(endless, f.where(y < 0.0, 0.0, f.number(math.inf)), found)
+    grows = f.put("i1", f"xor i1 {(size < 1.0).name}, {(y > 0.0).name}")
+    limit = f.where(size.equals(1.0), 1.0, f.where(grows, math.inf, f.number(0.0)))
+    unbounded = f.abs(y).equals(math.inf)
+    found = f.where(unbounded, limit, found)
+    negative = f.bits_of(x) < 0
+    found = f.where(negative & odd, -found, found)
+    no_number = (x < 0.0) & ~(whole | unbounded | endless)
+    found = f.where(no_number | f.nan(x) | f.nan(y), math.nan, found)
+    return f.where(x.equals(1.0) | y.equals(0.0), 1.0, found)
+
+
+def pow(f: Formula, x: Value, y: Value) -> Value:
+    """x to the power of y."""
+    size = f.abs(x)
+    log, log_low = _log(f, size)
+    product, low = f.two_product(y, log)
+    low = f.where(f.abs(product) < 800.0, f.fma(y, log_low, low), 0.0)
+    return _special(f, x, y, exponentials.exp(f, product, low=low))
+
+
+def coarse_pow(f: Formula, x: Value, y: Value) -> Value:
+    """The same for float32: a logarithm of 53 bits will do."""
+    size = f.abs(x)
+    n, m = exponentials.split(f, size)
+    return _special(f, x, y, exponentials.exp(f, y * exponentials.log_of(f, n, m)))

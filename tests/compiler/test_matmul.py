@@ -1,0 +1,68 @@
+"""Products of matrices: all edges of tiles and blocks, strides, and processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_compiler.codegen.options import Options
+from weft_compiler.ir.parser import parse
+from weft_compiler.native.program import NativeProgram, load
+
+SIZES = (0, 1, 2, 5, 14, 15, 16, 17, 33, 70, 130, 300)
+CPUS = ("", "x86-64-v3", "x86-64")
+
+
+def product(m: int, n: int, k: int, dtype: str, turned: Any, add: int, cpu: str) -> NativeProgram:
+    """A program that multiplies, with `a` or `b` given as their transposes."""
+    a, b = ([k, m] if turned[0] else [m, k]), ([n, k] if turned[1] else [k, n])
+    steps = [(1, a[1]) if turned[0] else (a[1], 1), (1, b[1]) if turned[1] else (b[1], 1)]
+    start = "0, 0"
+    return load(
+        parse(f"""
+program product(a: {dtype}{a}, b: {dtype}{b}, d: {dtype}[{m}, {n}]) -> (c: {dtype}[{m}, {n}]):
+  for i in {m}:
+    for j in {n}:
+      c[i, j] = d[i, j]
+  call matmul(a[{start}], b[{start}], c[{start}], m={m}, n={n}, k={k}, \
+a_row={steps[0][0]}, a_column={steps[0][1]}, b_row={steps[1][0]}, b_column={steps[1][1]}, \
+c_row={n}, accumulate={add})
+"""),
+        Options(cpu=cpu),
+    )
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_of_all_shapes(dtype: str, cpu: str) -> None:
+    random = np.random.default_rng(len(dtype + cpu))
+    for _ in range(12):
+        m, n, k = (int(size) for size in random.choice(SIZES, 3))
+        turned, add = random.integers(0, 2, 2).tolist(), int(random.integers(0, 2))
+        a, b = random.normal(size=(m, k)).astype(dtype), random.normal(size=(k, n)).astype(dtype)
+        d = random.normal(size=(m, n)).astype(dtype)
+        given = [np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), turned, strict=True)]
+        (c,) = product(m, n, k, dtype, turned, add, cpu)(*given, d)
+        exact = a.astype(np.float64) @ b.astype(np.float64) + add * d
+        bound = 2 * (k + 1) * np.finfo(dtype).eps
+        np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
+
+
+def test_a_product_touches_its_own_elements_only() -> None:
+    """Rows of the result lie in a larger one, whose other elements stay as they are."""
+    text = """
+program inside(a: float32[5, 7], b: float32[7, 3]) -> (c: float32[9, 20]):
+  for i in 9:
+    for j in 20:
+      c[i, j] = 7.0
+  call matmul(a[0, 0], b[0, 0], c[2, 4], m=5, n=3, k=7, a_row=7, a_column=1, b_row=3, b_column=1, \
+c_row=20, accumulate=0)
+"""
+    a, b = np.ones((5, 7), np.float32), np.ones((7, 3), np.float32)
+    expected = np.full((9, 20), 7, np.float32)
+    expected[2:7, 4:7] = 7 * np.ones((5, 3))
+    b[:] = 2
+    expected[2:7, 4:7] = 14
+    np.testing.assert_array_equal(load(parse(text))(a, b)[0], expected)
