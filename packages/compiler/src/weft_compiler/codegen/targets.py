@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from llvmlite import binding
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from weft_compiler.codegen.options import Options
 from weft_tensor import errors
@@ -110,7 +111,10 @@ def _optimised(text: str, machine: Any) -> Any:
     tuning.loop_interleaving = True
     tuning.loop_unrolling = True
     builder = binding.create_pass_builder(machine, tuning)
-    builder.getModulePassManager().run(module, builder)  # a manager runs once
+    manager = builder.getModulePassManager()  # which runs once
+    manager.run(module, builder)
+    NewPassManager._dispose(manager)  # llvmlite 0.50 never does: another base class hides it
+    manager.detach()
     return module
 
 

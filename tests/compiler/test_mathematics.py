@@ -1,0 +1,118 @@
+"""Elementary functions are as near to the truth as the page on the compiler says."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_compiler.codegen.mathematics import library
+from weft_compiler.codegen.options import Options
+from weft_compiler.ir.parser import parse
+from weft_compiler.native.program import load
+
+PAGE = Path(__file__).parents[2] / "docs" / "compiler.md"
+WIDE = np.longdouble
+COUNT = 40_000
+RANGES = {
+    "log": (0, 5),
+    "log1p": (-1, 3),
+    "sin": (-100, 100),
+    "cos": (-100, 100),
+    "tan": (-100, 100),
+    "tanh": (-25, 25),
+    "asin": (-1, 1),
+    "acos": (-1, 1),
+    "acosh": (1, 50),
+    "atanh": (-1, 1),
+    "erf": (-7, 7),
+    "erfc": (-7, 28),
+}
+NAMES = {
+    **{f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    "atan2": "arctan2",
+    "pow": "power",
+}
+
+
+def bounds() -> dict[str, tuple[float, float]]:
+    """From the page: names to units in the last place, of float32 and float64."""
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \| ([\d.]+) \|$", PAGE.read_text(), re.MULTILINE)
+    return {name: (float(single), float(double)) for name, single, double in rows}
+
+
+def exact(name: str, inputs: list[Any]) -> Any:
+    """The function in more digits; of float32 in float64, of float64 in long double."""
+    wider = np.float64 if inputs[0].dtype == np.float32 else WIDE
+    if name not in ("erf", "erfc"):
+        function: Callable[..., Any] = getattr(np, NAMES.get(name, name))
+        return function(*(x.astype(wider) for x in inputs))
+    one = getattr(ctypes.CDLL(ctypes.util.find_library("m")), f"{name}l")
+    one.restype, one.argtypes = ctypes.c_longdouble, [ctypes.c_longdouble]
+    return np.array([one(float(x)) for x in inputs[0]])
+
+
+def samples(name: str, dtype: Any, seed: int) -> list[Any]:
+    """Numbers of all magnitudes, and many from where the function has its shape."""
+    random = np.random.default_rng(seed)
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    pairs = name in ("pow", "atan2")
+
+    def any_bits() -> Any:
+        return random.integers(0, np.iinfo(bits).max, COUNT, bits, endpoint=True).view(dtype)
+
+    if pairs:
+        x, y = random.uniform(0.01, 50, COUNT), random.uniform(-90, 90, COUNT)
+        return [np.concatenate([any_bits(), each.astype(dtype)]) for each in (x, y)]
+    low, high = RANGES.get(name, (-100, 88) if dtype == np.float32 else (-740, 709))
+    near = random.uniform(-1, 1, COUNT) * 2.0 ** random.uniform(-30, 3, COUNT)
+    spread = random.uniform(low, high, COUNT)
+    return [np.concatenate([any_bits(), spread.astype(dtype), near.astype(dtype)])]
+
+
+def compiled(name: str, dtype: Any, size: int, cpu: str) -> Any:
+    of = np.dtype(dtype).name
+    arity = 2 if name in ("pow", "atan2") else 1
+    buffers = ", ".join(f"x{at}: {of}[{size}]" for at in range(arity))
+    operands = ", ".join(f"x{at}[i]" for at in range(arity))
+    text = f"program m({buffers}) -> (y: {of}[{size}]):\n  vector i in {size}:\n    y[i] = "
+    return load(parse(f"{text}{name}({operands})\n"), Options(cpu=cpu))
+
+
+def worst(name: str, inputs: list[Any], cpu: str = "") -> float:
+    """The largest error in units in the last place; NaN and infinities must be in their places."""
+    dtype = inputs[0].dtype.type
+    with np.errstate(all="ignore"):
+        (got,) = compiled(name, dtype, inputs[0].size, cpu)(*inputs)
+        truth = exact(name, inputs)
+        near = truth.astype(dtype)
+        same = (got == near) | (np.isnan(got) & np.isnan(near))
+        error = np.abs(got.astype(truth.dtype) - truth) / np.spacing(np.abs(near))
+    wrong = ~same & ~np.isfinite(error)
+    assert not wrong.any(), [(x[wrong][:3], got[wrong][:3]) for x in inputs]
+    return float(np.where(same & ~np.isfinite(error), 0, error).max())
+
+
+@pytest.mark.skipif(np.finfo(WIDE).nmant < 60, reason="long double has no more digits here")
+@pytest.mark.parametrize("name", sorted(library.FUNCTIONS))
+def test_functions_are_as_exact_as_is_said(name: str) -> None:
+    stated = bounds()[name]
+    for dtype, bound in zip((np.float32, np.float64), stated, strict=True):
+        for cpu in ("", "x86-64"):
+            found = worst(name, samples(name, dtype, len(name)), cpu)
+            assert found <= bound, (dtype, cpu, found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(library.FUNCTIONS.keys() - {"pow", "atan2", "erf", "erfc"}))
+def test_every_float32(name: str) -> None:
+    step = 1 << 22
+    for first in range(0, 1 << 32, step):
+        x = np.arange(first, first + step, dtype=np.uint32).view(np.float32)
+        assert worst(name, [x]) <= bounds()[name][0]

@@ -1,0 +1,301 @@
+"""Calls of programs: arrays that are not as declared, threads, lifetimes, and the cache."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft import errors
+from weft_compiler.codegen.module import module_of
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import Program
+from weft_compiler.native import cache, entry
+from weft_compiler.native.program import NativeProgram, load
+
+SCALED = """
+program scaled(x: float32[4, 6], s: float32[]) -> (y: float32[4, 6]):
+  for i in 4:
+    vector j in 6:
+      y[i, j] = x[i, j] * s[]
+"""
+TEAM = """
+program team(x: float64[1000, 8]) -> (y: float64[1000, 8], total: float64[8]):
+  var worst = 100.0:float64
+  alloc t: float64[1000, 8]
+  for again in 3:
+    let scale = cast(again, float64) + worst
+    parallel i in 1000:
+      alloc local: float64[2000]
+      vector j in 8:
+        local[j] = x[i, j] * scale
+      check x[i, 0] < 50.0:float64, "small numbers were required"
+      for j in 8:
+        t[i, j] = local[j]
+    parallel k in 1000:
+      for j in 8:
+        y[k, j] = t[999 - k, j] + worst
+    worst = worst + y[0, 0]
+  for j in 8:
+    total[j] = 0.0:float64
+  for i in 1000:
+    for j in 8:
+      total[j] add= y[i, j]
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A cache of the test's own."""
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    cache.directory.cache_clear()
+    yield tmp_path / "cache"
+    cache.directory.cache_clear()
+
+
+def scaled() -> NativeProgram:
+    return load(parse(SCALED))
+
+
+def test_arrays_that_are_not_as_declared_are_copied_or_refused() -> None:
+    program = scaled()
+    x, s = np.arange(24, dtype=np.float32).reshape(4, 6), np.float32(2)
+    assert program.enter(x, np.array(s), np.empty_like(x)) is None
+    turned = np.asfortranarray(x)
+    odd = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(4, 6)
+    for given in (x, turned, odd, np.repeat(x, 2, 1)[:, ::2]):
+        (y,) = program(given, s)
+        np.testing.assert_array_equal(y, 2 * x)
+    spread = np.zeros((4, 12), np.float32)[:, ::2]
+    (y,) = program(x, s, out=[spread])
+    assert y is spread and (spread == 2 * x).all()
+    frozen = np.empty_like(x)
+    frozen.flags.writeable = False
+    for wrong in ((x.astype(np.float64), s), (x[:3], s), (x,), (x, s, s), ("no", s)):
+        with pytest.raises(errors.InvalidArgumentError):
+            program(*wrong)
+    with pytest.raises(errors.InvalidArgumentError, match="can be written"):
+        program(x, s, out=[frozen])
+    refused: list[tuple[Any, ...]] = [(), (x,), (1, 2, 3), (x, s, frozen)]
+    assert all(program.enter(*each) is NotImplemented for each in refused)
+
+
+def test_constants_are_part_of_the_program() -> None:
+    program = parse(SCALED)
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for s in (2, 3):
+        known = replace(program, constants={"s": np.array(s, np.float32)})
+        np.testing.assert_array_equal(load(known)(x)[0], s * x)
+    both = replace(program, constants={"x": x})
+    np.testing.assert_array_equal(load(both)(np.float32(5))[0], 5 * x)
+
+
+def test_code_lives_as_long_as_its_callable() -> None:
+    x, out = np.ones((4, 6), np.float32), np.empty((4, 6), np.float32)
+    enter = scaled().enter
+    gc.collect()
+    for _ in range(10):
+        assert enter(x, np.array(3, np.float32), out) is None
+    assert (out == 3).all()
+
+
+def test_equal_programs_share_their_code() -> None:
+    first, second = scaled(), load(replace(parse(SCALED), name="other"))
+    assert first.code is second.code
+
+
+def test_unknown_builds_enter_through_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(entry._OFFSETS, "descr", 48)
+    entry.readable.cache_clear()
+    from weft_compiler.native import program as module
+
+    module._readable_or_warn.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="ctypes"):
+            program = scaled()
+        x = np.ones((4, 6), np.float32)
+        assert (program(x, np.float32(2))[0] == 2).all()
+    finally:
+        monkeypatch.undo()
+        entry.readable.cache_clear()
+        module._readable_or_warn.cache_clear()
+
+
+def together(program: NativeProgram, arrays: list[Any], threads: int) -> int | None:
+    """Run a program by some threads."""
+    module = program.code.module
+    team = np.zeros(module.team + 64, np.uint8)
+    team = team[-team.ctypes.data % 64 :]
+    arena = np.zeros(module.shared + threads * module.thread + 64, np.uint8)
+    arena = arena[-arena.ctypes.data % 64 :]
+    found: list[Any] = [None] * threads
+
+    def work(thread: int) -> None:
+        found[thread] = program.run(arrays, threads, thread, team, arena)
+
+    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(1, threads)]
+    for worker in workers:
+        worker.start()
+    work(0)
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+    assert found[1:] == [None] * (threads - 1)
+    return found[0]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_run_a_program_together(threads: int) -> None:
+    program = load(parse(TEAM))
+    x = np.random.default_rng(3).normal(size=(1000, 8))
+    alone = program(x)
+    for _ in range(5):
+        y, total = np.empty((1000, 8)), np.empty(8)
+        assert together(program, [x, y, total], threads) is None
+        np.testing.assert_array_equal(y, alone[0])
+        np.testing.assert_array_equal(total, alone[1])
+    x[990, 0] = 60
+    code = together(program, [x, y, total], threads)
+    assert code is not None and "small numbers" in str(program.failure(code))
+
+
+def test_calls_at_the_same_time_have_arenas_of_their_own() -> None:
+    program = load(parse(TEAM))
+    random = np.random.default_rng(3)
+    given = [random.normal(size=(1000, 8)) for _ in range(4)]
+    known = [program(x)[0] for x in given]
+    wrong: list[int] = []
+
+    def work(at: int) -> None:
+        for _ in range(30):
+            if not (program(given[at])[0] == known[at]).all():
+                wrong.append(at)
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not wrong
+
+
+def test_a_loop_without_end_is_interrupted() -> None:
+    program = load(
+        parse(
+            "program endless() -> (y: int64[]):\n  y[] = 0\n  while y[] >= 0:\n    y[] = 1 - y[]\n"
+        )
+    )
+    done: list[Any] = []
+
+    def work() -> None:
+        with pytest.raises(errors.CancelledError) as raised:
+            program()
+        done.append(raised)
+
+    thread = threading.Thread(target=work)
+    program.interrupt()
+    thread.start()
+    thread.join(60)
+    assert done
+
+
+def test_machine_code_is_kept_on_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = SCALED.replace("* s[]", "+ s[]")
+    x = np.ones((4, 6), np.float32)
+    load(parse(text))(x, np.float32(1))
+    gc.collect()
+    (kept,) = place.glob("*.scaled.o")
+    assert place.stat().st_mode & 0o777 == 0o700 and not kept.stat().st_mode & 0o022
+    compiled: list[str] = []
+    monkeypatch.setattr(
+        "weft_compiler.native.program.object_code",
+        lambda text, target: compiled.append(text) or object_code(text, target),
+    )
+    from weft_compiler.codegen.targets import object_code
+
+    assert (load(parse(text))(x, np.float32(2))[0] == 3).all() and not compiled
+    gc.collect()
+    content = kept.read_bytes()
+    for wrong in (content[:-1], content[:40] + b"\0" + content[41:], b"", b"not code"):
+        kept.write_bytes(wrong)
+        assert (load(parse(text))(x, np.float32(2))[0] == 3).all()
+        gc.collect()
+        assert kept.read_bytes() == content  # compiled again, and kept
+    assert len(compiled) == 4
+    kept.chmod(0o666)
+    load(parse(text))
+    assert len(compiled) == 5
+
+
+def test_a_place_that_others_can_write_is_not_used(place: Path) -> None:
+    place.mkdir(0o777)
+    place.chmod(0o777)
+    assert cache.directory() is None
+    assert (scaled()(np.ones((4, 6), np.float32), np.float32(2))[0] == 2).all()
+    assert not list(place.iterdir())
+
+
+def test_what_was_used_longest_ago_goes_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from weft_compiler.codegen.targets import host
+
+    monkeypatch.setenv("WEFT_CACHE_BYTES", "5000")
+    for at in range(8):
+        cache.object_of(f"n{at}", str(at), host(), lambda: bytes(1000))
+        for path in place.glob(f"*.n{at}.o"):
+            os.utime(path, (at, at))
+    left = sorted(path.suffixes[-2] for path in place.iterdir())
+    assert left[-1] == ".n7" and ".n0" not in left and len(left) < 8
+
+
+def test_processes_share_the_cache(place: Path) -> None:
+    script = f"""
+import numpy as np
+from weft_compiler.ir.parser import parse
+from weft_compiler.native.program import load
+for s in range(3):
+    text = {SCALED!r}.replace("* s[]", f"* s[] + {{s}}.0")
+    assert (load(parse(text))(np.ones((4, 6), np.float32), np.float32(2))[0] == 2 + s).all()
+"""
+    running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(2)]
+    assert [each.wait(120) for each in running] == [0, 0]
+    assert len(list(place.glob("*.scaled.o"))) == 3
+    assert not list(place.glob(".new-*"))
+
+
+def test_memory_does_not_grow_with_compilations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones fill what LLVM keeps."""
+    monkeypatch.setenv("WEFT_CACHE", "off")
+    cache.directory.cache_clear()
+    base = parse("program p(x: float32[4]) -> (y: float32[4]):\n  for i in 4:\n    y[i] = x[i]\n")
+
+    def compile_some(first: int, count: int) -> int:
+        for at in range(first, first + count):
+            program = _shifted(base, at)
+            assert load(program)(np.zeros(4, np.float32))[0][0] == at
+        gc.collect()
+        return _resident()
+
+    start = compile_some(0, 60)
+    grown = compile_some(60, 100) - start
+    assert grown < 100 * 20_000  # a program's code takes some pages while it is loaded
+
+
+def _shifted(program: Program, by: int) -> Program:
+    return parse(str(program).replace("x[i]", f"x[i] + {by}.0"))
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_modules_of_one_program_are_the_same() -> None:
+    assert module_of(parse(TEAM)).text == module_of(parse(TEAM)).text
