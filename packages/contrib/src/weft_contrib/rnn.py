@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 __all__ = [
+    "AttentionCellWrapper",
     "BasicLSTMCell",
     "BasicRNNCell",
+    "Conv1DLSTMCell",
+    "Conv2DLSTMCell",
+    "Conv3DLSTMCell",
+    "ConvLSTMCell",
     "DeviceWrapper",
     "DropoutWrapper",
     "EmbeddingWrapper",
     "GRUBlockCell",
     "GRUBlockCellV2",
     "GRUCell",
+    "HighwayWrapper",
     "InputProjectionWrapper",
     "LSTMBlockCell",
     "LSTMCell",
@@ -18,9 +24,11 @@ __all__ = [
     "LayerNormBasicLSTMCell",
     "LayerRNNCell",
     "MultiRNNCell",
+    "NASCell",
     "OutputProjectionWrapper",
     "RNNCell",
     "ResidualWrapper",
+    "UGRNNCell",
     "stack_bidirectional_dynamic_rnn",
     "stack_bidirectional_rnn",
     "static_bidirectional_rnn",
@@ -37,6 +45,16 @@ from weft_contrib.rnn_cells import (
     LayerNormBasicLSTMCell,
     LSTMBlockCell,
     OutputProjectionWrapper,
+)
+from weft_contrib.rnn_more_cells import (
+    AttentionCellWrapper,
+    Conv1DLSTMCell,
+    Conv2DLSTMCell,
+    Conv3DLSTMCell,
+    ConvLSTMCell,
+    HighwayWrapper,
+    NASCell,
+    UGRNNCell,
 )
 from weft_contrib.rnn_stacks import stack_bidirectional_dynamic_rnn, stack_bidirectional_rnn
 from weft_graph.rnn.cell.base import LayerRNNCell, RNNCell

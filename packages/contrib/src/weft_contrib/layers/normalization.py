@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["batch_norm", "instance_norm", "layer_norm"]
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm"]
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft_contrib import framework
@@ -26,6 +26,7 @@ from weft_graph.ir.default_graph import (
 from weft_graph.layers.normalization import BatchNormalization
 from weft_graph.nn import statistics
 from weft_graph.ops import identity, shapes
+from weft_graph.ops.shape_rules import normal_axes
 from weft_graph.variables.initializers import Ones, Zeros
 from weft_tensor import dtypes, errors
 
@@ -235,6 +236,83 @@ def instance_norm(
         axes = list(range(2, rank)) if first else list(range(1, rank - 1))
         mean, variance = statistics.moments(x, axes, keep_dims=True)
         outputs = statistics.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+        outputs.set_shape(x.shape)
+        return finished(
+            outputs,
+            opened,
+            activation_fn=activation_fn,
+            outputs_collections=outputs_collections,
+        )
+
+
+@add_arg_scope
+def group_norm(
+    inputs: Any,
+    groups: int = 32,
+    channels_axis: int = -1,
+    reduction_axes: Sequence[int] = (-3, -2),
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Function | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    scope: Any = None,
+    mean_close_to_zero: bool = False,
+) -> Any:
+    """Normalized by the statistics of groups of channels of each example.
+
+    Args:
+      inputs: floating, of a known rank.
+      groups: how many; a divisor of the number of channels.
+      channels_axis: the axis of the channels.
+      reduction_axes: the axes that are normalized together with the channels of a group.
+      center, scale: whether there are beta and gamma.
+      epsilon: added to the variance.
+      activation_fn: applied last, or None.
+      param_initializers: by "beta" and "gamma".
+      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
+        "GroupNorm".
+      mean_close_to_zero: no effect: the variance is always that of the differences from the mean.
+    Raises: InvalidArgumentError: the channels are not known or no multiple of `groups`, or an axis
+      is out of range, or among both.
+    Source: Wu and He 2018.
+
+    Examples:
+      >>> image = wf.constant([[[[1.0, 3.0, 10.0, 30.0]]]])
+      >>> net = wf.contrib.layers.group_norm(image, groups=2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     print(session.run(net).round(3).tolist())
+      [[[[-1.0, 1.0, -1.0, 1.0]]]]
+    """
+    with layer_scope(scope, "GroupNorm", inputs, reuse) as (opened, x):
+        rank = x.shape.ndims
+        if not rank:
+            raise errors.InvalidArgumentError("group_norm requires inputs of a known rank")
+        at, *others = normal_axes([channels_axis, *reduction_axes], rank)
+        size = x.shape[at].value
+        if size is None or groups < 1 or size % groups:
+            raise errors.InvalidArgumentError(
+                f"group_norm requires channels that are a multiple of groups={groups}, got {size}"
+            )
+        beta, gamma = _parameters(
+            x, [size], center, scale, trainable, variables_collections, param_initializers or {}
+        )
+        spread = [groups if i == at else 1 for i in range(rank)]
+        spread.insert(at + 1, size // groups)
+        beta, gamma = [None if p is None else shapes.reshape(p, spread) for p in (beta, gamma)]
+        sizes = shapes.shape(x)
+        split = [sizes[i] if n.value is None else n.value for i, n in enumerate(x.shape)]
+        split[at : at + 1] = [groups, size // groups]
+        axes = [at + 1, *[i + (i > at) for i in others]]
+        parts = shapes.reshape(x, split)
+        mean, variance = statistics.moments(parts, axes, keep_dims=True)
+        found = statistics.batch_normalization(parts, mean, variance, beta, gamma, epsilon)
+        outputs = shapes.reshape(found, shapes.shape(x))
         outputs.set_shape(x.shape)
         return finished(
             outputs,

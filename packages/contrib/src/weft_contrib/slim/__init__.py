@@ -7,4 +7,5 @@ from weft_contrib.slim import (
     learning as learning,
     losses as losses,
     model_analyzer as model_analyzer,
+    nets as nets,
 )

@@ -6,6 +6,7 @@ from weft_contrib.slim import (
     learning as learning,
     losses as losses,
     model_analyzer as model_analyzer,
+    nets as nets,
 )
 
 _lazy.hint(__name__)

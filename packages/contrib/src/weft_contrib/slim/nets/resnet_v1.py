@@ -1,0 +1,287 @@
+"""Residual networks, version 1 (He and others 2015)."""
+
+from __future__ import annotations
+
+__all__ = [
+    "bottleneck",
+    "resnet_arg_scope",
+    "resnet_v1",
+    "resnet_v1_50",
+    "resnet_v1_101",
+    "resnet_v1_152",
+    "resnet_v1_200",
+    "resnet_v1_block",
+]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_contrib.arg_scope import add_arg_scope, arg_scope
+from weft_contrib.layers.convolution import conv2d
+from weft_contrib.layers.normalization import batch_norm
+from weft_contrib.slim.nets.resnet_utils import (
+    Block,
+    conv2d_same,
+    head,
+    resnet_arg_scope as resnet_arg_scope,
+    root,
+    stack_blocks_dense,
+    subsample,
+)
+from weft_contrib.utils import collect_named_outputs, last_dimension
+from weft_graph.ops.nn import relu
+from weft_graph.variables.scope import variable_scope
+
+
+@add_arg_scope
+def bottleneck(
+    inputs: Any,
+    depth: int,
+    depth_bottleneck: int,
+    stride: int,
+    rate: int = 1,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """A unit: three convolutions, added to their input.
+
+    Args:
+      inputs: shape (B, H, W, C).
+      depth: channels of the result.
+      depth_bottleneck: channels of the first two convolutions.
+      stride: by how much the result is smaller.
+      rate: of dilation, of the second convolution.
+      outputs_collections: collections that the result is added to.
+      scope: of the variables.
+    Returns: shape (B, ceil(H / stride), ceil(W / stride), depth).
+
+    Examples:
+      >>> from weft_contrib.slim.nets import resnet_v1
+      >>> resnet_v1.bottleneck(wf.zeros([1, 8, 8, 4]), 16, 4, stride=2).shape.as_list()
+      [1, 4, 4, 16]
+    """
+    with variable_scope(scope, "bottleneck_v1", [inputs]) as opened:
+        if last_dimension(inputs.shape, min_rank=4) == depth:
+            shortcut = subsample(inputs, stride, "shortcut")
+        else:
+            shortcut = conv2d(inputs, depth, [1, 1], stride, activation_fn=None, scope="shortcut")
+        residual = conv2d(inputs, depth_bottleneck, [1, 1], 1, scope="conv1")
+        residual = conv2d_same(residual, depth_bottleneck, 3, stride, rate, scope="conv2")
+        residual = conv2d(residual, depth, [1, 1], 1, activation_fn=None, scope="conv3")
+        output = relu(shortcut + residual)
+        return collect_named_outputs(outputs_collections, opened.name, output)
+
+
+def resnet_v1(
+    inputs: Any,
+    blocks: Sequence[Block],
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    include_root_block: bool = True,
+    reuse: Any = None,
+    scope: Any = None,
+) -> tuple[Any, dict[str, Any]]:
+    """A residual network of any blocks.
+
+    Args:
+      inputs: floating, shape (B, H, W, 3).
+      blocks: see `resnet_v1_block`.
+      num_classes: how many logits; None for none.
+      is_training: whether normalizations are by the batch.
+      global_pool: whether the mean over the image is taken.
+      output_stride: the most by which the last block is smaller than `inputs`, a multiple of 4;
+        layers are dilated from there on. None for no limit.
+      include_root_block: whether it begins with a convolution and a pooling of stride 2.
+      reuse: of the variables.
+      scope: of the variables.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+    Raises: InvalidArgumentError: there is no such output_stride.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import resnet_v1
+      >>> blocks = [resnet_v1.resnet_v1_block("block1", 4, num_units=2, stride=2)]
+      >>> net, layers = resnet_v1.resnet_v1(wf.zeros([1, 32, 32, 3]), blocks, num_classes=10)
+      >>> net.shape.as_list(), layers["resnet_v1/block1"].shape.as_list()
+      ([1, 1, 1, 10], [1, 4, 4, 16])
+    """
+    with variable_scope(scope, "resnet_v1", [inputs], reuse=reuse) as opened:
+        collection = opened.original_name_scope + "_end_points"
+        collected = [conv2d, bottleneck, stack_blocks_dense]
+        with (
+            arg_scope(collected, outputs_collections=collection),
+            arg_scope([batch_norm], is_training=is_training),
+        ):
+            net = inputs
+            if include_root_block:
+                net, output_stride = root(net, output_stride)
+            net = stack_blocks_dense(net, blocks, output_stride)
+            return head(net, num_classes, global_pool, collection)
+
+
+def resnet_v1_block(scope: str, base_depth: int, num_units: int, stride: int) -> Block:
+    """A block whose last unit has a stride.
+
+    Args:
+      scope: its name.
+      base_depth: channels of the bottlenecks; a quarter of those of the results.
+      num_units: how many units.
+      stride: of the last unit.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import resnet_v1
+      >>> resnet_v1.resnet_v1_block("block1", 64, 3, 2).args[-1]
+      {'depth': 256, 'depth_bottleneck': 64, 'stride': 2}
+    """
+    unit = {"depth": base_depth * 4, "depth_bottleneck": base_depth, "stride": 1}
+    units = [*[unit] * (num_units - 1), unit | {"stride": stride}]
+    return Block(scope, bottleneck, units)
+
+
+def _blocks(*counts: int) -> list[Block]:
+    last = len(counts)
+    return [
+        resnet_v1_block(f"block{i}", 32 * 2**i, count, 1 if i == last else 2)
+        for i, count in enumerate(counts, 1)
+    ]
+
+
+def resnet_v1_50(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v1_50",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 50 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v1.resnet_v1_50(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v1(
+        inputs,
+        _blocks(3, 4, 6, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )
+
+
+def resnet_v1_101(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v1_101",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 101 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v1.resnet_v1_101(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v1(
+        inputs,
+        _blocks(3, 4, 23, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )
+
+
+def resnet_v1_152(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v1_152",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 152 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v1.resnet_v1_152(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v1(
+        inputs,
+        _blocks(3, 8, 36, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )
+
+
+def resnet_v1_200(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v1_200",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 200 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v1.resnet_v1_200(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v1(
+        inputs,
+        _blocks(3, 24, 36, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )

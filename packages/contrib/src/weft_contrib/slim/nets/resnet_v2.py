@@ -1,0 +1,291 @@
+"""Residual networks, version 2 (He and others 2016)."""
+
+from __future__ import annotations
+
+__all__ = [
+    "bottleneck",
+    "resnet_arg_scope",
+    "resnet_v2",
+    "resnet_v2_50",
+    "resnet_v2_101",
+    "resnet_v2_152",
+    "resnet_v2_200",
+    "resnet_v2_block",
+]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_contrib.arg_scope import add_arg_scope, arg_scope
+from weft_contrib.layers.convolution import conv2d
+from weft_contrib.layers.normalization import batch_norm
+from weft_contrib.slim.nets.resnet_utils import (
+    Block,
+    conv2d_same,
+    head,
+    resnet_arg_scope as resnet_arg_scope,
+    root,
+    stack_blocks_dense,
+    subsample,
+)
+from weft_contrib.utils import collect_named_outputs, last_dimension
+from weft_graph.ops.nn import relu
+from weft_graph.variables.scope import variable_scope
+
+
+@add_arg_scope
+def bottleneck(
+    inputs: Any,
+    depth: int,
+    depth_bottleneck: int,
+    stride: int,
+    rate: int = 1,
+    outputs_collections: Any = None,
+    scope: Any = None,
+) -> Any:
+    """A unit: three convolutions, added to their input; normalized before, not after.
+
+    Args:
+      inputs: shape (B, H, W, C).
+      depth: channels of the result.
+      depth_bottleneck: channels of the first two convolutions.
+      stride: by how much the result is smaller.
+      rate: of dilation, of the second convolution.
+      outputs_collections: collections that the result is added to.
+      scope: of the variables.
+    Returns: shape (B, ceil(H / stride), ceil(W / stride), depth).
+
+    Examples:
+      >>> from weft_contrib.slim.nets import resnet_v2
+      >>> resnet_v2.bottleneck(wf.zeros([1, 8, 8, 4]), 16, 4, stride=2).shape.as_list()
+      [1, 4, 4, 16]
+    """
+    with variable_scope(scope, "bottleneck_v2", [inputs]) as opened:
+        active = batch_norm(inputs, activation_fn=relu, scope="preact")
+        plain = {"normalizer_fn": None, "activation_fn": None}
+        if last_dimension(inputs.shape, min_rank=4) == depth:
+            shortcut = subsample(inputs, stride, "shortcut")
+        else:
+            shortcut = conv2d(active, depth, [1, 1], stride, scope="shortcut", **plain)
+        residual = conv2d(active, depth_bottleneck, [1, 1], 1, scope="conv1")
+        residual = conv2d_same(residual, depth_bottleneck, 3, stride, rate, scope="conv2")
+        output = shortcut + conv2d(residual, depth, [1, 1], 1, scope="conv3", **plain)
+        return collect_named_outputs(outputs_collections, opened.name, output)
+
+
+def resnet_v2(
+    inputs: Any,
+    blocks: Sequence[Block],
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    include_root_block: bool = True,
+    reuse: Any = None,
+    scope: Any = None,
+) -> tuple[Any, dict[str, Any]]:
+    """A residual network of any blocks.
+
+    Args:
+      inputs: floating, shape (B, H, W, 3).
+      blocks: see `resnet_v2_block`.
+      num_classes: how many logits; None for none.
+      is_training: whether normalizations are by the batch.
+      global_pool: whether the mean over the image is taken.
+      output_stride: the most by which the last block is smaller than `inputs`, a multiple of 4;
+        layers are dilated from there on. None for no limit.
+      include_root_block: whether it begins with a convolution and a pooling of stride 2.
+      reuse: of the variables.
+      scope: of the variables.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+    Raises: InvalidArgumentError: there is no such output_stride.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import resnet_v2
+      >>> blocks = [resnet_v2.resnet_v2_block("block1", 4, num_units=2, stride=2)]
+      >>> net, layers = resnet_v2.resnet_v2(wf.zeros([1, 32, 32, 3]), blocks, num_classes=10)
+      >>> net.shape.as_list(), layers["resnet_v2/block1"].shape.as_list()
+      ([1, 1, 1, 10], [1, 4, 4, 16])
+    """
+    with variable_scope(scope, "resnet_v2", [inputs], reuse=reuse) as opened:
+        collection = opened.original_name_scope + "_end_points"
+        collected = [conv2d, bottleneck, stack_blocks_dense]
+        with (
+            arg_scope(collected, outputs_collections=collection),
+            arg_scope([batch_norm], is_training=is_training),
+        ):
+            net = inputs
+            if include_root_block:
+                # what follows begins with a normalization
+                with arg_scope([conv2d], activation_fn=None, normalizer_fn=None):
+                    net, output_stride = root(net, output_stride)
+            net = stack_blocks_dense(net, blocks, output_stride)
+            net = batch_norm(net, activation_fn=relu, scope="postnorm")
+            return head(net, num_classes, global_pool, collection)
+
+
+def resnet_v2_block(scope: str, base_depth: int, num_units: int, stride: int) -> Block:
+    """A block whose last unit has a stride.
+
+    Args:
+      scope: its name.
+      base_depth: channels of the bottlenecks; a quarter of those of the results.
+      num_units: how many units.
+      stride: of the last unit.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import resnet_v2
+      >>> resnet_v2.resnet_v2_block("block1", 64, 3, 2).args[-1]
+      {'depth': 256, 'depth_bottleneck': 64, 'stride': 2}
+    """
+    unit = {"depth": base_depth * 4, "depth_bottleneck": base_depth, "stride": 1}
+    units = [*[unit] * (num_units - 1), unit | {"stride": stride}]
+    return Block(scope, bottleneck, units)
+
+
+def _blocks(*counts: int) -> list[Block]:
+    last = len(counts)
+    return [
+        resnet_v2_block(f"block{i}", 32 * 2**i, count, 1 if i == last else 2)
+        for i, count in enumerate(counts, 1)
+    ]
+
+
+def resnet_v2_50(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v2_50",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 50 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v2`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v2.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v2.resnet_v2_50(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v2(
+        inputs,
+        _blocks(3, 4, 6, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )
+
+
+def resnet_v2_101(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v2_101",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 101 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v2`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v2.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v2.resnet_v2_101(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v2(
+        inputs,
+        _blocks(3, 4, 23, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )
+
+
+def resnet_v2_152(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v2_152",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 152 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v2`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v2.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v2.resnet_v2_152(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v2(
+        inputs,
+        _blocks(3, 8, 36, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )
+
+
+def resnet_v2_200(
+    inputs: Any,
+    num_classes: int | None = None,
+    is_training: Any = True,
+    global_pool: bool = True,
+    output_stride: int | None = None,
+    reuse: Any = None,
+    scope: Any = "resnet_v2_200",
+) -> tuple[Any, dict[str, Any]]:
+    """The network of 200 layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v2`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.resnet_v2.resnet_arg_scope()):
+      ...     net, layers = slim.nets.resnet_v2.resnet_v2_200(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+    return resnet_v2(
+        inputs,
+        _blocks(3, 24, 36, 3),
+        num_classes,
+        is_training,
+        global_pool,
+        output_stride,
+        reuse=reuse,
+        scope=scope,
+    )

@@ -1,0 +1,166 @@
+"""VGG: stacks of 3x3 convolutions (Simonyan and Zisserman 2014)."""
+
+from __future__ import annotations
+
+__all__ = ["vgg_16", "vgg_19", "vgg_a", "vgg_arg_scope"]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_contrib.arg_scope import arg_scope
+from weft_contrib.layers.convolution import conv2d, max_pool2d
+from weft_contrib.layers.dense import dropout, fully_connected, repeat
+from weft_contrib.utils import convert_collection_to_dict
+from weft_graph.layers.regularizers import l2_regularizer
+from weft_graph.ops.nn import relu
+from weft_graph.ops.shapes import squeeze
+from weft_graph.variables.initializers import Zeros
+from weft_graph.variables.scope import variable_scope
+
+
+def vgg_arg_scope(weight_decay: float = 0.0005) -> Any:
+    """The arguments of layers for a VGG network.
+
+    Args:
+      weight_decay: of the weights of all layers.
+    Returns: what `arg_scope` takes.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 224, 224, 3])
+      >>> with slim.arg_scope(slim.nets.vgg.vgg_arg_scope()):
+      ...     logits, end_points = slim.nets.vgg.vgg_16(images, num_classes=10)
+      >>> len(wf.losses.get_regularization_losses())
+      16
+    """
+    with (
+        arg_scope(
+            [conv2d, fully_connected],
+            activation_fn=relu,
+            weights_regularizer=l2_regularizer(weight_decay),
+            biases_initializer=Zeros(),
+        ),
+        arg_scope([conv2d], padding="SAME") as scope,
+    ):
+        return scope
+
+
+def _vgg(
+    inputs: Any,
+    layers: Sequence[int],
+    num_classes: int,
+    is_training: Any,
+    dropout_keep_prob: float,
+    spatial_squeeze: bool,
+    scope: Any,
+) -> tuple[Any, dict[str, Any]]:
+    with variable_scope(scope, "vgg", [inputs]) as opened:
+        collection = opened.original_name_scope + "_end_points"
+        with arg_scope([conv2d, fully_connected, max_pool2d], outputs_collections=collection):
+            net = inputs
+            widths = (64, 128, 256, 512, 512)
+            for i, (count, width) in enumerate(zip(layers, widths, strict=True), 1):
+                net = repeat(net, count, conv2d, width, [3, 3], scope=f"conv{i}")
+                net = max_pool2d(net, [2, 2], scope=f"pool{i}")
+            net = conv2d(net, 4096, [7, 7], padding="VALID", scope="fc6")
+            net = dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout6")
+            net = conv2d(net, 4096, [1, 1], scope="fc7")
+            net = dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout7")
+            net = conv2d(
+                net, num_classes, [1, 1], activation_fn=None, normalizer_fn=None, scope="fc8"
+            )
+            end_points = convert_collection_to_dict(collection)
+            if spatial_squeeze:
+                net = squeeze(net, [1, 2], name="fc8/squeezed")
+                end_points[opened.name + "/fc8"] = net
+            return net, end_points
+
+
+def vgg_a(
+    inputs: Any,
+    num_classes: int = 1000,
+    is_training: Any = True,
+    dropout_keep_prob: float = 0.5,
+    spatial_squeeze: bool = True,
+    scope: Any = "vgg_a",
+) -> tuple[Any, dict[str, Any]]:
+    """VGG with 11 layers of weights.
+
+    Args:
+      inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
+      num_classes: how many logits.
+      is_training: whether there is dropout.
+      dropout_keep_prob: of the two wide layers.
+      spatial_squeeze: whether the logits lose their axes of space.
+      scope: of the variables.
+    Returns: the logits, shape (B, num_classes), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import vgg
+      >>> logits, layers = vgg.vgg_a(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
+      >>> logits.shape.as_list(), layers["vgg_a/pool5"].shape.as_list()
+      ([None, 10], [None, 7, 7, 512])
+    """
+    return _vgg(
+        inputs, (1, 1, 2, 2, 2), num_classes, is_training, dropout_keep_prob, spatial_squeeze, scope
+    )
+
+
+def vgg_16(
+    inputs: Any,
+    num_classes: int = 1000,
+    is_training: Any = True,
+    dropout_keep_prob: float = 0.5,
+    spatial_squeeze: bool = True,
+    scope: Any = "vgg_16",
+) -> tuple[Any, dict[str, Any]]:
+    """VGG with 16 layers of weights.
+
+    Args:
+      inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
+      num_classes: how many logits.
+      is_training: whether there is dropout.
+      dropout_keep_prob: of the two wide layers.
+      spatial_squeeze: whether the logits lose their axes of space.
+      scope: of the variables.
+    Returns: the logits, shape (B, num_classes), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import vgg
+      >>> logits, layers = vgg.vgg_16(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
+      >>> logits.shape.as_list(), layers["vgg_16/pool5"].shape.as_list()
+      ([None, 10], [None, 7, 7, 512])
+    """
+    return _vgg(
+        inputs, (2, 2, 3, 3, 3), num_classes, is_training, dropout_keep_prob, spatial_squeeze, scope
+    )
+
+
+def vgg_19(
+    inputs: Any,
+    num_classes: int = 1000,
+    is_training: Any = True,
+    dropout_keep_prob: float = 0.5,
+    spatial_squeeze: bool = True,
+    scope: Any = "vgg_19",
+) -> tuple[Any, dict[str, Any]]:
+    """VGG with 19 layers of weights.
+
+    Args:
+      inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
+      num_classes: how many logits.
+      is_training: whether there is dropout.
+      dropout_keep_prob: of the two wide layers.
+      spatial_squeeze: whether the logits lose their axes of space.
+      scope: of the variables.
+    Returns: the logits, shape (B, num_classes), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib.slim.nets import vgg
+      >>> logits, layers = vgg.vgg_19(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
+      >>> logits.shape.as_list(), layers["vgg_19/pool5"].shape.as_list()
+      ([None, 10], [None, 7, 7, 512])
+    """
+    return _vgg(
+        inputs, (2, 2, 4, 4, 4), num_classes, is_training, dropout_keep_prob, spatial_squeeze, scope
+    )
