@@ -11,6 +11,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Collection, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,30 @@ APART = {
     *("Svd", "SelfAdjointEigV2", "Qr"),  # signs are free
     *("MaxPoolGrad", "MaxPoolGradGrad", "MaxPool3DGrad", "MaxPool3DGradGrad"),  # inputs follow
     *("SerializeTensor", "TensorSummary", "HistogramSummary", "StringFormat"),  # other bytes
+    *("SerializeSparse", "SerializeManySparse", "DecodeJSONExample", "EncodePng"),  # so too
+    *("DecodeJpeg", "DecodeAndCropJpeg", "RandomIndexShuffle"),  # docs/differences.md
     *("FusedBatchNormV3", "FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"),
 }
 """Ops that are the same by name and not by every output or input."""
+
+THERE = (
+    *("*-ends *", "*-far *", "Zeta-limits *", "AddN-large bfloat16 *", "Round-int *"),
+    *("IgammaGradA *", "QuantizeV2-saturates *", "SparseAdd* int64 *", "SparseAddGrad*"),
+    *("DecodePng-of jpeg *", "DecodeImage-jpeg *", "DepthwiseConv2dNative*-dilated *"),
+    *("Erfinv *", "Quantized*", "QuantizeDownAndShrinkRange *", "FusedBatchNorm-* gradient"),
+    *("CTC* float64 *", "CropAndResizeGradImage-* float64 *", "Resize*Grad-* float64 *"),
+    "SoftmaxCrossEntropyWithLogits* gradient",
+    *(
+        f"{op}* complex64 gradient"
+        for op in (
+            *("Cumprod", "EuclideanNorm", "LogMatrixDeterminant", "MatrixDeterminant", "Sign"),
+            *("MatrixSolveLs", "MatrixSquareRoot", "MulNoNan", "SegmentProd", "SquaredDifference"),
+            *("TridiagonalSolve", "UnsortedSegmentProd", "Xdivy", "Xlog1py", "Xlogy"),
+        )
+    ),
+)
+"""Cases, types and results that differ because TensorFlow's are wrong or computed in float32;
+docs/differences.md has a row for each that programs may notice."""
 
 RENAMED = {"squeeze_dims": "axis"}
 """Attributes that TensorFlow's functions call otherwise."""
@@ -133,7 +155,8 @@ def reference(sample: Sample, seeds: list[Array]) -> tuple[list[Any], list[Any]]
     Raises: LookupError: TensorFlow has no such op, or not as a function of tensors.
     """
     call = getattr(tf.raw_ops, sample.node.type, None)
-    if call is None or sample.node.type in APART:
+    apart = sample.node.type in APART or sample.node.type.startswith("Stateless")
+    if call is None or apart:
         raise LookupError("TensorFlow has no such op, or not the same")
     with tf.Graph().as_default(), tf.Session() as session:
         fed = [tf.placeholder(_type(s.dtype), v.shape) for s, v in _paired(sample)]
@@ -162,6 +185,8 @@ def reference(sample: Sample, seeds: list[Array]) -> tuple[list[Any], list[Any]]
         asked = [g for g in grads if g is not None]
         values = session.run([*outputs, *asked], feeds)
     results, known = values[: len(outputs)], iter(values[len(outputs) :])
+    # a string alone would lose its last NULs as an array of NumPy's strings
+    results = [np.array(v, object) if isinstance(v, bytes) else v for v in results]
     return results, [None if g is None else next(known) for g in grads]
 
 
@@ -248,6 +273,8 @@ def measure(case: Case, dtype: str, round_: int, worst: Worst, verbose: bool = F
     both = zip(grads, wanted, strict=True)
     pairs += [("gradient", g, w) for g, w in both if g is not None and w is not None]
     for kind, got, want in pairs:
+        if any(fnmatchcase(f"{case.name} {dtype} {kind}", pattern) for pattern in THERE):
+            continue
         error = units(np.asarray(got), np.asarray(want), bool(elementwise) and kind == "forward")
         entry = worst.setdefault(case.op, {}).setdefault(kind, {})
         element = np.asarray(got).dtype.name if np.asarray(got).dtype.kind != "O" else "string"

@@ -296,16 +296,13 @@ def separable_convolution2d(
                 variables_collections,
             )
             if biased:
-                biases = framework.model_variable(
-                    "biases",
-                    [outputs.shape[1 if channels(data_format) == "channels_first" else -1].value],
-                    x.dtype.base_dtype,
-                    biases_initializer,
-                    biases_regularizer,
-                    trainable,
+                made = {"regularizer": biases_regularizer, "trainable": trainable}
+                outputs = _with_biases(
+                    outputs,
+                    {**made, "initializer": biases_initializer},
+                    data_format,
+                    variables_collections,
                 )
-                add_to_variable_collections(biases, variables_collections, "biases")
-                outputs = nn.bias_add(outputs, biases, data_format=data_format)
         return finished(
             outputs,
             opened,
@@ -314,6 +311,14 @@ def separable_convolution2d(
             activation_fn=activation_fn,
             outputs_collections=outputs_collections,
         )
+
+
+def _with_biases(x: Any, made: Mapping[str, Any], data_format: Any, collections: Any) -> Any:
+    """A bias for each channel."""
+    axis = 1 if channels(data_format) == "channels_first" else -1
+    biases = framework.model_variable("biases", [x.shape[axis].value], x.dtype.base_dtype, **made)
+    add_to_variable_collections(biases, collections, "biases")
+    return nn.bias_add(x, biases, data_format=data_format)
 
 
 def _depthwise(

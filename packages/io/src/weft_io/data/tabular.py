@@ -369,22 +369,12 @@ def make_csv_dataset(
     paths = _matched(file_pattern)
     form = _CsvForm(field_delim, use_quote_delim, na_value, header, compression_type)
     names = list(column_names) if column_names is not None else form.names_in(paths[0])
-    if len(set(names)) != len(names):
-        raise errors.InvalidArgumentError(f"Cannot have duplicate column names, got {names}")
     chosen = _chosen(names, select_columns)
     defaults = column_defaults
     if defaults is None:
         defaults = form.inferred(paths, len(names), chosen, num_rows_for_inference)
-    if len(defaults) != len(chosen):
-        raise errors.InvalidArgumentError(
-            f"column_defaults must have one entry for each of {len(chosen)} columns, got "
-            f"{len(defaults)}"
-        )
     taken = [names[i] for i in chosen]
-    if label_name is not None and label_name not in taken:
-        raise errors.InvalidArgumentError(
-            f"`label_name` must be one of the columns {taken}, got {label_name!r}"
-        )
+    _check_columns(taken, defaults, label_name)
 
     def of_file(path: Any) -> Dataset:
         rows: Dataset = CsvDataset(
@@ -409,6 +399,22 @@ def make_csv_dataset(
     return batches.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
 
 
+def _check_columns(taken: Sequence[str], defaults: Sequence[Any], label_name: str | None) -> None:
+    """Refuse another number of defaults than of columns, and a label that is no column.
+
+    Raises: InvalidArgumentError
+    """
+    if len(defaults) != len(taken):
+        raise errors.InvalidArgumentError(
+            f"column_defaults must have one entry for each of {len(taken)} columns, got "
+            f"{len(defaults)}"
+        )
+    if label_name is not None and label_name not in taken:
+        raise errors.InvalidArgumentError(
+            f"`label_name` must be one of the columns {taken}, got {label_name!r}"
+        )
+
+
 def _ignoring(dataset: Dataset) -> Dataset:
     return dataset._through("IgnoreErrorsDataset")
 
@@ -423,6 +429,8 @@ def _matched(file_pattern: Any) -> list[str]:
 
 def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
     """The numbers of columns that are meant by numbers or by names, ascending."""
+    if len(set(names)) != len(names):
+        raise errors.InvalidArgumentError(f"Cannot have duplicate column names, got {names}")
     if select is None:
         return list(range(len(names)))
     if len(set(select)) != len(select):
