@@ -65,7 +65,7 @@ CASES = [
             attrs,
             partial(_max_gradient, overlapping=overlapping),
             dtypes=WIDE_FLOATS,
-            grad=False,
+            grad=[2],
             label=str(overlapping),
         ),
         Case(
@@ -74,7 +74,7 @@ CASES = [
             attrs,
             partial(_avg_gradient, overlapping=overlapping),
             dtypes=WIDE_FLOATS,
-            grad=False,
+            grad=[1],
             label=str(overlapping),
         ),
         *[
@@ -83,7 +83,6 @@ CASES = [
                 [IMAGE],
                 UNEVEN | attrs | {"pseudo_random": overlapping},
                 dtypes=WIDE_FLOATS,
-                order=1,
                 label=f"drawn-{overlapping}",
             )
             for op in ("FractionalMaxPool", "FractionalAvgPool")

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from weft_autodiff.grads.windows import Positions, side_by_side
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.ir.builder import out
+from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
+from weft_graph.ops import casting, gather, reduction, sequence, shapes
+from weft_graph.ops.arithmetic import minimum
+from weft_graph.ops.masks import where_v2 as where
 
 Grads = list[Output | None]
 
@@ -30,8 +36,40 @@ def _max(node: Node, grad: Output | None, *_: Any) -> Grads:
 
 
 @RegisterGradient("FractionalAvgPoolGrad")
+def _avg_gradient(node: Node, grad: Output) -> Grads:
+    """The gradient is linear in the gradient of the means: what it takes back is their mean."""
+    (parts,), inside = _regions(node, grad)
+    inside = casting.cast(inside, grad.dtype)
+    return [
+        None,
+        reduction.reduce_sum(parts * inside, 3) / reduction.reduce_sum(inside, 2),
+        None,
+        None,
+    ]
+
+
 @RegisterGradient("FractionalMaxPoolGrad")
-def _gradient(node: Node, grad: Output) -> Grads:
-    raise LookupError(
-        f"the gradient of a fractional pool, {node.name!r}, has no gradient of its own"
-    )
+def _max_gradient(node: Node, grad: Output) -> Grads:
+    """What is taken back is from where the maximum was, which does not move."""
+    (parts, images), inside = _regions(node, grad, node.inputs[0])
+    lowest = constant_of(np.array(-np.inf, images.dtype.numpy))
+    first = reduction.argmax(where(inside, images, lowest), 3)
+    count = shapes.shape(parts)[3]
+    chosen = gather.one_hot(first, count, axis=3, dtype=grad.dtype)
+    return [None, None, reduction.reduce_sum(parts * chosen, 3), None, None]
+
+
+def _regions(node: Node, *images: Output) -> tuple[list[Output], Output]:
+    """The positions of each region side by side; see `side_by_side`."""
+    overlapping = node.attrs["overlapping"]
+    down, right = [_positions(starts, overlapping) for starts in node.inputs[-2:]]
+    return side_by_side(down, right, *images)
+
+
+def _positions(starts: Output, overlapping: bool) -> Positions:
+    """The positions of each run of an axis, filled up to the size of the longest."""
+    size = starts[-1]
+    ends = minimum(starts[1:] + 1, size) if overlapping else starts[1:]
+    lengths = ends - starts[:-1]
+    offsets = sequence.range(reduction.reduce_max(lengths))
+    return minimum(starts[:-1, None] + offsets, size - 1), offsets < lengths[:, None]

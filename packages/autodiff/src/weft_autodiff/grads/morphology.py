@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from weft_autodiff.grads.windows import Positions, side_by_side
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.ir.builder import out
+from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
+from weft_graph.ops import gather, reduction, sequence, shapes
+from weft_graph.ops.arithmetic import maximum, minimum
+from weft_graph.ops.masks import where_v2 as where
 
 Grads = list[Output | None]
 
@@ -17,6 +23,47 @@ def _dilation(node: Node, grad: Output) -> Grads:
 
 
 @RegisterGradient("Dilation2DBackpropInput")
+def _input_gradient(node: Node, grad: Output) -> Grads:
+    """What is taken back is from where the maximum of each window was, which does not move."""
+    chosen, taken = _chosen(node, grad)
+    return [None, None, reduction.reduce_sum(taken * chosen, 3)]
+
+
 @RegisterGradient("Dilation2DBackpropFilter")
-def _gradient(node: Node, grad: Output) -> Grads:
-    raise LookupError(f"the gradient of a dilation, {node.name!r}, has no gradient of its own")
+def _filter_gradient(node: Node, grad: Output) -> Grads:
+    """What is taken back is of the tap that the maximum of each window was with."""
+    chosen, _ = _chosen(node, node.inputs[0])
+    return [None, None, reduction.reduce_sum(_flat(grad) * chosen, 3)]
+
+
+def _chosen(node: Node, other: Output) -> tuple[Output, Output]:
+    """1 for the tap that each window takes, 0 for others; and what windows of another image meet.
+
+    Returns: both of shape (N, H, W, taps, C).
+    """
+    image, taps, grad = node.inputs
+    sizes, window, counts = [shapes.shape(each) for each in (image, taps, grad)]
+    down, right = [
+        _positions(node, axis, sizes[axis], window[axis - 1], counts[axis]) for axis in (1, 2)
+    ]
+    (met, others), inside = side_by_side(down, right, image, other)
+    lowest = constant_of(np.array(-np.inf, image.dtype.numpy))
+    first = reduction.argmax(where(inside, met + _flat(taps), lowest), 3)
+    count = shapes.shape(met)[3]
+    return gather.one_hot(first, count, axis=3, dtype=image.dtype), others
+
+
+def _positions(node: Node, axis: int, size: Output, taps: Output, count: Output) -> Positions:
+    stride, rate = node.attrs["strides"][axis], node.attrs["rates"][axis]
+    offsets = sequence.range(taps) * rate
+    places = sequence.range(count)[:, None] * stride + offsets
+    if node.attrs["padding"] == "SAME":
+        reach = (count - 1) * stride + (taps - 1) * rate + 1
+        places = places - maximum(reach - size, 0) // 2
+    inside = (places >= 0) & (places < size)
+    return maximum(minimum(places, size - 1), 0), inside
+
+
+def _flat(taps: Output) -> Output:
+    """A filter as (taps, C)."""
+    return shapes.reshape(taps, [-1, shapes.shape(taps)[2]])

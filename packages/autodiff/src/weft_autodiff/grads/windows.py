@@ -1,0 +1,32 @@
+"""What windows or regions of an image meet, side by side: for gradients of gradients."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from weft_graph.ir.node import Output
+from weft_graph.ops import gather, permutation, shapes
+
+Positions: TypeAlias = tuple[Output, Output]
+"""For each window along an axis the positions that it meets, and whether each is one: both of
+shape (windows, positions). What is none has any position of the image."""
+
+
+def side_by_side(down: Positions, right: Positions, *images: Output) -> tuple[list[Output], Output]:
+    """The positions of each window side by side.
+
+    Args:
+      down, right: along both axes.
+      *images: shape (N, height, width, C).
+    Returns: them for each image, shape (N, H, W, positions, C), and whether a window meets them,
+      shape (H, W, positions, 1).
+    """
+    parts = []
+    for image in images:
+        lines = gather.gather(image, down[0], axis=1)  # (N, H, rows, width, C)
+        found = permutation.transpose(gather.gather(lines, right[0], axis=3), [0, 1, 3, 2, 4, 5])
+        sizes = shapes.shape(found)
+        parts.append(shapes.reshape(found, [*[sizes[i] for i in range(3)], -1, sizes[5]]))
+    met = down[1][:, None, :, None] & right[1][None, :, None, :]
+    sizes = shapes.shape(met)
+    return parts, shapes.reshape(met, [sizes[0], sizes[1], -1, 1])
