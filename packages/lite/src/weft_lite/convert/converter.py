@@ -12,7 +12,8 @@ from weft_graph.ir.node import Output
 from weft_lite.convert import agreement, sources
 from weft_lite.convert.lowered import Array, Lowered
 from weft_lite.convert.lowering import lower
-from weft_lite.convert.quantise import Noise, Quantiser, measure, samples_of
+from weft_lite.convert.quantise import Noise, Quantiser, measure, noise_of_weights, samples_of
+from weft_lite.convert.shrink import shrink
 from weft_lite.convert.sources import Source
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
@@ -219,6 +220,8 @@ class Converter:
         limit: float | None = None,
         calibration: Iterable[Mapping[str, Any]] | None = None,
         keep_float: Iterable[str] = (),
+        weights: str = "float32",
+        ranges: str = "extremes",
     ) -> bytes:
         """The bytes of the file, after a trial: it must give what the graph gives for a sample.
 
@@ -232,6 +235,11 @@ class Converter:
             can, with the ranges that values have on these. Inputs and outputs stay what they are.
             The first sample is also that of the trial.
           keep_float: results that stay in float all the same, by the names that `noise` gives.
+          weights: how the file holds weights that floats are computed with: "float32", "float16",
+            or "int8" with a scale for each channel; half and a quarter of the bytes.
+          ranges: how calibration finds them: "extremes" of all samples; "percentile", without the
+            lowest and the highest hundredth of a percent of each sample; or the "average" of the
+            samples' extremes. Where fake-quant ops say a range, it is that.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
@@ -251,6 +259,10 @@ class Converter:
         if limit is not None and not limit >= 0:
             raise errors.InvalidArgumentError(f"limit must be at least 0, not {limit}")
         keep_float = list(keep_float)
+        if limit is None and weights == "int8":
+            limit = agreement.INT8_LIMIT
+        if limit is None and weights == "float16":
+            limit = agreement.HALF_LIMIT
         if keep_float and calibration is None:
             raise errors.InvalidArgumentError("keep_float needs calibration: else all is in float")
         kept = None if calibration is None else samples_of(calibration, inputs, bounds)
@@ -258,20 +270,27 @@ class Converter:
         if kept is not None:
             values = values if samples else kept[0]
             limit = agreement.INT8_LIMIT if limit is None else limit
-        content = self._content(bounds, kept, keep_float)
+        content = self._content(bounds, kept, keep_float, weights, ranges)
         agreement.require(content, self._source, values, limit)
         return content
 
     def noise(
-        self, calibration: Iterable[Mapping[str, Any]], keep_float: Iterable[str] = ()
+        self,
+        calibration: Iterable[Mapping[str, Any]],
+        keep_float: Iterable[str] = (),
+        weights: str | None = None,
+        ranges: str = "extremes",
     ) -> list[Noise]:
         """What int8 would do to each result, the worst first: candidates for `keep_float`.
 
         Args:
           calibration: samples of all inputs, by name, as `convert` takes them.
           keep_float: names of results that stay in float.
-        Returns: a pair for each result of int8: its name, and the ratio of the signal to the error
-          that it and what comes before it make, in decibels; infinite without an error.
+          weights: "int8" or "float16" to look at smaller weights alone, with floats computed.
+          ranges: as `convert` takes it.
+        Returns: a pair for each result of int8, or of floats with smaller weights: its name, and
+          the ratio of the signal to the error that it and what comes before it make, in decibels;
+          infinite without an error.
         Raises: InvalidArgumentError: as `convert`.
 
         Examples:
@@ -284,7 +303,11 @@ class Converter:
         bounds = self._input_bounds()
         samples = samples_of(calibration, self._source.inputs, bounds)
         lowered = self._lowered(bounds)
-        quantiser = Quantiser(lowered, measure(lowered, samples), keep_float)
+        if weights is not None:
+            small = self._lowered(bounds)
+            shrink(small, weights)
+            return noise_of_weights(lowered, small, samples)
+        quantiser = Quantiser(lowered, measure(lowered, samples, ranges), keep_float)
         quantiser.result()
         return quantiser.noise(samples)
 
@@ -293,12 +316,15 @@ class Converter:
         bounds: Sequence[tuple[int, ...]],
         calibration: Sequence[Sequence[Array]] | None = None,
         keep_float: Iterable[str] = (),
+        weights: str = "float32",
+        ranges: str = "extremes",
     ) -> bytes:
         """The bytes of the file, which nobody has tried yet."""
         lowered = self._lowered(bounds)
         if calibration is not None:
-            ranges = measure(lowered, calibration)
-            lowered = Quantiser(lowered, ranges, keep_float).result()
+            measured = measure(lowered, calibration, ranges)
+            lowered = Quantiser(lowered, measured, keep_float).result()
+        shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))
         return Writer(lowered).content([(KEY, inputs, outputs)])

@@ -17,6 +17,17 @@ def called(op: Operation, whole: Lowered) -> list[Lowered]:
     return [whole.bodies[getattr(op.options, name) - 1] for name in CALLED.get(op.kind, ())]
 
 
+def read_inside(op: Operation, whole: Lowered) -> set[Value]:
+    """What the subgraphs of an op read or give, theirs and what is around them."""
+    found: set[Value] = set()
+    for body in called(op, whole):
+        found.update(body.outputs)
+        for each in body.ops:
+            found.update(value for value in each.inputs if value is not None)
+            found |= read_inside(each, whole)
+    return found
+
+
 def drop_unread(lowered: Lowered) -> None:
     """Take out ops whose results nobody reads, and subgraphs that nobody calls then."""
     _drop(lowered, lowered, set(lowered.outputs))

@@ -15,6 +15,7 @@ from weft_graph.ir.node import Output
 from weft_lite.convert import agreement
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.packing import PANEL, panels4
+from weft_lite.convert.prune import read_inside
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
 from weft_tensor import errors
@@ -98,14 +99,23 @@ def samples_of(
     return found
 
 
-def measure(lowered: Lowered, samples: Sequence[Sequence[Array]]) -> dict[Value, Range]:
+RANGES: Final = ("extremes", "percentile", "average")
+CUT: Final = 0.01
+"""Of a hundred: what "percentile" leaves out at each end."""
+
+
+def measure(
+    lowered: Lowered, samples: Sequence[Sequence[Array]], method: str = "extremes"
+) -> dict[Value, Range]:
     """The ranges of all values of float32, by runs of a file that gives out all of them.
 
-    Raises: InvalidArgumentError: a value is not finite for some sample.
+    Raises: InvalidArgumentError: a value is not finite for some sample; there is no such method.
     """
+    if method not in RANGES:
+        raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
     seen = [out for op in lowered.ops for out in op.outputs if out.dtype is DataType.FLOAT32]
     content = Writer(Lowered(lowered.inputs, seen, lowered.ops, lowered.bodies)).content([])
-    ranges: dict[Value, Range] = {}
+    found: dict[Value, list[Range]] = {}
     for sample in samples:
         results = agreement.run(content, sample)
         for value, array in zip([*lowered.inputs, *seen], [*sample, *results], strict=True):
@@ -113,10 +123,85 @@ def measure(lowered: Lowered, samples: Sequence[Sequence[Array]]) -> dict[Value,
                 continue
             if not np.isfinite(array).all():
                 raise errors.InvalidArgumentError(f"calibration: {value.name} is not finite")
-            before = ranges.get(value, Range(np.inf, -np.inf))
-            low, high = float(array.min()), float(array.max())
-            ranges[value] = Range(min(before.low, low), max(before.high, high))
-    return ranges
+            found.setdefault(value, []).append(_range_of(array, method))
+    return {value: _joined(ranges, method) for value, ranges in found.items()}
+
+
+def _range_of(array: Array, method: str) -> Range:
+    if method == "percentile":
+        low, high = np.percentile(array, [CUT, 100 - CUT])
+        return Range(float(low), float(high))
+    return Range(float(array.min()), float(array.max()))
+
+
+def _joined(ranges: Sequence[Range], method: str) -> Range:
+    if method == "average":
+        low, high = np.mean(ranges, axis=0)
+        return Range(float(low), float(high))
+    return Range(min(each.low for each in ranges), max(each.high for each in ranges))
+
+
+def noise_of_weights(
+    exact: Lowered, small: Lowered, samples: Sequence[Sequence[Array]]
+) -> list[Noise]:
+    """How far the results of a graph with smaller weights are from its own; worst first."""
+    names = {out.name for op in small.ops if op.kind is OpKind.Dequantize for out in op.outputs}
+    graphs = [
+        Lowered(
+            each.inputs,
+            [
+                out
+                for op in each.ops
+                for out in op.outputs
+                if out.dtype is DataType.FLOAT32 and out.name not in names
+            ],
+            each.ops,
+            each.bodies,
+        )
+        for each in (exact, small)
+    ]
+    contents = [Writer(each).content([]) for each in graphs]
+    values = graphs[0].outputs
+    signal, error = np.zeros(len(values)), np.zeros(len(values))
+    for sample in samples:
+        ours, theirs = (agreement.run(content, sample) for content in contents)
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            signal[i] += np.square(a, dtype=np.float64).sum()
+            error[i] += np.square(b.astype(np.float64) - a).sum()
+    return _noises([value.name for value in values], signal, error)
+
+
+def _noises(names: Sequence[str], signal: Array, error: Array) -> list[Noise]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(error == 0, np.inf, 10 * np.log10(signal / error))
+    found = [Noise(name, float(ratio)) for name, ratio in zip(names, ratios, strict=True)]
+    return sorted(found, key=lambda each: each.decibels)
+
+
+def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
+    """Let who takes what went to int8 and back take it as it was; the scales that were said."""
+    said: dict[Value, Scale] = {}
+    stored: dict[Value | None, Operation] = {}
+    real: dict[Value, Value] = {}
+    ends = source.results()
+    for op in list(source.ops):
+        op.inputs = [real.get(value, value) if value else None for value in op.inputs]
+        first = op.inputs[0] if op.inputs else None
+        if op.kind is OpKind.Quantize and first is not None and first.array is None:
+            stored[op.outputs[0]] = op
+        elif op.kind is OpKind.Dequantize and first in stored and op.outputs[0] not in ends:
+            begun = stored[first]
+            x, numbers = begun.inputs[0], begun.outputs[0]
+            assert x is not None
+            real[op.outputs[0]] = x
+            said[x] = Scale(numbers.scales[0], numbers.zero_points[0])
+            source.ops.remove(op)
+            source.ops.remove(begun)
+    for body in source.bodies:
+        for op in body.ops:
+            op.inputs = [real.get(value, value) if value else None for value in op.inputs]
+        body.outputs = [real.get(value, value) for value in body.outputs]
+    return said
 
 
 class Quantiser:
@@ -129,6 +214,7 @@ class Quantiser:
     def __init__(
         self, source: Lowered, ranges: Mapping[Value, Range], keep_float: Iterable[str] = ()
     ) -> None:
+        self._said = take_out_fakes(source)
         self._source = source
         self._kept = frozenset(keep_float)
         unknown = self._kept - {out.name for op in source.ops for out in op.outputs}
@@ -152,6 +238,8 @@ class Quantiser:
             elif op.kind in SHARING and self._may(op):
                 self._sharing(op)
             else:
+                for value in sorted(read_inside(op, self._source), key=lambda each: each.name):
+                    self._float(value)
                 inputs = [None if value is None else self._float(value) for value in op.inputs]
                 self._ops.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
                 self._floats.update(op.outputs)
@@ -187,10 +275,7 @@ class Quantiser:
                 real = (numbers[i].astype(np.float64) - twin.zero_points[0]) * twin.scales[0]
                 signal[i] += np.square(floats[i], dtype=np.float64).sum()
                 error[i] += np.square(real - floats[i]).sum()
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(error == 0, np.inf, 10 * np.log10(signal / error))
-        found = [Noise(value.name, float(r)) for (value, _), r in zip(pairs, ratios, strict=True)]
-        return sorted(found, key=lambda each: each.decibels)
+        return _noises([value.name for value, _ in pairs], signal, error)
 
     def _giving(self, ops: list[Operation], outputs: list[Value]) -> Lowered:
         return Lowered(self._source.inputs, outputs, ops, self._source.bodies)
@@ -214,10 +299,14 @@ class Quantiser:
             if value.array is not None:
                 self._twins[value] = _quantised(value)
             else:
-                made = self._new_twin(value, self._ranges[value].scale())
+                made = self._new_twin(value, self._scale(value))
                 name = f"{value.name}/quantize"
                 self._ops.append(Operation(OpKind.Quantize, [value], [made], None, name))
         return self._twins[value]
+
+    def _scale(self, value: Value) -> Scale:
+        """What a fake-quant op says, or else calibration."""
+        return self._said.get(value) or self._ranges[value].scale()
 
     def _new_twin(self, value: Value, scale: Scale) -> Value:
         twin = Value(f"{value.name}/int8", DataType.INT8, value.shape, value.declared)
@@ -231,7 +320,7 @@ class Quantiser:
             for value in op.inputs
         ]
         (out,) = op.outputs
-        scale = Scale(1 / 256, -128) if op.kind is OpKind.Softmax else self._ranges[out].scale()
+        scale = Scale(1 / 256, -128) if op.kind is OpKind.Softmax else self._scale(out)
         self._add(op.kind, inputs, self._new_twin(out, scale), op)
 
     def _sharing(self, op: Operation) -> None:
@@ -263,7 +352,7 @@ class Quantiser:
             kept = constant(weights.name, panels4(numbers), Layout.PANELS4)
         kept.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(np.int32))
-        self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._ranges[out].scale()), op)
+        self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._scale(out)), op)
 
 
 def _matrix(weights: Value, columns: int) -> Array:

@@ -81,7 +81,15 @@ static scaling scaling_of(const wl_tensor *t) {
   return s;
 }
 
-static int64_t which(const scaling *s, int64_t i) { return s->count > 1 ? i / s->inner % s->count : 0; }
+/* Packed weights have a scale for each of their columns, those of zeros included. */
+static int64_t column_of(const wl_tensor *t, int64_t i) {
+  return i / wl_product(t->dims, 1, t->rank) * WL_PANEL + i % WL_PANEL;
+}
+
+static int64_t which(const scaling *s, int64_t i) {
+  if (s->count > 1 && s->t->layout == WL_LAYOUT_PANELS) return column_of(s->t, i);
+  return s->count > 1 ? i / s->inner % s->count : 0;
+}
 
 static float zero_of(const scaling *s, int64_t k) {
   return !s->t->zero_point_count ? 0 : (float)s->t->zero_points[s->t->zero_point_count > 1 ? k : 0];
@@ -97,6 +105,11 @@ static bool per_axis_packed(const wl_tensor *t) {
   return t->scale_count > 1 && t->layout != WL_LAYOUT_PLAIN;
 }
 
+static bool scaled_by_columns(const wl_tensor *t) {
+  return t->layout == WL_LAYOUT_PANELS && t->rank == 4 && t->dims[3] == WL_PANEL &&
+         t->scale_count == (uint64_t)t->dims[0] * WL_PANEL && t->zero_point_count <= 1;
+}
+
 static wl_status check_quantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *out = wl_out(r, op, 0);
   WL_TRY(wl_expect_type(r, out, "the result", WL_QUANTISED));
@@ -107,9 +120,26 @@ static wl_status check_quantize(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
+/* Floats to bytes of one scale: adding and taking away 1.5 * 2^23 rounds what was cut before. */
+static void quantize_floats(const float *x, size_t n, float scale, float zero, int8_t *out) {
+  for (size_t i = 0; i < n; i++) {
+    float v = x[i] / scale;
+    v = v >= -65536 ? v : -65536;
+    v = v <= 65536 ? v : 65536;
+    v = ((v + 12582912.0f) - 12582912.0f) + zero;
+    v = v >= -128 ? v : -128;
+    out[i] = (int8_t)(int32_t)(v <= 127 ? v : 127);
+  }
+}
+
 static wl_status compute_quantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   wl_tensor *out = wl_out(r, op, 0);
+  if (x->dtype == WL_TYPE_FLOAT32 && out->dtype == WL_TYPE_INT8 && out->scale_count == 1) {
+    quantize_floats((const float *)(const void *)x->data, (size_t)wl_elements(x), out->scales[0],
+                    (float)(out->zero_point_count ? out->zero_points[0] : 0), (int8_t *)out->data);
+    return WL_OK;
+  }
   scaling from = scaling_of(x), to = scaling_of(out);
   float low = out->dtype == WL_TYPE_INT16 ? -32768 : out->dtype == WL_TYPE_UINT8 ? 0 : -128;
   float high = out->dtype == WL_TYPE_INT16 ? 32767 : out->dtype == WL_TYPE_UINT8 ? 255 : 127;
@@ -128,8 +158,32 @@ static wl_status check_dequantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   WL_TRY(wl_expect_type(r, wl_out(r, op, 0), "the result", WL_FLOATS));
   if (x->dtype != WL_TYPE_FLOAT16 && !x->scales) return wl_fail(r, WL_DATA_LOSS, "it needs scales");
-  if (per_axis_packed(x)) return wl_fail(r, WL_DATA_LOSS, "scales of an axis need a plain layout");
+  if (per_axis_packed(x) && !scaled_by_columns(x))
+    return wl_fail(r, WL_DATA_LOSS, "packed weights need a scale for each of their columns");
   return WL_OK;
+}
+
+/* Half precision without branches: numbers of all sizes by one product, infinities by their exponent. */
+static void widen(const uint16_t *x, size_t n, float *out) {
+  for (size_t i = 0; i < n; i++) {
+    uint32_t bits = (uint32_t)(x[i] & 0x7fff) << 13;
+    float value;
+    memcpy(&value, &bits, 4);
+    value *= 0x1p112f;
+    memcpy(&bits, &value, 4);
+    bits |= (x[i] & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
+    bits |= (uint32_t)(x[i] & 0x8000) << 16;
+    memcpy(out + i, &bits, 4);
+  }
+}
+
+/* Weights of int8 in panels, with a scale for each column. */
+static void scale_panels(const wl_tensor *x, float *out) {
+  const int8_t *in = (const int8_t *)x->data;
+  size_t rows = (size_t)wl_product(x->dims, 1, 3);
+  for (int32_t p = 0; p < x->dims[0]; p++)
+    for (size_t k = 0; k < rows; k++, in += WL_PANEL, out += WL_PANEL)
+      for (size_t n = 0; n < WL_PANEL; n++) out[n] = (float)in[n] * x->scales[(size_t)p * WL_PANEL + n];
 }
 
 static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
@@ -137,7 +191,12 @@ static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
   float *out = (float *)(void *)wl_out(r, op, 0)->data;
   scaling from = scaling_of(x);
   int64_t n = wl_elements(x);
-  for (int64_t i = 0; i < n; i++) out[i] = dequantised(&from, i);
+  if (x->dtype == WL_TYPE_FLOAT16 && !x->scales)
+    widen((const uint16_t *)(const void *)x->data, (size_t)n, out);
+  else if (x->dtype == WL_TYPE_INT8 && scaled_by_columns(x) && !x->zero_point_count)
+    scale_panels(x, out);
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = dequantised(&from, i);
   return WL_OK;
 }
 

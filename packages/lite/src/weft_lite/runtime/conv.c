@@ -135,29 +135,34 @@ static windows windows_of(wl_interpreter *r, const wl_op *op) {
   return w;
 }
 
-/* The address of the elements that tap (i, j) of a result takes, or `border` outside of the image. */
-static const void *tap_at(const windows *w, size_t result, int i, int j, size_t pixel,
-                          const void *border) {
-  const int64_t *memo = w->op->memo;
-  size_t x = result % (size_t)memo[OUT_W], y = result / (size_t)memo[OUT_W] % (size_t)memo[OUT_H];
-  size_t n = result / (size_t)memo[OUT_W] / (size_t)memo[OUT_H];
-  int64_t row = (int64_t)y * w->stride_h - memo[PAD_TOP] + (int64_t)i * w->dilation_h;
-  int64_t column = (int64_t)x * w->stride_w - memo[PAD_LEFT] + (int64_t)j * w->dilation_w;
-  if (row < 0 || row >= w->x->dims[1] || column < 0 || column >= w->x->dims[2]) return border;
-  size_t at = (n * (size_t)w->x->dims[1] + (size_t)row) * (size_t)w->x->dims[2] + (size_t)column;
-  return w->x->data + at * pixel;
-}
-
-/* Pointers for `rows` results from `first` on, tap by tap. */
+/* Pointers for `rows` results from `first` on, tap by tap; to `border` outside of the image. */
 static void point(const windows *w, size_t first, size_t rows, size_t pixel, const void *border,
                   const void **found) {
   if (w->direct) {
     for (size_t m = 0; m < rows; m++) found[m] = w->x->data + (first + m) * pixel;
     return;
   }
-  for (int i = 0; i < w->kernel_h; i++)
-    for (int j = 0; j < w->kernel_w; j++)
-      for (size_t m = 0; m < rows; m++) *found++ = tap_at(w, first + m, i, j, pixel, border);
+  size_t out_w = (size_t)w->op->memo[OUT_W], out_h = (size_t)w->op->memo[OUT_H];
+  size_t x = first % out_w, y = first / out_w % out_h, n = first / out_w / out_h;
+  for (size_t m = 0; m < rows; m++) {
+    const void **to = found + m;
+    const uint8_t *image = w->x->data + n * (size_t)w->x->dims[1] * (size_t)w->x->dims[2] * pixel;
+    int64_t row = (int64_t)y * w->stride_h - w->op->memo[PAD_TOP];
+    int64_t left = (int64_t)x * w->stride_w - w->op->memo[PAD_LEFT];
+    for (int i = 0; i < w->kernel_h; i++, row += w->dilation_h) {
+      bool inside = row >= 0 && row < w->x->dims[1];
+      int64_t column = left;
+      for (int j = 0; j < w->kernel_w; j++, column += w->dilation_w, to += rows)
+        *to = inside && column >= 0 && column < w->x->dims[2]
+                  ? image + ((size_t)row * (size_t)w->x->dims[2] + (size_t)column) * pixel
+                  : border;
+    }
+    if (++x < out_w) continue;
+    x = 0;
+    if (++y < out_h) continue;
+    y = 0;
+    n++;
+  }
 }
 
 typedef struct conv {

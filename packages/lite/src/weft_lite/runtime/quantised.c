@@ -42,6 +42,15 @@ typedef struct product {
 } product;
 
 static void pad_rows(const product *p, size_t count, const void **rows, uint8_t *to) {
+  if (p->pixel == 3) { /* the colours of images: a word each */
+    for (size_t i = 0; i < count; i++, to += 4) {
+      uint32_t word = 0;
+      memcpy(&word, rows[i], 3);
+      memcpy(to, &word, 4);
+      rows[i] = to;
+    }
+    return;
+  }
   for (size_t i = 0; i < count; i++, to += p->tile.depth) {
     memcpy(to, rows[i], p->pixel);
     memset(to + p->pixel, 0, p->tile.depth - p->pixel);
@@ -85,34 +94,35 @@ wl_status wl_conv8(wl_interpreter *r, wl_op *op, wl_points *points, const void *
 
 /* ---------------------------------------------------------------- depthwise */
 
+/* Several results for each channel: the loops of the definition. */
+static void multiply_channels(const product *p, const int8_t *const *rows, size_t multiplier, int8_t *out) {
+  for (size_t c = 0; c < p->channels; c++) {
+    uint32_t sum = p->tile.bias ? (uint32_t)p->tile.bias[c] : 0; /* that of a hostile file may wrap */
+    for (size_t t = 0; t < p->taps; t++) sum += (uint32_t)(rows[t][c / multiplier] * p->tile.b[t * p->channels + c]);
+    float scale = p->tile.factor * p->tile.scales[p->tile.one_scale ? 0 : c];
+    float value = rintf((float)(int32_t)sum * scale) + (float)p->tile.zero;
+    value = value < (float)p->tile.low ? (float)p->tile.low : value;
+    out[c] = (int8_t)(value > (float)p->tile.high ? (float)p->tile.high : value);
+  }
+}
+
 static void depthwise8_piece(void *argument, unsigned task, size_t begin, size_t end) {
   const product *p = argument;
   const void **rows = (const void **)(void *)wl_scratch(p->r, task);
   uint8_t *border = (uint8_t *)(rows + p->taps * 4 * WL_MOST_ROWS);
   memset(border, wl_zero_point(p->x, 0), p->pixel);
   size_t multiplier = p->channels / p->pixel;
-  const int8_t *weights = (const int8_t *)p->filter->data;
   int8_t *out = (int8_t *)p->out->data + begin * p->channels;
   for (size_t m = begin; m < end; m++, out += p->channels) {
     p->points(p->windows, m, 1, p->pixel, border, rows);
-    for (size_t first = 0; first < p->channels; first += 64) {
-      uint32_t sums[64] = {0}; /* those of a hostile file may wrap */
-      size_t count = p->channels - first < 64 ? p->channels - first : 64;
-      if (p->tile.bias) memcpy(sums, p->tile.bias + first, 4 * count);
-      for (size_t t = 0; t < p->taps; t++) {
-        const int8_t *in = (const int8_t *)rows[t], *w = weights + t * p->channels + first;
-        if (multiplier == 1)
-          for (size_t c = 0; c < count; c++) sums[c] += (uint32_t)(in[first + c] * w[c]);
-        else
-          for (size_t c = 0; c < count; c++) sums[c] += (uint32_t)(in[(first + c) / multiplier] * w[c]);
-      }
-      for (size_t c = 0; c < count; c++) {
-        float scale = p->tile.factor * p->tile.scales[p->tile.one_scale ? 0 : first + c];
-        float value = rintf((float)(int32_t)sums[c] * scale) + (float)p->tile.zero;
-        value = value < (float)p->tile.low ? (float)p->tile.low : value;
-        out[first + c] = (int8_t)(value > (float)p->tile.high ? (float)p->tile.high : value);
-      }
+    if (multiplier > 1) {
+      multiply_channels(p, (const int8_t *const *)rows, multiplier, out);
+      continue;
     }
+    wl_tile8 tile = p->tile;
+    tile.a = (const int8_t *const *)rows;
+    tile.c = out;
+    p->r->vector->depthwise8(&tile);
   }
 }
 
@@ -122,7 +132,8 @@ wl_status wl_depthwise8(wl_interpreter *r, wl_op *op, wl_points *points, const v
                wl_out(r, op, 0), taps, 0, 0, {0}};
   p.pixel = (size_t)p.x->dims[3];
   p.channels = (size_t)p.filter->dims[2];
-  p.tile = (wl_tile8){.scales = p.filter->scales, .one_scale = p.filter->scale_count == 1,
+  p.tile = (wl_tile8){.rows = 1, .columns = p.channels, .taps = taps, .b = (const int8_t *)p.filter->data,
+                      .scales = p.filter->scales, .one_scale = p.filter->scale_count == 1,
                       .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
                       .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
   wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);

@@ -40,6 +40,7 @@ typedef struct wl_vector {
   void (*tile)(const wl_tile *);
   size_t rows8;
   void (*tile8)(const wl_tile8 *);
+  void (*depthwise8)(const wl_tile8 *); /* one row; a[tap] and b[tap * columns] for each column */
   /* out[c] = clamp(bias[c] + sum over taps of in[tap][c] * weights[tap * channels + c]) */
   void (*depthwise)(size_t taps, size_t channels, const float *const *in, const float *weights,
                     const float *bias, float *out, float low, float high);

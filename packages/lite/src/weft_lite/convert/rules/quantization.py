@@ -1,0 +1,41 @@
+"""Fake-quant ops: what training computed with, and the ranges that int8 takes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_graph.ir.node import Node
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.schema.tables import ElementwiseOptions
+
+
+@rule("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars")
+def fake_quant(node: Node, b: Builder) -> None:
+    """To int8 and back: the same numbers."""
+    if int(node.attrs["num_bits"]) != 8:
+        raise NotInLiteError("lite has numbers of 8 bits only: give num_bits=8")
+    if node.type == "FakeQuantWithMinMaxVars":
+        low, high = (float(b.require_array(each, "a range")) for each in node.inputs[1:])
+    else:
+        low, high = float(node.attrs["min"]), float(node.attrs["max"])
+    if not low < high:
+        raise NotInLiteError(f"its range is empty: {low} to {high}")
+    least = 1 if node.attrs["narrow_range"] else 0
+    scale = float(np.float32((high - low) / (255 - least))) or 1.0
+    zero = int(np.clip(np.floor(least - low / scale + 0.5), least, 255))
+    x = b.value(node.inputs[0])
+    if least:
+        bound = b.constant(f"{node.name}/least", np.float32((least - zero) * scale))
+        cut = b.like(x, f"{node.name}/cut")
+        b.add(OpKind.Maximum, [x, bound], [cut], ElementwiseOptions(), node.name)
+        x = cut
+    stored = b.new(f"{node.name}/int8", "int8", x.shape)
+    stored.declared = x.declared
+    stored.scales, stored.zero_points = [scale], [zero - 128]
+    b.add(OpKind.Quantize, [x], [stored], None, node.name)
+    b.emit(OpKind.Dequantize, node, [stored])
+
+
+@rule("FakeQuantWithMinMaxVarsPerChannel")
+def fake_quant_of_channels(node: Node, b: Builder) -> None:
+    raise NotInLiteError("ranges of channels are for weights, which must be constants")

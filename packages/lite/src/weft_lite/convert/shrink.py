@@ -1,0 +1,95 @@
+"""Smaller weights: of float16, or of int8 with a scale for each channel; floats are computed.
+
+An op in front of the one that takes them makes floats of them, so that the arena has one set of
+weights at a time. Those that a body takes are made before the loop.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
+from weft_lite.convert.packing import PANEL
+from weft_lite.convert.prune import called
+from weft_lite.schema.enums import DataType, Layout, OpKind
+from weft_tensor import errors
+
+FORMS: Final = ("float32", "float16", "int8")
+LEAST: Final = 256
+"""Elements below which a constant stays as it is."""
+
+WEIGHTS: Final = {
+    OpKind.Conv2D: (1,), OpKind.DepthwiseConv2D: (1,), OpKind.FullyConnected: (1,),
+    OpKind.Conv2DTranspose: (1,), OpKind.BatchMatMul: (0, 1), OpKind.Gather: (0,),
+    OpKind.LstmCell: (3,), OpKind.GruCell: (2, 4),
+}  # fmt: skip
+"""The operands that are weights, which int8 is precise enough for."""
+
+
+def shrink(lowered: Lowered, form: str) -> None:
+    """Let a graph hold its weights in another form.
+
+    Raises: InvalidArgumentError: there is no such form.
+    """
+    if form not in FORMS:
+        raise errors.InvalidArgumentError(f"weights must be one of {FORMS}, not {form!r}")
+    if form == "float32":
+        return
+    made: dict[Value, Value] = {}
+    ops: list[Operation] = []
+    for op in lowered.ops:
+        for each in _with_bodies(op, lowered):
+            places = range(len(each.inputs)) if form == "float16" else WEIGHTS.get(each.kind, ())
+            for place in places:
+                value = each.inputs[place]
+                if value is not None and _is_large(value):
+                    each.inputs[place] = _floats(value, form, made, ops)
+        ops.append(op)
+    lowered.ops[:] = ops
+
+
+def _with_bodies(op: Operation, whole: Lowered) -> list[Operation]:
+    found = [op]
+    for body in called(op, whole):
+        for each in body.ops:
+            found += _with_bodies(each, whole)
+    return found
+
+
+def _is_large(value: Value) -> bool:
+    array = value.array
+    return array is not None and value.dtype is DataType.FLOAT32 and array.size >= LEAST
+
+
+def _floats(value: Value, form: str, made: dict[Value, Value], ops: list[Operation]) -> Value:
+    """The value that a small one is made into; made again if it is used far from the first use."""
+    small = made.get(value)
+    if small is None:
+        small = made[value] = _half(value) if form == "float16" else _bytes(value)
+    result = Value(f"{value.name}/floats", DataType.FLOAT32, value.shape, value.shape)
+    result.layout = value.layout
+    ops.append(Operation(OpKind.Dequantize, [small], [result], None, f"{value.name}/dequantize"))
+    return result
+
+
+def _half(value: Value) -> Value:
+    assert value.array is not None
+    most = float(np.finfo(np.float16).max)
+    return constant(value.name, np.clip(value.array, -most, most).astype(np.float16), value.layout)
+
+
+def _bytes(value: Value) -> Value:
+    """Weights of int8, with a scale for each column: packed ones have theirs in panels."""
+    assert value.array is not None
+    array: Array = value.array
+    packed = value.layout is Layout.PANELS
+    most = np.abs(array).max(axis=(1, 2) if packed else tuple(range(array.ndim - 1)))
+    scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
+    by_element = scales.reshape(-1, 1, 1, PANEL) if packed else scales
+    numbers = np.clip(np.rint(array / by_element), -127, 127).astype(np.int8)
+    kept = constant(value.name, numbers, value.layout)
+    kept.scales = scales.reshape(-1).tolist()
+    kept.axis = 0 if packed else array.ndim - 1
+    return kept
