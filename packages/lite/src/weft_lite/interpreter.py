@@ -181,7 +181,11 @@ class Interpreter:
         Raises: InvalidArgumentError: the shapes of the inputs do not go together.
 
         Examples:
-          >>> interpreter.allocate_tensors()  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.resize_tensor_input(0, [2])
+          >>> interpreter.allocate_tensors()
         """
         self._check(self._library.wl_plan(self._handle, self._error_at))
         self._changed = False
@@ -201,7 +205,12 @@ class Interpreter:
           OutOfRangeError: a size is fixed, or above its bound.
 
         Examples:
-          >>> interpreter.resize_tensor_input(0, [4, 28, 28, 1])  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.resize_tensor_input(0, [3])
+          >>> interpreter.get_input_details()[0]["shape"].tolist()
+          [3]
         """
         dims = (ctypes.c_int32 * len(tensor_size))(*map(int, tensor_size))
         call = self._library.wl_resize
@@ -219,7 +228,10 @@ class Interpreter:
         Raises: InvalidArgumentError: the type, or the shape, is another, or it is no input.
 
         Examples:
-          >>> interpreter.set_tensor(0, [[1.0, 2.0]])  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.set_tensor(0, [1.0, 2.0, 3.0, 4.0])
         """
         wanted = self._cached.get(tensor_index) or self._input(tensor_index)
         numpy = _numpy()
@@ -272,7 +284,13 @@ class Interpreter:
           DeadlineExceededError: the limit of work was met.
 
         Examples:
-          >>> interpreter.invoke()  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.set_tensor(0, [1.0, 2.0, 3.0, 4.0])
+          >>> interpreter.invoke()
+          >>> interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tolist()
+          [2.0, 3.0, 4.0, 5.0]
         """
         if self._run(self._handle, self._error_at):
             library.check(self._error.status, self._error)
@@ -286,7 +304,13 @@ class Interpreter:
         Raises: InvalidArgumentError: there is no such tensor.
 
         Examples:
-          >>> interpreter.tensor(0)()[:] = 1.0  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> view = interpreter.tensor(0)()
+          >>> view[:] = 1.0
+          >>> interpreter.get_tensor(0).tolist()
+          [1.0, 1.0, 1.0, 1.0]
         """
         self._info(tensor_index)
         return lambda: self._view(tensor_index)
@@ -301,7 +325,12 @@ class Interpreter:
         Raises: InvalidArgumentError: there is no such tensor.
 
         Examples:
-          >>> interpreter.get_tensor(3)  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.set_tensor(0, [1.0, 2.0, 3.0, 4.0])
+          >>> interpreter.get_tensor(0).tolist()
+          [1.0, 2.0, 3.0, 4.0]
         """
         view = self._view(tensor_index)
         if not isinstance(view, memoryview):
@@ -328,7 +357,12 @@ class Interpreter:
           quantization (scale and zero point, zeros without), quantization_parameters.
 
         Examples:
-          >>> interpreter.get_input_details()[0]["shape"]  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> details = interpreter.get_input_details()[0]
+          >>> details["name"], details["shape"].tolist(), details["shape_signature"].tolist()
+          ('x', [4], [-1])
         """
         return [self._details(index) for index in self._inputs]
 
@@ -338,7 +372,11 @@ class Interpreter:
         Returns: a dict for each, as of `get_input_details`.
 
         Examples:
-          >>> interpreter.get_output_details()[0]["index"]  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> [each["name"] for each in interpreter.get_output_details()]
+          ['y']
         """
         return [self._details(index) for index in self._outputs]
 
@@ -348,7 +386,11 @@ class Interpreter:
         Returns: a dict for each, as of `get_input_details`.
 
         Examples:
-          >>> len(interpreter.get_tensor_details())  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> sorted(each["name"] for each in interpreter.get_tensor_details())
+          ['x', 'y', 'y/y']
         """
         return [self._details(i) for i in range(self._library.wl_tensor_count(self._handle))]
 
@@ -380,7 +422,20 @@ class Interpreter:
         """Give the variables of the graph the values that they had at first.
 
         Examples:
-          >>> interpreter.reset_all_variables()  # doctest: +SKIP
+          >>> step = wf.placeholder(wf.float32, [], name="step")
+          >>> seen = wf.Variable(0.0, name="seen")
+          >>> total = wf.identity(wf.assign_add(seen, step), name="total")
+          >>> with wf.Session() as session:
+          ...     session.run(wf.global_variables_initializer())
+          ...     ends = [step], [total]
+          ...     converter = wf.lite.Converter.from_session(session, *ends, variables=[seen])
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> run = interpreter.get_signature_runner()
+          >>> float(run(step=2.0)["total"]), float(run(step=3.0)["total"])
+          (2.0, 5.0)
+          >>> interpreter.reset_all_variables()
+          >>> float(run(step=3.0)["total"])
+          3.0
         """
         self._library.wl_reset_variables(self._handle)
 
@@ -388,7 +443,11 @@ class Interpreter:
         """The signatures by their keys, with the names of inputs and outputs.
 
         Examples:
-          >>> interpreter.get_signature_list()  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.get_signature_list()
+          {'serving_default': {'inputs': ['x'], 'outputs': ['y']}}
         """
         return {
             key: {"inputs": sorted(inputs), "outputs": sorted(outputs)}
@@ -403,7 +462,11 @@ class Interpreter:
         Raises: InvalidArgumentError: there is no such signature, or several.
 
         Examples:
-          >>> interpreter.get_signature_runner()(x=[[1.0]])  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> interpreter.get_signature_runner()(x=[1.0, 2.0, 3.0, 4.0])
+          {'y': array([2., 3., 4., 5.], dtype=float32)}
         """
         found = self._signatures()
         if signature_key is None and len(found) == 1:
@@ -463,7 +526,12 @@ class SignatureRunner:
         Raises: FailedPreconditionError: an input is missing, or is not one of the signature.
 
         Examples:
-          >>> runner(x=[[1.0]])["y"]  # doctest: +SKIP
+          >>> x = wf.placeholder(wf.float32, [None], name="x")
+          >>> converter = wf.lite.Converter(x.graph, [x], [wf.add(x, 1.0, name="y")], {"x": [4]})
+          >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
+          >>> runner = interpreter.get_signature_runner("serving_default")
+          >>> runner(x=[1.0, 2.0, 3.0, 4.0])["y"].tolist()
+          [2.0, 3.0, 4.0, 5.0]
         """
         if values.keys() != self._inputs.keys():
             raise FailedPreconditionError(

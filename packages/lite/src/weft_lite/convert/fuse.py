@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft_lite.convert.cells import join_cells
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.patterns import join
 from weft_lite.convert.prune import drop_unread
@@ -21,6 +22,7 @@ def fuse(lowered: Lowered) -> int:
         uses = Uses(lowered)
         joined += fuse_affine(graph, uses)
         joined += fuse_activations(graph, uses)
+        joined += join_cells(graph)
     drop_unread(lowered)
     return joined
 

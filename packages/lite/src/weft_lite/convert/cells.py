@@ -1,0 +1,189 @@
+"""Recurrent cells that graphs spell out, and that the runtime computes at once: LSTM and GRU.
+
+They are looked for after biases have gone into the products. What only the cell read is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from weft_lite.convert.lowered import Lowered, Operation, Value, constant
+from weft_lite.schema.enums import Activation, DataType, OpKind
+from weft_lite.schema.tables import CellOptions
+
+Pair = tuple[Value, Value]
+
+
+class Product(NamedTuple):
+    """A product of weights with two values side by side."""
+
+    x: Value
+    h: Value
+    weights: Value
+    bias: Value
+
+
+class _Cells:
+    """Finds cells in a graph."""
+
+    def __init__(self, graph: Lowered) -> None:
+        self._graph = graph
+        self._makers = {value: op for op in graph.ops for value in op.outputs}
+
+    def made(self, value: Value | None, kind: OpKind) -> Operation | None:
+        """What makes a value, if it is an op of a kind and does nothing else to the result."""
+        op = self._makers.get(value) if value is not None else None
+        if op is None or op.kind is not kind:
+            return None
+        plain = getattr(op.options, "activation", Activation.NONE) == Activation.NONE
+        return op if plain else None
+
+    def operands(self, value: Value | None, kind: OpKind) -> Iterator[Pair]:
+        """The two operands of what makes a value, in both orders."""
+        op = self.made(value, kind)
+        if op is not None and len(op.inputs) == 2:
+            a, b = op.inputs
+            if a is not None and b is not None:
+                yield a, b
+                yield b, a
+
+    def operand(self, value: Value | None, kind: OpKind) -> Value | None:
+        """The operand of what makes a value."""
+        op = self.made(value, kind)
+        return op.inputs[0] if op is not None else None
+
+    def product(self, value: Value | None) -> Product | None:
+        """The product that makes a value."""
+        op = self.made(value, OpKind.FullyConnected)
+        joined = self.made(op.inputs[0], OpKind.Concat) if op is not None else None
+        if op is None or joined is None or len(joined.inputs) != 2:
+            return None
+        (x, h), weights = joined.inputs, op.inputs[1]
+        if x is None or h is None or weights is None or weights.array is None:
+            return None
+        if len(x.shape) != 2 or len(h.shape) != 2 or joined.options.axis not in (1, -1):
+            return None
+        bias = op.inputs[2] if len(op.inputs) > 2 else None
+        if bias is None:
+            columns = op.outputs[0].shape[1]
+            bias = constant(f"{op.name}/zeros", np.zeros(columns, np.float32))
+        return Product(x, h, weights, bias)
+
+    def split(self, values: list[Value | None]) -> Value | None:
+        """What is split along its columns into just these values."""
+        op = self._makers.get(values[0]) if values[0] is not None else None
+        if op is None or op.kind is not OpKind.Split or list(op.outputs) != values:
+            return None
+        widths = {value.shape[-1] for value in op.outputs}
+        return op.inputs[0] if len(widths) == 1 and op.options.axis in (1, -1) else None
+
+    # ------------------------------------------------------------------ LSTM
+
+    def lstm(self, op: Operation) -> tuple[Operation, Operation] | None:
+        """The cell whose last result an op makes, and the op whose place it takes."""
+        for squashed, opened in self.operands(op.outputs[0], OpKind.Mul):
+            c_next = self.operand(squashed, OpKind.Tanh)
+            o = self.operand(opened, OpKind.Sigmoid)
+            for kept, fresh in self.operands(c_next, OpKind.Add):
+                for c, f, forget in self._kept(kept):
+                    for i, j in self._fresh(fresh):
+                        found = self._lstm(op, (i, j, f, o), c, forget, c_next)
+                        if found is not None:
+                            return found, self._makers[found.outputs[0]]
+        return None
+
+    def _kept(self, value: Value) -> Iterator[tuple[Value, Value, float]]:
+        """c * sigmoid(f + forget): the three."""
+        for c, gate in self.operands(value, OpKind.Mul):
+            f = self.operand(gate, OpKind.Sigmoid)
+            if f is None:
+                continue
+            yield c, f, 0.0
+            for inner, bias in self.operands(f, OpKind.Add):
+                if bias.array is not None and bias.array.size == 1:
+                    yield c, inner, float(bias.array.item())
+
+    def _fresh(self, value: Value) -> Iterator[Pair]:
+        """sigmoid(i) * tanh(j): the two."""
+        for gate, new in self.operands(value, OpKind.Mul):
+            i, j = self.operand(gate, OpKind.Sigmoid), self.operand(new, OpKind.Tanh)
+            if i is not None and j is not None:
+                yield i, j
+
+    def _lstm(
+        self,
+        op: Operation,
+        gates: tuple[Value | None, ...],
+        c: Value,
+        forget: float,
+        c_next: Value | None,
+    ) -> Operation | None:
+        found = self.product(self.split(list(gates)))
+        if found is None or c_next is None or not _same_shape(c, found.h, c_next, op.outputs[0]):
+            return None
+        inputs = [found.x, c, found.h, found.weights, found.bias]
+        return Operation(
+            OpKind.LstmCell, [*inputs], [c_next, op.outputs[0]], CellOptions(forget), op.name
+        )
+
+    # ------------------------------------------------------------------ GRU
+
+    def gru(self, op: Operation) -> tuple[Operation, Operation] | None:
+        """As `lstm`."""
+        for kept, fresh in self.operands(op.outputs[0], OpKind.Add):
+            for u, h in self.operands(kept, OpKind.Mul):
+                for rest, new in self.operands(fresh, OpKind.Mul):
+                    found = self._gru(op, u, h, rest, new)
+                    if found is not None:
+                        return found, op
+        return None
+
+    def _gru(self, op: Operation, u: Value, h: Value, rest: Value, new: Value) -> Operation | None:
+        other = self.made(rest, OpKind.Sub)
+        if other is None or other.inputs[1] is not u or not _is_one(other.inputs[0]):
+            return None
+        second = self.product(self.operand(new, OpKind.Tanh))
+        if second is None:
+            return None
+        for r, state in self.operands(second.h, OpKind.Mul):
+            first = self.product(self.operand(self.split([r, u]), OpKind.Sigmoid))
+            if (
+                state is h
+                and first is not None
+                and first.h is h
+                and first.x is second.x
+                and _same_shape(h, op.outputs[0])
+            ):
+                inputs = [first.x, h, first.weights, first.bias, second.weights, second.bias]
+                return Operation(OpKind.GruCell, [*inputs], [op.outputs[0]], CellOptions(), op.name)
+        return None
+
+
+def _same_shape(first: Value, *others: Value) -> bool:
+    return all(
+        each.shape == first.shape and each.dtype is DataType.FLOAT32 for each in (first, *others)
+    )
+
+
+def _is_one(value: Value | None) -> bool:
+    return value is not None and value.array is not None and bool((value.array == 1).all())
+
+
+def join_cells(graph: Lowered) -> int:
+    """Put a cell in the place of each that is spelt out; returns how many."""
+    cells, joined = _Cells(graph), 0
+    for op in list(graph.ops):
+        if len(op.outputs) != 1 or op.kind not in (OpKind.Mul, OpKind.Add):
+            continue
+        found = cells.lstm(op) if op.kind is OpKind.Mul else cells.gru(op)
+        if found is None:
+            continue
+        cell, place = found
+        graph.ops[graph.ops.index(place)] = cell
+        if place is not op:
+            graph.ops.remove(op)
+        joined += 1
+    return joined
