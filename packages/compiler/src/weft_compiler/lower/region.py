@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from weft_compiler.ir.expressions import Expr, of_scalar
 from weft_compiler.ir.program import Program
@@ -13,11 +14,14 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, lookup_op
+from weft_graph.ir.scalar import applications
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
+
+_DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal", "pow"}
 
 
 def why_not(node: Node) -> str:
@@ -26,9 +30,15 @@ def why_not(node: Node) -> str:
     odd = [out.dtype for out in (*node.inputs, *node.outputs) if not _computes_with(out.dtype)]
     if odd:
         return f"it has values of type {odd[0].name}"
-    derived = traits.scalar is not None and not traits.scalar.by_kernel
-    if not derived and not traits.identity and rule_of(node.type) is None:
+    if traits.identity or rule_of(node.type) is not None:
+        return ""
+    if traits.scalar is None or traits.scalar.by_kernel:
         return f"no rule says how {node.type} is computed"
+    scalar = traits.scalar.expression(
+        [source.dtype for source in node.inputs], node.outputs[0].dtype
+    )
+    if any(part.name in _DIVIDES and part.dtype.is_integer for part in applications(scalar)):
+        return "it may divide integers by 0, which its kernel looks for"
     return ""
 
 

@@ -91,6 +91,11 @@ def lowers(*ops: str) -> Callable[[Rule], Rule]:
     return register
 
 
+def wants_kernel(op: str) -> bool:
+    """Whether what its rule gives is slower than a kernel: products, which BLAS computes."""
+    return op in ("MatMul", "BatchMatMul", "BatchMatMulV2")
+
+
 def rule_of(op: str) -> Rule | None:
     """The rule for an op type, if there is one."""
     return _rules.get(op)

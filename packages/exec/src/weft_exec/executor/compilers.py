@@ -43,8 +43,8 @@ class Claim(NamedTuple):
       members: synchronous nodes without state, of one frame and under one condition, on one device;
         nothing outside may lead from one of them to another, through other claims neither.
       make: from the region and its device to what computes it, once for each executable: from the
-        values of the region's inputs to a value, or a tuple of several. None if the members are
-        to run one by one after all.
+        values of the region's inputs to a value, or a tuple of several, or NotImplemented if the
+        members are to run one by one this time. None if they always are.
       peak_bytes: from the sizes of values to the most bytes that the function takes of the device
         at a time, its results included and its inputs not. Without it, all that members make is
         assumed to be there at once.
@@ -79,7 +79,9 @@ class Compiler(Protocol):
         ...
 
 
-_compilers: Registry[Compiler] = Registry("compiler", group="weft_exec.compilers")
+_compilers: Registry[Compiler] = Registry(
+    "compiler", "weft_exec.executor.native", "weft_exec.compilers"
+)
 
 
 def register_compiler(name: str, compiler: Compiler) -> None:

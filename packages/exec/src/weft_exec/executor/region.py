@@ -61,7 +61,8 @@ class RegionCall(Compound):
 
     Args:
       place: gives the kernels of the members, for steps that look at each of them.
-      function: computes them all; None if the members are to run one by one.
+      function: computes them all, or returns NotImplemented where the members are to run one by
+        one; None if they always are.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class RegionCall(Compound):
             return self._by_kernels(inputs)
         try:
             values = self._function(*inputs)
+            if values is NotImplemented:
+                return self._by_kernels(inputs)
             self._check(values)
             return values
         except Exception as error:  # because a compiler's function may raise anything

@@ -1,0 +1,70 @@
+"""Functions of nodes, for whoever runs them: lowering, passes and machine code in one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_compiler.lower.region import lower, why_not
+from weft_compiler.lower.registry import Unsupported, wants_kernel
+from weft_compiler.native.program import NativeProgram, load
+from weft_compiler.passes.pipeline import optimise
+from weft_graph.ir.code_generators import NotGenerated, Shape, generators
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+
+class Compiled:
+    """Nodes as a native program.
+
+    Attributes:
+      takes, results: as of `weft_graph.ir.code_generators.Generated`.
+      program: what was compiled.
+    """
+
+    def __init__(self, program: NativeProgram, takes: Sequence[int]) -> None:
+        self.program = program
+        self.takes: Sequence[int] = tuple(takes)
+        outputs = program.program.outputs
+        self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
+        self._enter = program.enter
+        self._count = len(self.takes)
+
+    def __call__(self, *arrays: Any) -> None:
+        """Compute; see `Generated`."""
+        found = self._enter(*arrays)
+        if found is NotImplemented:
+            self.program(*arrays[: self._count], out=arrays[self._count :])
+        elif found is not None:
+            raise self.program.failure(found)
+
+
+class LlvmGenerator:
+    """Compiles by LLVM, for the processor that it runs on."""
+
+    def why_not(self, node: Node) -> str:
+        """Why a node had better run by its kernel, or ""."""
+        if wants_kernel(node.type):
+            return f"the kernel of {node.type} is faster"
+        return why_not(node)
+
+    def generate(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+    ) -> Compiled:
+        """A function that computes some nodes; see `CodeGenerator`."""
+        try:
+            program = optimise(lower(members[-1].name, members, inputs, outputs, shapes))
+            compiled = load(program)
+        except (Unsupported, errors.UnimplementedError) as why:
+            raise NotGenerated(str(why)) from why
+        takes = [at for at, given in enumerate(inputs) if given.node.role is not Role.CONSTANT]
+        return Compiled(compiled, takes)
+
+
+generators.register("llvm", LlvmGenerator())

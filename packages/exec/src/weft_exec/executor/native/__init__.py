@@ -1,0 +1,1 @@
+"""Regions that a code generator makes functions of: which nodes, and for which shapes."""

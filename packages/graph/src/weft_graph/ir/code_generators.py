@@ -1,0 +1,75 @@
+"""What makes functions of nodes: a seam between those that run nodes and those that compile them.
+
+A package that compiles registers a generator in a module that the entry-point group
+`weft_graph.code_generators` names.  It is imported when somebody first wants to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.registry import Registry
+from weft_tensor.dtypes import DType
+
+Shape = tuple[int, ...]
+
+
+class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
+    """Nodes that have to run one by one for the shapes that they got, and why."""
+
+
+class Generated(Protocol):
+    """A function of arrays.
+
+    Attributes:
+      takes: the positions of the inputs that it is given; constants are in it.
+      results: the type and the shape of each result.
+    """
+
+    takes: Sequence[int]
+    results: Sequence[tuple[DType, Shape]]
+
+    def __call__(self, *arrays: Any) -> None:
+        """Compute: inputs that it takes, then an array for each result, which is filled.
+
+        It may be called by several threads at once.
+
+        Args:
+          arrays: of the types and shapes that it was made for; inputs of any strides.
+        Raises: OpError: an operand is refused.
+        """
+        ...
+
+
+class CodeGenerator(Protocol):
+    """What makes functions of nodes."""
+
+    def why_not(self, node: Node) -> str:
+        """Why a node had better run by its kernel, or "" if it may be compiled."""
+        ...
+
+    def generate(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+    ) -> Generated:
+        """A function that computes some nodes.
+
+        Args:
+          members: sources before users.
+          inputs: what they take of other nodes; constants among them are known.
+          outputs: what is wanted of them.
+          shapes: of the inputs.
+        Raises: NotGenerated: they cannot be compiled for these shapes.
+        """
+        ...
+
+
+generators: Final[Registry[CodeGenerator]] = Registry(
+    "code generator", group="weft_graph.code_generators"
+)
+"""By name; who compiles takes the first."""

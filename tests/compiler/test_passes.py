@@ -1,0 +1,185 @@
+"""What passes make of programs, as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.contract import contract
+from weft_compiler.passes.merge import merge_loops
+from weft_compiler.passes.order import order_loops
+from weft_compiler.passes.pipeline import Pass
+from weft_compiler.passes.simplify import simplify
+
+HEAD = "program p(x: float32[8], z: float32[4, 6]) -> (y: float32[8], w: float32[4]):\n"
+
+
+def becomes(made_by: Pass, before: str, after: str) -> None:
+    program = parse(HEAD + before)
+    verify(program)
+    made = made_by(program)
+    verify(made)
+    assert str(made) == HEAD + after
+
+
+def test_loops_over_one_range_are_merged() -> None:
+    becomes(
+        merge_loops,
+        """\
+  alloc t: float32[8]
+  for i in 8:
+    t[i] = x[i] * 2.0
+  var s = 0.0
+  for j in 8:
+    s add= t[j]
+    y[j] = t[j]
+""",
+        """\
+  alloc t: float32[8]
+  var s = 0.0
+  for i in 8:
+    t[i] = x[i] * 2.0
+    s add= t[i]
+    y[i] = t[i]
+""",
+    )
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "for j in 8:\n    y[j] = t[7 - j]",  # of other turns
+        "for j in 4:\n    w[j] = t[j]",  # of another range
+        "for j in 8:\n    y[j] = t[j] / s",  # of what the whole loop gives
+        "for j in 8:\n    y[j] = 1.0",  # of nothing that the first touches
+    ],
+)
+def test_loops_that_need_more_than_a_turn_stay_apart(second: str) -> None:
+    text = f"""\
+  alloc t: float32[8]
+  var s = 0.0
+  for i in 8:
+    t[i] = x[i] * 2.0
+    s add= t[i]
+  {second}
+"""
+    becomes(merge_loops, text, text)
+
+
+def test_rows_are_merged_and_then_what_is_in_them() -> None:
+    becomes(
+        merge_loops,
+        """\
+  alloc t: float32[4, 6]
+  for i in 4:
+    for j in 6:
+      t[i, j] = z[i, j] + 1.0
+  for k in 4:
+    var s = 0.0
+    for m in 6:
+      s add= t[k, m]
+    w[k] = s
+""",
+        """\
+  alloc t: float32[4, 6]
+  for i in 4:
+    var s = 0.0
+    for j in 6:
+      t[i, j] = z[i, j] + 1.0
+      s add= t[i, j]
+    w[i] = s
+""",
+    )
+
+
+def test_buffers_shrink_to_what_lives() -> None:
+    becomes(
+        contract,
+        """\
+  alloc t: float32[4, 6]
+  alloc u: float32[4]
+  for i in 4:
+    for j in 6:
+      t[i, j] = z[i, j] + 1.0
+    u[i] = t[i, 0]
+    w[i] = u[i] * t[i, 1]
+""",
+        """\
+  for i in 4:
+    alloc t: float32[6]
+    for j in 6:
+      t[j] = z[i, j] + 1.0
+    let u = t[0]
+    w[i] = u * t[1]
+""",
+    )
+
+
+def test_a_buffer_that_turns_share_stays() -> None:
+    text = """\
+  alloc t: float32[4]
+  for i in 4:
+    t[i] = z[i, 0]
+    w[i] = t[0]
+"""
+    becomes(contract, text, text)
+
+
+def test_what_is_known_is_left_out() -> None:
+    becomes(
+        simplify,
+        """\
+  for i in 1:
+    for j in 8:
+      y[j] = x[floor_div(i * 8 + j, 1)] * where(j < 9, 2.0, 3.0)
+  for a in 4:
+    for b in 2:
+      if floor_div(a * 2 + b, 2) == a:
+        w[floor_div(floor_mod(a * 2 + b, 8), 2)] = x[clamp(a + b, 0, 7)]
+  for never in 0:
+    y[0] = 1.0
+""",
+        """\
+  for j in 8:
+    y[j] = x[j] * 2.0
+  for a in 4:
+    for b in 2:
+      if a == a:
+        w[a] = x[a + b]
+""",
+    )
+
+
+def test_loops_are_marked_whose_turns_are_free() -> None:
+    becomes(
+        order_loops,
+        """\
+  for i in 4:
+    var s = 0.0
+    for j in 6:
+      s add= z[i, j]
+    w[i] = s
+  var c = 0.0
+  for k in 8:
+    c = c * 0.5 + x[k]
+    y[k] = c
+  for k in 7:
+    y[k + 1] add= y[k]
+""",
+        """\
+  for i in 4:
+    var s = 0.0
+    vector j in 6:
+      s add= z[i, j]
+    w[i] = s
+  var c = 0.0
+  for k in 8:
+    c = c * 0.5 + x[k]
+    y[k] = c
+  for k in 7:
+    y[k + 1] add= y[k]
+""",
+    )
+    text = "program q(x: float32[400, 400]) -> (y: float32[400, 400]):\n  {} i in 400:\n    {} j in 400:\n      y[i, j] = x[i, j] + 1.0\n"  # noqa: E501
+    assert str(order_loops(parse(text.format("for", "for")))) == text.format("parallel", "vector")

@@ -1,0 +1,115 @@
+"""Nodes that are compiled where `WEFT_JIT` asks for it: which, when, and that results stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft import errors
+from weft_compiler.generator import LlvmGenerator
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str], Any]]]:
+    """The ops and the shapes of what is compiled, when shapes are first met."""
+    found: list[tuple[list[str], Any]] = []
+    generate = LlvmGenerator.generate
+
+    def note(self: Any, members: Any, inputs: Any, outputs: Any, shapes: Any) -> Any:
+        made = generate(self, members, inputs, outputs, shapes)
+        found.append(([node.type for node in members], shapes))
+        return made
+
+    monkeypatch.setattr(LlvmGenerator, "generate", note)
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Graph().as_default():
+        yield found
+
+
+def test_nodes_become_one_call_for_each_choice_of_shapes(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.reduce_sum(wf.tanh(x * 2.0 + 1.0))
+    with wf.Session() as session:
+        for size in (3, 5, 3, 0):
+            array = np.linspace(0, 1, size, dtype=np.float32)
+            want = np.tanh(array * 2 + 1).sum()
+            np.testing.assert_allclose(session.run(y, {x: array}), want, rtol=1e-5)
+        strided = np.linspace(0, 1, 6, dtype=np.float32)[::2]
+        want = np.tanh(strided * 2 + 1).sum()
+        np.testing.assert_allclose(session.run(y, {x: strided}), want, rtol=1e-5)
+    assert [ops for ops, _ in generated] == [["Mul", "AddV2", "Tanh", "Sum"]] * 3
+
+
+def test_a_region_is_compiled_for_so_many_shapes_only(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.exp(-x)
+    with wf.Session() as session:
+        for size in range(1, 21):
+            assert session.run(y, {x: np.zeros(size, np.float32)}).sum() == size
+    assert len(generated) == 16
+
+
+def test_what_comes_again_is_compiled_in_the_background(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    x = wf.placeholder(wf.float32, [])
+    y = wf.exp(-x) + 1.0
+    with wf.Session() as session:
+        assert [float(session.run(y, {x: 0.0})) for _ in range(2)] == [2.0, 2.0]
+        assert not generated
+        session.run(y, {x: 0.0})
+        wait_until(lambda: generated)
+        assert session.run(y, {x: 0.0}) == 2.0
+
+
+def test_loops_are_not_closed_over_by_what_is_before_and_after_them(
+    generated: list[Any],
+) -> None:
+    """The body takes what is before the loop; in one region with what follows it would hang."""
+    x = wf.placeholder(wf.float64, [])
+    before = wf.exp(x) * 0.5 + 1.0
+    _, total = wf.while_loop(
+        lambda i, _: i < 3,
+        lambda i, t: (i + 1, t * before + 1.0),
+        (0, wf.constant(0.0, wf.float64)),
+    )
+    after = wf.tanh(total * 0.1 + before) - before
+    (gradient,) = wf.gradients(after, x)
+    feed = {x: 0.25}
+    with wf.Session() as session:
+        compiled = session.run([after, gradient], feed)
+    assert generated
+    with pytest.MonkeyPatch.context() as patch, wf.Session() as session:
+        patch.setenv("WEFT_JIT", "off")
+        np.testing.assert_allclose(compiled, session.run([after, gradient], feed), rtol=1e-12)
+
+
+def test_what_kernels_refuse_is_refused_with_its_node(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.int32, [2])
+    y = wf.floordiv(x + 1, x * 2, name="quotient") - 1
+    with wf.Session() as session:
+        assert session.run(y, {x: [1, -1]}).tolist() == [0, -1]
+        with pytest.raises(errors.InvalidArgumentError, match="by zero\n\n  node 'quotient'"):
+            session.run(y, {x: [1, 0]})
+    assert generated == [(["AddV2", "Mul"], ((2,), (), ()))]
+
+
+def test_shapes_that_do_not_fit_are_refused_with_their_node(generated: list[Any]) -> None:
+    x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
+    z = wf.exp(wf.add(x, y, name="sum")) * 2.0
+    with wf.Session() as session:
+        with pytest.raises(errors.InvalidArgumentError, match="sum"):
+            session.run(z, {x: np.zeros(2), y: np.zeros(3)})
+        assert session.run(z, {x: np.zeros(3), y: np.zeros(1)}).tolist() == [2.0] * 3
+
+
+def test_a_setting_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "always")
+    with wf.Session() as session, pytest.raises(errors.OpError, match="WEFT_JIT must be on, now"):
+        session.run(wf.exp(wf.constant([1.0]) + wf.placeholder_with_default(1.0, [])))
