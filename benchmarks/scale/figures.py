@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
 import statistics
 import sys
@@ -167,32 +168,35 @@ def shown(title: str, unit: str, points: Iterator[Point]) -> tuple[str, str, lis
 
 
 def checked(costs: Costs, seconds: float) -> str:
-    """The simulation beside the runtime, on this machine, whose processors all tasks share."""
-    import os
+    """The simulation beside the runtime, on this machine, whose processors all tasks share.
 
+    What a step takes is measured before each run: it varies with what else the machine does.
+    """
     import measure
 
-    cores = os.cpu_count() or 1
     lines = ["Null steps of a scalar on this machine (steps a second)"]
     lines.append("  workers  runtime  simulated  with the costs of this very run  processors left")
     for workers in (1, 2, 4, 8):
+        one = measure.pulling(1, 4, seconds)
         real = measure.together(workers, 1, 4, seconds)
-        own = costs._replace(client=0.0, client_task=real.worker, server=real.server)
-        found = [
-            Cluster(slowed(each, cores / real.cores), 1, workers, Load(4.0), cores).asynchronous(
-                400
-            )
-            for each in (costs, own)
-        ]
+        delay = max(one.seconds - one.own - one.server, 1e-5) / 2
+        alone = costs._replace(client=0.0, client_task=one.own, server=one.server, delay=delay)
+        own = alone._replace(client_task=real.worker, server=real.server)
+        found = [on_this_machine(each, workers, real.cores) for each in (alone, own)]
         lines.append(
             f"  {workers:7} {real.rate:8.0f} {found[0]:10.0f} {found[1]:32.0f} {real.cores:16.2f}"
         )
     return "\n".join(lines) + "\n"
 
 
-def slowed(costs: Costs, factor: float) -> Costs:
-    """The costs where only a part of the processors is left."""
-    return Costs(*[factor * each for each in costs[:-1]], costs.bandwidth)
+def on_this_machine(costs: Costs, workers: int, left: float) -> float:
+    """Null steps a second of one server and some workers, where others leave so many processors.
+
+    Who needs less than is left is not slowed down.
+    """
+    cores = os.cpu_count() or 1
+    rate = Cluster(costs, 1, workers, Load(4.0), cores).asynchronous(400)
+    return min(rate, left / (costs.client + costs.client_task + costs.server))
 
 
 def draw(path: Path, figures: Sequence[tuple[str, str, list[Point]]]) -> None:

@@ -62,7 +62,11 @@ def tasks(cluster: Any, *wanted: tuple[str, int]) -> Iterator[list[subprocess.Po
 
 
 class Rates:
-    """What a step took: of the time, and of two processes' processors."""
+    """What a step took: of the time, at the median, and of two processes' processors.
+
+    The mean of the times would hold those in which others had the machine's processors, and all
+    tasks of a simulated cluster would have that delay with each message.
+    """
 
     def __init__(self, seconds: float, own: float, server: float) -> None:
         self.seconds, self.own, self.server = seconds, own, server
@@ -93,14 +97,17 @@ def pulling(ps: int, size: int, seconds: float) -> Rates:
 
 
 def _timed(step: Any, server: int, seconds: float) -> Rates:
-    count, began = 0, time.perf_counter()
+    times: list[float] = []
     own, other = time.process_time(), processor_seconds(server)
-    while time.perf_counter() < began + seconds:
+    now = time.perf_counter()
+    end = now + seconds
+    while now < end:
+        began = now
         step()
-        count += 1
-    took = time.perf_counter() - began
+        now = time.perf_counter()
+        times.append(now - began)
     own, other = time.process_time() - own, processor_seconds(server) - other
-    return Rates(took / count, own / count, other / count)
+    return Rates(statistics.median(times), own / len(times), other / len(times))
 
 
 def driving(workers: int, seconds: float) -> Rates:

@@ -667,3 +667,33 @@ def test_a_server_that_does_not_say_so_is_reached_by_its_sockets() -> None:
         assert {each.transport for each in worker.traffic()} == {"shared memory"}
     with pytest.raises(errors.InvalidArgumentError, match="'inproc'"):
         Server(cluster, "ps", 0, protocol="inproc://")
+
+
+def test_a_call_that_is_kept_runs_on_one_task(target: str) -> None:
+    def doubled_sine(x: wf.Tensor) -> wf.Tensor:
+        return wf.sin(x, name="sine") * 2.0
+
+    def over_tasks(x: wf.Tensor) -> wf.Tensor:
+        with wf.device(PS):
+            return doubled_sine(x)
+
+    kept = wf.Defun(wf.float32, noinline=True)(doubled_sine)
+    spread = wf.Defun(wf.float32, noinline=True)(over_tasks)
+    inlined = wf.Defun(wf.float32, func_name="inlined")(over_tasks)
+    x = wf.placeholder(wf.float32, [])
+    with wf.device(W1):
+        y, wrong, free = kept(x), spread(x), inlined(x)
+    with wf.device(W0):
+        z = y + 1.0
+    options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+    metadata = wf.RunMetadata()
+    with wf.Session(target) as session:
+        got = session.run(z, {x: 1.0}, options=options, run_metadata=metadata)
+        assert got == pytest.approx(2 * np.sin(1.0) + 1)
+        places = {
+            n.node_name: d.device for d in metadata.step_stats.dev_stats for n in d.node_stats
+        }
+        assert places["sine"].startswith("/job:worker/replica:0/task:1/")
+        with pytest.raises(errors.InvalidArgumentError, match="stay calls, which run on one"):
+            session.run(wrong, {x: 1.0})
+        assert session.run(free, {x: 1.0}) == pytest.approx(2 * np.sin(1.0))
