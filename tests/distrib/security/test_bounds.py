@@ -37,6 +37,7 @@ from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.file_access import FileRoots, within
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.serialize import graph_to_bytes
+from weft_io.records.parquet import ParquetFile
 from weft_io.resources.queue import Queue
 
 LOCAL = {"worker": ["localhost:0"]}
@@ -321,6 +322,10 @@ def test_a_link_that_changes_after_the_look_leads_nowhere(
         monkeypatch.setattr(FileRoots, "check", check_and_change)
         with pytest.raises(errors.PermissionDeniedError, match="when it was opened"):
             wf.gfile.GFile(str(place), mode).seek(0)
+        place.unlink()
+        place.symlink_to(inside / "harmless")
+        with pytest.raises(errors.PermissionDeniedError, match="when it was opened"):
+            ParquetFile(str(place))
     assert outside.read_bytes() == b"secret"
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 __all__ = ["parquet_batches"]
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
+from weft_exec.resources.file_access import file_roots, opener
 from weft_graph import proto
 from weft_io.files.systems import PathLike, as_path, is_url, locate
 from weft_tensor import errors
@@ -197,7 +199,13 @@ def _opened(path: str) -> Any:
             return fs.open(inner, "rb")
         if fs.stat(inner).is_directory:
             raise IsADirectoryError(f"{path} is a directory")
-        return pa.OSFile(inner, "rb")
+        if file_roots() is None:
+            return pa.OSFile(inner, "rb")
+        file = opener(inner, os.O_RDONLY)  # by its number, as it was looked at
+        try:
+            return pa.OSFile(f"/proc/self/fd/{file}", "rb")
+        finally:
+            os.close(file)
 
 
 def _pyarrow_parquet() -> Any:
