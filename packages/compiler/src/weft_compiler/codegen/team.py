@@ -58,15 +58,7 @@ def alone(parameters: str) -> str:
     return f"define internal void @weft.work({parameters}) #0 {{\n  ret void\n}}\n"
 
 
-def together(regions: Sequence[Region], parameters: str, arguments: str, target: Target) -> str:
-    """The functions that hand loops over, and those that take them."""
-    cases = "\n".join(f"    i32 {n}, label %region{n}" for n in range(1, len(regions) + 1))
-    calls = "\n".join(
-        f"region{n}:\n  %r{n} = call i32 @{region.name}(i64 %low, i64 %high, {arguments})\n"
-        f"  ret i32 %r{n}"
-        for n, region in enumerate(regions, 1)
-    )
-    return f"""
+_TURNS = """
 define internal i32 @weft.turns(i32 %region, i64 %count, {parameters}) #0 {{
   %before = mul i64 %count, %thread
   %low = udiv i64 %before, %threads
@@ -80,7 +72,8 @@ define internal i32 @weft.turns(i32 %region, i64 %count, {parameters}) #0 {{
 none:
   ret i32 0
 }}
-
+"""
+_SHARE = """
 define internal i32 @weft.share(i32 %region, i64 %given, {parameters}) noinline #0 {{
   %count = call i64 @llvm.smax.i64(i64 %given, i64 0)
   %alone = icmp eq i64 %threads, 1
@@ -115,7 +108,8 @@ done:
   %result = select i1 %fine, i32 %theirs, i32 %mine
   ret i32 %result
 }}
-
+"""
+_WORK = """
 define internal void @weft.work({parameters}) #0 {{
   %p4 = getelementptr i8, ptr %team, i64 4
   %p8 = getelementptr i8, ptr %team, i64 8
@@ -148,7 +142,20 @@ finished:
 leave:
   ret void
 }}
-{_wait(target)}"""
+"""
+
+
+def together(regions: Sequence[Region], parameters: str, arguments: str, target: Target) -> str:
+    """The functions that hand loops over, and those that take them."""
+    cases = "\n".join(f"    i32 {n}, label %region{n}" for n in range(1, len(regions) + 1))
+    calls = "\n".join(
+        f"region{n}:\n  %r{n} = call i32 @{region.name}(i64 %low, i64 %high, {arguments})\n"
+        f"  ret i32 %r{n}"
+        for n, region in enumerate(regions, 1)
+    )
+    words = {"parameters": parameters, "arguments": arguments}
+    turns = _TURNS.format(cases=cases, calls=calls, **words)
+    return turns + _SHARE.format(**words) + _WORK.format(**words) + _wait(target)
 
 
 def _wait(target: Target) -> str:
