@@ -50,6 +50,15 @@ def test_products_of_all_shapes(dtype: str, cpu: str) -> None:
         np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
 
 
+@pytest.mark.parametrize("add", [0, 1])
+@pytest.mark.parametrize("k", [0, 1, 4, 7, 300])
+def test_a_row_times_a_matrix(k: int, add: int) -> None:
+    random = np.random.default_rng(k)
+    a, b, d = (random.normal(size=size).astype(np.float32) for size in ((1, k), (k, 70), (1, 70)))
+    (c,) = product(1, 70, k, "float32", (0, 0), add, "")(a, b, d)
+    np.testing.assert_allclose(c, a @ b + add * d, rtol=1e-4, atol=1e-4)
+
+
 def test_a_product_touches_its_own_elements_only() -> None:
     """Rows of the result lie in a larger one, whose other elements stay as they are."""
     text = """

@@ -32,6 +32,9 @@ _PAD: Final = 64
 _FEW: Final = 4
 """Packing b pays where more tiles of rows than these use it."""
 
+_AT_ONCE: Final = 4
+"""Rows of b that are added to a single row of c at once."""
+
 _VIEWS: Final = "ptr %a, ptr %b, ptr %c"
 _NUMBERS: Final = ("m", "n", "k", "ar", "ac", "br", "bc", "cr", "accumulate")
 
@@ -313,6 +316,11 @@ class _Driver:
         w.do("%packed.b = getelementptr i8, ptr %workspace, i64 " + str(s.panel_bytes))
         many = w.put(f"icmp sgt i64 %m, {_FEW * s.rows[0]}")
         apart = w.put("icmp ne i64 %bc, 1")
+        one = w.put("icmp eq i64 %m, 1")
+        with w.when(w.put(f"and i1 {one}, {w.put('icmp eq i64 %bc, 1')}")):
+            self._row()
+            w.go("done")
+            w.begin(w.label())  # nobody comes here
         packs = w.put(f"or i1 {many}, {apart}")
         blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # one of no depth makes zeros
         with w.each("%n", s.columns) as jc:
@@ -327,11 +335,44 @@ class _Driver:
                 given = w.put("icmp ne i64 %accumulate, 0")
                 add = w.put(f"or i1 {later}, {given}")
                 self._tiles(jc, pc, depth, columns, b, packs, add)
+        w.go("done")
+        w.begin("done")
         w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS)
         views = _VIEWS.replace("ptr", "ptr noalias")
         head = f"define void @{name_of(s.dtype)}({views}, {numbers}, ptr noalias %workspace) #0"
         return head + " {\nentry:\n" + "\n".join(w.lines) + "\n}\n"
+
+    def _row(self) -> None:
+        """One row: b is read once from its beginning to its end, some rows at a time."""
+        w, s = self.w, self.s
+        zero = "0x0000000000000000"
+        with w.when(w.put("icmp eq i64 %accumulate, 0")), w.each("%n") as j:
+            place = w.at("%c", self.scalar, j)
+            w.do(f"store {self.scalar} {zero}, ptr {place}, align {s.dtype.size}")
+        whole = w.put(f"and i64 %k, {-_AT_ONCE}")
+        with w.each(whole, _AT_ONCE) as p:
+            self._add_rows(p, _AT_ONCE)
+        with w.each("%k", low=whole) as p:
+            self._add_rows(p, 1)
+
+    def _add_rows(self, p: str, count: int) -> None:
+        """Add some rows of b, times their elements of a, to the row of c."""
+        w, size = self.w, self.s.dtype.size
+        suffix = "f64" if self.scalar == "double" else "f32"
+        factors, rows = [], []
+        for at in range(count):
+            here = w.put(f"add nsw i64 {p}, {at}")
+            address = w.at("%a", self.scalar, w.put(f"mul nsw i64 {here}, %ac"))
+            factors.append(w.put(f"load {self.scalar}, ptr {address}, align {size}"))
+            rows.append(w.at("%b", self.scalar, w.put(f"mul nsw i64 {here}, %br")))
+        with w.each("%n") as j:
+            place = w.at("%c", self.scalar, j)
+            total = w.put(f"load {self.scalar}, ptr {place}, align {size}")
+            for factor, row in zip(factors, rows, strict=True):
+                x = w.put(f"load {self.scalar}, ptr {w.at(row, self.scalar, j)}, align {size}")
+                total = w.call(f"llvm.fmuladd.{suffix}", self.scalar, factor, x, total)
+            w.do(f"store {self.scalar} {total}, ptr {place}, align {size}")
 
     def _tiles(
         self, jc: str, pc: str, depth: str, columns: str, b: str, packs: str, add: str
