@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,48 @@ def test_functions_of_the_model() -> None:
 
 
 # --------------------------------------------------------------------------- bad input
+
+
+def _calls(count: int, times: int) -> Any:
+    """A chain of functions, each of which calls the next one some times."""
+    opsets = [helper.make_opsetid("d", 1), helper.make_opsetid("", 21)]
+    functions = []
+    for i in range(count):
+        names = ["x", *(f"t{j}" for j in range(times))]
+        inner = [helper.make_node(f"F{i + 1}", [a], [b], domain="d") for a, b in pairwise(names)]
+        functions.append(helper.make_function("d", f"F{i}", ["x"], [names[-1]], inner, opsets))
+    last = [helper.make_node("Relu", ["x"], ["y"])]
+    functions.append(helper.make_function("d", f"F{count}", ["x"], ["y"], last, opsets[1:]))
+    call = helper.make_node("F0", ["x"], ["y"], domain="d")
+    return _model(
+        [call], [_value("x", 1)], [_value("y", 1)], functions=functions, opset_imports=opsets
+    )
+
+
+def test_functions_do_not_unfold_without_end() -> None:
+    with wf.Graph().as_default() as graph:
+        with pytest.raises(errors.ResourceExhaustedError, match="unfold to more than"):
+            wf.onnx.import_model(_calls(30, 2))
+        assert not graph.get_operations(), "it is seen before anything is added"
+        with pytest.raises(errors.ResourceExhaustedError, match="50 deep"):
+            wf.onnx.import_model(_calls(300, 1))
+        wf.onnx.import_model(_calls(20, 1))
+
+
+@pytest.mark.parametrize(
+    ("node", "match"),
+    [
+        (helper.make_node("Split", ["x"], ["y"], num_outputs=10**9), "Split gives 1 to"),
+        (
+            helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[10**5] * 2, dilations=[2, 2]),
+            "taps",
+        ),
+    ],
+)
+def test_attributes_make_no_nodes_without_end(node: Any, match: str) -> None:
+    model = _model([node], [_value("x", 1, 1, 4, 4)], [_value("y", "a", "b", "c", "d")])
+    with wf.Graph().as_default(), pytest.raises(errors.OpError, match=match):
+        wf.onnx.import_model(model)
 
 
 def test_all_unknown_ops_are_listed_at_once() -> None:

@@ -36,6 +36,9 @@ _MOST_NODES: Final = 1_000_000
 _BROADCASTS: Final = 7
 """The first version whose ops broadcast as NumPy's do."""
 
+_DEEPEST: Final = 50
+"""Calls of functions in functions, each of which takes some of Python's stack."""
+
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
 
 _STATISTICS: Final = {"BatchNormalization": (3, 4)}
@@ -125,6 +128,7 @@ class _Import:
         graph = self.model.graph
         versions = opsets(self.model.opset_import, "the model") or {"": 1}
         _refuse_unknown(self.model)
+        self._weigh()
         scope = Scope(self, None, versions)
         weights = {each.name for each in graph.initializer}
         weights |= {each.values.name for each in graph.sparse_initializer}
@@ -179,6 +183,25 @@ class _Import:
 
     # --------------------------------------------------------------------- functions
 
+    def _weigh(self) -> None:
+        """Raise ResourceExhaustedError where functions unfold to too much, before they do."""
+        sizes: dict[tuple[str, str], int] = {}
+
+        def size(nodes: Iterable[NodeProto], depth: int) -> int:
+            total = 0
+            for node in nodes:
+                total += 1 + sum(size(graph.node, depth) for graph in subgraphs(node))
+                key = plain_domain(node.domain), node.op_type
+                if key in self.functions and depth <= _DEEPEST:
+                    if key not in sizes:
+                        sizes[key] = 0  # of one that calls itself, which is refused by its name
+                        sizes[key] = size(self.functions[key].node, depth + 1)
+                    total += sizes[key]
+            return total
+
+        if size(self.model.graph.node, 0) > _MOST_NODES:
+            raise _too_many()
+
     def enter(self, domain: str, op: str) -> None:
         """Begin to add a function's nodes.
 
@@ -186,6 +209,8 @@ class _Import:
         """
         if (domain, op) in self.calls:
             raise errors.InvalidArgumentError(f"the function {op!r} calls itself")
+        if len(self.calls) == _DEEPEST:
+            raise errors.ResourceExhaustedError(f"functions call others {_DEEPEST} deep: {op!r}")
         self.calls.append((domain, op))
 
     def count(self) -> None:
@@ -195,9 +220,13 @@ class _Import:
         """
         self.left -= 1
         if self.left < 0:
-            raise errors.ResourceExhaustedError(
-                f"the model's functions unfold to more than {_MOST_NODES} nodes"
-            )
+            raise _too_many()
+
+
+def _too_many() -> errors.ResourceExhaustedError:
+    return errors.ResourceExhaustedError(
+        f"the model's functions unfold to more than {_MOST_NODES} nodes"
+    )
 
 
 # --------------------------------------------------------------------------- unknown ops

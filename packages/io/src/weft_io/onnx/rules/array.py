@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+
+_MOST_PIECES: Final = 1 << 16
+"""That a model may split a tensor into, each a node's output."""
 
 
 def shape64(x: Output) -> Output:
@@ -196,6 +199,8 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
     axis = order[operation.axis()]
     sizes = operation.tensor(1, "split")
     count = operation.attribute("num_outputs") or operation.num_outputs
+    if not 0 < count <= _MOST_PIECES:
+        raise errors.InvalidArgumentError(f"Split gives 1 to {_MOST_PIECES} pieces, got {count}")
     if sizes is not None:
         return split(x, sizes, axis, num=count)
     total = x.dims[axis] if x.dims is not None else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any, Final, NamedTuple
 
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
@@ -19,6 +20,9 @@ from weft_tensor import dtypes, errors
 
 Size = Any
 """A number that is known, or a tensor of int64."""
+
+
+_MOST_TAPS: Final = 4096
 
 
 class Windows(NamedTuple):
@@ -64,7 +68,14 @@ class Windows(NamedTuple):
         return stacked([[0, 0], *([0, each] for each in self.extra), [0, 0]])
 
     def taps(self, x: Output) -> list[Output]:
-        """For each tap of the window what it sees, of an input with its margins."""
+        """For each tap of the window what it sees, of an input with its margins.
+
+        Raises: UnimplementedError: they are too many for nodes of their own.
+        """
+        if prod(self.kernel) > _MOST_TAPS:
+            raise errors.UnimplementedError(
+                f"windows of this kind have up to {_MOST_TAPS} taps, got {self.kernel}"
+            )
         sizes, count = shape64(x), len(self.kernel)
         found = []
         extents = [(k - 1) * d for k, d in zip(self.kernel, self.dilations, strict=True)]
