@@ -329,6 +329,16 @@ CASES += [
         grad=False,
         label="far",
     ),
+    # Far above the shape, where the terms of the power series take one another away.
+    Case(
+        "RandomGammaGrad",
+        [np.array([7.0, 0.3]), np.array([44.0, 9.0])],
+        expected=lambda a, x: np.array([2.23393072895322, 5.41084636090755]),
+        dtypes=WIDE_FLOATS,
+        grad=False,
+        tolerance={"float32": (1e-4, 1e-6), "float64": (1e-12, 1e-12)},
+        label="above",
+    ),
     Case(
         "RandomGammaGrad",
         [SHAPES, POINTS],

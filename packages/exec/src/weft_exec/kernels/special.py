@@ -543,11 +543,42 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
     # So far above a the upper function is 0, and so is its slope.
     inside = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 60 * np.sqrt(wide_a) + 800)
     result = np.where(valid, 0.0, np.nan)
-    if inside.any():
-        result[inside] = _slope_by_series(wide_a[inside], wide_x[inside])
+    above = inside & (wide_x >= wide_a + 1)
+    below = inside & ~above
+    if below.any():
+        result[below] = _slope_by_series(wide_a[below], wide_x[below])
+    if above.any():  # where the terms of the series take one another away
+        result[above] = _slope_by_fraction(wide_a[above], wide_x[above])
     if large.any():
         result[large] = _uniform_slope(wide_a[large], wide_x[large])
     return result
+
+
+def _slope_by_fraction(a: Array, x: Array) -> Any:
+    """The derivative of P(a, x) for a, by that of the continued fraction of Q(a, x)."""
+    b = x + 1 - a
+    c, c_slope = np.full_like(x, 1e300), np.zeros_like(x)
+    d = 1 / b
+    d_slope = d * d
+    result, slope = d.copy(), d_slope.copy()
+    k = 0
+    while True:
+        k += 1
+        numerator, b = -k * (k - a), b + 2
+        d_next = 1 / (numerator * d + b)
+        d_slope = -d_next * d_next * (k * d + numerator * d_slope - 1)
+        c_next = b + numerator / c
+        c_slope = -1 + k / c - numerator * c_slope / c / c
+        d, c = d_next, c_next
+        change, change_slope = d * c, d_slope * c + d * c_slope
+        slope = slope * change + result * change_slope
+        result = result * change
+        settled = np.abs(change - 1) <= _SETTLED
+        settled &= np.abs(change_slope * result) <= _SETTLED * np.abs(slope)
+        if settled.all() or k > 100_000:
+            break
+    front = np.exp(a * np.log(x) - x - lgamma(a))
+    return -front * (slope + result * (np.log(x) - digamma(a)))
 
 
 def _slope_by_series(s: Array, at: Array) -> Any:
