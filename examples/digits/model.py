@@ -12,7 +12,8 @@ class Model(NamedTuple):
 
     images: wf.Tensor
     labels: wf.Tensor
-    training: wf.Tensor
+    training: wf.Tensor | bool
+    logits: wf.Tensor
     loss: wf.Tensor
     accuracy: wf.Tensor
     step: wf.Tensor
@@ -20,12 +21,15 @@ class Model(NamedTuple):
     initialize: wf.Operation
 
 
-def build(seed: int, steps: int) -> Model:
-    """Build the graph into the default graph; `steps` is the length of the training."""
+def build(seed: int, steps: int, serving: bool = False) -> Model:
+    """Build the graph into the default graph; `steps` is the length of the training.
+
+    A graph for serving has no choice about dropout in it.
+    """
     wf.set_random_seed(seed)
     images = wf.placeholder(wf.float32, [None, 8, 8, 1], name="images")
     labels = wf.placeholder(wf.int32, [None], name="labels")
-    training = wf.placeholder_with_default(False, [], name="training")
+    training = False if serving else wf.placeholder_with_default(False, [], name="training")
     hidden = wf.layers.conv2d(images, 32, 3, padding="same", activation=wf.nn.relu)
     hidden = wf.layers.conv2d(hidden, 64, 3, padding="same", activation=wf.nn.relu)
     hidden = wf.layers.max_pooling2d(hidden, 2, 2)
@@ -41,4 +45,4 @@ def build(seed: int, steps: int) -> Model:
     rate = wf.train.cosine_decay(2e-3, step, steps)
     train = wf.train.AdamOptimizer(rate).minimize(loss, global_step=step)
     initialize = wf.global_variables_initializer()
-    return Model(images, labels, training, loss, accuracy, step, train, initialize)
+    return Model(images, labels, training, logits, loss, accuracy, step, train, initialize)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import deploy
 import digits
 import model as network
 import numpy as np
@@ -137,6 +138,7 @@ def main(arguments: Any = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=25)
     parser.add_argument("--restart", action="store_true", help="forget an earlier run")
+    parser.add_argument("--no-deploy", action="store_true", help="end after the training")
     options = parser.parse_args(arguments)
     console = Console()
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -157,6 +159,8 @@ def main(arguments: Any = None) -> int:
     console.print(
         f"checkpoints in {options.directory}, training curve in {picture}", soft_wrap=True
     )
+    if not options.no_deploy:
+        deploy.deploy(options.directory, console)
     return 0
 
 

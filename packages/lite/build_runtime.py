@@ -5,6 +5,7 @@ An editable install compiles nothing: there the library is built when it is firs
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -23,6 +24,11 @@ class RuntimeHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, unless the install is editable."""
         if version == "editable":
+            return
+        made, tag = os.environ.get("WEFT_LITE_MADE"), os.environ.get("WEFT_LITE_TAG")
+        if made and tag:  # for another machine, by scripts/wheels.py
+            build_data["force_include"][made] = f"weft_lite/{Path(made).name}"
+            build_data["pure_python"], build_data["tag"] = False, f"py3-none-{tag}"
             return
         compile_ = _compile(self.root)
         library = Path(self.directory) / compile_.LIBRARY

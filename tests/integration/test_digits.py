@@ -19,7 +19,14 @@ PROGRAM = pathlib.Path(__file__).parents[2] / "examples" / "digits" / "train.py"
 
 
 def start(directory: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(PROGRAM), "--directory", str(directory), *arguments]
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        "--directory",
+        str(directory),
+        *arguments,
+        "--no-deploy",
+    ]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -72,3 +79,14 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: pathlib.Path, how: signal
     assert resumed and int(resumed[1]) >= 1, output
     assert epochs_done(tmp_path) == 5
     assert accuracy(output) > 95
+
+
+@pytest.mark.long
+def test_devices_recognise_as_much(tmp_path: pathlib.Path) -> None:
+    """The wheel is built and, where qemu is, a program for AArch64."""
+    command = [sys.executable, str(PROGRAM), "--directory", str(tmp_path), "--epochs", "10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [float(part) for part in re.findall(r": ([\d.]+)%", done.stdout.replace("\n", ""))]
+    assert len(found) in (2, 4)
+    assert all(abs(each - accuracy(done.stdout)) < 1.0 for each in found)

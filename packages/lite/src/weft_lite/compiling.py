@@ -40,6 +40,11 @@ VECTORS: Final = {
         "avx512": [*_AVX512, "-ffp-contract=fast"],
         "vnni": [*_AVX512, "-mavx512vnni", "-ffp-contract=fast"],
     },
+    "aarch64": {
+        "neon": ["-ffp-contract=fast"],
+        "dot": ["-mcpu=generic+dotprod", "-ffp-contract=fast"],
+    },
+    "wasm32": {"simd128": ["-msimd128"]},
 }
 """What files of one instruction set need besides: `vector_<name>.c`, by the machine."""
 

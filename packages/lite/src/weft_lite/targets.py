@@ -94,6 +94,7 @@ def build(
     out: Path,
     kinds: Sequence[str] | None = None,
     say: Callable[[str], None] = lambda text: None,
+    level: str = "-O2",
 ) -> Built:
     """Build a static and a shared library.
 
@@ -105,6 +106,7 @@ def build(
       out: the folder to write to.
       kinds: the kinds of ops to compute; all by default.
       say: gets a line of text as each step begins.
+      level: of optimisation; -O3 is larger by a third.
     Returns: what was built.
     Raises:
       InvalidArgumentError: the target is not known.
@@ -115,7 +117,7 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out) as folder:
         say(f"compiling {len(kept)} kernels for {target}")
-        objects = _compile(target, Path(folder), kept)
+        objects = _compile(target, Path(folder), kept, level)
         archive = out / ("weft_lite.lib" if system == "windows" else "libweft_lite.a")
         archive.unlink(missing_ok=True)
         _call([*zig(), "ar", "rcs", str(archive), *map(str, objects)])
@@ -128,9 +130,11 @@ def build(
             _link(target, objects, shared)
             files.append(shared)
             size = shared.stat().st_size
-    for name in HEADERS:
-        shutil.copy(RUNTIME / name, out / name)
-    return Built([*files, *[out / name for name in HEADERS]], size, kept)
+    beside = [RUNTIME / name for name in HEADERS]
+    beside += sorted((RUNTIME.parent / "js").iterdir()) if system == "wasi" else []
+    for path in beside:
+        shutil.copy(path, out / path.name)
+    return Built([*files, *[out / path.name for path in beside]], size, kept)
 
 
 def _shared_name(system: str) -> str:
@@ -148,8 +152,6 @@ def flags_of(target: str, stem: str) -> list[str]:
     """The flags of a source."""
     processor, system = parts_of(target)
     flags = [flag for flag in COMMON if flag != "-O3"] + SMALL
-    if processor == "wasm32":
-        flags += ["-msimd128"]
     if system == "android":
         flags += ["-nostdinc", "-isystem", str(RUNTIME / "bare"), "-fno-builtin-bcmp"]
         flags += ["-fno-stack-protector"]
@@ -176,14 +178,14 @@ def is_needed(source: Path, kinds: Sequence[str]) -> bool:
     return not has & set(all_kinds()) or bool(has & set(kinds))
 
 
-def _compile(target: str, folder: Path, kinds: Sequence[str]) -> list[Path]:
+def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> list[Path]:
     processor, system = parts_of(target)
     command = [*zig(), "cc", "-target", zig_target(target), *chosen_kernels(kinds)]
 
     def compile_one(source: Path) -> Path:
         made = folder / f"{source.stem}.o"
         flags = flags_of(target, source.stem)
-        _call([*command, *flags, "-c", str(source), "-o", str(made)])
+        _call([*command, *flags, level, "-c", str(source), "-o", str(made)])
         return made
 
     kept = [

@@ -53,5 +53,6 @@ typedef struct wl_vector {
 
 const wl_vector *wl_best_vector(void);
 extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512, wl_vector_vnni;
+extern const wl_vector wl_vector_neon, wl_vector_dot, wl_vector_simd128;
 
 #endif

@@ -1,0 +1,121 @@
+"""The kernels on other processors, beside this machine, on the files of the conformance table.
+
+Those are AArch64 under qemu, with and without dot products, and WebAssembly under Node.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.loading import load
+from weft_testing.workspace import ROOT
+
+from weft_lite import compiling, library, targets
+from weft_lite.schema.enums import DataType
+
+pytest.importorskip("ziglang")
+pytestmark = pytest.mark.long
+
+HERE = Path(__file__).parent
+WASI = """\
+const { WASI } = require('node:wasi');
+const fs = require('node:fs');
+const wasi = new WASI({ version: 'preview1', args: ['runner', '/b/bundle', '/b/out'],
+                        preopens: { '/b': process.argv[2] } });
+WebAssembly.instantiate(fs.readFileSync(process.argv[3]), wasi.getImportObject())
+  .then(({ instance }) => process.exit(wasi.start(instance)));
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of files of every kernel in every type, and of products of bytes of odd sizes."""
+    made = tmp_path_factory.mktemp("foreign")
+    load(ROOT / "tests/lite/fuzz/run.py").write_seeds(made / "seeds")
+    with open(made / "bundle", "wb") as file:
+        for path in sorted((made / "seeds").iterdir()):
+            data = path.read_bytes()
+            file.write(struct.pack("<Q", len(data)) + data)
+    return made
+
+
+@pytest.fixture(scope="module")
+def native(folder: Path) -> list[Any]:
+    built = Path(library.load()._name)
+    command = [*compiling.compiler(), "-I", str(compiling.RUNTIME), str(HERE / "runner.c")]
+    command += [str(built), f"-Wl,-rpath,{built.parent}", "-o", str(folder / "runner")]
+    subprocess.run(command, check=True)
+    subprocess.run([folder / "runner", folder / "bundle", folder / "native"], check=True)
+    return results(folder / "native")
+
+
+def results(path: Path) -> list[Any]:
+    """For each file its status, and the outputs."""
+    data, at, found = path.read_bytes(), 0, []
+    while at < len(data):
+        status, count = struct.unpack_from("<qQ", data, at)
+        at, outputs = at + 16, []
+        for _ in range(count):
+            dtype, size = struct.unpack_from("<QQ", data, at)
+            name = DataType(dtype).name.lower()
+            outputs.append(np.frombuffer(data[at + 16 : at + 16 + size], name))
+            at += 16 + size
+        found.append((status, outputs))
+    return found
+
+
+def compare(got: list[Any], wanted: list[Any]) -> None:
+    """Floats differ by roundings, and integers made of them by one."""
+    assert len(got) == len(wanted) > 500
+    for place, ((status, ours), (other, theirs)) in enumerate(zip(got, wanted, strict=True)):
+        assert status == other, place
+        for a, b in zip(ours, theirs, strict=True):
+            if a.dtype.kind == "f":
+                np.testing.assert_allclose(
+                    a, b, 2e-3 if a.itemsize == 2 else 1e-4, 1e-5, err_msg=place
+                )
+            else:
+                assert np.abs(a.astype("int64") - b.astype("int64")).max(initial=0) <= 1, place
+
+
+def built(target: str, folder: Path, name: str) -> Path:
+    """The runner for a target, whole in one file."""
+    out = folder / target
+    targets.build(target, out)
+    program = out / name
+    flags = targets.flags_of(target, "runner")
+    command = [*targets.zig(), "cc", "-target", target, *flags, "-static", "-I", str(out)]
+    command += [str(HERE / "runner.c"), str(out / "libweft_lite.a"), "-o", str(program)]
+    subprocess.run(command, check=True)
+    return program
+
+
+@pytest.mark.skipif(not shutil.which("qemu-aarch64"), reason="no qemu-aarch64")
+@pytest.mark.parametrize("cpu", ["cortex-a57", "max"])
+def test_aarch64(folder: Path, native: list[Any], cpu: str) -> None:
+    program = built("aarch64-linux-musl", folder, "runner")
+    command = ["qemu-aarch64", "-cpu", cpu, program, folder / "bundle", folder / cpu]
+    subprocess.run(command, check=True)
+    compare(results(folder / cpu), native)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_webassembly(folder: Path, native: list[Any]) -> None:
+    program = built("wasm32-wasi", folder, "runner.wasm")
+    (folder / "wasi.cjs").write_text(WASI)
+    subprocess.run(["node", "--no-warnings", folder / "wasi.cjs", folder, program], check=True)
+    compare(results(folder / "out"), native)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node")
+def test_the_wrapper_in_javascript(folder: Path) -> None:
+    targets.build("wasm32-wasi", folder / "js")
+    shutil.copy(HERE / "wrapper.mjs", folder / "js")
+    corpus = ROOT / "tests" / "lite" / "runtime" / "corpus" / "convnet.weftlite"
+    subprocess.run(["node", "wrapper.mjs", corpus], cwd=folder / "js", check=True)
