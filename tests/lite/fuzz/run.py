@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 from weft_testing.loading import load
@@ -25,7 +26,10 @@ from weft_testing.loading import load
 from weft_lite.compiling import COMMON, RUNTIME, VECTORS, machine, sources
 
 HERE = Path(__file__).parent
-CORPUS = HERE / "corpus"
+CORPUS = HERE / "corpus.zip"
+KEPT = 350
+"""Files that the tests replay, at most."""
+
 SANITIZERS = "-fsanitize=address,undefined,float-cast-overflow"
 LOADER = ["open.c", "flatbuffer.c", "plan.c", "run.c"]
 
@@ -62,7 +66,8 @@ def write_seeds(folder: Path) -> None:
     folder.mkdir(parents=True)
     hostile = load(HERE.parent / "runtime" / "test_hostile_files.py")
     table = load(HERE.parent / "convert" / "test_conformance.py")
-    found = [*hostile.seeds(), *(path.read_bytes() for path in CORPUS.glob("*"))]
+    with zipfile.ZipFile(CORPUS) as kept:
+        found = [*hostile.seeds(), *map(kept.read, kept.namelist())]
     for each in table.cases():
         made = table.CaseGraph(each.values[0])
         for node in filter(table.takes, made.nodes):
@@ -109,13 +114,14 @@ def coverage(folder: Path) -> str:
 
 
 def keep(folder: Path) -> None:
-    """Replace the corpus of the tests by a minimal one."""
+    """Replace the corpus of the tests by the smallest of a minimal one."""
     program, small = folder / "fuzz", folder / "minimal"
     shutil.rmtree(small, ignore_errors=True)
     small.mkdir()
     call(str(program), "-merge=1", str(small), str(folder / "corpus"))
-    shutil.rmtree(CORPUS, ignore_errors=True)
-    shutil.copytree(small, CORPUS)
+    with zipfile.ZipFile(CORPUS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as kept:
+        for path in sorted(small.iterdir(), key=lambda path: path.stat().st_size)[:KEPT]:
+            kept.writestr(zipfile.ZipInfo(path.name[:12]), path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def main() -> int:
