@@ -77,23 +77,29 @@ _rules: Final[Registry[Rule]] = Registry(
 )
 
 
-def lowers(*ops: str) -> Callable[[Rule], Rule]:
+_by_kernel: Final[set[str]] = set()
+
+
+def lowers(*ops: str, kernel_is_faster: bool = False) -> Callable[[Rule], Rule]:
     """Decorator that registers the rule for some op types.
 
+    Args:
+      kernel_is_faster: so who has kernels had better run these.
     Raises: AlreadyExistsError: there is one.
     """
 
     def register(rule: Rule) -> Rule:
         for op in ops:
             _rules.register(op, rule)
+        _by_kernel.update(ops if kernel_is_faster else ())
         return rule
 
     return register
 
 
 def wants_kernel(op: str) -> bool:
-    """Whether what its rule gives is slower than a kernel: products, which BLAS computes."""
-    return op in ("MatMul", "BatchMatMul", "BatchMatMulV2")
+    """Whether an op had better run by its kernel."""
+    return rule_of(op) is not None and op in _by_kernel
 
 
 def rule_of(op: str) -> Rule | None:

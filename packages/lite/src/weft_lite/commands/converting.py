@@ -97,10 +97,14 @@ def _named(graph: Graph, names: str) -> list[Output]:
 
 def ends(graph: Graph, inputs: str, outputs: str) -> tuple[list[Output], list[Output]]:
     """The tensors that are given a value, and those that are computed."""
+    from weft_graph.ir.traits import Role
+
     nodes = graph.get_operations()
     read = {source.node for node in nodes for source in node.inputs}
-    placeholders = [n.outputs[0] for n in nodes if n.type.startswith("Placeholder")]
-    last = [n.outputs[0] for n in nodes if n not in read and n.outputs and n.type != "Const"]
+    placeholders = [n.outputs[0] for n in nodes if n.role is Role.PLACEHOLDER]
+    last = [
+        n.outputs[0] for n in nodes if n not in read and n.outputs and n.role is not Role.CONSTANT
+    ]
     return _named(graph, inputs) or placeholders, _named(graph, outputs) or last
 
 

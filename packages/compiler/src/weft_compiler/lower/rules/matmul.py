@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Products of matrices: kernels have BLAS with all its threads."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from weft_compiler.lower.values import Value, Written, broadcast
 from weft_tensor import dtypes
 
 
-@lowers("MatMul")
+@lowers("MatMul", kernel_is_faster=True)
 def _matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("transpose_a")), bool(op.attr("transpose_b")))
 
 
-@lowers("BatchMatMul", "BatchMatMulV2")
+@lowers("BatchMatMul", "BatchMatMulV2", kernel_is_faster=True)
 def _batch_matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("adj_x")), bool(op.attr("adj_y")))
 
