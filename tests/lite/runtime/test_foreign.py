@@ -22,7 +22,7 @@ from weft_lite.schema.enums import DataType
 pytest.importorskip("ziglang")
 pytestmark = pytest.mark.long
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "foreign"
 WASI = """\
 const { WASI } = require('node:wasi');
 const fs = require('node:fs');

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weft_lite import Interpreter, errors
 
-CORPUS = Path(__file__).with_name("corpus.zip")
+CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus.zip"
 
 
 def test_the_corpus_does_no_harm() -> None:
