@@ -12,25 +12,23 @@ is a name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from weft_compiler.ir.expressions import Expr, Load, Variable, children, replace_children
 from weft_compiler.ir.program import (
     Allocate,
     Body,
     Buffer,
-    Call,
     For,
     Let,
     Order,
     Program,
     Statement,
     Store,
-    loads,
-    walk,
 )
 from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
-from weft_compiler.passes.effects import effects_of, places
+from weft_compiler.passes.effects import Effects, effects_of, places
 
 
 def contract(program: Program) -> Program:
@@ -39,55 +37,81 @@ def contract(program: Program) -> Program:
 
 
 def _contracted(body: Body) -> Body:
-    statements = list(body)
+    statements = [each for each in body if not isinstance(each, Allocate)]
+    effects = [effects_of((each,)) for each in statements]
+    touching: dict[str, list[int]] = {}
+    for at, each in enumerate(effects):
+        for name in {*each.reads, *each.writes}:
+            touching.setdefault(name, []).append(at)
+    kept: list[Statement] = []
+    names: dict[str, Expr] = {}
     for allocate in [each for each in body if isinstance(each, Allocate)]:
-        statements = _moved(allocate.buffer, statements)
-    return tuple([map_bodies(each, _contracted) for each in statements])
+        buffer = allocate.buffer
+        users = touching.get(buffer.name, [])
+        if not users:
+            continue
+        first = statements[users[0]]
+        if not buffer.shape and _is_stored_once(buffer, first, [effects[at] for at in users]):
+            assert isinstance(first, Store)
+            statements[users[0]] = Let(buffer.name, first.value)
+            names[buffer.name] = Variable(buffer.dtype, buffer.name)
+        elif axis := _axis_of(buffer, first, effects[users[0]]) if len(users) == 1 else None:
+            assert isinstance(first, For)
+            statements[users[0]] = _moved(buffer, first, axis - 1)
+        else:
+            kept.append(allocate)
+    return tuple([*kept, *[map_bodies(each, _contracted) for each in _named(statements, names)]])
 
 
-def _moved(buffer: Buffer, body: list[Statement]) -> list[Statement]:
-    """The statements of a body, with a buffer of theirs moved inwards if that is possible."""
-    rest = [each for each in body if not (isinstance(each, Allocate) and each.buffer is buffer)]
-    touching = [at for at, each in enumerate(rest) if _touches(each, buffer.name)]
-    if not touching:
-        return rest
-    if not buffer.shape:
-        return _named(buffer, rest) or body
-    (at, *others) = touching
-    loop = rest[at]
-    if others or not isinstance(loop, For) or loop.order is Order.VECTOR:
-        return body
-    axes = _axes_of(loop, buffer)
-    if not axes:
-        return body
-    shape = tuple([size for axis, size in enumerate(buffer.shape) if axis not in axes])
-    small = Buffer(buffer.name, buffer.dtype, shape)
-    inner = _without(loop.body, buffer.name, axes)
-    rest[at] = For(loop.variable, loop.extent, (Allocate(small), *inner), loop.order)
-    return rest
+def _is_stored_once(buffer: Buffer, first: Statement, users: Sequence[Effects]) -> bool:
+    """Whether the first statement that touches a buffer stores its element, and all others load."""
+    return (
+        isinstance(first, Store)
+        and first.combine is None
+        and buffer.name not in users[0].reads
+        and not any(buffer.name in each.writes for each in users[1:])
+        and not any(None in each.reads.get(buffer.name, ()) for each in users)
+    )
 
 
-def _axes_of(loop: For, buffer: Buffer) -> list[int]:
-    """The dimensions of which each turn of a loop touches one place, that of its number."""
-    found = list(places(effects_of((loop,)), buffer.name))
-    if None in found:
-        return []
-    return [
-        axis
-        for axis in range(len(buffer.shape))
-        if all(place is not None and _is_variable(place[axis], loop.variable) for place in found)
-    ][:1]
+def _axis_of(buffer: Buffer, loop: Statement, effects: Effects) -> int | None:
+    """The dimension, from 1, of which each turn of a loop touches one place, that of its number."""
+    found = list(places(effects, buffer.name))
+    if not isinstance(loop, For) or loop.order is Order.VECTOR or None in found:
+        return None
+    for axis in range(len(buffer.shape)):
+        if all(place is not None and _is_variable(place[axis], loop.variable) for place in found):
+            return axis + 1
+    return None
 
 
 def _is_variable(index: Expr, name: str) -> bool:
     return isinstance(index, Variable) and index.name == name
 
 
-def _without(body: Body, buffer: str, axes: Sequence[int]) -> Body:
-    """Statements in which a buffer has fewer dimensions."""
+def _moved(buffer: Buffer, loop: For, axis: int) -> For:
+    """A loop each of whose turns has the part of a buffer that it touches."""
+    shape = (*buffer.shape[:axis], *buffer.shape[axis + 1 :])
+    small = Allocate(Buffer(buffer.name, buffer.dtype, shape))
+    return replace(loop, body=(small, *_without(loop.body, buffer.name, axis)))
+
+
+def _named(body: Sequence[Statement], names: Mapping[str, Expr]) -> Body:
+    """Statements with names in the place of loads of the buffers that they were stored in."""
+
+    def change(expression: Expr) -> Expr:
+        if isinstance(expression, Load) and expression.buffer in names:
+            return names[expression.buffer]
+        return replace_children(expression, tuple(map(change, children(expression))))
+
+    return map_deep(body, change) if names else tuple(body)
+
+
+def _without(body: Body, buffer: str, axis: int) -> Body:
+    """Statements in which a buffer lacks a dimension."""
 
     def fewer(indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        return tuple([index for axis, index in enumerate(indices) if axis not in axes])
+        return (*indices[:axis], *indices[axis + 1 :])
 
     def change(expression: Expr) -> Expr:
         new = tuple(map(change, children(expression)))
@@ -106,30 +130,3 @@ def _without(body: Body, buffer: str, axes: Sequence[int]) -> Body:
         return statement
 
     return stores(map_deep(body, change))
-
-
-def _named(buffer: Buffer, body: list[Statement]) -> list[Statement] | None:
-    """The statements with a name for the one element of a buffer, if it is stored once, in them."""
-    everything = list(walk(tuple(body)))
-    stores = [each for each in everything if isinstance(each, Store) and each.buffer == buffer.name]
-    called = any(isinstance(each, Call) and _touches(each, buffer.name) for each in everything)
-    if len(stores) != 1 or stores[0].combine is not None or stores[0] not in body or called:
-        return None
-    at = body.index(stores[0])
-    if any(_touches(each, buffer.name) for each in body[:at]):
-        return None
-    name = Variable(buffer.dtype, buffer.name)
-
-    def change(expression: Expr) -> Expr:
-        if isinstance(expression, Load) and expression.buffer == buffer.name:
-            return name
-        return replace_children(expression, tuple(map(change, children(expression))))
-
-    after = map_deep(body[at + 1 :], change)
-    return [*body[:at], Let(buffer.name, stores[0].value), *after]
-
-
-def _touches(statement: Statement, buffer: str) -> bool:
-    return any(load.buffer == buffer for load in loads((statement,))) or any(
-        isinstance(each, Store) and each.buffer == buffer for each in walk((statement,))
-    )
