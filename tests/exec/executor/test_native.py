@@ -20,8 +20,8 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
     found: list[tuple[list[str], Any]] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, members: Any, inputs: Any, outputs: Any, shapes: Any) -> Any:
-        made = generate(self, members, inputs, outputs, shapes)
+    def note(self: Any, members: Any, inputs: Any, outputs: Any, shapes: Any, values: Any) -> Any:
+        made = generate(self, members, inputs, outputs, shapes, values)
         found.append(([node.type for node in members], shapes))
         return made
 
@@ -91,13 +91,25 @@ def test_loops_are_not_closed_over_by_what_is_before_and_after_them(
 
 
 def test_what_kernels_refuse_is_refused_with_its_node(generated: list[Any]) -> None:
-    x = wf.placeholder(wf.int32, [2])
+    x = wf.placeholder(wf.int32, [20])
     y = wf.floordiv(x + 1, x * 2, name="quotient") - 1
     with wf.Session() as session:
-        assert session.run(y, {x: [1, -1]}).tolist() == [0, -1]
+        assert session.run(y, {x: [1, -1] * 10}).tolist() == [0, -1] * 10
         with pytest.raises(errors.InvalidArgumentError, match="by zero\n\n  node 'quotient'"):
-            session.run(y, {x: [1, 0]})
-    assert generated == [(["AddV2", "Mul"], ((2,), (), ()))]
+            session.run(y, {x: [1, 0] * 10})
+    assert generated == [(["AddV2", "Mul"], ((20,), (), ()))]
+
+
+def test_axes_that_are_fed_decide_what_is_compiled(generated: list[Any]) -> None:
+    x, axes = wf.placeholder(wf.float32, [2, 3]), wf.placeholder(wf.int32, [None])
+    y = wf.reduce_sum(wf.exp(x), axes) * 2.0
+    array = np.zeros((2, 3), np.float32)
+    with wf.Session() as session:
+        for value, want in (([0], [4, 4, 4]), ([1], [6, 6]), ([0, 1], 12), ([0], [4, 4, 4])):
+            assert session.run(y, {x: array, axes: value}).tolist() == want
+        with pytest.raises(errors.InvalidArgumentError, match="Sum"):
+            session.run(y, {x: array, axes: [2]})
+    assert [ops for ops, _ in generated] == [["Exp", "Sum", "Mul"]] * 3
 
 
 def test_shapes_that_do_not_fit_are_refused_with_their_node(generated: list[Any]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft_compiler.lower.region import lower, why_not
-from weft_compiler.lower.registry import Unsupported, wants_kernel
+from weft_compiler.lower.registry import Unsupported, known_operands, wants_kernel
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
@@ -36,6 +38,10 @@ class Compiled:
         """Compute; see `Generated`."""
         found = self._enter(*arrays)
         if found is NotImplemented:
+            # Scalars, and arrays that are not dense, become arrays that are.
+            dense = [np.require(array, None, "C") for array in arrays[: self._count]]
+            found = self._enter(*dense, *arrays[self._count :])
+        if found is NotImplemented:
             self.program(*arrays[: self._count], out=arrays[self._count :])
         elif found is not None:
             raise self.program.failure(found)
@@ -50,20 +56,31 @@ class LlvmGenerator:
             return f"the kernel of {node.type} is faster"
         return why_not(node)
 
+    def needs_value(self, node: Node) -> Sequence[int]:
+        """Positions of the inputs of a node that decide what is compiled, such as axes."""
+        count = len(node.inputs)
+        return [at % count for at in known_operands(node.type)]
+
     def generate(
         self,
         members: Sequence[Node],
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
+        values: Mapping[int, Any],
     ) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
+        name = members[-1].name
         try:
-            program = optimise(lower(members[-1].name, members, inputs, outputs, shapes))
+            program = optimise(lower(name, members, inputs, outputs, shapes, values))
             compiled = load(program)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        takes = [at for at, given in enumerate(inputs) if given.node.role is not Role.CONSTANT]
+        takes = [
+            at
+            for at, given in enumerate(inputs)
+            if given.node.role is not Role.CONSTANT and at not in values
+        ]
         return Compiled(compiled, takes)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, of_scalar
 from weft_compiler.ir.program import Program
@@ -48,6 +48,7 @@ def lower(
     inputs: Sequence[Output],
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
+    given_values: Mapping[int, Any] | None = None,
 ) -> Program:
     """The program that computes some nodes.
 
@@ -57,10 +58,11 @@ def lower(
       inputs: what they take of other nodes; constants among them are known.
       outputs: what is wanted of them.
       shapes: of the inputs.
+      given_values: the values of inputs, by position, that are known for this program.
     Returns: a program with the inputs and outputs in their order; constants that it uses follow.
     Raises: Unsupported: it cannot be lowered with these shapes.
     """
-    twins = specialise(members, inputs, shapes)
+    twins = specialise(members, inputs, shapes, given_values or {})
     values: dict[Output, Value] = {}
     for given in inputs:
         twin = twins[given]
@@ -78,13 +80,16 @@ def lower(
         if value.definition is None or value in wanted:
             value = computed(output.node.name, value.dtype, value.shape, value.at)
         wanted.append(value)
-    given_values = [values[twins[given]] for given in inputs]
+    first = [values[twins[given]] for given in inputs]
     known = [value for value in values.values() if value.constant is not None]
-    return write(name, list(dict.fromkeys([*given_values, *known])), wanted)
+    return write(name, list(dict.fromkeys([*first, *known])), wanted)
 
 
 def specialise(
-    members: Sequence[Node], inputs: Sequence[Output], shapes: Sequence[Shape]
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    shapes: Sequence[Shape],
+    given_values: Mapping[int, Any],
 ) -> dict[Output, Output]:
     """Copies of nodes whose shapes are all known.
 
@@ -93,15 +98,16 @@ def specialise(
     """
     graph = Graph()
     twins: dict[Output, Output] = {}
-    placeholder = lookup_op("Placeholder")
-    for given, shape in zip(inputs, shapes, strict=True):
+    for at, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
         node = given.node
+        name = graph.unique_name(node.name)
         if node.role is Role.CONSTANT:
-            twin = graph.add_copy(node, graph.unique_name(node.name), ())
-        else:
-            attrs = {"dtype": given.dtype, "shape": shape}
-            name = graph.unique_name(node.name)
-            twin = graph.add_derived(node, placeholder, name, (), attrs, [given.dtype], [shape])
+            twins[given] = graph.add_copy(node, name, ()).outputs[0]
+            continue
+        attrs: dict[str, Any] = {"dtype": given.dtype}
+        attrs |= {"value": given_values[at]} if at in given_values else {"shape": shape}
+        op = lookup_op("Const" if at in given_values else "Placeholder")
+        twin = graph.add_derived(node, op, name, (), attrs, [given.dtype], [shape])
         twins[given] = twin.outputs[0]
     for member in members:
         sources = tuple([twins[source] for source in member.inputs])

@@ -78,12 +78,17 @@ _rules: Final[Registry[Rule]] = Registry(
 
 
 _by_kernel: Final[set[str]] = set()
+_known: Final[dict[str, tuple[int, ...]]] = {}
 
 
-def lowers(*ops: str, kernel_is_faster: bool = False) -> Callable[[Rule], Rule]:
+def lowers(
+    *ops: str, known: tuple[int, ...] = (), kernel_is_faster: bool = False
+) -> Callable[[Rule], Rule]:
     """Decorator that registers the rule for some op types.
 
     Args:
+      known: positions of the operands whose values the rule, or the shape of the result, depends
+        on, such as axes; negative ones count from the last.
       kernel_is_faster: so who has kernels had better run these.
     Raises: AlreadyExistsError: there is one.
     """
@@ -91,10 +96,16 @@ def lowers(*ops: str, kernel_is_faster: bool = False) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for op in ops:
             _rules.register(op, rule)
+            _known[op] = known
         _by_kernel.update(ops if kernel_is_faster else ())
         return rule
 
     return register
+
+
+def known_operands(op: str) -> tuple[int, ...]:
+    """The positions of the operands of an op that have to be known when it is lowered."""
+    return _known.get(op, ()) if rule_of(op) is not None else ()
 
 
 def wants_kernel(op: str) -> bool:

@@ -6,7 +6,7 @@ A package that compiles registers a generator in a module that the entry-point g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from weft_graph.ir.node import Node, Output
@@ -24,7 +24,7 @@ class Generated(Protocol):
     """A function of arrays.
 
     Attributes:
-      takes: the positions of the inputs that it is given; constants are in it.
+      takes: the positions of the inputs that it is given; what was known is in it already.
       results: the type and the shape of each result.
     """
 
@@ -50,12 +50,17 @@ class CodeGenerator(Protocol):
         """Why a node had better run by its kernel, or "" if it may be compiled."""
         ...
 
+    def needs_value(self, node: Node) -> Sequence[int]:
+        """Positions of the inputs of a node whose values decide what is compiled, such as axes."""
+        ...
+
     def generate(
         self,
         members: Sequence[Node],
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
+        values: Mapping[int, Any],
     ) -> Generated:
         """A function that computes some nodes.
 
@@ -64,7 +69,8 @@ class CodeGenerator(Protocol):
           inputs: what they take of other nodes; constants among them are known.
           outputs: what is wanted of them.
           shapes: of the inputs.
-        Raises: NotGenerated: they cannot be compiled for these shapes.
+          values: of those that decide what is compiled, by their positions among the inputs.
+        Raises: NotGenerated: they cannot be compiled for these.
         """
         ...
 

@@ -12,31 +12,32 @@ from weft_compiler.lower.values import Value, broadcast, computed, moved
 from weft_graph.ops.slicing import index_of, masks_of
 
 
-@lowers("Reshape", "ExpandDims", "Squeeze")
+@lowers("Reshape", "ExpandDims", known=(1,))
+@lowers("Squeeze")
 def _reshape(op: Operation) -> Value:
     (x, *_), shape = op.inputs, op.shape()
     return moved(op.name, x, shape, lambda *at: reshaped(at, shape, x.shape), dense=True)
 
 
-@lowers("Transpose")
+@lowers("Transpose", known=(1,))
 def _transpose(op: Operation) -> Value:
     order = [int(axis) for axis in op.known(1)]
     back = [order.index(axis) for axis in range(len(order))]
     return moved(op.name, op.inputs[0], op.shape(), lambda *at: [at[axis] for axis in back])
 
 
-@lowers("BroadcastTo")
+@lowers("BroadcastTo", known=(1,))
 def _broadcast_to(op: Operation) -> Value:
     x = op.inputs[0]
     return moved(op.name, x, op.shape(), lambda *at: broadcast(x.shape, at))
 
 
-@lowers("Fill")
+@lowers("Fill", known=(0,))
 def _fill(op: Operation) -> Value:
     return moved(op.name, op.inputs[1], op.shape(), lambda *_: [])
 
 
-@lowers("Tile")
+@lowers("Tile", known=(1,))
 def _tile(op: Operation) -> Value:
     x = op.inputs[0]
     return moved(
@@ -47,7 +48,7 @@ def _tile(op: Operation) -> Value:
     )
 
 
-@lowers("ReverseV2")
+@lowers("ReverseV2", known=(1,))
 def _reverse(op: Operation) -> Value:
     x, axes = op.inputs[0], op.axes()
     return moved(
@@ -60,13 +61,13 @@ def _reverse(op: Operation) -> Value:
     )
 
 
-@lowers("Slice")
+@lowers("Slice", known=(1, 2))
 def _slice(op: Operation) -> Value:
     begin = [int(first) for first in op.known(1)]
     return moved(op.name, op.inputs[0], op.shape(), lambda *at: list(map(plus, at, begin)))
 
 
-@lowers("StridedSlice")
+@lowers("StridedSlice", known=(1, 2, 3))
 def _strided_slice(op: Operation) -> Value:
     x = op.inputs[0]
     begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
@@ -100,7 +101,7 @@ def _sliced(parts: Sequence[object], shape: Sequence[int], at: Sequence[Expr]) -
     return found
 
 
-@lowers("StridedSliceGrad")
+@lowers("StridedSliceGrad", known=(0, 1, 2, 3))
 def _strided_slice_grad(op: Operation) -> Value:
     gradient, shape = op.inputs[4], op.shape()
     begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
@@ -149,7 +150,9 @@ def _unsliced(
     return found, conditions
 
 
-@lowers("ConcatV2", "Concat", "Pack")
+@lowers("ConcatV2", known=(-1,))
+@lowers("Concat", known=(0,))
+@lowers("Pack")
 def _concat(op: Operation) -> Value:
     stacks = op.node.type == "Pack"
     if stacks:
@@ -187,7 +190,9 @@ def _concat(op: Operation) -> Value:
     return computed(op.name, op.dtype(), shape, element)
 
 
-@lowers("Split", "SplitV", "Unpack")
+@lowers("Split", known=(0,))
+@lowers("SplitV", known=(1, 2))
+@lowers("Unpack")
 def _split(op: Operation) -> list[Value]:
     removes = op.node.type == "Unpack"
     x = op.inputs[1 if op.node.type == "Split" else 0]
@@ -213,7 +218,7 @@ def _part(axis: int, first: int, removes: bool) -> Callable[..., list[Expr]]:
     return source
 
 
-@lowers("Pad", "PadV2")
+@lowers("Pad", "PadV2", known=(1,))
 def _pad(op: Operation) -> Value:
     x = op.inputs[0]
     before = [int(row[0]) for row in op.known(1)]
@@ -232,7 +237,7 @@ def _pad(op: Operation) -> Value:
     return computed(op.name, x.dtype, op.shape(), element)
 
 
-@lowers("OneHot")
+@lowers("OneHot", known=(1,))
 def _one_hot(op: Operation) -> Value:
     indices, _, on, off = op.inputs
     axis = int(op.attr("axis")) % len(op.shape())

@@ -24,7 +24,7 @@ _COMBINERS: Final = {
 }
 
 
-@lowers(*_COMBINERS)
+@lowers(*_COMBINERS, known=(1,))
 def _reduce(op: Operation) -> Value:
     kind, axes = op.node.type, op.axes()
     if kind == "Mean":

@@ -10,14 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final
 
+import numpy as np
+
 from weft_exec.devices.device import Device
 from weft_exec.executor.region import Region
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
+from weft_graph.ir.traits import Role
 
 _WARM: Final = 3
-"""Calls with the same shapes after which they are worth compiling for."""
+"""Calls of the same kind after which they are worth compiling for."""
 _MOST: Final = 16
-"""Choices of shapes that one region is compiled for; others run by their kernels."""
+"""Choices of shapes and values that a region is compiled for; others run by their kernels."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -31,6 +34,10 @@ class Mode(enum.Enum):
 
     ON = "on"
     NOW = "now"
+
+
+Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
+"""Shapes of all inputs, and the values of those that decide what is compiled."""
 
 
 class Specialised:
@@ -49,38 +56,43 @@ class Specialised:
         self._region = region
         self._new = device.new_array
         self._mode = mode
-        self._made: dict[tuple[Shape, ...], Callable[..., Any] | None] = {}
-        self._calls: dict[tuple[Shape, ...], int] = {}
+        self._deciding = _deciding(generator, region)
+        self._made: dict[Key, Callable[..., Any] | None] = {}
+        self._calls: dict[Key, int] = {}
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> Any:
         """The results; NotImplemented where the members are to run by their kernels."""
         shapes = tuple([value.shape for value in inputs])
-        found = self._made.get(shapes, NotImplemented)
+        deciding = self._deciding
+        values = tuple([inputs[at].tobytes() for at in deciding]) if deciding else ()
+        key = shapes, values
+        found = self._made.get(key, NotImplemented)
         if found is NotImplemented:
-            found = self._missed(shapes)
+            found = self._missed(key, inputs)
         return NotImplemented if found is None else found(inputs)
 
-    def _missed(self, shapes: tuple[Shape, ...]) -> Callable[..., Any] | None:
+    def _missed(self, key: Key, inputs: Sequence[Any]) -> Callable[..., Any] | None:
         """The function for shapes that there is none for yet."""
+        values = {at: np.array(inputs[at]) for at in self._deciding}
         with self._lock:
-            if shapes in self._made:
-                return self._made[shapes]
+            if key in self._made:
+                return self._made[key]
             if len(self._made) >= _MOST:
                 return None
             if self._mode is Mode.ON:
-                self._calls[shapes] = self._calls.get(shapes, 0) + 1
-                if self._calls[shapes] == _WARM:
-                    _background().submit(self._make, shapes)
+                self._calls[key] = self._calls.get(key, 0) + 1
+                if self._calls[key] == _WARM:
+                    _background().submit(self._make, key, values)
                 return None
-        return self._make(shapes)
+        return self._make(key, values)
 
-    def _make(self, shapes: tuple[Shape, ...]) -> Callable[..., Any] | None:
+    def _make(self, key: Key, values: dict[int, Any]) -> Callable[..., Any] | None:
         region = self._region
         made: Callable[..., Any] | None = None
         try:
             generated = self._generator.generate(
-                region.members, region.inputs, region.outputs, shapes
+                region.members, region.inputs, region.outputs, key[0], values
             )
             made = self._filling(generated)
         except NotGenerated as why:
@@ -90,8 +102,8 @@ class Specialised:
                 raise
             _log.exception("%s cannot be compiled, and runs by kernels", region.node.name)
         with self._lock:
-            self._made[shapes] = made
-            self._calls.pop(shapes, None)
+            self._made[key] = made
+            self._calls.pop(key, None)
         return made
 
     def _filling(self, generated: Generated) -> Callable[..., Any]:
@@ -106,6 +118,18 @@ class Specialised:
             return out[0] if len(out) == 1 else tuple(out)
 
         return call
+
+
+def _deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
+    """The inputs of a region whose values decide what is compiled."""
+    position = {source: at for at, source in enumerate(region.inputs)}
+    found = {
+        position[member.inputs[at]]
+        for member in region.members
+        for at in generator.needs_value(member)
+        if member.inputs[at].node.role is not Role.CONSTANT
+    }
+    return tuple(sorted(found))
 
 
 @cache

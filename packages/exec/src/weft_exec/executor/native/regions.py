@@ -17,11 +17,12 @@ from weft_exec.executor.native.function import Mode, Specialised
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random_counters import needs_counters
 from weft_graph.ir.code_generators import CodeGenerator, generators
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 from weft_tensor import dtypes, errors
 
+_FEW: Final = 16
 LEAST: Final = 2
 """How many nodes that compute something make a region worth its call."""
 
@@ -68,6 +69,8 @@ def _regions(offer: Offer, generator: CodeGenerator) -> list[list[Node]]:
     groups: dict[tuple[object, _Waits], list[Node]] = {}
     for node in _sources_first(offer.nodes, needs):
         where = _where(offer, generator, node)
+        if where is not None and _asks_for_values(generator, node, known):
+            where = None
         late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0
         known[node] = waits = _waits(where, late, [known[need] for need in needs[node]])
         if where is not None:
@@ -136,6 +139,15 @@ def _waits(where: object, late: int, needs: Iterable[_Waits]) -> _Waits:
     return _Waits(where, steps, late)
 
 
+def _asks_for_values(generator: CodeGenerator, node: Node, known: Mapping[Node, _Waits]) -> bool:
+    """Whether a value that decides what is compiled is itself compiled, so nobody knows it."""
+    return any(
+        known[node.inputs[at].node].where is not None
+        for at in generator.needs_value(node)
+        if node.inputs[at].node in known
+    )
+
+
 def _where(offer: Offer, generator: CodeGenerator, node: Node) -> object:
     """What a node may be compiled together with; None if it is not to be compiled."""
     traits = node.traits
@@ -143,12 +155,20 @@ def _where(offer: Offer, generator: CodeGenerator, node: Node) -> object:
         return None
     if any(v.dtype.is_ref or v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
         return None
-    if generator.why_not(node):
+    if all(map(_is_small, node.outputs)) or generator.why_not(node):
         return None
     device, kernel = offer.place(node)
     if device.type != "CPU" or kernel.asynchronous or needs_counters(node):
         return None
     return offer.where(node), device.name
+
+
+def _is_small(output: Output) -> bool:
+    """Whether a value may be sizes, axes or a counter: kernels compute these, since others ask."""
+    dims = output.dims
+    if output.dtype not in (dtypes.int32, dtypes.int64):
+        return False
+    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= _FEW)
 
 
 def _is_worth_it(members: Sequence[Node]) -> bool:
