@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
@@ -162,6 +164,55 @@ def test_a_value_stays_in_the_task_that_made_it(target: str) -> None:
         session.run(deleter, {gone: kept})
         with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):
             session.run(value, {holder: kept})
+
+
+@pytest.mark.parametrize("make", [lambda: wf.constant(1.0), lambda: wf.identity(2.0)])
+def test_a_constant_on_a_device_that_nobody_has_is_refused(target: str, make: Any) -> None:
+    with wf.device("/job:nobody/task:7"):
+        x = make()
+    refused = pytest.raises(errors.InvalidArgumentError, match=r"no device meets .*job:nobody")
+    with wf.Session(target) as session, refused:
+        session.run(x)
+    with wf.Session(target, config=wf.ConfigProto(allow_soft_placement=True)) as session:
+        assert session.run(x) > 0.0
+
+
+def in_a_fork(work: Callable[[], object]) -> str:
+    """What some work gives, or fails with, in a forked child."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            told = f"{work()}"
+        except BaseException as error:  # because the child must not run on as this test
+            told = repr(error)
+        os.write(writing, told.encode())
+        os._exit(0)
+    os.close(writing)
+    try:
+        with open(reading, "rb") as pipe:
+            assert select.select([pipe], [], [], 60)[0], "the child waits for ever"
+            return pipe.read().decode()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_session_is_of_the_process_that_made_it(target: str) -> None:
+    with wf.device(W1):
+        v = wf.Variable(3.0)
+    with wf.Session(target) as session:
+        session.run(v.initializer)
+        for use in (lambda: session.run(v), lambda: session.run(v + 1.0)):
+            told = in_a_fork(use)
+            assert told.startswith("FailedPreconditionError") and str(os.getpid()) in told
+        assert in_a_fork(session.close) == "None"
+        assert session.run(v) == 3.0
+
+
+def test_a_fork_has_none_of_the_servers_of_its_parent(cluster: list[Server], target: str) -> None:
+    told = in_a_fork(lambda: wf.Session(target).run(wf.constant(3.0) + 1.0))
+    assert told == "4.0"
 
 
 def until_the_end(session: wf.Session, output: Any) -> Iterator[int]:
@@ -536,6 +587,10 @@ def test_partial_runs_over_tasks(target: str, cluster: list[Server]) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="of b") as caught:
             session.partial_run(handle, bad, {b: 1.0})
         assert caught.value.node == bad.op.name
+        handle = session.partial_run_setup([first], [])
+        wait_until(lambda: not master.running_steps)
+        with pytest.raises(errors.InvalidArgumentError, match="value must be fed for placeholder"):
+            session.partial_run(handle, first)
         for _ in range(3):  # begun, and dropped
             session.partial_run_setup([first, second], [a, b])
         session._partial_runs.clear()

@@ -20,7 +20,7 @@ from weft import errors
 from weft_distrib.security.roles import Role
 from weft_distrib.server import Server
 from weft_distrib.wire import listener as listeners, local
-from weft_distrib.wire.channel import Call
+from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.memory import process_budget
@@ -92,6 +92,27 @@ def test_an_update_of_a_parameter_server_copies_nothing() -> None:
         told = total(ps)
     assert len(places) == 1, "the variable moved, so it was copied"
     assert told.bytes_copied == 0 and told.bytes_shared == 4 * 4 * LARGE
+
+
+def test_a_value_is_let_go_before_its_copy_leaves(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the reply may come while the writer has it, and its owner copies it to write to it."""
+    send, counted = Channel._send, threading.Event()
+
+    def send_and_stay(self: Channel) -> None:
+        send(self)
+        if threading.current_thread().name.startswith("weft-write"):
+            counted.wait(30)
+
+    monkeypatch.setattr(Channel, "_send", send_and_stay)
+    value = np.ones(LARGE, np.float32)
+    with closing(tasks.dial()) as channel:
+        ask(channel, 1, b"", [value], 30)
+        references = sys.getrefcount(value)
+        counted.set()
+    assert channel.traffic.bytes_shared == value.nbytes
+    assert references == 2  # the name, and what counts
 
 
 class Tasks:

@@ -65,6 +65,10 @@ def server_at(target: str) -> Server | None:
     return _servers.get(target)
 
 
+if hasattr(os, "register_at_fork"):  # a child has none of the threads of its parent's servers
+    os.register_at_fork(after_in_child=_servers.clear)
+
+
 class Server:
     """A task of a cluster.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -71,6 +72,7 @@ class ClusterBackend(Backend):
 
     def __init__(self, link: MasterLink, config: SessionConfig) -> None:
         self._link = link
+        self._process = os.getpid()
         self._config = config
         told = b"" if config.proto is None else _without_credentials(config.proto)
         limit = config.timeout_ms / 1000 or START_SECONDS
@@ -106,7 +108,7 @@ class ClusterBackend(Backend):
         for cut in segment_ends(graph, self._extended, end, SEGMENT_BYTES):
             functions = frozenset(graph.functions)
             pieces = graph_pieces(graph, self._extended, cut, self._functions)
-            with self._blaming_closing():
+            with self._calling():
                 self._link.extend(self._session, Pieces(pieces))
             self._extended, self._functions = cut, functions
 
@@ -115,14 +117,14 @@ class ClusterBackend(Backend):
     ) -> Executable:
         """As the base's."""
         request = self._signature(feeds, outputs, targets, size)
-        with self._blaming_closing():
+        with self._calling():
             return Planned(self._link.plan(request).signature, len(feeds))
 
     def begin_partial(self, signature: PartialSignature) -> PartialRun:
         """As the base's. A fetch that an update has to wait for is waited for."""
         from weft_exec.session.partial import PartialPlan, PartialRun
 
-        with self._blaming_closing():
+        with self._calling():
             if not hasattr(signature, "plan"):
                 outputs, targets = signature.outputs, signature.targets
                 planned = self._link.plan(
@@ -138,14 +140,15 @@ class ClusterBackend(Backend):
         return PartialRun(signature, step)
 
     def _end_partial(self, request: messages.Advance) -> None:
-        with suppress(errors.OpError):  # it has ended, or the session, or the master is gone
+        # It has ended, or the session, or the master is gone, or this is a fork.
+        with suppress(errors.OpError), self._calling():
             self._link.advance(request, (), Reply())
 
     def _advance(
         self, request: messages.Advance, values: Sequence[Any], timeout: float | None
     ) -> Sequence[Any]:
         reply = Reply()
-        with self._blaming_closing():
+        with self._calling():
             self._link.advance(request, values, reply)
             if not reply.wait(timeout):
                 raise errors.DeadlineExceededError(f"the partial run took more than {timeout:g} s")
@@ -158,7 +161,7 @@ class ClusterBackend(Backend):
         from weft_exec.session.explain import StepReport
 
         request = self._signature(feeds, outputs, targets, size)
-        with self._blaming_closing():
+        with self._calling():
             return StepReport.from_arrays(self._link.explain(request))
 
     def _signature(
@@ -207,7 +210,7 @@ class ClusterBackend(Backend):
         traced = trace is not None
         request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
-        with self._blaming_closing():
+        with self._calling():
             cancel = self._link.run(request, slots, reply)
             self._wait(reply, cancel, left)
             values, meta = reply.result()
@@ -216,8 +219,17 @@ class ClusterBackend(Backend):
         return [_fetched(value) for value in values]
 
     @contextmanager
-    def _blaming_closing(self) -> Iterator[None]:
-        """Where the session is closed meanwhile, that is why a call fails, whatever it says."""
+    def _calling(self) -> Iterator[None]:
+        """Where the session is closed meanwhile, that is why a call fails, whatever it says.
+
+        Raises: FailedPreconditionError: the session is of the process that this one was forked of.
+        """
+        if self._process != os.getpid():
+            raise errors.FailedPreconditionError(
+                f"the session is of process {self._process}, and its connection has stayed there: "
+                f"process {os.getpid()}, a fork of it, needs a session of its own; processes that "
+                "are spawned, not forked, have nothing that only looks like one"
+            )
         try:
             yield
         except errors.OpError as error:
@@ -239,6 +251,8 @@ class ClusterBackend(Backend):
     def close(self) -> None:
         """As the base's."""
         self._closed = True
+        if self._process != os.getpid():
+            return  # it goes on in the process that has it
         with suppress(errors.UnavailableError):  # the master is gone, and the session with it
             self._link.close_session(self._session)
         self._link.close()

@@ -27,7 +27,7 @@ class PartialStep:
       home: the device that it feeds and fetches from.
       feeds: what it may feed.
       cancel: ends the step.
-      forget: called once nothing of it is wanted any more.
+      forget: called once nothing of it is wanted any more, the reason of its failure included.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class PartialStep:
             waiting, self._waiting = self._waiting, []
         if error is not None:
             self._rendezvous.abort(error)
-            self._forget()
         for call in waiting:
             call()
 
@@ -82,7 +81,7 @@ class PartialStep:
 
         def failed(error: errors.OpError) -> None:
             # The step knows best why; what came here may only tell of another failure.
-            self._when_over(lambda: fail((self._error or error).copy()))
+            self._when_over(lambda: self._end(fail, self._error or error))
 
         Gathered(len(request.wanted), got_all, failed).receive(self._rendezvous, request.wanted)
 
@@ -105,11 +104,15 @@ class PartialStep:
     def _tell(self, found: list[Any], reply: Reply, fail: Fail) -> None:
         if self._over:
             if self._error is not None:
-                fail(self._error.copy())
+                self._end(fail, self._error)
                 return
             if not self._rendezvous.pending:
                 self._forget()
         reply(found)
+
+    def _end(self, fail: Fail, error: errors.OpError) -> None:
+        self._forget()
+        fail(error.copy())
 
     def _when_over(self, call: Callable[[], None]) -> None:
         with self._lock:

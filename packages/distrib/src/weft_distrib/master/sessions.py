@@ -248,7 +248,7 @@ class MasterSession:
         step, running = self._new_step(
             planned,
             lambda values, meta: told[0].done(None),
-            lambda error: told[0].done(error),
+            lambda error: self._fail_partial(key.step, told[0], error),
             lambda number: None,  # until the client has all that it wants
         )
         key = step.key
@@ -261,6 +261,12 @@ class MasterSession:
             self._partial[key.step] = told[0]
         step.begin(request, (), running)
         return key
+
+    def _fail_partial(self, number: int, step: PartialStep, error: errors.OpError) -> None:
+        """It runs no longer; it is found until its client, who may not have asked, knows why."""
+        with self._lock:
+            self._running.pop(number, None)
+        step.done(error)
 
     def advance(
         self,

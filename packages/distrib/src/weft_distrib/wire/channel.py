@@ -363,7 +363,10 @@ class Channel:
             elif isinstance(work, int):
                 self._tell([Message(RELEASE, False, work)])
             else:
-                self._copy(work)
+                # What was copied is let go of before the copy leaves: by the time of the reply
+                # nobody but its owner may have it, who would copy it to write to it.
+                work = self._copied(work)
+                self._add_copied(work)
             del work  # else its values live on until the next
 
     def _tell(self, frames: Sequence[Message]) -> None:
@@ -384,16 +387,19 @@ class Channel:
             self._stream.attach(file)
             self._outbox.add(Message(BLOCK, False, number))
 
-    def _copy(self, message: Message) -> None:
-        """Send a message whose large values go by shared memory, as far as there is room."""
-        assert self._pool is not None
+    def _copied(self, message: Message) -> Message:
+        """A message with its large values in shared memory, as far as there is room."""
         values = [(self._put(v) or v) if is_shared(v) else v for v in message.values]
-        shared = [value for value in values if isinstance(value, SharedValue)]
+        return message._replace(values=values)
+
+    def _add_copied(self, message: Message) -> None:
+        """Send a message some of whose values are in shared memory."""
+        shared = [value for value in message.values if isinstance(value, SharedValue)]
         with self._lock:
             if self._error is not None:
                 return
             if message.reply or message.call in self._waiting:  # else it was cancelled
-                refused = self._try_to_add(message._replace(values=values), shared)
+                refused = self._try_to_add(message, shared)
             else:
                 refused = None
                 self._give_back(shared)

@@ -6,6 +6,7 @@ bytes of a large value are copied once, from where they are to where they stay.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -128,6 +129,9 @@ def pair() -> tuple[InprocStream, InprocStream]:
 Welcome = Callable[[InprocStream], None]
 
 _doors: dict[int, Welcome] = {}
+
+if hasattr(os, "register_at_fork"):  # behind them are threads that a child does not have
+    os.register_at_fork(after_in_child=_doors.clear)
 
 
 def open_door(incarnation: int, welcome: Welcome) -> None:

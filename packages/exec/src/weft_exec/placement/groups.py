@@ -160,6 +160,14 @@ class Groups:
             return (able[0],)
         raise self._impossible(node, group, able)
 
+    def check_device(self, node: Node) -> None:
+        """Refuse a device that nobody has, for a node that is in every part that uses it.
+
+        Raises: InvalidArgumentError: the node asks for one.
+        """
+        if not self._soft and not self._matches(node.device):
+            raise self._impossible(node, Group(node), self._able(node))
+
     def without_task(self, nodes: Iterable[Node]) -> list[Node]:
         """Those of some nodes that make or find state, in whichever task it is."""
         return [

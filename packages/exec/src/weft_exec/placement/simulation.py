@@ -155,6 +155,10 @@ class Simulation:
                 if strict:
                     raise
                 self._start[node] = self._ready[node] = self._needed(node)
+        if strict:  # after what uses them, whose name says more
+            for node in self._nodes:
+                if node.device and node.role is Role.CONSTANT:
+                    self._groups.check_device(node)
         for unit in self._units.values():
             if unit.device == _UNDECIDED:
                 self._settle(unit, self._first_that_fits(unit), why.FIRST)
