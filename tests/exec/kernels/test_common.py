@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -100,6 +101,16 @@ def test_special_functions_cross_block_borders() -> None:
         function(x[: into.size].reshape(into.shape), out=into)
         np.testing.assert_array_equal(into.reshape(-1), whole[: into.size])
         assert function(np.float32(0.5)).dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_tail_of_the_error_function(dtype: Any) -> None:
+    x = np.linspace(-6, 9 if dtype == np.float32 else 26, 3001).astype(dtype)
+    want = np.array([math.erfc(v) for v in x.tolist()], dtype)
+    assert (np.abs(special.erfc(x) - want) <= 6 * np.spacing(want)).all()
+    ends = np.array([0.0, -0.0, np.inf, -np.inf, 1e30, -1e30, np.nan], dtype)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        np.testing.assert_array_equal(special.erfc(ends), [1, 1, 0, 2, 0, 2, np.nan])
 
 
 def test_special_functions_take_views() -> None:

@@ -19,36 +19,51 @@ BLOCK = 8192
 """Elements that are worked on at a time, so that temporaries stay in the cache."""
 
 _ERFC = (
-    -0.651326859890854717,
-    0.64196979235649026,
-    0.0194764732041858363,
-    -0.00956151478680863164,
-    -0.000946595344482036866,
-    0.000366839497852761452,
-    0.0000425233248069077716,
-    -0.0000202785781125342432,
-    -1.62429000464702551e-6,
-    1.3036558355805232e-6,
-    1.56264417220661432e-8,
-    -8.52380959149265425e-8,
-    6.5290544390988515e-9,
-    5.05934349555146894e-9,
-    -9.91364156493033087e-10,
-    -2.27365122293183586e-10,
-    9.6467911020155268e-11,
-    2.39403808303911474e-12,
-    -6.8860275264975534e-12,
-    8.94487927309072572e-13,
-    3.13092139934295808e-13,
-    -1.12708223613672524e-13,
-    3.81090525518923206e-16,
-    7.10609761360923699e-15,
-    -1.5230282014571043e-15,
-    -9.457494571291234e-17,
-    1.21023718922427899e-16,
-    -2.81666308774717697e-17,
+    -0.671794084056692263,
+    0.00169827984192869783,
+    0.192769787051471555,
+    0.0103746922536527052,
+    -0.13721364535413777,
+    0.00797074310154105722,
+    0.128513233832157335,
+    -0.0432375313164587077,
+    -0.12391425645486072,
+    0.0970949895883778086,
+    0.0982052201408152052,
+    -0.160561033275370739,
+    -0.0286619920991054969,
+    0.202717526066653018,
+    -0.0891810275056924201,
+    -0.173689004507513402,
+    0.213924312637683037,
+    0.0402640296889468634,
+    -0.253781760723022974,
+    0.153914679774390149,
+    0.134039789092204046,
+    -0.276726499482039016,
+    0.0828019963517622392,
+    0.226427165489835427,
+    -0.194720160721488452,
+    -0.0794954003847741028,
+    0.107610631805069604,
 )
-"""Chebyshev coefficients in t of log(erfc(x) / t) + x ** 2, for t = 2 / (2 + x) in (0, 1]."""
+"""Coefficients in t - 1/2 of (log(erfc(x) / t) + x ** 2) / (x * t), for t = 2 / (2 + x) in (0, 1]:
+of a form that is exact at 0."""
+
+_ERFC_FLOAT32 = (
+    -0.6717940785,
+    0.001698213326,
+    0.1927681693,
+    0.01038235849,
+    -0.1371378938,
+    0.007715389515,
+    0.1272182998,
+    -0.03951977686,
+    -0.1139894986,
+    0.06976708903,
+    0.06454377872,
+    -0.05545543681,
+)
 
 _ERF = (
     1.12837916709551257,
@@ -196,21 +211,31 @@ def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
 # ----------------------------------------------------------------------------------- error
 
 
+_UNDERFLOW = 30
+"""Where erfc(x) is 0 in float64 already."""
+
+
 def _erfc_positive(x: Array) -> Any:
     """erfc(x) for x >= 0."""
-    t = 2 / (2 + x)
-    terms = 14 if x.dtype == np.float32 else len(_ERFC)
-    # exp(-x * x) with the square split in two, so that its rounding error does not grow with x.
-    head = _rounded(x)
-    tail = -(x - head) * (x + head)
-    result = t * np.exp(chebyshev(_ERFC, t, terms) + tail) * np.exp(-head * head)
-    return np.where(x > 30, x.dtype.type(0), result)
-
-
-def _rounded(x: Array) -> Any:
-    """x with so few digits that its square is exact."""
-    scale = x.dtype.type(2.0**5 if x.dtype == np.float32 else 2.0**16)
-    return np.rint(np.minimum(x, 40) * scale) / scale
+    single = x.dtype == np.float32
+    at = np.minimum(x, _UNDERFLOW)
+    t = at + 2
+    np.divide(2, t, out=t)
+    total = _polynomial(_ERFC_FLOAT32 if single else _ERFC, t - x.dtype.type(0.5))
+    total *= at
+    total *= t
+    # exp(-x * x) with the square split in two, so that its rounding error does not grow with x:
+    # the head has so few digits that its square is exact.
+    scale = x.dtype.type(2.0**5 if single else 2.0**16)
+    head = at * scale
+    np.rint(head, out=head)
+    head /= scale
+    total -= (at - head) * (at + head)
+    np.exp(total, out=total)
+    total *= t
+    head *= -head
+    total *= np.exp(head, out=head)
+    return total
 
 
 def _erf_small(x: Array) -> Any:
@@ -251,10 +276,11 @@ def erf(x: Array) -> Any:
 @blocked
 def erfc(x: Array) -> Any:
     """1 - erf(x)."""
-    size = np.abs(x)
-    tail = _erfc_positive(np.maximum(size, 0.5))
-    small = 1 - _erf_small(np.clip(x, -1, 1))
-    return np.where(size < 0.5, small, np.where(x < 0, 2 - tail, tail))
+    tail = _erfc_positive(np.abs(x))
+    sign = np.copysign(x.dtype.type(1), x)
+    tail *= sign
+    tail += np.subtract(1, sign, out=sign)
+    return tail
 
 
 # ----------------------------------------------------------------------------------- gamma

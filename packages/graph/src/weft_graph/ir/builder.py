@@ -21,7 +21,7 @@ from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, lookup_op, parsed_ops
+from weft_graph.ir.op_def import REQUIRED, ArgDef, AttrDef, NodeSpec, OpDef, lookup_op, parsed_ops
 from weft_graph.ir.scopes import check_scope_name
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -297,14 +297,31 @@ def _convert_for(op_def: OpDef, arg: ArgDef, value: Any, known: dict[str, Any]) 
     wanted = arg.dtype or known.get(arg.type_attr or "")
     preferred = None
     if wanted is None and arg.type_attr is not None:
-        default = op_def.attrs[arg.type_attr].default
-        preferred = None if default is REQUIRED else default
+        preferred = _preferred_type(op_def.attrs[arg.type_attr], value)
     try:
         converted = convert_to_tensor(value, wanted, arg.name, preferred_dtype=preferred)
     except errors.OpError as error:
         raise type(error)(f"{op_def.name}, input {arg.name}: {error.message}") from error
     _check_type(op_def, arg, converted, known)
     return converted
+
+
+def _preferred_type(attr: AttrDef, value: Any) -> DType | None:
+    """The type that a value has by itself where the attribute allows that, else its default."""
+    default: DType | None = None if attr.default is REQUIRED else attr.default
+    if default is None or attr.allowed is None or (type(value) is int and default is dtypes.int32):
+        return default
+    if _holds_outputs(value) or isinstance(value, AppliesOps):
+        return default
+    try:
+        own = dtypes.from_numpy(value.dtype if _is_numpy(value) else to_array(value).dtype)
+    except errors.OpError:
+        return default  # a registered conversion may take it; else the conversion says what is odd
+    return own if own in attr.allowed else default
+
+
+def _is_numpy(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic)
 
 
 def _resolve_lists(
