@@ -17,7 +17,7 @@ import json
 import os
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,20 @@ def test_every_row_is_recorded() -> None:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_program(name: str) -> None:
+    check(TABLE[name], EXPECTED[name])
+
+
+def _sampled(names: Iterable[str], step: int) -> list[Any]:
+    """All names, most of them for the long tests."""
+    return [
+        name if at % step == 0 else pytest.param(name, marks=pytest.mark.long)
+        for at, name in enumerate(names)
+    ]
+
+
+@pytest.mark.parametrize("name", _sampled(TABLE, 16))
+def test_program_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
     check(TABLE[name], EXPECTED[name])
 
 
