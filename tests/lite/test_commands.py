@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,6 +48,50 @@ def test_inputs_are_numbers_or_files(folder: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.split("\t")[3] == value
 
 
+def saved(folder: Path) -> Any:
+    """The same network as a SavedModel and a checkpoint; gives a sample and its result."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [None, 4], name="x")
+        y = wf.nn.relu(wf.layers.dense(wf.layers.dense(x, 64), 64), name="y")
+        session.run(wf.global_variables_initializer())
+        wf.train.Saver().save(session, str(folder / "trained"))
+        wf.saved_model.simple_save(session, str(folder / "saved"), {"x": x}, {"y": y})
+        value = np.linspace(-1, 1, 32, dtype="float32").reshape(8, 4)
+        np.savez(folder / "set.npz", x=value)
+        return value, session.run(y, {x: value})
+
+
+def onnx_model(folder: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    value = onnx.helper.make_tensor_value_info
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [value("x", 1, [8, 4])], [value("y", 1, [8, 4])])
+    onnx.save(onnx.helper.make_model(graph), folder / "relu.onnx")
+
+
+def test_what_was_saved_converts_in_all_forms(tmp_path: Path) -> None:
+    value, wanted = saved(tmp_path)
+    onnx_model(tmp_path)
+
+    def converted(source: str, *words: str) -> tuple[int, Any]:
+        made, path = tmp_path / "made.weftlite", str(tmp_path / source)
+        assert run(tmp_path, "convert", path, "-o", str(made), "-b", "x=8,4", *words) == 0
+        found = Interpreter(made).get_signature_runner()(x=value)["y"]
+        return made.stat().st_size, found
+
+    ends = ["--inputs", "x", "--outputs", "y"]
+    for source, words in [("saved", []), ("trained", ends)]:
+        np.testing.assert_allclose(converted(source, *words)[1], wanted, 1e-5, 1e-6)
+    np.testing.assert_array_equal(converted("relu.onnx")[1], np.maximum(value, 0))
+    for words in (
+        ["--weights", "float16"],
+        ["--weights", "int8"],
+        ["--calibration", str(tmp_path / "set.npz"), "--ranges", "percentile", "--limit", "0.05"],
+    ):
+        found = converted("saved", *words)[1]
+        assert 0 < np.abs(found - wanted).max() < 0.05, words
+
+
 def eval_list(text: str) -> list[list[float]]:
     return [[float(part) for part in text.strip().strip("[]").split(",")]]
 
@@ -65,6 +110,16 @@ REFUSED = [
     (["bench", "model.weftlite", "--seconds", "0"], 2, "--seconds is positive"),
     (["convert", "model.weftlite", "-o", "out"], 2, "holds no GraphDef"),
     (["convert", "graph.pb", "-o", "out"], 2, "bounds must give it whole"),
+    (["convert", "graph.pb", "-o", "out", "--tags", "a"], 2, "read as frozen: no --tags"),
+    (["convert", "graph.pb", "-o", "out", "--ranges", "average"], 2, "needs --calibration"),
+    (["convert", "graph.pb", "-o", "out", "--outputs", "z", "--inputs", "x"], 2, "no tensor 'z:0'"),
+    (["convert", "graph.pb", "-o", "out", "--from", "checkpoint"], 2, "needs --inputs and --out"),
+    (["convert", "graph.pb", "-o", "out", "--from", "onnx"], 2, "graph.pb"),
+    (
+        ["convert", "graph.pb", "-o", "out", "-b", "x=8,4", "--limit", "0"],
+        1,
+        "at most 0 is allowed",
+    ),
     (["build", "--target", "mips-linux", "--all", "-o", "out"], 2, "target 'mips-linux'"),
     (["build", "--target", "wasm32-wasi", "-o", "out"], 2, "either --models or --all"),
 ]

@@ -10,6 +10,8 @@ import pytest
 import weft as wf
 from weft_lite import Interpreter
 from weft_lite.convert import Converter
+from weft_lite.schema.codec import decode
+from weft_lite.schema.enums import DataType, OpKind
 
 RANDOM = np.random.default_rng(3)
 
@@ -96,6 +98,60 @@ def test_ranges_of_training_are_those_of_int8() -> None:
     scales = {each["name"]: each["quantization"] for each in interpreter.get_tensor_details()}
     assert scales["x/int8"][0] == pytest.approx(4 / 255)
     assert any(each == (pytest.approx(9 / 255), -128) for each in scales.values())
+
+
+def learnt() -> tuple[Converter, Any]:
+    """A network all of whose ranges fake-quant ops say, its output's too; with the graph's own."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        fake = wf.quantization.fake_quant_with_min_max_args
+        x = wf.placeholder(wf.float32, [2, 6, 6, 3], name="x")
+        filters = fake(wf.constant(RANDOM.normal(size=(3, 3, 3, 8)).astype("float32")), -3.0, 3.0)
+        h = wf.nn.relu(wf.nn.conv2d(fake(x, -3.0, 3.0), filters, 1, "SAME"))
+        h = fake(wf.nn.max_pool2d(h, 2, 2, "SAME"), 0.0, 20.0)
+        weights = RANDOM.normal(size=(72, 5)).astype("float32")
+        y = fake(wf.matmul(wf.reshape(h, [2, 72]), weights), -150.0, 150.0)
+        y = wf.identity(y, name="y")
+        value = RANDOM.normal(size=(2, 6, 6, 3)).astype("float32")
+        return Converter.from_session(session, [x], [y]), (value, session.run(y, {x: value}))
+
+
+def test_ranges_of_training_need_no_calibration() -> None:
+    converter, (value, wanted) = learnt()
+    content = converter.convert(ranges="trained")
+    np.testing.assert_allclose(ran(content, x=value)["y"], wanted, atol=3)
+    model = decode(content).model
+    floats = [op for op in model.ops if model.tensors[op.outputs[0]].dtype == DataType.FLOAT32]
+    assert [OpKind(op.kind) for op in floats] == [OpKind.Dequantize]
+    assert len(model.ops) == 6  # with Quantize, MaxPool, Reshape and the two products
+    assert converter.noise([{"x": value}], ranges="trained")[0].decibels > 20
+    with pytest.raises(wf.errors.InvalidArgumentError, match="takes no calibration"):
+        converter.convert(ranges="trained", calibration=[{"x": value}])
+    with pytest.raises(wf.errors.InvalidArgumentError, match="'average' needs calibration"):
+        converter.convert(ranges="average")
+
+
+def test_ranges_that_training_left_open_are_named() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 5], name="x")
+        h = wf.quantization.fake_quant_with_min_max_args(x, -2.0, 2.0)
+        y = wf.nn.softmax(wf.exp(wf.tanh(h, name="between")), name="y")
+        converter = Converter.from_session(session, [x], [y])
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"\['between', 'y'\]"):
+        converter.convert(ranges="trained")
+    assert converter.convert(ranges="trained", keep_float=["between", "y"])
+
+
+def test_a_result_that_is_the_same_everywhere_is_named() -> None:
+    value = np.array([-3.0, -1.0, -0.5], np.float32)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [3], name="x")
+        h = wf.nn.relu(x, name="dead")
+        converter = Converter(x.graph, [x], [wf.add(wf.tanh(h * 2.0, name="t"), x, name="y")])
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"\['dead', 'mul', 't'\]; give"):
+        converter.convert(calibration=[{"x": value}])
+    content = converter.convert(calibration=[{"x": value}], keep_float=["dead", "mul", "t"])
+    found = ran(content, x=-value)["y"]
+    np.testing.assert_allclose(found, np.tanh(-2 * value) - value, atol=1e-6)
 
 
 def test_ranges_of_other_widths_are_refused() -> None:

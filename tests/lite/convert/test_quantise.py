@@ -166,7 +166,7 @@ def test_ranges_of_nothing_are_refused() -> None:
         converter = Converter(x.graph, [x, z], [y])
 
     def convert(*samples: Any) -> bytes:
-        return converter.convert(calibration=[{"x": x, "z": 0} for x in samples])
+        return converter.convert(calibration=[{"x": x, "z": z} for z, x in enumerate(samples)])
 
     refused = wf.errors.InvalidArgumentError
     with pytest.raises(refused, match="the calibration set is empty"):
@@ -179,6 +179,8 @@ def test_ranges_of_nothing_are_refused() -> None:
         convert([1.0, 2.0], [-1.0, 2.0])
     with pytest.raises(refused, match=r"lacks \['z'\]"):
         converter.convert(calibration=[{"x": [1.0, 2.0]}])
+    with pytest.raises(refused, match=r"the same everywhere: \['Cast'\]"):
+        convert([1.0, 2.0])
     assert convert([1.0, 2.0], [3.0, 4.0])
 
 

@@ -384,3 +384,22 @@ def test_scales_that_are_not_there_are_asked_for() -> None:
         out = file.value(x, t.Quantization([0.1]))
         with pytest.raises(errors.DataLossError, match="one scale each"):
             file.run(OpKind.Softmax, [given], out, t.AxisOptions(-1), {given: x})
+
+
+@pytest.mark.parametrize("kind", [OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected])
+def test_a_ratio_of_scales_that_is_infinite_is_refused(kind: OpKind) -> None:
+    """Zero times infinity is no number, and none of a byte."""
+    shape = (2, 16) if kind is OpKind.FullyConnected else (1, 4, 4, 16)
+    x, file = np.zeros(shape, "int8"), File()
+    given = file.value(x, t.Quantization([1e30]))
+    scales = t.Quantization([1.0] * 15 + [1e30], [], 2)
+    if kind is OpKind.DepthwiseConv2D:
+        filters = file.constant(np.zeros((1, 1, 16), "int8"), scales)
+    else:
+        filters = file.constant(panels4(np.zeros((1, 16, 16), "int8")), scales, Layout.PANELS4)
+    out = file.value(x, t.Quantization([1e-8]))
+    options: Any = t.ConvOptions(1, 1, 1, 1, kernel_h=1, kernel_w=1, channels=16)
+    if kind is OpKind.FullyConnected:
+        options = t.MatMulOptions(columns=16)
+    with pytest.raises(errors.DataLossError, match="ratio of its scales is infinite in channel 15"):
+        file.run(kind, [given, filters], out, options, {given: x})

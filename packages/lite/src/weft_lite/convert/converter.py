@@ -12,7 +12,15 @@ from weft_graph.ir.node import Output
 from weft_lite.convert import agreement, sources
 from weft_lite.convert.lowered import Array, Lowered
 from weft_lite.convert.lowering import lower
-from weft_lite.convert.quantise import Noise, Quantiser, measure, noise_of_weights, samples_of
+from weft_lite.convert.quantise import (
+    TRAINED,
+    Noise,
+    Quantiser,
+    measure,
+    noise_of_weights,
+    require_method,
+    samples_of,
+)
 from weft_lite.convert.shrink import shrink
 from weft_lite.convert.sources import Source
 from weft_lite.convert.writer import Writer
@@ -239,13 +247,14 @@ class Converter:
             or "int8" with a scale for each channel; half and a quarter of the bytes.
           ranges: how calibration finds them: "extremes" of all samples; "percentile", without the
             lowest and the highest hundredth of a percent of each sample; or the "average" of the
-            samples' extremes. Where fake-quant ops say a range, it is that.
+            samples' extremes. Where fake-quant ops say a range, it is that. With "trained" they say
+            all, and the file computes in int8 without calibration.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
           InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
-            the calibration set is empty, or an input in it is constant or not finite; a name in
-            keep_float is of no result.
+            the calibration set is empty, or an input or result in it is constant or not finite;
+            fake-quant ops leave ranges open; a name in keep_float is of no result.
           DataLossError: an output differs by more than the limit; says which and by how much.
 
         Examples:
@@ -258,18 +267,18 @@ class Converter:
         bounds, inputs = self._input_bounds(), self._source.inputs
         if limit is not None and not limit >= 0:
             raise errors.InvalidArgumentError(f"limit must be at least 0, not {limit}")
-        keep_float = list(keep_float)
-        if limit is None and weights == "int8":
+        require_method(ranges, calibration is not None)
+        keep_float, in_int8 = list(keep_float), calibration is not None or ranges == TRAINED
+        if limit is None and (weights == "int8" or in_int8):
             limit = agreement.INT8_LIMIT
         if limit is None and weights == "float16":
             limit = agreement.HALF_LIMIT
-        if keep_float and calibration is None:
+        if keep_float and not in_int8:
             raise errors.InvalidArgumentError("keep_float needs calibration: else all is in float")
         kept = None if calibration is None else samples_of(calibration, inputs, bounds)
         values = agreement.complete(samples or {}, inputs, bounds)
-        if kept is not None:
-            values = values if samples else kept[0]
-            limit = agreement.INT8_LIMIT if limit is None else limit
+        if kept is not None and not samples:
+            values = kept[0]
         content = self._content(bounds, kept, keep_float, weights, ranges)
         agreement.require(content, self._source, values, limit)
         return content
@@ -300,6 +309,7 @@ class Converter:
           >>> [(name, decibels > 20) for name, decibels in found]
           [('mul', True), ('t', True)]
         """
+        require_method(ranges, calibrated=ranges != TRAINED)
         bounds = self._input_bounds()
         samples = samples_of(calibration, self._source.inputs, bounds)
         lowered = self._lowered(bounds)
@@ -307,7 +317,8 @@ class Converter:
             small = self._lowered(bounds)
             shrink(small, weights)
             return noise_of_weights(lowered, small, samples)
-        quantiser = Quantiser(lowered, measure(lowered, samples, ranges), keep_float)
+        measured = measure(lowered, samples, ranges)
+        quantiser = Quantiser(lowered, measured, keep_float, ranges == TRAINED)
         quantiser.result()
         return quantiser.noise(samples)
 
@@ -321,9 +332,9 @@ class Converter:
     ) -> bytes:
         """The bytes of the file, which nobody has tried yet."""
         lowered = self._lowered(bounds)
-        if calibration is not None:
-            measured = measure(lowered, calibration, ranges)
-            lowered = Quantiser(lowered, measured, keep_float).result()
+        if calibration is not None or ranges == TRAINED:
+            measured = measure(lowered, calibration or (), ranges)
+            lowered = Quantiser(lowered, measured, keep_float, ranges == TRAINED).result()
         shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))

@@ -1,4 +1,4 @@
-"""Full int8: ranges from a calibration set, then ops of int8 in the place of those of floats.
+"""Full int8: ranges from a calibration set or fake-quant ops, then ops of int8 for those of floats.
 
 Activations have one scale and a zero point, weights a scale for each channel, biases int32. What
 has no kernel for int8 stays in float, between a Dequantize and a Quantize.
@@ -6,6 +6,7 @@ has no kernel for int8 stays in float, between a Dequantize and a Quantize.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -47,6 +48,10 @@ class Scale(NamedTuple):
 
     scale: float
     zero: int
+
+
+FIXED: Final = {OpKind.Softmax: Scale(1 / 256, -128)}
+"""What is the same for all that goes in."""
 
 
 class Range(NamedTuple):
@@ -99,7 +104,10 @@ def samples_of(
     return found
 
 
-RANGES: Final = ("extremes", "percentile", "average")
+TRAINED: Final = "trained"
+"""Ranges are those of fake-quant ops alone."""
+
+RANGES: Final = ("extremes", "percentile", "average", TRAINED)
 CUT: Final = 0.01
 """Of a hundred: what "percentile" leaves out at each end."""
 
@@ -109,10 +117,10 @@ def measure(
 ) -> dict[Value, Range]:
     """The ranges of all values of float32, by runs of a file that gives out all of them.
 
-    Raises: InvalidArgumentError: a value is not finite for some sample; there is no such method.
+    Raises: InvalidArgumentError: a value is not finite for some sample.
     """
-    if method not in RANGES:
-        raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
+    if method == TRAINED:
+        return {}
     seen = [out for op in lowered.ops for out in op.outputs if out.dtype is DataType.FLOAT32]
     content = Writer(Lowered(lowered.inputs, seen, lowered.ops, lowered.bodies)).content([])
     found: dict[Value, list[Range]] = {}
@@ -178,6 +186,21 @@ def _noises(names: Sequence[str], signal: Array, error: Array) -> list[Noise]:
     return sorted(found, key=lambda each: each.decibels)
 
 
+def require_method(method: str, calibrated: bool) -> None:
+    """Refuse a way to find ranges that is none, or that lacks what it needs.
+
+    Raises: InvalidArgumentError: it is so.
+    """
+    if method not in RANGES:
+        raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
+    if method == TRAINED and calibrated:
+        raise errors.InvalidArgumentError(
+            "ranges='trained' takes no calibration: it is what fake-quant ops say"
+        )
+    if method not in (RANGES[0], TRAINED) and not calibrated:
+        raise errors.InvalidArgumentError(f"ranges={method!r} needs calibration")
+
+
 def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
     """Let who takes what went to int8 and back take it as it was; the scales that were said."""
     said: dict[Value, Scale] = {}
@@ -189,19 +212,33 @@ def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
         first = op.inputs[0] if op.inputs else None
         if op.kind is OpKind.Quantize and first is not None and first.array is None:
             stored[op.outputs[0]] = op
-        elif op.kind is OpKind.Dequantize and first in stored and op.outputs[0] not in ends:
+        elif op.kind is OpKind.Dequantize and first in stored:
             begun = stored[first]
             x, numbers = begun.inputs[0], begun.outputs[0]
             assert x is not None
-            real[op.outputs[0]] = x
             said[x] = Scale(numbers.scales[0], numbers.zero_points[0])
-            source.ops.remove(op)
-            source.ops.remove(begun)
+            if op.outputs[0] not in ends:
+                real[op.outputs[0]] = x
+                source.ops.remove(op)
+                source.ops.remove(begun)
     for body in source.bodies:
         for op in body.ops:
             op.inputs = [real.get(value, value) if value else None for value in op.inputs]
         body.outputs = [real.get(value, value) for value in body.outputs]
+    _say_of_operands(source, said)
     return said
+
+
+def _say_of_operands(source: Lowered, said: dict[Value, Scale]) -> None:
+    """What is moved alone before its range is said has that range, if nobody else reads it."""
+    every = [*source.ops, *(op for body in source.bodies for op in body.ops)]
+    readers = Counter(value for op in every for value in op.inputs)
+    ends = source.results()
+    for op in reversed(source.ops):
+        x, out = (op.inputs or [None])[0], op.outputs[0]
+        moved = op.kind in SHARING and op.kind is not OpKind.AvgPool
+        if moved and out in said and x is not None and readers[x] == 1 and x not in ends:
+            said.setdefault(x, said[out])
 
 
 class Quantiser:
@@ -212,7 +249,11 @@ class Quantiser:
     """
 
     def __init__(
-        self, source: Lowered, ranges: Mapping[Value, Range], keep_float: Iterable[str] = ()
+        self,
+        source: Lowered,
+        ranges: Mapping[Value, Range],
+        keep_float: Iterable[str] = (),
+        trained: bool = False,
     ) -> None:
         self._said = take_out_fakes(source)
         self._source = source
@@ -223,13 +264,20 @@ class Quantiser:
                 f"keep_float has names of no results of the converted graph: {sorted(unknown)}"
             )
         self._ranges = ranges
+        self._trained = trained
+        self._without: list[str] = []
+        self._same: set[str] = set()
+        self._stored: dict[Value | None, Value] = {}
         self._twins: dict[Value, Value] = {}
         self._computed_twins: dict[Value, Value] = {}
         self._floats: set[Value] = set(source.inputs)
         self._ops: list[Operation] = []
 
     def result(self) -> Lowered:
-        """The graph; what goes in and comes out is of the types it was."""
+        """The graph; what goes in and comes out is of the types it was.
+
+        Raises: InvalidArgumentError: what int8 would compute has no range, by names.
+        """
         for op in self._source.ops:
             if op.kind in PRODUCTS and self._may(op):
                 self._product(op)
@@ -237,31 +285,67 @@ class Quantiser:
                 self._computed(op)
             elif op.kind in SHARING and self._may(op):
                 self._sharing(op)
-            else:
-                for value in sorted(read_inside(op, self._source), key=lambda each: each.name):
-                    self._float(value)
-                inputs = [None if value is None else self._float(value) for value in op.inputs]
-                self._ops.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
-                self._floats.update(op.outputs)
+            elif not self._is_stored(op):
+                self._as_it_was(op)
+        self._require_ranges()
         outputs = [self._float(value) for value in self._source.outputs]
         return Lowered(self._source.inputs, outputs, self._ops, self._source.bodies)
+
+    def _as_it_was(self, op: Operation) -> None:
+        for value in sorted(read_inside(op, self._source), key=lambda each: each.name):
+            self._float(value)
+        inputs = [
+            self._stored.get(value) or (None if value is None else self._float(value))
+            for value in op.inputs
+        ]
+        self._ops.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
+        self._floats.update(op.outputs)
+
+    def _is_stored(self, op: Operation) -> bool:
+        """Whether an op makes what is there as a twin: the fake-quant op of an output."""
+        twin = (
+            self._twins.get(op.inputs[0]) if op.kind is OpKind.Quantize and op.inputs[0] else None
+        )
+        out = op.outputs[0]
+        if twin is None or (twin.scales, twin.zero_points) != (out.scales, out.zero_points):
+            return False
+        self._stored[out] = twin
+        return True
 
     def _may(self, op: Operation) -> bool:
         """Whether all of it is of floats whose ranges are known."""
         first, out = op.inputs[0], op.outputs[0]
-        if first is None or first.dtype is not DataType.FLOAT32 or out not in self._ranges:
-            return False
-        if out.name in self._kept:
+        if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
             return False
         operands = [each for each in op.inputs if each and each.dtype is DataType.FLOAT32]
-        if not all(each.array is not None or each in self._ranges for each in operands):
+        if op.kind in PRODUCTS and not _multiplies_constants(first, operands[1:], out):
             return False
-        if op.kind not in PRODUCTS:
-            return True
-        constants = [each.array for each in operands[1:]]
-        return first in self._ranges and all(
-            each is not None and each.size <= MOST_PRODUCTS * out.shape[-1] for each in constants
-        )
+        needed = [each for each in operands if each.array is None and each not in self._twins]
+        if op.kind not in SHARING and op.kind not in FIXED:
+            needed.append(out)
+        return self._have_ranges(needed, op)
+
+    def _have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
+        unsaid = [each for each in needed if each not in self._said]
+        if not all(each in self._ranges for each in unsaid):
+            if op.kind not in SHARING:
+                self._without.append(op.outputs[0].name)
+            return False
+        same = {each.name for each in unsaid if len(set(self._ranges[each])) == 1}
+        self._same |= same - self._kept
+        return not same
+
+    def _require_ranges(self) -> None:
+        if self._trained and self._without:
+            raise errors.InvalidArgumentError(
+                "no fake-quant op says the ranges of these results, or of what they are computed "
+                f"from: {sorted(self._without)}; give calibration, or name them in keep_float"
+            )
+        if self._same:
+            raise errors.InvalidArgumentError(
+                f"calibration: these are the same everywhere: {sorted(self._same)}; give samples "
+                "that change them, or name them in keep_float"
+            )
 
     def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
         """How far each result of int8 is from that of floats; worst first. After `result`."""
@@ -320,7 +404,7 @@ class Quantiser:
             for value in op.inputs
         ]
         (out,) = op.outputs
-        scale = Scale(1 / 256, -128) if op.kind is OpKind.Softmax else self._scale(out)
+        scale = FIXED.get(op.kind) or self._scale(out)
         self._add(op.kind, inputs, self._new_twin(out, scale), op)
 
     def _sharing(self, op: Operation) -> None:
@@ -353,6 +437,14 @@ class Quantiser:
         kept.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(np.int32))
         self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._scale(out)), op)
+
+
+def _multiplies_constants(x: Value, others: Sequence[Value], out: Value) -> bool:
+    """Whether a product is of what varies and constants, and its sums stay within int32."""
+    constants = [each.array for each in others]
+    return x.array is None and all(
+        each is not None and each.size <= MOST_PRODUCTS * out.shape[-1] for each in constants
+    )
 
 
 def _matrix(weights: Value, columns: int) -> Array:

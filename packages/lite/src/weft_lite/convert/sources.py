@@ -130,19 +130,20 @@ def of_definition(
     with graph.as_default():
         import_graph_def(definition, name="")
 
-    def found(name: str) -> Output:
-        text = name if ":" in name else f"{name}:0"
-        try:
-            output: Output = graph.get_tensor_by_name(text)
-        except (KeyError, ValueError) as error:
-            raise errors.NotFoundError(f"the graph has no tensor {text!r}") from error
-        return output
-
     return Source(
         graph,
-        {key: found(name) for key, name in inputs.items()},
-        {key: found(name) for key, name in outputs.items()},
+        {key: _found(graph, name) for key, name in inputs.items()},
+        {key: _found(graph, name) for key, name in outputs.items()},
     )
+
+
+def _found(graph: Graph, name: str) -> Output:
+    text = name if ":" in name else f"{name}:0"
+    try:
+        output: Output = graph.get_tensor_by_name(text)
+    except (KeyError, ValueError) as error:
+        raise errors.NotFoundError(f"the graph has no tensor {text!r}") from error
+    return output
 
 
 def of_frozen_graph(frozen: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Source:
@@ -203,10 +204,9 @@ def of_checkpoint(
             raise errors.NotFoundError(f"{prefix}.meta has no variables to restore")
         saver.restore(session, prefix)
 
-        def found(names: Sequence[str]) -> dict[str, Output]:
-            return {n: graph.get_tensor_by_name(n if ":" in n else f"{n}:0") for n in names}
-
-        return of_session(session, found(inputs), found(outputs), variables)
+        given = {name: _found(graph, name) for name in inputs}
+        computed = {name: _found(graph, name) for name in outputs}
+        return of_session(session, given, computed, variables)
 
 
 def of_onnx(model: Any) -> Source:

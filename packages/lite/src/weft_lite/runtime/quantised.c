@@ -9,6 +9,9 @@ wl_status wl_check_product8(wl_interpreter *r, const wl_op *op, int64_t channels
   if (filter->scale_count != 1 && filter->scale_count != channels)
     return wl_fail(r, WL_DATA_LOSS, "its filter has %d scales for %d channels",
                    (int64_t)filter->scale_count, channels);
+  for (uint32_t i = 0; i < filter->scale_count; i++) /* a sum of 0 times infinity is no number */
+    if (!(x->scales[0] / out->scales[0] * filter->scales[i] <= FLT_MAX))
+      return wl_fail(r, WL_DATA_LOSS, "the ratio of its scales is infinite in channel %d", (int64_t)i);
   for (uint32_t i = 0; i < filter->zero_point_count; i++)
     if (filter->zero_points[i])
       return wl_fail(r, WL_DATA_LOSS, "the zero point of a filter must be 0");
