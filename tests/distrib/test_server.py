@@ -26,6 +26,7 @@ from weft_distrib.master.sessions import MasterSession
 from weft_distrib.protocol import messages
 from weft_distrib.server import Server
 from weft_distrib.worker import tracing
+from weft_exec.resources.session_tensors import SessionTensors
 from weft_exec.session.explain import StepReport
 
 PS, W0, W1 = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
@@ -164,6 +165,43 @@ def test_a_value_stays_in_the_task_that_made_it(target: str) -> None:
         session.run(deleter, {gone: kept})
         with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):
             session.run(value, {holder: kept})
+
+
+@pytest.mark.parametrize("value", [[1.0, 2.0], 3.0, ["a", "bc"], b"text", np.zeros([0, 3], bool)])
+def test_handles_of_values_in_tasks(target: str, cluster: list[Server], value: Any) -> None:
+    with wf.device(PS):
+        keep = wf.get_session_handle(wf.identity(wf.constant(value)))
+
+    def kept() -> int:
+        return sum(
+            len(store._values)
+            for scope in cluster[0]._worker._scopes._of.values()
+            for store in scope.resources.own.resources(SessionTensors)
+        )
+
+    with wf.Session(target) as session:
+        handle = session.run(keep)
+        with wf.device(W1), wf.name_scope("elsewhere"), wf.control_dependencies([keep]):
+            for got in (handle.eval(), np.asarray(handle)):
+                np.testing.assert_array_equal(got, session.run(keep.op.inputs[0]))
+        nodes = len(session.graph.nodes)
+        handle.delete()
+        for again in (handle.eval, handle.delete):
+            with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):
+                again()
+        for _ in range(5):
+            handle = session.run(keep)  # the one before goes with its name
+            handle.eval()
+        assert kept() <= 2 and len(session.graph.nodes) <= nodes + 2
+        with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):
+            wf.Session(target).run(*_read(handle))
+    with pytest.raises(errors.FailedPreconditionError, match="closed"):
+        handle.eval()
+
+
+def _read(handle: Any) -> tuple[Any, dict[Any, Any]]:
+    holder, value = wf.get_session_tensor(handle.handle, handle.dtype)
+    return value, {holder: handle.handle}
 
 
 @pytest.mark.parametrize("make", [lambda: wf.constant(1.0), lambda: wf.identity(2.0)])

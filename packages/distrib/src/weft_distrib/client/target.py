@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_distrib.client.kept import RemoteTensors
 from weft_distrib.client.link import CONNECT_SECONDS, LocalLink, MasterLink, RemoteLink
 from weft_distrib.client.partial import RemotePartialStep
 from weft_distrib.master.master import START_SECONDS
@@ -37,6 +38,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
+    from weft_exec.session.session import BaseSession
     from weft_exec.tracing import StepTrace
 
 SCHEME: Final = "grpc"
@@ -84,6 +86,7 @@ class ClusterBackend(Backend):
         self._extended = 0
         self._functions: frozenset[str] = frozenset()
         self._closed = False
+        self._kept: RemoteTensors | None = None
         self.resources = ResourceManager()
         self.runner = self
         self.limited = False
@@ -138,6 +141,13 @@ class ClusterBackend(Backend):
             key = self._link.begin_partial(RunStep(self._session, executable.number))
         step = RemotePartialStep(self._session, key.step, self._advance, self._end_partial)
         return PartialRun(signature, step)
+
+    def kept_tensors(self, session: BaseSession) -> RemoteTensors:
+        """As the base's: where the tasks are that keep them."""
+        if self._kept is None:
+            self._kept = RemoteTensors(session)
+        self._kept.drop_discarded()
+        return self._kept
 
     def _end_partial(self, request: messages.Advance) -> None:
         # It has ended, or the session, or the master is gone, or this is a fork.

@@ -8,7 +8,6 @@ import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.session_tensors import SessionTensors
-from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -28,14 +27,7 @@ def _get(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["dtype"]
 
     def run(handle: Any) -> Any:
-        value = SessionTensors.of(device.resources).get(_text(handle))
-        found = np.dtype(object) if isinstance(value, bytes) else value.dtype
-        if found != dtype.numpy:
-            raise errors.InvalidArgumentError(
-                f"the tensor of the handle {_text(handle)!r} has the type {found}, and "
-                f"{dtype.name} was declared"
-            )
-        return value
+        return SessionTensors.of(device.resources).get(_text(handle), dtype)
 
     return run
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft_exec.resources.resources import Resource, ResourceManager
 from weft_tensor import errors
 from weft_tensor.memory import copied
+
+if TYPE_CHECKING:
+    from weft_tensor.dtypes import DType
 
 _NAME = "session_tensors"
 _numbers = itertools.count()
@@ -35,15 +38,22 @@ class SessionTensors(Resource):
         self._values[handle] = copied(value) if isinstance(value, np.ndarray) else value
         return handle
 
-    def get(self, handle: str) -> Any:
+    def get(self, handle: str, dtype: DType) -> Any:
         """A value.
 
-        Raises: InvalidArgumentError: there is none.
+        Raises: InvalidArgumentError: there is none, or it is of another type.
         """
         try:
-            return self._values[handle]
+            value = self._values[handle]
         except KeyError:
             raise _unknown(handle) from None
+        found = np.dtype(object) if isinstance(value, bytes) else value.dtype
+        if found != dtype.numpy:
+            raise errors.InvalidArgumentError(
+                f"the tensor of the handle {handle!r} has the type {found}, and {dtype.name} was "
+                "declared"
+            )
+        return value
 
     def delete(self, handle: str) -> None:
         """Drop a value.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
@@ -22,6 +21,9 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.nesting import shown, too_deep
+
+if TYPE_CHECKING:
+    from weft_exec.session.tensor_handle import KeptTensors
 
 Rebuild = Callable[[Sequence[Any]], Any]
 
@@ -50,7 +52,7 @@ class FetchPlan:
     """The outputs and nodes that a structure of fetches stands for.
 
     Args:
-      resources: what the session sees, for handles of the values that it keeps.
+      kept: gives the values that the session keeps, for handles of them.
     Attributes:
       outputs: each output once, in the order met.
       targets: nodes fetched for their effects.
@@ -58,10 +60,10 @@ class FetchPlan:
     """
 
     def __init__(
-        self, graph: Graph, fetches: Any, resources: ResourceManager | None = None
+        self, graph: Graph, fetches: Any, kept: Callable[[], KeptTensors] | None = None
     ) -> None:
         self._graph = graph
-        self._resources = resources
+        self._kept = kept
         self._positions: dict[Output, int] = {}
         self.targets: list[Node] = []
         self.plain = True
@@ -101,16 +103,18 @@ class FetchPlan:
             self.targets.append(element)
             return lambda values: None
         position = self._positions.setdefault(element, len(self._positions))
-        if element.node.role is Role.KEEP and self._resources is not None:
-            return self._plan_handle(element, position, self._resources)
+        if element.node.role is Role.KEEP and self._kept is not None:
+            return self._plan_handle(element, position, self._kept)
         return lambda values: values[position]
 
-    def _plan_handle(self, output: Output, position: int, resources: ResourceManager) -> Rebuild:
+    def _plan_handle(
+        self, output: Output, position: int, kept: Callable[[], KeptTensors]
+    ) -> Rebuild:
         from weft_exec.session.tensor_handle import TensorHandle
 
         dtype = output.node.inputs[0].dtype.base_dtype
         self.plain = False
-        return lambda values: TensorHandle(values[position], dtype, resources)
+        return lambda values: TensorHandle(values[position], dtype, kept())
 
     def _plan_sequence(self, fetch: Any) -> Rebuild:
         parts = [self._plan(item) for item in fetch]

@@ -11,7 +11,9 @@ __all__ = ["InteractiveSession", "Session"]
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.config import SessionConfig
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
+    from weft_exec.session.tensor_handle import KeptTensors
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
@@ -89,6 +92,13 @@ class _Signature:
         return slots
 
 
+def _kept_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
+    """The values that a session keeps; its signatures, which it has, must not keep it alive."""
+    running = session()
+    assert running is not None  # it gives out what it has fetched
+    return running._backend.kept_tensors(running)
+
+
 class BaseSession:
     """Runs a graph; see `Session` for the context manager.
 
@@ -111,6 +121,7 @@ class BaseSession:
         self._runner = self._backend.runner
         watched = self._config.timeout_ms or self._config.measure_every or self._backend.limited
         self._plain = not watched
+        self._kept = partial(_kept_tensors, weakref.ref(self))
         self._cache: dict[Any, _Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
@@ -306,7 +317,7 @@ class BaseSession:
         feeds = self._outputs(feed_list)
         if len(set(feeds)) != len(feeds):
             raise errors.InvalidArgumentError("feed_list names one tensor twice")
-        plan = FetchPlan(self._graph, fetches, self._resources)
+        plan = FetchPlan(self._graph, fetches, self._kept)
         single = isinstance(fetches, Output)
         signature = self._derive(plan, feeds, single)
         epoch = self._epoch
@@ -399,7 +410,7 @@ class BaseSession:
                 f"{handle!r} is no partial run of this session, or its step has ended; "
                 "partial_run_setup begins one"
             )
-        plan = FetchPlan(self._graph, fetches, self._resources)
+        plan = FetchPlan(self._graph, fetches, self._kept)
         if plan.targets:
             raise errors.InvalidArgumentError(
                 f"{plan.targets[0].name!r} is a node without a value: announce it in "
@@ -466,7 +477,7 @@ class BaseSession:
             expanded_key = (key[0], tuple(feeds))
             signature = self._cache.get(expanded_key)
             if signature is None:
-                plan = FetchPlan(self._graph, fetches, self._resources)
+                plan = FetchPlan(self._graph, fetches, self._kept)
                 size = unknown_size(list(feeds), feeds.values())
                 signature = self._derive(plan, list(feeds), isinstance(fetches, Output), size)
                 self._keep(expanded_key, signature)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
+    from weft_exec.session.session import BaseSession
+    from weft_exec.session.tensor_handle import KeptTensors
 
 
 class StepRunner(Protocol):
@@ -95,6 +97,12 @@ class Backend(ABC):
           OpError: as `plan`.
         """
         raise errors.UnimplementedError("sessions on this target have no partial runs")
+
+    def kept_tensors(self, session: BaseSession) -> KeptTensors:
+        """The values that a session on this backend keeps between its steps."""
+        from weft_exec.resources.session_tensors import SessionTensors
+
+        return SessionTensors.of(self.resources)
 
     @abstractmethod
     def explain(

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from weft_exec.resources.session_tensors import SessionTensors
 from weft_tensor.memory import copied
 
 if TYPE_CHECKING:
-    from weft_exec.resources.resources import ResourceManager
     from weft_tensor.dtypes import DType
+
+
+class KeptTensors(Protocol):
+    """The values that a session keeps, by their handles."""
+
+    def get(self, handle: str, dtype: DType) -> Any:
+        """A value. Raises: InvalidArgumentError: there is none, or it is of another type."""
+        ...
+
+    def delete(self, handle: str) -> None:
+        """Drop a value. Raises: InvalidArgumentError: there is none."""
+        ...
+
+    def discard(self, handle: str) -> object:
+        """Drop a value if it is there, now or soon; takes no lock, as collectors call it."""
+        ...
 
 
 class TensorHandle:
@@ -20,14 +34,14 @@ class TensorHandle:
     Args:
       handle: by which the session finds it.
       dtype: its element type.
-      resources: those that the session sees.
+      store: where the session has it.
     """
 
-    def __init__(self, handle: bytes, dtype: DType, resources: ResourceManager) -> None:
+    def __init__(self, handle: bytes, dtype: DType, store: KeptTensors) -> None:
         self._handle = handle.decode()
         self._dtype = dtype
         self._persistent = False
-        self._store = SessionTensors.of(resources)
+        self._store = store
 
     @property
     def handle(self) -> str:
@@ -42,9 +56,9 @@ class TensorHandle:
     def eval(self) -> Any:
         """The value, which belongs to the caller.
 
-        Raises: InvalidArgumentError: it was deleted.
+        Raises: InvalidArgumentError: it was deleted, or its session is gone.
         """
-        value = self._store.get(self._handle)
+        value = self._store.get(self._handle, self._dtype)
         return copied(value) if isinstance(value, np.ndarray) else value
 
     def to_numpy_array(self) -> Any:
@@ -57,6 +71,7 @@ class TensorHandle:
         Raises: InvalidArgumentError: it was deleted before.
         """
         self._store.delete(self._handle)
+        self._persistent = True
 
     def get_raw_handle(self) -> str:
         """The name, without a duty to drop the value with this object."""

@@ -1,0 +1,101 @@
+"""The values that tasks keep for a session between its steps."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.executor.runner import closed_error
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.session_handles import delete_session_tensor, get_session_tensor
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.session.session import BaseSession
+    from weft_tensor.dtypes import DType
+
+
+class RemoteTensors:
+    """The values of one session, as `SessionTensors`; steps of the session read and drop them.
+
+    The nodes of these steps are added to its graph, once for each device that keeps something.
+
+    Args:
+      session: is not kept alive.
+    """
+
+    def __init__(self, session: BaseSession) -> None:
+        self._session = weakref.ref(session)
+        self._lock = threading.Lock()
+        self._getters: dict[tuple[str, DType], tuple[Output, Output]] = {}
+        self._deleters: dict[str, tuple[Output, Node]] = {}
+        self._dropped: deque[str] = deque()
+
+    def get(self, handle: str, dtype: DType) -> Any:
+        """A value, which belongs to the caller.
+
+        Raises:
+          InvalidArgumentError: there is none, or it is of another type.
+          OpError: as `Session.run`.
+        """
+        session, key = self._open_session(), (_keeper(handle), dtype)
+        with self._lock:
+            if key not in self._getters:
+                with _adding_to(session.graph):
+                    self._getters[key] = get_session_tensor(handle, dtype)
+            holder, value = self._getters[key]
+        return session.run(value, {holder: handle})
+
+    def delete(self, handle: str) -> None:
+        """Drop a value.
+
+        Raises:
+          InvalidArgumentError: there is none.
+          OpError: as `Session.run`.
+        """
+        session, key = self._open_session(), _keeper(handle)
+        with self._lock:
+            if key not in self._deleters:
+                with _adding_to(session.graph):
+                    self._deleters[key] = delete_session_tensor(handle)
+            holder, deleter = self._deleters[key]
+        session.run(deleter, {holder: handle})
+
+    def discard(self, handle: str) -> None:
+        """Drop a value with the next call of `drop_discarded`."""
+        self._dropped.append(handle)
+
+    def drop_discarded(self) -> None:
+        """Drop what nobody has a handle of any more."""
+        while self._dropped:
+            with suppress(errors.OpError):  # it was deleted by its name, or with its task
+                self.delete(self._dropped.popleft())
+
+    def _open_session(self) -> BaseSession:
+        session = self._session()
+        if session is None:
+            raise closed_error()
+        return session
+
+
+def _keeper(handle: str) -> str:
+    """The device that keeps a value, which stands last in its handle."""
+    return handle.rpartition(";")[2]
+
+
+@contextmanager
+def _adding_to(graph: Graph) -> Iterator[None]:
+    """Add nodes outside of whatever the caller's program is in the middle of."""
+    with (
+        graph.as_default(),
+        graph.control_dependencies(None),
+        graph.name_scope(None),
+        graph.colocate_with(None, ignore_existing=True),
+        graph.device(None),
+    ):
+        yield
