@@ -31,8 +31,9 @@ from weft_distrib.security.rates import Rate
 from weft_distrib.server import Server
 from weft_distrib.wire import methods
 from weft_distrib.wire.hello import HELLO, Hello, Opening
-from weft_distrib.wire.listener import Listener, Reply, ask, dial
+from weft_distrib.wire.listener import Listener, ask, dial
 from weft_distrib.wire.methods import RunStep
+from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.file_access import FileRoots, within
 from weft_graph.ir.device_spec import DeviceParts

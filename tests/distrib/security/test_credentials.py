@@ -300,7 +300,7 @@ def test_calls_come_while_bytes_go(folder: Path) -> None:
 
     with closing(Listener("127.0.0.1", Opening(1, credentials), 7, echo)) as listener:
         channel = dial(("localhost", listener.port), "it", Opening(1, credentials), 7, 10)
-        from weft_distrib.wire.listener import Reply
+        from weft_distrib.wire.reply import Reply
 
         replies = [Reply() for _ in range(12)]
         for i, reply in enumerate(replies):

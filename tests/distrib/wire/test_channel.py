@@ -15,7 +15,8 @@ from weft_testing.waiting import wait_until
 from weft_distrib.wire import inproc
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.hello import Opening
-from weft_distrib.wire.listener import Listener, Reply, ask, dial
+from weft_distrib.wire.listener import Listener, ask, dial
+from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.streams import SocketStream
 from weft_exec.resources.resources import ResourceHandle
 from weft_tensor import errors

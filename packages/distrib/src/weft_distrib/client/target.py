@@ -19,8 +19,8 @@ from weft_distrib.protocol import messages
 from weft_distrib.security.credentials import credentials_of_query
 from weft_distrib.server import server_at
 from weft_distrib.wire.address import address_of
-from weft_distrib.wire.listener import Reply
 from weft_distrib.wire.methods import RunStep
+from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.values import Pieces
 from weft_exec.config import SessionConfig
 from weft_exec.costs import CostModel
@@ -162,7 +162,8 @@ class ClusterBackend(Backend):
             self._link.advance(request, values, reply)
             if not reply.wait(timeout):
                 raise errors.DeadlineExceededError(f"the partial run took more than {timeout:g} s")
-            return reply.result()[0]
+            fetched: Sequence[Any] = reply.result()[0]
+            return fetched
 
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int

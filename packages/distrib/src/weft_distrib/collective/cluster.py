@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.collective.exchange import Wait
 from weft_distrib.collective.groups import Member, Outcome
 from weft_distrib.collective.runtime import CollectiveRuntime, Leader
 from weft_distrib.protocol import messages
@@ -16,6 +15,7 @@ from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
 from weft_distrib.wire.methods import StepKey
+from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.rendezvous import task_of
 from weft_distrib.worker.worker import Peers, Worker
 from weft_exec.resources.rendezvous import Rendezvous
@@ -69,7 +69,7 @@ class ClusterTransport:
         self._left: dict[int, _Left] = {}
 
     def join(
-        self, key: int, size: int, member: Member, seconds: float, wait: Wait
+        self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
         """As of `Transport`."""
         if self._leading == self._worker.task:
@@ -127,7 +127,7 @@ def _ignored(value: object) -> None:
 class _Answer:
     """Hands the members of a group to who waits for them, from this task or another."""
 
-    def __init__(self, wait: Wait) -> None:
+    def __init__(self, wait: Reply) -> None:
         self._wait = wait
         self.fail = wait.fail
 

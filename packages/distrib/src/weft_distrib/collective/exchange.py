@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from weft_distrib.collective import schedule
 from weft_distrib.collective.arithmetic import MERGES, divide
 from weft_distrib.collective.groups import Member
 from weft_distrib.collective.schedule import Action, Schedule
+from weft_distrib.wire.reply import Reply
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
 
@@ -48,35 +48,6 @@ class Operation(NamedTuple):
     timeout: float = 0.0
 
 
-class Wait:
-    """Waits for one value in a thread; a completion."""
-
-    __slots__ = ("_queue",)
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-
-    def __call__(self, value: Any = None) -> None:
-        """Take the value; what comes second is dropped."""
-        self._queue.put((value, None))
-
-    def fail(self, error: BaseException) -> None:
-        """Take the reason why there is none."""
-        self._queue.put((None, error))
-
-    def result(self, seconds: float | None = None) -> Any:
-        """The value.
-
-        Raises:
-          Empty: it did not come in time.
-          OpError: why there is none.
-        """
-        value, error = self._queue.get(timeout=seconds)
-        if error is not None:
-            raise error
-        return value
-
-
 class Place(Protocol):
     """Where a member is in its group.
 
@@ -92,11 +63,11 @@ class Place(Protocol):
     rank: int
     own: Rendezvous
 
-    def ask(self, peer: int, name: str) -> Wait:
+    def ask(self, peer: int, name: str) -> Reply:
         """Ask another member for a value."""
         ...
 
-    def forget(self, wait: Wait) -> None:
+    def forget(self, wait: Reply) -> None:
         """The value of `ask` is there."""
         ...
 
@@ -124,25 +95,25 @@ class Exchange:
         members = self._place.members
         return f"{members[sender].device};{members[receiver].device}"
 
-    def ask(self, peer: int, name: str) -> Wait:
+    def ask(self, peer: int, name: str) -> Reply:
         """Ask a member for a value; `take` waits for it."""
         ends = self._ends(peer, self._place.rank)
         return self._place.ask(peer, f"{ends};{self._run}:{name}")
 
-    def take(self, wait: Wait, peer: int) -> Array:
+    def take(self, wait: Reply, peer: int) -> Array:
         """The value that was asked for.
 
         Raises: DeadlineExceededError: it did not come in time.
         """
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
         try:
-            value: Array = wait.result(left)
-        except Empty:
-            device, operation = self._place.members[peer].device, self._operation
-            raise errors.DeadlineExceededError(
-                f"{device} has not come to instance {operation.instance} of group "
-                f"{self._place.key} within {operation.timeout:g} s"
-            ) from None
+            if not wait.wait(left):
+                device, operation = self._place.members[peer].device, self._operation
+                raise errors.DeadlineExceededError(
+                    f"{device} has not come to instance {operation.instance} of group "
+                    f"{self._place.key} within {operation.timeout:g} s"
+                )
+            value: Array = wait.result()[0]
         finally:
             self._place.forget(wait)
         return value
@@ -176,9 +147,9 @@ class Exchange:
                 else:
                     mine[...] = got
 
-    def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Wait]]]:
+    def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Reply]]]:
         """The actions, with what they receive; it is asked for some time before."""
-        ahead: deque[tuple[Action, list[Wait]]] = deque()
+        ahead: deque[tuple[Action, list[Reply]]] = deque()
         asked = 0
         for action in actions:
             waits = [self.ask(peer, f"{action.phase}{action.start}") for peer in self._of(action)]
@@ -196,7 +167,7 @@ class Exchange:
             return [i for i in range(len(self._place.members)) if i != self._place.rank]
         return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []
 
-    def _fold(self, merge: Callable[..., Any], mine: Array, waits: list[Wait]) -> None:
+    def _fold(self, merge: Callable[..., Any], mine: Array, waits: list[Reply]) -> None:
         rank, others = self._place.rank, iter(waits)
         total: Array | None = None
         for peer in range(len(self._place.members)):

@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from weft_distrib.collective import schedule
-from weft_distrib.collective.exchange import Exchange, Operation, Wait
+from weft_distrib.collective.exchange import Exchange, Operation
 from weft_distrib.collective.groups import Member
+from weft_distrib.wire.reply import Reply
 from weft_exec.kernels.random_counters import next_counter
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
@@ -37,7 +38,7 @@ class Transport(Protocol):
     """How members of groups reach each other."""
 
     def join(
-        self, key: int, size: int, member: Member, seconds: float, wait: Wait
+        self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
         """Ask to be in a group; `wait` is told the members. Returns what takes that back."""
         ...
@@ -107,7 +108,7 @@ class Membership:
         self._forming = threading.Lock()
         self._sources: dict[int, Rendezvous] = {}
         self._instances: dict[int, _Instance] = {}
-        self._waits: set[Wait] = set()
+        self._waits: set[Reply] = set()
         self._take_back: Callable[[], None] | None = None
 
     # -------------------------------------------------------------------------- runs
@@ -198,12 +199,12 @@ class Membership:
         with self._forming:
             if self.members:
                 return
-            wait = self._registered(Wait())
+            wait = self._registered(Reply())
             try:
                 self._take_back = self._transport.join(
                     self.key, self.size, self._me, seconds or FORM_SECONDS, wait
                 )
-                members = wait.result()
+                members = wait.result()[0]
             finally:
                 self.forget(wait)
                 self._take_back = None
@@ -260,13 +261,13 @@ class Membership:
 
     # ------------------------------------------------------------------------ waiting
 
-    def ask(self, peer: int, name: str) -> Wait:
+    def ask(self, peer: int, name: str) -> Reply:
         """As of `Place`."""
-        wait = self._registered(Wait())
+        wait = self._registered(Reply())
         self._sources[peer].receive(name, wait)
         return wait
 
-    def _registered(self, wait: Wait) -> Wait:
+    def _registered(self, wait: Reply) -> Reply:
         with self._lock:
             error = self.error
             self._waits.add(wait)
@@ -274,7 +275,7 @@ class Membership:
             wait.fail(error.copy())
         return wait
 
-    def forget(self, wait: Wait) -> None:
+    def forget(self, wait: Reply) -> None:
         """As of `Place`."""
         with self._lock:
             self._waits.discard(wait)

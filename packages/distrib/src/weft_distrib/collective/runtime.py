@@ -8,9 +8,10 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft_distrib.collective.exchange import Operation, Wait
+from weft_distrib.collective.exchange import Operation
 from weft_distrib.collective.groups import Groups, Member, Outcome, Told
 from weft_distrib.collective.membership import Empty, Membership, Transport
+from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.cancellation import call_at
 from weft_exec.resources.rendezvous import Rendezvous
@@ -65,7 +66,7 @@ class LocalTransport:
         self._mailboxes: dict[int, Rendezvous] = {}
 
     def join(
-        self, key: int, size: int, member: Member, seconds: float, wait: Wait
+        self, key: int, size: int, member: Member, seconds: float, wait: Reply
     ) -> Callable[[], None]:
         """As of `Transport`."""
 

@@ -53,7 +53,7 @@ OK: Final = 0
 class Answer(Protocol):
     """Who waits for the reply to a call: told once, by a thread that must not be kept waiting."""
 
-    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+    def __call__(self, values: Sequence[Any], meta: bytes, /) -> None:
         """Take what the reply holds."""
         ...
 

@@ -24,6 +24,7 @@ from weft_distrib.wire.local import (
     process_of,
     reach,
 )
+from weft_distrib.wire.reply import Reply
 from weft_distrib.wire.streams import HANDSHAKE_SECONDS, LocalStream, Stream, stream_of
 from weft_distrib.wire.traffic import Traffic
 from weft_exec.resources.cancellation import Timer, call_at
@@ -253,40 +254,6 @@ class _Greeting:
         self._greeted = True
         call.channel.admit(role)
         call.reply(meta=told)
-
-
-class Reply:
-    """Waits for the reply to one call."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._values: Sequence[Any] = ()
-        self._meta = b""
-        self._error: errors.OpError | None = None
-
-    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        """Take what the reply holds."""
-        self._values, self._meta = values, meta
-        self._lock.release()
-
-    def fail(self, error: errors.OpError) -> None:
-        """Take the reason why there is none."""
-        self._error = error
-        self._lock.release()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is there; returns whether it is."""
-        return self._lock.acquire(timeout=-1 if timeout is None else timeout)
-
-    def result(self) -> tuple[Sequence[Any], bytes]:
-        """The values and the meta; after `wait` only.
-
-        Raises: OpError: why there are none.
-        """
-        if self._error is not None:
-            raise self._error
-        return self._values, self._meta
 
 
 def ask(
