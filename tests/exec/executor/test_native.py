@@ -125,3 +125,15 @@ def test_a_setting_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WEFT_JIT", "always")
     with wf.Session() as session, pytest.raises(errors.OpError, match="WEFT_JIT must be on, now"):
         session.run(wf.exp(wf.constant([1.0]) + wf.placeholder_with_default(1.0, [])))
+
+
+def test_indices_out_of_range_are_refused_with_their_node(generated: list[Any]) -> None:
+    x, rows = wf.placeholder(wf.float32, [4, 3]), wf.placeholder(wf.int32, [None])
+    y = wf.exp(wf.gather(x, rows, name="rows")) + 1.0
+    array = np.zeros((4, 3), np.float32)
+    with wf.Session() as session:
+        assert session.run(y, {x: array, rows: [3, 0]}).tolist() == [[2.0] * 3] * 2
+        for wrong in (4, -1):
+            with pytest.raises(errors.InvalidArgumentError, match="rows"):
+                session.run(y, {x: array, rows: [0, wrong]})
+    assert [ops for ops, _ in generated] == [["GatherV2", "Exp", "AddV2"]]

@@ -138,6 +138,8 @@ def _facts(value: Value) -> Facts:
 def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
     """The expressions of a definition, over variables, and the space that each is computed for."""
     of = value.definition
+    for each in value.requires:
+        yield each.condition(*_variables(each.space)), each.space
     if isinstance(of, Elements):
         yield of.element(*_variables(value.shape)), value.shape
     elif isinstance(of, Reduction):

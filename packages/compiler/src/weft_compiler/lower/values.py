@@ -20,6 +20,21 @@ from weft_tensor.dtypes import DType
 Indices = tuple[Expr, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """What must hold before a tensor is computed, such as that indices are in range.
+
+    Attributes:
+      space: sizes.
+      condition: from indices in the space to a bool, all of which must be true.
+      message: what was required.
+    """
+
+    space: tuple[int, ...]
+    condition: Callable[..., Expr]
+    message: str
+
+
 @dataclass(eq=False)
 class Value:
     """A tensor.
@@ -30,6 +45,7 @@ class Value:
       definition: what its elements are; None of an input, whose memory the caller gives.
       constant: an input's array, where it is known.
       dense_of: a tensor with the same elements in the same order, in another shape.
+      requires: what must hold, of values that the definition takes.
     """
 
     name: str
@@ -38,6 +54,7 @@ class Value:
     definition: Definition | None = None
     constant: Any = None
     dense_of: Value | None = None
+    requires: tuple[Requirement, ...] = ()
 
     def at(self, *indices: Expr | int) -> Expr:
         """One of its elements."""

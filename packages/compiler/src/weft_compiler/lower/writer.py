@@ -21,6 +21,7 @@ from weft_compiler.ir.program import (
     Assign,
     Body,
     Buffer,
+    Check,
     For,
     Let,
     Program,
@@ -30,7 +31,15 @@ from weft_compiler.ir.program import (
     loads,
 )
 from weft_compiler.lower.analysis import analyse, memory_of, operands_of, parts_of, worth_memory
-from weft_compiler.lower.values import Element, Elements, Indices, Reduction, Value, Written
+from weft_compiler.lower.values import (
+    Element,
+    Elements,
+    Indices,
+    Reduction,
+    Requirement,
+    Value,
+    Written,
+)
 
 
 def write(name: str, inputs: Sequence[Value], outputs: Sequence[Value]) -> Program:
@@ -59,6 +68,8 @@ class _Writer:
         for value in worth_memory(facts, self._buffers):
             self._buffers[value] = self._buffer(value)
         for value in facts:
+            for requirement in value.requires:
+                self._require(requirement)
             if value in self._buffers and value.definition is not None:
                 self._write(value)
         used = {load.buffer for load in loads(tuple(self._body))}
@@ -112,6 +123,12 @@ class _Writer:
             assert isinstance(definition, Written)
             operands = [self._buffers[memory_of(operand)] for operand in definition.operands]
             self._body.extend(definition.write(self._unique, buffer, *operands))
+
+    def _require(self, of: Requirement) -> None:
+        def check(*at: Expr) -> None:
+            self._emit(Check(self._resolved(of.condition(*at)), of.message))
+
+        self._nest(of.space, check)
 
     def _reduce(self, value: Value, of: Reduction) -> None:
         """A variable for each result, with loops over what is combined inside."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from weft_compiler.ir.expressions import Expr, apply, cast, number, where
-from weft_compiler.lower.registry import Operation, lowers
+from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, number, where
+from weft_compiler.ir.indices import clamped
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.reduction import NARROW, reduce
 from weft_compiler.lower.values import Value, broadcast, computed
 from weft_tensor import dtypes
@@ -95,3 +97,28 @@ def _cross_entropy(op: Operation) -> list[Value]:
         computed(f"{op.name}_0", op.dtype(), loss.shape, loss.at),
         computed(f"{op.name}_1", op.dtype(1), shape, gradient),
     ]
+
+
+@lowers("SparseSoftmaxCrossEntropyWithLogits")
+def _sparse_cross_entropy(op: Operation) -> list[Value]:
+    logits, labels = op.inputs
+    require(bool(logits.shape[1]), "there are no classes")
+    parts = _Softmax(op, logits)
+    wide, classes = parts.wide, logits.shape[1]
+
+    def loss(*at: Expr) -> Expr:
+        label = clamped(cast(labels.at(*at), INDEX), classes)
+        return apply("neg", parts.log_probability(*at, label))
+
+    def gradient(*at: Expr) -> Expr:
+        chosen = apply("equal", cast(labels.at(at[0]), INDEX), at[1])
+        one = where(chosen, number(1, wide), number(0, wide))
+        return apply("sub", parts.probability(*at), one)
+
+    results = [
+        computed(f"{op.name}_0", op.dtype(), labels.shape, loss),
+        computed(f"{op.name}_1", op.dtype(1), logits.shape, gradient),
+    ]
+    for result in results:
+        result.requires = (in_range(labels, classes),)
+    return results
