@@ -149,10 +149,20 @@ class Operation:
         return found
 
     def dtype_of(self, name: str, default: DType) -> DType:
-        """The element type in an attribute."""
+        """The element type in an attribute.
+
+        Raises: UnimplementedError: weft has no such type. InvalidArgumentError: nor has ONNX.
+        """
+        from onnx import TensorProto
+
         from weft_io.onnx.element_types import weft_type
 
         number = self.attributes.get(name)
+        if isinstance(number, str):  # before version 6
+            types = dict(TensorProto.DataType.items())
+            if number not in types:
+                raise errors.InvalidArgumentError(f"{self.op}: ONNX has no type {number!r}")
+            number = types[number]
         return weft_type(number) if number else default
 
     # ------------------------------------- what is an input or an attribute, by version

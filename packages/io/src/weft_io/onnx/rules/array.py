@@ -171,7 +171,17 @@ def _expand(operation: Operation) -> Output:
 
 @importer("Tile")
 def _tile(operation: Operation) -> Output:
-    return tile(operation[0], operation[1])
+    if operation.version >= 6:
+        return tile(operation[0], operation[1])
+    times, axis = operation.known(1, "tiles"), operation.known(2, "axis")
+    counts = [1] * operation.rank()
+    if times.size != 1 or axis.size != 1 or not 0 <= axis.item() < len(counts):
+        raise errors.InvalidArgumentError(
+            f"Tile requires one number of tiles and one of {len(counts)} axes, "
+            f"got {times.tolist()} and {axis.tolist()}"
+        )
+    counts[int(axis.item())] = int(times.item())
+    return tile(operation[0], counts)
 
 
 @importer("Concat")

@@ -19,14 +19,10 @@ from weft_graph.ops.reduction import argmax, reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.shapes import expand_dims, reshape
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
-from weft_io.onnx.rules.scores import labelled, labels_of, transformed
+from weft_io.onnx.rules.scores import floats, labelled, labels_of, transformed
 from weft_tensor import dtypes, errors
 
 _ML = "ai.onnx.ml"
-
-
-def _floats(x: Output) -> Output:
-    return x if x.dtype is dtypes.float32 else cast(x, dtypes.float32)
 
 
 @importer("ArrayFeatureExtractor", domain=_ML)
@@ -42,14 +38,14 @@ def _binarizer(operation: Operation) -> Output:
 
 @importer("Scaler", domain=_ML)
 def _scaler(operation: Operation) -> Output:
-    x = _floats(operation[0])
+    x = floats(operation[0])
     offset, scale = operation.attribute("offset") or [0.0], operation.attribute("scale") or [1.0]
     return (x - constant(offset, dtypes.float32)) * constant(scale, dtypes.float32)
 
 
 @importer("Normalizer", domain=_ML)
 def _normalizer(operation: Operation) -> Output:
-    x, kind = _floats(operation[0]), operation.attribute("norm", "MAX")
+    x, kind = floats(operation[0]), operation.attribute("norm", "MAX")
     if kind == "MAX":
         norm = reduce_max(x, -1, True)
     elif kind == "L1":
@@ -76,7 +72,7 @@ def _imputer(operation: Operation) -> Output:
 
 @importer("FeatureVectorizer", domain=_ML)
 def _vectorizer(operation: Operation) -> Output:
-    parts = [_floats(operation[index]) for index in range(len(operation.inputs))]
+    parts = [floats(operation[index]) for index in range(len(operation.inputs))]
     return concat([p if len(p.dims or ()) > 1 else reshape(p, [1, -1]) for p in parts], 1)
 
 
@@ -101,6 +97,25 @@ def _label_encoder(operation: Operation) -> Output:
     if keys.dtype.kind == "f":
         both = logical_and(expand_dims(not_equal(x, x), -1), constant(np.isnan(keys)))
         same = same | both
+    return _looked_up(same, values, default)
+
+
+@importer("CategoryMapper", domain=_ML)
+def _category_mapper(operation: Operation) -> Output:
+    x = operation[0]
+    numbers = np.array(operation.required("cats_int64s"), np.int64)
+    texts = np.array([each.encode() for each in operation.required("cats_strings")], object)
+    if len(numbers) != len(texts):
+        raise errors.InvalidArgumentError("CategoryMapper requires as many strings as integers")
+    keys, values, default = texts, numbers, np.array(operation.attribute("default_int64", -1))
+    if x.dtype is not dtypes.string:
+        keys, values = numbers, texts
+        default = np.array(operation.attribute("default_string", "_Unused").encode(), object)
+    return _looked_up(equal(expand_dims(x, -1), constant(keys)), values, default)
+
+
+def _looked_up(same: Output, values: Any, default: Any) -> Output:
+    """The value of the first key that is the same, or the default."""
     place = argmax(cast(same, dtypes.int32), -1)
     return where_v2(reduce_any(same, -1), gather(constant(values), place), constant(default))
 
@@ -136,7 +151,7 @@ def _mapping(operation: Operation) -> tuple[Any, Any, Any]:
 def _linear_regressor(operation: Operation) -> Output:
     targets = operation.attribute("targets", 1)
     weights = np.array(operation.required("coefficients"), np.float32).reshape(targets, -1)
-    found = matmul(_floats(operation[0]), constant(weights.T.copy()))
+    found = matmul(floats(operation[0]), constant(weights.T.copy()))
     offset = operation.attribute("intercepts")
     if offset:
         found = found + constant(offset, dtypes.float32)
@@ -148,7 +163,7 @@ def _linear_classifier(operation: Operation) -> list[Output]:
     labels = labels_of(operation)
     offset = operation.attribute("intercepts") or [0.0]
     weights = np.array(operation.required("coefficients"), np.float32).reshape(len(offset), -1)
-    scores = matmul(_floats(operation[0]), constant(weights.T.copy()))
+    scores = matmul(floats(operation[0]), constant(weights.T.copy()))
     scores = scores + constant(offset, dtypes.float32)
     kind = operation.attribute("post_transform", "NONE")
     if len(labels) == 2 and len(offset) == 1:

@@ -21,12 +21,16 @@ from weft_tensor import errors
 @importer("BatchNormalization")
 def _batch_normalization(operation: Operation) -> list[Output]:
     scale, bias, mean, variance = (operation[index] for index in range(1, 5))
-    # One channel without an axis of its own: the vectors have one element.
-    x = operation.channels_last() if operation.rank() > 1 else operation[0]
     epsilon = operation.attribute("epsilon", 1e-5)
     training = operation.attribute("training_mode", 0) or (
         operation.version < 14 and operation.num_outputs > 1
     )
+    if not operation.attribute("spatial", 1):  # of each element of an image, before version 9
+        if training:
+            raise errors.UnimplementedError("BatchNormalization with spatial=0 cannot train")
+        return [_scaled(operation[0], scale, bias, mean, variance, epsilon)]
+    # One channel without an axis of its own: the vectors have one element.
+    x = operation.channels_last() if operation.rank() > 1 else operation[0]
     if not training:
         return [_turned(operation, _scaled(x, scale, bias, mean, variance, epsilon))]
     momentum = operation.attribute("momentum", 0.9)

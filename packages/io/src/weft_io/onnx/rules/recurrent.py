@@ -88,9 +88,16 @@ def _recurrent(operation: Operation) -> list[Output]:
     if batch_first:
         x = transpose(x, [1, 0, 2])
     direction = operation.attribute("direction", "forward")
+    if direction == "foward":  # ONNX's default for the first GRU
+        direction = "forward"
     if direction not in ("forward", "reverse", "bidirectional"):
         raise errors.InvalidArgumentError(f"direction of {operation.op} is {direction!r}")
     directions = 2 if direction == "bidirectional" else 1
+    said, dims = operation.attribute("hidden_size"), operation[2].dims
+    if operation.op != "DynamicQuantizeLSTM" and said and dims and dims[-1] not in (said, None):
+        raise errors.InvalidArgumentError(
+            f"hidden_size of {operation.op} is {said}, its weights are of {dims[-1]}"
+        )
     kind = _QuantizedCell if operation.op == "DynamicQuantizeLSTM" else _Cell
     activations = _activations(operation, directions)
     outputs, lasts = [], []

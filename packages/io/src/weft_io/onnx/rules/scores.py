@@ -12,14 +12,20 @@ from weft_graph.ops.elementary import sigmoid
 from weft_graph.ops.gather import gather
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.nn import softmax
-from weft_io.onnx.operation import Operation, like
-from weft_tensor import errors
+from weft_graph.ops.special import ndtri
+from weft_io.onnx.operation import Operation, cast, like
+from weft_tensor import dtypes, errors
+
+
+def floats(x: Output) -> Output:
+    """Features as float32."""
+    return x if x.dtype is dtypes.float32 else cast(x, dtypes.float32)
 
 
 def transformed(scores: Output, kind: str) -> Output:
     """Scores after ONNX's `post_transform`.
 
-    Raises: UnimplementedError: of a kind that is not taken.
+    Raises: InvalidArgumentError: ONNX has no such kind.
     """
     if kind == "NONE":
         return scores
@@ -31,7 +37,9 @@ def transformed(scores: Output, kind: str) -> Output:
         there = scores != like(0, scores)
         lowest = where_v2(there, scores, like(float("-inf"), scores))
         return where_v2(there, softmax(lowest), scores)
-    raise errors.UnimplementedError(f"post_transform {kind!r} is not taken")
+    if kind == "PROBIT":
+        return ndtri(scores)
+    raise errors.InvalidArgumentError(f"post_transform is {kind!r}")
 
 
 def labels_of(operation: Operation) -> np.ndarray[Any, Any]:

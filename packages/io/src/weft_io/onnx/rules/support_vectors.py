@@ -1,0 +1,205 @@
+"""Support vector machines, all rows and all vectors at once."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import abs as absolute, clip_by_value
+from weft_graph.ops.array import fill
+from weft_graph.ops.comparison import greater, greater_equal, less, logical_not
+from weft_graph.ops.elementary import exp, sigmoid
+from weft_graph.ops.gather import gather, one_hot
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.matmul import matmul, matvec
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.powers import pow as power, square
+from weft_graph.ops.reduction import argmax, reduce_any, reduce_max, reduce_sum
+from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_graph.ops.trigonometry import tanh
+from weft_io.onnx.operation import Operation, cast
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.scores import floats, labelled, labels_of, transformed
+from weft_tensor import dtypes, errors
+
+_ML: Final = "ai.onnx.ml"
+
+Array = np.ndarray[Any, Any]
+
+
+def _table(operation: Operation, name: str, *dims: int) -> Array:
+    """Numbers of an attribute as a table; one size may be -1.
+
+    Raises: InvalidArgumentError: they do not fill it.
+    """
+    found = np.array(operation.required(name), np.float32)
+    known = int(np.prod([each for each in dims if each != -1]))
+    if not found.size or found.size % known or (-1 not in dims and found.size != known):
+        raise errors.InvalidArgumentError(
+            f"{operation.op}: {name} of {found.size} numbers does not have the shape {list(dims)}"
+        )
+    return found.reshape(dims)
+
+
+def _kernels(operation: Operation, x: Output, vectors: Array) -> Output:
+    """What the kernel makes of rows and support vectors, (rows, vectors)."""
+    kind = operation.attribute("kernel_type", "LINEAR")
+    parameters = operation.attribute("kernel_params") or [0.0, 0.0, 0.0]
+    if len(parameters) != 3:
+        raise errors.InvalidArgumentError(
+            f"{operation.op}: kernel_params must be gamma, coef0 and degree, got {parameters}"
+        )
+    gamma, offset, degree = parameters
+    if kind == "RBF":
+        return exp(-gamma * _distances(x, vectors))
+    dots = matmul(x, constant(vectors.T.copy()))
+    if kind == "LINEAR":
+        return dots
+    if kind == "POLY":
+        return power(gamma * dots + offset, degree)
+    if kind == "SIGMOID":
+        found: Output = tanh(gamma * dots + offset)
+        return found
+    raise errors.InvalidArgumentError(f"{operation.op}: kernel_type is {kind!r}")
+
+
+def _distances(x: Output, vectors: Array) -> Output:
+    """Squared distances; in float64, since what squares have in common cancels."""
+    exact, rows = vectors.astype(np.float64), cast(x, dtypes.float64)
+    dots = matmul(rows, constant(exact.T.copy()))
+    sums = reduce_sum(square(rows), 1, True) + constant(np.square(exact).sum(1))
+    return cast(sums - 2.0 * dots, dtypes.float32)
+
+
+# ------------------------------------------------------------------------------- regression
+
+
+@importer("SVMRegressor", domain=_ML)
+def _regressor(operation: Operation) -> Output:
+    x, count = floats(operation.of_rank(2)), operation.attribute("n_supports", 0)
+    weights = _table(operation, "coefficients", -1, 1)
+    if count > 0:
+        weights = _table(operation, "coefficients", count, 1)
+        x = _kernels(operation, x, _table(operation, "support_vectors", count, -1))
+    found = matmul(x, constant(weights)) + constant(_table(operation, "rho", 1))
+    if operation.attribute("one_class", 0):
+        return where_v2(greater(found, 0.0), constant(1.0), constant(-1.0))
+    return transformed(found, operation.attribute("post_transform", "NONE"))
+
+
+# --------------------------------------------------------------------------- classification
+
+
+@importer("SVMClassifier", domain=_ML)
+def _classifier(operation: Operation) -> list[Output]:
+    x, count = floats(operation.of_rank(2)), len(labels_of(operation))
+    if count < 2:
+        raise errors.InvalidArgumentError("SVMClassifier requires labels of two classes or more")
+    kind = operation.attribute("post_transform", "NONE")
+    per_class = operation.attribute("vectors_per_class") or []
+    if not sum(per_class):
+        weights = _table(operation, "coefficients", count, -1)
+        scores = matmul(x, constant(weights.T.copy())) + _table(operation, "rho", -1)[0]
+        return [labelled(operation, argmax(scores, 1)), transformed(scores, kind)]
+    if len(per_class) != count or min(per_class) < 0:
+        raise errors.InvalidArgumentError(
+            f"SVMClassifier: vectors_per_class has {per_class} for {count} classes"
+        )
+    scores = _duels(operation, x, per_class)
+    table = _Pairs(count)
+    votes = reduce_sum(cast(table.both(greater(scores, 0.0), logical_not), dtypes.int32), 2)
+    chosen = labelled(operation, argmax(votes, 1))
+    if operation.attribute("prob_a"):
+        return [chosen, transformed(_probabilities(operation, scores, table), kind)]
+    if count > 2:
+        return [chosen, transformed(scores, kind)]
+    return [chosen, transformed(concat([-scores, scores], 1), kind)]
+
+
+def _duels(operation: Operation, x: Output, per_class: list[int]) -> Output:
+    """The score of each class against each later one, (rows, pairs)."""
+    count, total = len(per_class), sum(per_class)
+    kernels = _kernels(operation, x, _table(operation, "support_vectors", total, -1))
+    weights = _table(operation, "coefficients", count - 1, total)
+    parts, begin = [], 0
+    for size in per_class:
+        own = weights[:, begin : begin + size]
+        parts.append(matmul(kernels[:, begin : begin + size], constant(own.T.copy())))
+        begin += size
+    first, second = np.triu_indices(count, 1)
+    sums = concat(parts, 1)  # class c against others is at c * (count - 1)
+    one = gather(sums, constant(first * (count - 1) + second - 1), axis=1)
+    other = gather(sums, constant(second * (count - 1) + first), axis=1)
+    return one + other + constant(_table(operation, "rho", len(first)))
+
+
+class _Pairs:
+    """Values of pairs of classes as tables of classes against classes."""
+
+    def __init__(self, count: int) -> None:
+        first, second = np.triu_indices(count, 1)
+        self._at = np.zeros((count, count), np.int32)
+        self._at[first, second] = self._at[second, first] = np.arange(len(first))
+        self._above = np.triu(np.ones((count, count), bool), 1)
+        self._below = self._above.T.copy()
+        self.count = count
+
+    def both(self, values: Output, opposite: Any) -> Output:
+        """(rows, pairs) as (rows, classes, classes): the opposite below the diagonal, 0 on it."""
+        there = gather(values, constant(self._at), axis=1)
+        nothing = constant(np.zeros((), values.dtype.numpy))
+        below = where_v2(constant(self._below), opposite(there), nothing)
+        return where_v2(constant(self._above), there, below)
+
+
+def _probabilities(operation: Operation, scores: Output, table: _Pairs) -> Output:
+    """Probabilities of classes, from those of each class against each other one."""
+    pairs = table.count * (table.count - 1) // 2
+    slope, offset = (_table(operation, name, pairs) for name in ("prob_a", "prob_b"))
+    won = clip_by_value(sigmoid(-(scores * slope + offset)), 1e-7, 1 - 1e-7)
+    return _coupled(table.both(won, lambda each: 1.0 - each), table.count)
+
+
+def _coupled(won: Output, count: int) -> Output:
+    """Wu, Lin and Weng, Probability estimates by pairwise coupling, algorithm 2, as libsvm ends it.
+
+    Args:
+      won: the probability of each class against each other one, (rows, classes, classes).
+    """
+    lost = transpose(won, [0, 2, 1])
+    squares = reduce_sum(square(lost), 2)
+    diagonal = constant(np.eye(count, dtype=np.float32))
+    matrix = diagonal * expand_dims(squares, 2) - lost * won
+
+    def refined(place: Output, p: Output, products: Output, whole: Output) -> list[Output]:
+        own, product = gather(squares, place, axis=1), gather(products, place, axis=1)
+        change = (whole - product) / own
+        whole = (whole + change * (change * own + 2.0 * product)) / square(1.0 + change)
+        change = expand_dims(change, 1)
+        total = 1.0 + change
+        products = (products + change * gather(matrix, place, axis=1)) / total
+        return [place + 1, (p + change * one_hot(place, count)) / total, products, whole]
+
+    def step(turn: Output, p: Output, running: Output) -> list[Output]:
+        products = matvec(matrix, p)
+        whole = reduce_sum(p * products, 1)
+        far = reduce_max(absolute(products - expand_dims(whole, 1)), 1)
+        running = greater_equal(far, 0.005 / count)
+        begin = [constant(0), p, products, whole]
+        _, better, _, _ = while_loop(lambda place, *_: less(place, count), refined, begin)
+        return [turn + 1, where_v2(expand_dims(running, 1), better, p), running]
+
+    rows = shape(won)[0]
+    even = fill(stack([rows, count]), constant(1.0 / count, dtypes.float32))
+    begin = [constant(0), even, fill(reshape(rows, [1]), constant(True))]
+    limit = max(100, count)
+    _, found, _ = while_loop(
+        lambda turn, _, running: less(turn, limit) & reduce_any(running), step, begin
+    )
+    result: Output = found
+    return result

@@ -1,0 +1,147 @@
+"""Support vector machines and categories beside ONNX's own evaluator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+import weft as wf  # noqa: E402
+from weft_tensor import errors  # noqa: E402
+
+FEATURES = 4
+
+
+def _model(
+    op: str, outputs: dict[str, int], kind: int = TensorProto.FLOAT, **attributes: Any
+) -> Any:
+    node = helper.make_node(op, ["x"], list(outputs), domain="ai.onnx.ml", **attributes)
+    given = [helper.make_tensor_value_info("x", kind, None)]
+    made = [helper.make_tensor_value_info(name, each, None) for name, each in outputs.items()]
+    versions = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
+    return helper.make_model(helper.make_graph([node], "g", given, made), opset_imports=versions)
+
+
+CLASSES = {"label": TensorProto.INT64, "scores": TensorProto.FLOAT}
+
+
+def _numbers(seed: int, *shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def _machine(classes: int, kernel: str, **more: Any) -> dict[str, Any]:
+    per_class = [3 + each for each in range(classes)]
+    total, pairs = sum(per_class), classes * (classes - 1) // 2
+    return {
+        "kernel_type": kernel,
+        "kernel_params": [0.3, 0.1, 3.0],
+        "classlabels_ints": [10 * each + 5 for each in range(classes)],
+        "coefficients": _numbers(1, (classes - 1) * total).tolist(),
+        "support_vectors": _numbers(2, total * FEATURES).tolist(),
+        "vectors_per_class": per_class,
+        "rho": _numbers(3, pairs).tolist(),
+        **more,
+    }
+
+
+def _agree(model: Any, x: Any) -> None:
+    expected = ReferenceEvaluator(model).run(None, {"x": x})
+    for one, other in zip(wf.onnx.Backend.run_model(model, [x]), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
+@pytest.mark.parametrize(("classes", "probable"), [(2, False), (2, True), (4, False)])
+def test_classifiers_of_support_vectors(kernel: str, classes: int, probable: bool) -> None:
+    slopes = {"prob_a": [-1.5], "prob_b": [0.1]} if probable else {}
+    model = _model("SVMClassifier", CLASSES, **_machine(classes, kernel, **slopes))
+    _agree(model, _numbers(4, 7, FEATURES))
+
+
+def test_probabilities_of_classes_fit_those_of_pairs() -> None:
+    """Of several classes, where ONNX's evaluator mixes up rows: the least squares themselves."""
+    x, slopes = _numbers(4, 7, FEATURES), {"prob_a": [-1.5] * 6, "prob_b": [0.1] * 6}
+    machine = _machine(4, "RBF")
+    scores = wf.onnx.Backend.run_model(_model("SVMClassifier", CLASSES, **machine), [x])[1]
+    model = _model("SVMClassifier", CLASSES, **machine, **slopes)
+    found = wf.onnx.Backend.run_model(model, [x])[1]
+    for row, each in zip(found, scores, strict=True):
+        won = np.zeros((4, 4))
+        won[np.triu_indices(4, 1)] = 1 / (1 + np.exp(-1.5 * each + 0.1))
+        won += np.tril(1 - won.T, -1)
+        # The sum over pairs of (won[j, i] p[i] - won[i, j] p[j])^2, where p sums to one.
+        table = np.diag(np.square(won).sum(0)) - won.T * won
+        whole = np.block([[table, np.ones((4, 1))], [np.ones((1, 4)), np.zeros((1, 1))]])
+        np.testing.assert_allclose(row, np.linalg.solve(whole, [0, 0, 0, 0, 1])[:4], atol=5e-3)
+
+
+@pytest.mark.parametrize("transform", ["LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+def test_scores_are_transformed(transform: str) -> None:
+    model = _model("SVMClassifier", CLASSES, **_machine(3, "RBF", post_transform=transform))
+    _agree(model, _numbers(4, 5, FEATURES))
+
+
+def test_linear_classifiers_have_no_vectors() -> None:
+    weights, x = _numbers(1, 3, FEATURES), _numbers(4, 5, FEATURES)
+    given = {"coefficients": weights.ravel().tolist(), "rho": [0.3], "classlabels_ints": [4, 5, 6]}
+    labels, scores = wf.onnx.Backend.run_model(_model("SVMClassifier", CLASSES, **given), [x])
+    np.testing.assert_allclose(scores, x @ weights.T + np.float32(0.3), rtol=1e-5)
+    assert labels.tolist() == [4 + each for each in scores.argmax(1)]
+
+
+@pytest.mark.parametrize("one_class", [0, 1])
+@pytest.mark.parametrize("count", [0, 5])
+def test_regression_by_support_vectors(one_class: int, count: int) -> None:
+    model = _model(
+        "SVMRegressor",
+        {"y": TensorProto.FLOAT},
+        kernel_type="RBF" if count else "LINEAR",
+        kernel_params=[0.3, 0.0, 0.0],
+        coefficients=_numbers(1, count or FEATURES).tolist(),
+        support_vectors=_numbers(2, max(count, 1) * FEATURES).tolist(),
+        n_supports=count,
+        rho=[0.2],
+        one_class=one_class,
+    )
+    _agree(model, _numbers(4, 6, FEATURES))
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"rho": [1.0]}, "rho of 1 numbers does not have the shape"),
+        ({"coefficients": [1.0]}, "coefficients of 1 numbers"),
+        ({"support_vectors": []}, "support_vectors"),
+        ({"vectors_per_class": [10**12, 1, 1]}, "support_vectors of"),
+        ({"vectors_per_class": [20, -10, 2]}, "vectors_per_class has"),
+        ({"vectors_per_class": [12]}, "for 3 classes"),
+        ({"classlabels_ints": [1]}, "two classes or more"),
+        ({"kernel_type": "CUBIC"}, "kernel_type is 'CUBIC'"),
+        ({"kernel_params": [1.0]}, "gamma, coef0 and degree"),
+        ({"post_transform": "HALF"}, "post_transform is 'HALF'"),
+        ({"prob_a": [1.0] * 3, "prob_b": [1.0]}, "prob_b of 1 numbers"),
+    ],
+)
+def test_damaged_machines(change: dict[str, Any], match: str) -> None:
+    given = {**_machine(3, "RBF"), **change}
+    model = _model("SVMClassifier", CLASSES, **{k: v for k, v in given.items() if v != []})
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match=match):
+        wf.onnx.import_model(model)
+
+
+def test_categories_have_numbers_and_names() -> None:
+    both = {"cats_int64s": [4, 7], "cats_strings": ["four", "seven"]}
+    there = _model(
+        "CategoryMapper", {"y": TensorProto.INT64}, TensorProto.STRING, default_int64=-3, **both
+    )
+    words = np.array([["seven", "four"], ["", "seven"]], object)
+    assert wf.onnx.Backend.run_model(there, [words])[0].tolist() == [[7, 4], [-3, 7]]
+    back = _model("CategoryMapper", {"y": TensorProto.STRING}, TensorProto.INT64, **both)
+    found = wf.onnx.Backend.run_model(back, [np.array([7, 0, 4])])[0]
+    assert found.tolist() in ([b"seven", b"_Unused", b"four"], ["seven", "_Unused", "four"])
