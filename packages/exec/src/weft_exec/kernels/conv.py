@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.kernels.common import new_array, wide, widened
+from weft_exec.kernels.common import SHORT_ROW, new_array, wide, widened
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import (
     COLUMN_BYTES,
@@ -405,6 +405,18 @@ class _Depthwise(Convolution):
         return found
 
 
+def _along_rows(weights: Array, width: int, xp: Any) -> Array:
+    """The weights of a tap, of few channels once for each place of a row.
+
+    NumPy's inner loop is then a row and not the channels of a place.
+    """
+    if xp is not np or weights.size >= SHORT_ROW:
+        return weights
+    result = np.empty((width, *weights.shape), weights.dtype)
+    result[...] = weights
+    return result
+
+
 @kernel("DepthwiseConv2dNative", device=ARRAY_DEVICE, heavy=True)
 def _make_depthwise(node: Node, device: Device) -> KernelFunction:
     conv, xp = _Depthwise(node, device), device.xp
@@ -425,7 +437,8 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
             for tap, outs, ins in taps:
                 view = target[outs]
                 part = scratch[: len(view), : view.shape[1], : view.shape[2]]
-                xp.multiply(source[ins][..., None], filters[tap], out=part)
+                weights = _along_rows(filters[tap], view.shape[2], xp)
+                xp.multiply(source[ins][..., None], weights, out=part)
                 xp.add(view, part, out=view)
         flat = result.reshape(*result.shape[:3], channels * multiplier)
         return from_channels_last(flat, conv.data_format, conv.dtype, device)
@@ -461,7 +474,8 @@ def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
                 part = scratch[: len(view), : view.shape[1], : view.shape[2]]
                 for m in range(multiplier):
                     shares = source[(*outs, _ALL, m)]
-                    xp.multiply(shares, filters[tap][:, m], out=part)
+                    weights = _along_rows(filters[tap][:, m], shares.shape[2], xp)
+                    xp.multiply(shares, weights, out=part)
                     xp.add(view, part, out=view)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from weft_exec.kernels.common import as_exact
+import numpy as np
+
+from weft_exec.kernels.common import as_exact, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.fft import half
 from weft_graph.ops.shape_rules import normal_axes
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
+BLOCK_BYTES: Final = 1 << 20
 _HOST = ("fft_length", "axes")
 
 
@@ -24,7 +27,8 @@ def _whole(op: str, rank: int) -> None:
     @kernel(op, device=ARRAY_DEVICE, heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:
         xp, dtype = device.xp, node.outputs[0].dtype.numpy
-        function = xp.fft.ifftn if op[0] == "I" else xp.fft.fftn
+        line = np.fft.ifft if op[0] == "I" else np.fft.fft
+        whole = xp.fft.ifftn if op[0] == "I" else xp.fft.fftn
         axes = tuple(range(-rank, 0))
 
         def run(x: Any) -> Any:
@@ -34,9 +38,24 @@ def _whole(op: str, rank: int) -> None:
                 )
             if not x.size:
                 return xp.zeros(x.shape, dtype)
-            return as_exact(function(x, axes=axes), dtype, device)
+            if xp is not np:
+                return as_exact(whole(x, axes=axes), dtype, device)
+            result = new_array(device, x.shape, dtype)
+            inner = x.shape[x.ndim - rank :]
+            _by_blocks(line, x.reshape(-1, *inner), result.reshape(-1, *inner))
+            return result
 
         return run
+
+
+def _by_blocks(line: Callable[..., Any], x: Any, result: Any) -> None:
+    """`line` over all axes but the first: what one leaves is in the cache for the next."""
+    step = max(1, len(x) * BLOCK_BYTES // x.nbytes)
+    for at in range(0, len(x), step):
+        part = result[at : at + step]
+        line(x[at : at + step], axis=-1, out=part)
+        for axis in range(x.ndim - 2, 0, -1):
+            line(part, axis=axis, out=part)
 
 
 def _fitted(op: str, rank: int | None) -> None:

@@ -163,7 +163,10 @@ def _nearest(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
 
 def _blended(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
     top_left, top_right, bottom_left, bottom_right = _corners(image, index, rows, columns)
-    across, down = columns.part[:, None, :, None], rows.part[:, :, None, None]
+    # One for each channel, so that NumPy's inner loop is a row and not a pixel.
+    depth = image.shape[3]
+    across = np.repeat(columns.part, depth, 1).reshape(len(index), 1, columns.part.shape[1], depth)
+    down = rows.part[:, :, None, None]
     for left, right in ((top_left, top_right), (bottom_left, bottom_right)):
         right -= left
         right *= across

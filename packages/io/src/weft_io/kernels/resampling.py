@@ -288,8 +288,14 @@ def _along(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
     return result
 
 
-def _per_position(values: Array, axis: int, xp: Any) -> Any:
-    return xp.asarray(values.reshape(-1, *(1,) * (3 - axis)))
+def _per_position(values: Array, axis: int, depth: int, xp: Any) -> Any:
+    """One value per position of an axis, for all that lies behind it.
+
+    Of columns there is one for each channel: NumPy's inner loop is then a row and not a pixel.
+    """
+    if axis == 2:
+        return xp.asarray(np.repeat(values, depth).reshape(len(values), depth))
+    return xp.asarray(values.reshape(-1, 1, 1))
 
 
 def _taken(x: Any, index: Array, axis: int, xp: Any) -> Any:
@@ -301,7 +307,7 @@ def _interpolate(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     low = _taken(x, taps.index[:, 0], axis, xp)
     high = _taken(x, taps.index[:, 1], axis, xp)
     xp.subtract(_wide(high), _wide(low), out=result)
-    xp.multiply(result, _per_position(taps.weight[:, 1], axis, xp), out=result)
+    xp.multiply(result, _per_position(taps.weight[:, 1], axis, x.shape[3], xp), out=result)
     xp.add(result, _wide(low), out=result)
 
 
@@ -325,7 +331,7 @@ def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     result[...] = 0
     for index, weight in zip(taps.index.T, taps.weight.T, strict=True):
         part = _wide(_taken(x, index, axis, xp))
-        part *= _per_position(weight, axis, xp)
+        part *= _per_position(weight, axis, x.shape[3], xp)
         result += part
 
 
@@ -342,6 +348,6 @@ def summed_back(grads: Any, index: Array, size: int, axis: int, xp: Any) -> Any:
         return result
     for i in range(int(counts.max(initial=0))):
         part = _taken(wide, np.minimum(starts + i, len(index) - 1), axis, xp)
-        part *= _per_position((counts > i).astype(wide.dtype), axis, xp)
+        part *= _per_position((counts > i).astype(wide.dtype), axis, wide.shape[3], xp)
         result += part
     return result
