@@ -240,12 +240,54 @@ def test_errors_name_the_node() -> None:
         ),
         ([helper.make_node("Relu", [], ["y"])], "Relu requires its input 0"),
         ([helper.make_node("Concat", ["x", "x"], ["y"], axis=7)], "axis"),
+        (
+            [
+                helper.make_node("Unsqueeze", ["x", "axes"], ["image"]),
+                helper.make_node("MaxPool", ["image"], ["y"], kernel_shape="ab", name="pool"),
+            ],
+            r"ONNX node 'pool' \(MaxPool\): its attributes do not fit",
+        ),
         ([helper.make_node("Relu", ["x"], ["other"])], "the model's output 'y' is made by no node"),
     ],
 )
 def test_damaged_graphs(nodes: Any, match: str) -> None:
-    model = _model(nodes, [_value("x", 2)], [_value("y", 2)])
+    weights = {"axes": np.array([0, 1, 2])}
+    model = _model(nodes, [_value("x", 2)], [_value("y", 2)], weights)
     with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match=match):
+        wf.onnx.import_model(model)
+
+
+def test_inputs_have_names_of_their_own() -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    model = _model([node], [_value("x", 2), _value("x", 3)], [_value("y", 2)])
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="two inputs"):
+        wf.onnx.import_model(model)
+
+
+def test_trees_do_not_go_down_without_end() -> None:
+    depth = 1001
+    rest, leaves = 2 * depth + 1, depth + 1
+    node = helper.make_node(
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        n_targets=1,
+        nodes_treeids=[0] * rest,
+        nodes_nodeids=range(rest),
+        nodes_featureids=[0] * rest,
+        nodes_modes=["BRANCH_LEQ"] * depth + ["LEAF"] * leaves,
+        nodes_values=[0.0] * rest,
+        nodes_truenodeids=[*range(1, depth + 1), *[0] * leaves],
+        nodes_falsenodeids=[*range(depth + 1, rest), *[0] * leaves],
+        target_treeids=[0],
+        target_nodeids=[depth],
+        target_ids=[0],
+        target_weights=[1.0],
+    )
+    versions = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = _model([node], [_value("x", 1, 1)], [_value("y", 1, 1)], opset_imports=versions)
+    with wf.Graph().as_default(), pytest.raises(errors.ResourceExhaustedError, match="tests deep"):
         wf.onnx.import_model(model)
 
 
@@ -259,7 +301,9 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         wf.onnx.import_model(3)
 
 
-@pytest.mark.parametrize("location", ["../secret", "/etc/hostname", "", "none", "link"])
+@pytest.mark.parametrize(
+    "location", ["../secret", "/etc/hostname", "", "none", "link", "nul\0", "a" * 5000]
+)
 def test_external_data_stays_in_its_folder(tmp_path: Path, location: str) -> None:
     folder = tmp_path / "model"
     folder.mkdir()

@@ -133,6 +133,10 @@ class _Import:
         weights = {each.name for each in graph.initializer}
         weights |= {each.values.name for each in graph.sparse_initializer}
         wanted = [each for each in graph.input if each.name not in weights]
+        if len({each.name for each in wanted}) < len(wanted):
+            raise errors.InvalidArgumentError(
+                f"the model has two inputs of one name: {[each.name for each in wanted]}"
+            )
         if unknown := sorted(set(given) - weights - {each.name for each in graph.input}):
             raise errors.InvalidArgumentError(
                 f"the model has inputs {[each.name for each in wanted]}, got {unknown}"
@@ -359,6 +363,12 @@ class Scope:
                 self._add(node)
             except errors.OpError as error:
                 raise _placed(error, node) from error
+            except MemoryError as error:
+                raise _placed(errors.ResourceExhaustedError(str(error)), node) from error
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                # because rules compute with numbers of the file, which may contradict each other
+                found = errors.InvalidArgumentError(f"its attributes do not fit: {error}")
+                raise _placed(found, node) from error
 
     def _add(self, node: NodeProto) -> None:
         domain, op = plain_domain(node.domain), node.op_type

@@ -83,7 +83,7 @@ def opsets(imports: Iterable[Any], what: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in imports:
         domain = plain_domain(each.domain)
-        if each.version < 1 or found.setdefault(domain, each.version) != each.version:
+        if not 1 <= each.version < 2**31 or found.setdefault(domain, each.version) != each.version:
             raise errors.InvalidArgumentError(
                 f"{what} imports version {each.version} of the domain {domain or 'ai.onnx'!r}"
                 + (f" and {found[domain]}" if domain in found else "")

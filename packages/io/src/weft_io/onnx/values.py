@@ -63,8 +63,12 @@ class Values:
                 f"{what} has its data in the file {location!r}; give the model by its path"
             )
         folder = self._folder.resolve()
-        path = (folder / location).resolve()
-        if not location or not path.is_relative_to(folder) or not path.is_file():
+        try:
+            path = (folder / location).resolve()
+            inside = bool(location) and path.is_relative_to(folder) and path.is_file()
+        except (OSError, ValueError):  # too long, or not a name at all
+            inside = False
+        if not inside:
             raise errors.InvalidArgumentError(
                 f"{what} requires a file in the model's folder, got {location!r}"
             )
@@ -79,7 +83,7 @@ class Values:
                 f"{entries.get('length', 'no')} bytes are named, {there} are there"
             )
         if not count:
-            return np.empty(tuple(tensor.dims), dtype.numpy)
+            return _shaped(np.empty(0, dtype.numpy), tensor, what)
         raw = np.memmap(path, np.uint8, "r", offset, (wanted,))
         return np.asarray(raw).view(dtype.numpy).reshape(tuple(tensor.dims))
 

@@ -32,6 +32,8 @@ from weft_tensor import dtypes, errors
 _MODES: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
 _TESTS: Final = (less_equal, less, greater_equal, greater, equal, not_equal)
 _LEAF: Final = -1
+_DEEPEST: Final = 1000
+"""Tests from a root to a leaf, each of which is some ten nodes."""
 
 Array = np.ndarray[Any, Any]
 
@@ -64,7 +66,7 @@ class Trees:
     def depth(self) -> int:
         """How many tests there are from a root to a leaf at most.
 
-        Raises: InvalidArgumentError: there is no end.
+        Raises: InvalidArgumentError: there is no end. ResourceExhaustedError: there are too many.
         """
         rows, steps = np.unique(self.roots), 0
         while np.any(self.mode[rows] != _LEAF):
@@ -73,6 +75,8 @@ class Trees:
             steps += 1
             if steps > len(self.mode):
                 raise errors.InvalidArgumentError("a tree leads back to itself")
+            if steps > _DEEPEST:
+                raise errors.ResourceExhaustedError(f"a tree is more than {_DEEPEST} tests deep")
         return steps
 
     def leaves(self, x: Output) -> Output:
@@ -194,6 +198,8 @@ def _former(operation: Operation, prefix: str, targets: int) -> Trees:
     weights = read(f"{prefix}_weights") if weights is None else weights
     columns = (f"{prefix}_treeids", f"{prefix}_nodeids", f"{prefix}_ids")
     for tree, node, target, weight in zip(*(read(name) for name in columns), weights, strict=True):
+        if target < 0:
+            raise errors.InvalidArgumentError(f"a leaf has the target {target}")
         table[row_of[tree, node], target] += weight
     _, first = np.unique([tree for tree, _ in ids], return_index=True)
     missing = operation.attribute("nodes_missing_value_tracks_true") or [0] * len(ids)
