@@ -449,7 +449,7 @@ SOME = VarLenFeature(I64)
             "feature a must be float32, int64 or string, got float64",
         ),
         (
-            lambda: parse_example(["x"], {"a": FixedLenFeature([2**70], I64)}),
+            lambda: parse_example(["x"], {"a": FixedLenFeature([2**40, 2**40], I64)}),
             VALUE,
             "feature a must have at most",
         ),

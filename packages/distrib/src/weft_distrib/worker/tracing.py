@@ -103,8 +103,13 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
 
     Each is on the device that sent it, from when it was there and wanted until it had come. The
     label of the execution tells how many bytes went by what, and how long that took. Of what left
-    when its sender had ended already, it is known that it was there when it was asked for.
+    when the trace of its sender was packed already, it is known when its node had ended.
     """
+    ended = {
+        (device.device, node.node_name): node.all_start_nanos + node.all_end_rel_nanos
+        for device in stats.dev_stats
+        for node in device.node_stats
+    }
     left: dict[str, int] = {}
     came: list[Passage] = []
     for each in passages:
@@ -118,7 +123,8 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
         if sender not in devices:
             devices[sender] = stats.dev_stats.add(device=sender)
         tensor = each.key.split(";")[2]
-        start = min(max(left.get(each.key, 0), each.asked), each.at)
+        there = left.get(each.key) or ended.get((sender, tensor.partition(":")[0]), 0)
+        start = min(max(there, each.asked), each.at)
         added = devices[sender].node_stats.add(thread_id=SEND_THREAD)
         name = send_name(tensor, receiver)
         fill_times(added, name, start, each.at, each.nbytes)

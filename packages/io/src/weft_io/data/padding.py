@@ -48,15 +48,16 @@ def _shape(shape: Any) -> tuple[Output, Dims]:
             return shape, None if rank is None else (None,) * rank
         sizes: Any = [None if n < 0 else int(n) for n in known]
         return convert_to_tensor(known.astype(np.int64)), tuple(sizes)
+    listed = shape if isinstance(shape, list | tuple) else [shape]
+    if any(isinstance(n, int) and n > INT64_MAX for n in listed):
+        raise errors.InvalidArgumentError(
+            f"a size in padded_shapes must be at most {INT64_MAX}, got {shape}"
+        )
     if isinstance(shape, list | tuple):
         shape = [None if n == -1 else n for n in shape]
     dims = as_dims(shape)
     if dims is None:
         raise errors.InvalidArgumentError("padded_shapes must have known ranks, got <unknown>")
-    if any(n is not None and n > INT64_MAX for n in dims):
-        raise errors.InvalidArgumentError(
-            f"a size in padded_shapes must be at most {INT64_MAX}, got {dims}"
-        )
     values = np.array([-1 if n is None else n for n in dims], np.int64)
     return convert_to_tensor(values), dims
 
