@@ -182,7 +182,7 @@ def fft(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.fft([1 + 0j, 2.0, 3.0, 4.0]))
-      array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
+      array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
     return out("FFT", [input], name=name)
 
@@ -196,7 +196,7 @@ def ifft(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.ifft([4 + 0j, 0.0, 0.0, 0.0]))
-      array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
+      array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
     """
     return out("IFFT", [input], name=name)
 
@@ -211,7 +211,7 @@ def fft2d(input: Any, name: str | None = None) -> Output:
     Examples:
       >>> wf.Session().run(wf.signal.fft2d([[1 + 0j, 2.0], [3.0, 4.0]]))
       array([[10.+0.j, -2.+0.j],
-             [-4.+0.j,  0.+0.j]], dtype=complex64)
+             [-4.+0.j,  0.+0.j]])
     """
     return out("FFT2D", [input], name=name)
 
@@ -226,7 +226,7 @@ def ifft2d(input: Any, name: str | None = None) -> Output:
     Examples:
       >>> wf.Session().run(wf.signal.ifft2d([[4 + 0j, 0.0], [0.0, 0.0]]))
       array([[1.+0.j, 1.+0.j],
-             [1.+0.j, 1.+0.j]], dtype=complex64)
+             [1.+0.j, 1.+0.j]])
     """
     return out("IFFT2D", [input], name=name)
 
@@ -240,7 +240,7 @@ def fft3d(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.fft3d([[[1 + 0j, 2.0]]]))
-      array([[[ 3.+0.j, -1.+0.j]]], dtype=complex64)
+      array([[[ 3.+0.j, -1.+0.j]]])
     """
     return out("FFT3D", [input], name=name)
 
@@ -254,7 +254,7 @@ def ifft3d(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.ifft3d([[[3 + 0j, -1.0]]]))
-      array([[[1.+0.j, 2.+0.j]]], dtype=complex64)
+      array([[[1.+0.j, 2.+0.j]]])
     """
     return out("IFFT3D", [input], name=name)
 
