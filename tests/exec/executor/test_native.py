@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,9 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft import errors
 from weft_compiler.generator import LlvmGenerator
+from weft_exec.executor.native import regions
+from weft_exec.executor.native.function import Specialised
+from weft_graph.ir.code_generators import generators
 
 
 @pytest.fixture
@@ -137,3 +141,37 @@ def test_indices_out_of_range_are_refused_with_their_node(generated: list[Any]) 
             with pytest.raises(errors.InvalidArgumentError, match="rows"):
                 session.run(y, {x: array, rows: [0, wrong]})
     assert [ops for ops, _ in generated] == [["GatherV2", "Exp", "AddV2"]]
+
+
+def test_shapes_that_never_come_again_are_not_kept(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    made: list[Specialised] = []
+    begin = Specialised.__init__
+
+    def note(self: Specialised, *args: Any) -> None:
+        begin(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(Specialised, "__init__", note)
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.exp(-x)
+    with wf.Session() as session:
+        for size in range(600):
+            assert session.run(y, {x: np.zeros(size, np.float32)}).size == size
+    (region,) = made
+    assert len(region._calls) <= 256 and not region._made and not generated
+
+
+def test_without_a_compiler_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    monkeypatch.setattr(generators, "keys", list)
+    regions._say_that_none_is_installed.cache_clear()
+    x = wf.placeholder(wf.float32, [])
+    with wf.Session() as session:
+        with pytest.warns(RuntimeWarning, match="pip install weftml-compiler"):
+            assert session.run(wf.exp(x) + 1.0, {x: 0.0}) == 2.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert session.run(wf.exp(x) + 2.0, {x: 0.0}) == 3.0

@@ -49,6 +49,3 @@ def read_graph(path: Path) -> Graph:
     with graph.as_default():
         import_graph_def(message, name="")
     return graph
-
-
-__all__ = ["plain_errors", "read_graph"]

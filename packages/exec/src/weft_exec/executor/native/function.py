@@ -22,6 +22,9 @@ _WARM: Final = 3
 _MOST: Final = 16
 """Choices of shapes and values that a region is compiled for; others run by their kernels."""
 
+_MOST_COUNTED: Final = 256
+"""Choices whose calls are counted at a time, until one is worth compiling for."""
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -81,6 +84,8 @@ class Specialised:
             if len(self._made) >= _MOST:
                 return None
             if self._mode is Mode.ON:
+                if len(self._calls) >= _MOST_COUNTED:  # shapes that never come again
+                    self._calls.clear()
                 self._calls[key] = self._calls.get(key, 0) + 1
                 if self._calls[key] == _WARM:
                     _background().submit(self._make, key, values)

@@ -8,7 +8,9 @@ no path leaves a region and comes back, and no region waits for more than each o
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from weft_exec.devices.device import Device
@@ -43,6 +45,16 @@ def mode() -> Mode | None:
         ) from None
 
 
+@cache
+def _say_that_none_is_installed() -> None:
+    warnings.warn(
+        "WEFT_JIT asks for compiled steps, and no package that compiles is installed: "
+        "pip install weftml-compiler",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 class NativeRegions:
     """A compiler that claims what a code generator can compile."""
 
@@ -53,6 +65,7 @@ class NativeRegions:
             return []
         names = generators.keys()
         if not names:
+            _say_that_none_is_installed()
             return []
         generator = generators.lookup(names[0])
 
