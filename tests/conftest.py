@@ -1,12 +1,14 @@
-"""Settings that every test shares: hypothesis profiles, skipped GPU tests, and garbage."""
+"""Settings that every test shares: hypothesis profiles, entropy, skipped GPU tests, and garbage."""
 
 from __future__ import annotations
 
 import gc
 import os
+import random
 
 import pytest
 from hypothesis import HealthCheck, settings
+from weft_exec.kernels import philox
 from weft_testing.gpus import missing_gpu
 
 # A shared machine may stall any single example, so there is no deadline per example; the
@@ -20,6 +22,15 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("suite"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.fixture(autouse=True)
+def entropy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ops without seeds draw the same in every run of a test: a failure in one fails in the next."""
+    draws = random.Random(request.node.nodeid)
+    monkeypatch.setattr(
+        philox, "entropy", lambda: (draws.getrandbits(64), draws.getrandbits(64))
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
