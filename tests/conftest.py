@@ -8,8 +8,9 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, settings
-from weft_exec.kernels import philox
 from weft_testing.gpus import missing_gpu
+
+from weft_exec.kernels import philox
 
 # A shared machine may stall any single example, so there is no deadline per example; the
 # timeout per test stays. Examples are derandomised: a failure in one run fails in the next.
@@ -26,11 +27,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 @pytest.fixture(autouse=True)
 def entropy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ops without seeds draw the same in every run of a test: a failure in one fails in the next."""
+    """Ops without seeds draw the same in every run of a test: what fails once fails again."""
     draws = random.Random(request.node.nodeid)
-    monkeypatch.setattr(
-        philox, "entropy", lambda: (draws.getrandbits(64), draws.getrandbits(64))
-    )
+    monkeypatch.setattr(philox, "entropy", lambda: (draws.getrandbits(64), draws.getrandbits(64)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

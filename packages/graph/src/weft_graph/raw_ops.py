@@ -1,20 +1,35 @@
 """Every op by its own name, its inputs and attributes by theirs: `raw_ops.Switch(data=x, pred=p)`.
 
-For what no function stands for: the control-flow primitives, and ops of other packages.
+For what no function stands for: the control-flow primitives, and ops of other packages. Names and
+required arguments are those of `tf.raw_ops`.
 """
 
 from __future__ import annotations
 
 __all__ = ["__dir__", "__getattr__"]
 
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from weft_graph.ir.builder import create
+from weft_graph.ir.later_attrs import changes_nothing, later_attrs
 from weft_graph.ir.named_results import named_results
-from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
+from weft_graph.ir.op_def import REQUIRED, OpDef, lookup_op, registered_ops
 from weft_tensor import errors
 from weft_tensor.arguments import unknown_argument
+
+_REDUCTIONS = ("All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum")
+_RENAMED: Final[dict[str, dict[str, str]]] = {
+    **{op: {"reduction_indices": "axis"} for op in _REDUCTIONS},
+    "ExpandDims": {"dim": "axis"},
+    "Select": {"t": "x", "e": "y"},
+    "Split": {"split_dim": "axis"},
+    "SplitV": {"split_dim": "axis"},
+    "Squeeze": {"squeeze_dims": "axis"},
+    "Where": {"input": "condition"},
+}
+"""Arguments that programs call otherwise than graphs do, as in TensorFlow."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -34,15 +49,20 @@ def __dir__() -> list[str]:
 
 
 def _function(op_def: OpDef) -> Callable[..., Any]:
+    later = later_attrs(op_def.name)
+    renamed = _RENAMED.get(op_def.name, {})
+    attrs = {renamed.get(name, name): name for name in op_def.attrs}
+    inputs = [renamed.get(arg.name, arg.name) for arg in op_def.inputs]
+
     def call(*, name: str | None = None, **given: Any) -> Any:
-        inputs = [given.pop(arg.name) for arg in op_def.inputs if arg.name in given]
-        if len(inputs) != len(op_def.inputs):
-            wanted = ", ".join(arg.name for arg in op_def.inputs)
-            raise errors.InvalidTypeError(f"{op_def.name} takes the inputs {wanted} by name")
-        for argument in given.keys() - op_def.attrs.keys():
+        values = [_taken(op_def.name, given, argument) for argument in inputs]
+        for argument in given.keys() & later.keys():
+            _check_later(op_def.name, argument, given.pop(argument))
+        for argument in given.keys() - attrs.keys():
             if argument[0] != "_":
-                raise unknown_argument(op_def.name, argument, op_def.attrs)
-        node = create(op_def.name, inputs, given, name)
+                raise unknown_argument(op_def.name, argument, [*inputs, *attrs])
+        chosen = {attrs.get(argument, argument): value for argument, value in given.items()}
+        node = create(op_def.name, values, chosen, name)
         if not op_def.outputs:
             return node
         if len(op_def.outputs) == 1:
@@ -52,4 +72,38 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = op_def.name
     call.__doc__ = op_def.doc
+    call.__signature__ = _signature(op_def, renamed, later)  # type: ignore[attr-defined] # of help()
     return call
+
+
+def _taken(op: str, given: dict[str, Any], argument: str) -> Any:
+    if argument not in given:
+        raise errors.InvalidTypeError(f"{op} requires the argument {argument!r}, by name")
+    return given.pop(argument)
+
+
+def _check_later(op: str, argument: str, value: Any) -> None:
+    if not changes_nothing(op, argument, value):
+        raise errors.UnimplementedError(
+            f"{op} takes {argument!r} only where it means what TensorFlow 1.15 does, got {value!r}"
+        )
+
+
+def _signature(op_def: OpDef, renamed: dict[str, str], later: dict[str, Any]) -> inspect.Signature:
+    """All arguments by name; attributes that follow from inputs are left out."""
+    implied = {
+        attr for arg in op_def.inputs for attr in (arg.type_attr, arg.number_attr, arg.list_attr)
+    }
+    defaults = {arg.name: REQUIRED for arg in op_def.inputs}
+    defaults |= {name: attr.default for name, attr in op_def.attrs.items() if name not in implied}
+    defaults |= later
+    parameters = [
+        inspect.Parameter(
+            renamed.get(name, name),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if default is REQUIRED else default,
+        )
+        for name, default in (defaults | {"name": None}).items()
+        if name[0] != "_"
+    ]
+    return inspect.Signature(parameters)

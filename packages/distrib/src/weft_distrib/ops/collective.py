@@ -56,7 +56,7 @@ register_op(
         **_KEYS,
         "merge_op": "{'Min', 'Max', 'Mul', 'Add'}",
         "final_op": "{'Id', 'Div'}",
-        "subdiv_offsets": "list(int) = []",
+        "subdiv_offsets": "list(int)",
         "wait_for": "list(int) = []",
         **_HOW,
     },
@@ -136,7 +136,7 @@ def all_reduce(
       ...     session.run(sums)
       [array([2., 1.], dtype=float32), array([2., 1.], dtype=float32)]
     """
-    attrs = {"merge_op": merge_op, "final_op": final_op}
+    attrs = {"merge_op": merge_op, "final_op": final_op, "subdiv_offsets": ()}
     attrs |= _attrs(group_size, group_key, instance_key, communication_hint, timeout)
     return out("CollectiveReduce", [t], attrs, name)
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.builder import user_line
 from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph, device_string
+from weft_graph.ir.later_attrs import changes_nothing, informative
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, OpDef, lookup_op
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.graph_def import SHAPES_ATTR
 from weft_graph.messages.tensor_proto import Budget
-from weft_tensor import dtypes, errors
+from weft_tensor import errors
 from weft_tensor.shape import format_dims, merge_dims
 
 COLOCATION_ATTR = "_class"
@@ -206,7 +207,7 @@ class Importer:
         It does not when it has the producer's default. Where the producer is not known, it must
         have the value that means "as before", since older writers left the attribute out.
         """
-        if name in _INFORMATIVE or (op, name) in _INFORMATIVE_OF:
+        if informative(op, name):
             return True
         producer = self.producer.get(op)
         for attr in producer.attr if producer is not None else ():
@@ -217,8 +218,7 @@ class Importer:
             return False
         if field == "list":
             return not message.list.ListFields()
-        value = getattr(message, field)
-        return not value or _NEUTRAL.get(name) == value
+        return changes_nothing(op, name, getattr(message, field))
 
     def _check_names(self) -> set[str]:
         """Refuse inputs that are nowhere; returns the keys of the input map that are used."""
@@ -466,24 +466,6 @@ class Importer:
                 f"{len(parsed.node.outputs)} outputs"
             )
         return parsed.node.outputs[port]
-
-
-_NEUTRAL: Final = {
-    "Tk": dtypes.int32.as_datatype_enum,
-    "Tsegmentids": dtypes.int32.as_datatype_enum,
-    "exponential_avg_factor": 1.0,
-    "incompatible_shape_error": True,
-    "index_type": dtypes.int32.as_datatype_enum,
-    "shape_type": dtypes.int32.as_datatype_enum,
-}
-"""Attributes that TensorFlow added after 1.15, and the values that mean "as before" where these are
-not zero, false or nothing."""
-
-_INFORMATIVE: Final = frozenset({"debug_name", "grad_a", "grad_b", "grad_x", "grad_y"})
-"""Attributes that change nothing whatever their value."""
-
-_INFORMATIVE_OF: Final = frozenset({("AssignVariableOp", "validate_shape")})
-"""The same, for one op type: here a shape is compared in any case where it is known."""
 
 
 def _is_merge(op_def: OpDef) -> bool:

@@ -99,12 +99,12 @@ register_op(
     traits=Traits(role=Role.CONSTANT, differentiable=False, cost=free),
     doc="The attribute `value`.",
 )
-for _name in ("Placeholder", "PlaceholderV2"):
+for _name, _shape in (("Placeholder", "shape = unknown"), ("PlaceholderV2", "shape")):
     register_op(
         _name,
         (),
         ("output: dtype",),
-        {"dtype": "type", "shape": "shape = unknown"},
+        {"dtype": "type", "shape": _shape},
         _placeholder_shape,
         traits=Traits(role=Role.PLACEHOLDER, differentiable=False, cost=free),
         doc="A value that Run is fed; running it without is an error.",

@@ -182,10 +182,10 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
         ),
         doc="Second gradient of a maximum pool: `grad` at the first maximum of each window.",
     )
-for _op, _attrs in (("AvgPool", _AVG), ("AvgPool3D", _AVG | _3D)):
+for _op, _input, _attrs in (("AvgPool", "value", _AVG), ("AvgPool3D", "input", _AVG | _3D)):
     register_op(
         _op,
-        ("value: T",),
+        (f"{_input}: T",),
         ("output: T",),
         _attrs,
         _pool_rule(_op),
