@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from subjects import PROGRAM_DIRECTORY, environment
 
-SIZES = {"small": (1_000, 100), "medium": (1_000_000, 20), "large": (8_000_000, 4)}
+SIZES = {"small": (1_000, 100), "medium": (1_000_000, 5), "large": (8_000_000, 2)}
 """Elements of the largest input, and nodes in the graph."""
 
 SUBJECTS = {
@@ -29,6 +32,15 @@ REASONS = Path(__file__).parent / "reasons.json"
 WORST = 40  # rows on the terminal
 SLOW = 3.0
 """Times the slower peer's time that need a reason in the file, or are something to mend."""
+GROUP = 40
+"""Ops that a subject measures before the next one has its turn, since clocks change."""
+SILENT = 120
+"""Seconds after which a child process that gives no answer is ended."""
+
+Told = float | str
+"""Seconds per node, or what became of the op."""
+Found = dict[str, dict[str, dict[str, Told]]]
+"""By size, subject and op."""
 
 
 def parse() -> argparse.Namespace:
@@ -37,6 +49,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="*", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--budget", type=float, default=0.1, help="seconds per op and subject")
     parser.add_argument("--out", type=Path, default=OUT, help="where ops.json and ops.md go")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what ops.json has, and measure the rest"
+    )
     for name in ("tensorflow", "torch"):
         variable = f"WEFT_BENCH_{name.upper()}"
         parser.add_argument(
@@ -45,30 +60,63 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(name: str, python: str, lines: list[str], nodes: int, budget: float) -> dict[str, float]:
-    """Op to seconds per node, of those that the subject has.
+def run(name: str, python: str, lines: list[str], nodes: int, budget: float) -> dict[str, Told]:
+    """Op to seconds per node, or to what became of it.
 
-    A subject that dies of an op, as TensorFlow does of some sizes, goes on with the one after it.
+    A subject that dies of an op, as TensorFlow does of some sizes, or that does not come back from
+    one, goes on with the op after it.
     """
     script, *options = SUBJECTS[name]
     command = [python, str(PROGRAM_DIRECTORY / script), *options, "--nodes", str(nodes)]
     command += ["--budget", str(budget)]
-    found: dict[str, float] = {}
+    found: dict[str, Told] = {}
     while lines:
-        done = subprocess.run(
-            command,
-            input="".join(lines),
-            capture_output=True,
-            text=True,
-            env=environment(1),
-            check=False,
-        )
-        told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode > 0:
-            raise SystemExit(done.stderr)
-        found |= {line["op"]: line["seconds"] for line in told if "seconds" in line}
-        lines = lines[len(told) + 1 :]
+        answers, end = _answers(command, lines)
+        found |= {each["op"]: each.get("seconds", each.get("failed", "")) for each in answers}
+        if len(answers) < len(lines):
+            found[json.loads(lines[len(answers)])["op"]] = end
+        lines = lines[len(answers) + 1 :]
     return found
+
+
+def _answers(command: list[str], lines: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """What a child process says to the first lines, and what ended it if that is not to all.
+
+    Raises: SystemExit: it did not come so far as to measure.
+    """
+    answers: list[dict[str, Any]] = []
+    ended = threading.Event()
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said:
+        given.writelines(lines)
+        given.seek(0)
+        with subprocess.Popen(
+            command, stdin=given, stdout=subprocess.PIPE, stderr=said, text=True, env=environment(1)
+        ) as child:
+            assert child.stdout is not None
+            watch = _watch(child, ended)
+            for line in child.stdout:
+                if line.startswith("{"):
+                    answers.append(json.loads(line))
+                    watch.cancel()
+                    watch = _watch(child, ended)
+            watch.cancel()
+        if child.returncode > 0 and not answers:
+            said.seek(0)
+            raise SystemExit(said.read())
+    return answers, f"over {SILENT} s" if ended.is_set() else "ends the process"
+
+
+def _watch(child: subprocess.Popen[str], ended: threading.Event) -> threading.Timer:
+    """Ends a child that says nothing for too long; also one that a kernel holds in C."""
+
+    def end() -> None:
+        ended.set()
+        child.kill()
+
+    watch = threading.Timer(SILENT, end)
+    watch.daemon = True
+    watch.start()
+    return watch
 
 
 class Reasons:
@@ -87,52 +135,77 @@ class Reasons:
         return [list(each) for each in sorted(self._causes.items())]
 
 
-def rows(found: dict[str, dict[str, dict[str, float]]], reasons: Reasons) -> list[list[str]]:
+def rows(found: Found, reasons: Reasons) -> list[list[str]]:
     """The cells of rows: first what is slow without a reason, and in this order worst first."""
     made = []
     for size, subjects in found.items():
         for op, ours in subjects["weft"].items():
             theirs = {n: t[op] for n, t in subjects.items() if n != "weft" and op in t}
-            ratio = ours / max(theirs.values()) if theirs else 0.0
-            why = reasons.why(op, ratio)
-            cells = [
-                f"{theirs[n] * 1e6:.3g}" if n in theirs else "–" for n in subjects if n != "weft"
-            ]
-            row = [op, size, f"{ours * 1e6:.3g}", *cells, f"{ratio:.2f}", why]
+            known = [told for told in theirs.values() if isinstance(told, float)]
+            ratio = 0.0
+            if known:
+                ratio = ours / max(known) if isinstance(ours, float) else inf
+            why = reasons.why(op, ratio) if isinstance(ours, float) else ours
+            cells = [_cell(theirs.get(n)) for n in subjects if n != "weft"]
+            row = [op, size, _cell(ours), *cells, f"{ratio:.2f}" if known else "–", why]
             made.append((why != "?", -ratio, row))
     return [row for *_, row in sorted(made)]
+
+
+def _cell(told: Told | None) -> str:
+    if told is None:
+        return "–"
+    return f"{told * 1e6:.3g}" if isinstance(told, float) else "failed"
+
+
+def walk(arguments: argparse.Namespace, pythons: dict[str, str], reasons: Reasons) -> Found:
+    """Measure group by group, and write what is known after each."""
+    found = _kept(arguments.out) if arguments.resume else {}
+    for size in arguments.sizes:
+        elements, nodes = SIZES[size]
+        subjects = found.setdefault(size, {})
+        known = subjects.get("weft", {})
+        told = [e for e in entries(elements, arguments.ops) if e["op"] not in known]
+        lines = [json.dumps(e) + "\n" for e in told]
+        for start in range(0, len(lines), GROUP):
+            for name, python in pythons.items():
+                group = lines[start : start + GROUP]
+                measured = run(name, python, group, nodes, arguments.budget)
+                subjects[name] = subjects.get(name, {}) | measured
+            write(arguments.out, list(pythons), found, reasons)
+    return found
+
+
+def _kept(directory: Path) -> Found:
+    path = directory / "ops.json"
+    found: Found = json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.exists() else {}
+    return found
 
 
 def main() -> int:
     arguments = parse()
     pythons = {"weft": sys.executable}
     pythons |= {n: getattr(arguments, n) for n in ("tensorflow", "torch") if getattr(arguments, n)}
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for size in arguments.sizes:
-        elements, nodes = SIZES[size]
-        lines = [json.dumps(e) + "\n" for e in entries(elements, arguments.ops)]
-        found[size] = {
-            name: run(name, python, lines, nodes, arguments.budget)
-            for name, python in pythons.items()
-        }
-    header = ["op", "size", *(f"{name}, µs" for name in pythons), "ours over theirs", "why"]
     reasons = Reasons(REASONS)
-    body = rows(found, reasons)
-    table = Table(*header, title="time of a node")
-    for cells in body[:WORST]:
+    found = walk(arguments, pythons, reasons)
+    table = Table(*_header(list(pythons)), title="time of a node")
+    for cells in rows(found, reasons)[:WORST]:
         table.add_row(*cells)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
-    write(arguments.out, header, body, reasons, found)
     return 0
 
 
-def write(
-    directory: Path, header: list[str], body: list[list[str]], reasons: Reasons, found: Any
-) -> None:
+def _header(subjects: list[str]) -> list[str]:
+    return ["op", "size", *(f"{name}, µs" for name in subjects), "ours over theirs", "why"]
+
+
+def write(directory: Path, subjects: list[str], found: Found, reasons: Reasons) -> None:
+    """Write ops.json and ops.md."""
     directory.mkdir(parents=True, exist_ok=True)
     data = json.dumps(machine() | {"seconds": found}, indent=1)
     (directory / "ops.json").write_text(data + "\n", encoding="utf-8")
-    tables = [markdown_table(header, body), markdown_table(["why", ""], reasons.legend())]
+    worst = markdown_table(_header(subjects), rows(found, reasons))
+    tables = [worst, markdown_table(["why", ""], reasons.legend())]
     text = "\n\n".join(["# Ops, worst first", *tables]) + "\n"
     (directory / "ops.md").write_text(text, encoding="utf-8")
 

@@ -1,8 +1,9 @@
 """Kernels of pooling.
 
 A window may span any axes, so the layout does not matter: the extremum or sum of a window is taken
-axis by axis, each as a few ufuncs over strided views.  The gradient of a maximum finds for each
-window which tap is its first maximum, by comparing views tap by tap, and adds up at those places.
+axis by axis, each as a few ufuncs over strided views, or over `phases` where there are few channels.
+The gradient of a maximum finds for each window which tap is its first maximum, axis by axis as well,
+and adds up at those places.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import new_array, wide, widened
+from weft_exec.kernels.phases import SHORT, Phases, fold, largest, lowest
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, Sizes, contiguous, tap_slices
 from weft_graph.ops.windows import slide
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _BLOCK_BYTES = 1 << 20
+_FEW = 1 << 12
+"""Elements below which a call of NumPy takes longer than its loops."""
 
 
 class Fit:
@@ -83,6 +87,14 @@ class Fit:
             found.append((outs, ins))
         return found
 
+    def phases(self, axis: int) -> Phases:
+        """How windows slide along an axis."""
+        pool = self.pool
+        return Phases(
+            self.shape[axis], pool.ksize[axis], pool.strides[axis], self.before[axis],
+            self.counts[axis],
+        )  # fmt: skip
+
     def require(self, what: str, got: Sizes, wanted: Sizes) -> None:
         """Raise InvalidArgumentError unless the shapes are equal."""
         if got != wanted:
@@ -130,6 +142,14 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
     before, count = fit.before[axis], fit.counts[axis]
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     result = new_array(pool.device, shape, x.dtype)
+    run = prod(x.shape[axis + 1 :])
+    if pool.ksize[axis] > 1 and run < SHORT and x.size >= _FEW and x.flags.c_contiguous:
+        fill = x.dtype.type(0) if function is np.add else lowest(x.dtype)
+        into = result.reshape(-1, count, run)
+        flat = x.reshape(-1, size, run)
+        for rows, found in fold(fit.phases(axis), flat, function, fill, _BLOCK_BYTES):
+            into[rows] = found[:, :count]
+        return result
     lead = (slice(None),) * axis
     places = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
     whole = [ins for outs, ins in places if outs == slice(0, count)]
@@ -178,12 +198,15 @@ class _Winners:
 
     def __init__(self, fit: Fit, x: Array, y: Array) -> None:
         pool = fit.pool
-        index, missing = _first_match(fit, x, y, np.not_equal)
         self.lost: Array | None = None
-        if missing.any():
-            index, missing = _first_match(fit, x, y, _differ)  # a NaN is its window's maximum
+        index = _first_largest(fit, x, y)
+        missing: Any = None
+        if index is None:
+            index, missing = _first_match(fit, x, y, np.not_equal)
+            if missing.any():
+                index, missing = _first_match(fit, x, y, _differ)  # a NaN is its window's maximum
         rows = y.shape[0] if pool.per_image else 1
-        if missing.any():
+        if missing is not None and missing.any():
             self.lost = missing.reshape(rows, -1)
         table, origins = fit.offsets
         places = new_array(pool.device, y.shape, table.dtype)
@@ -215,6 +238,35 @@ class _Winners:
 def _differ(a: Array, b: Array, out: Array) -> None:
     np.not_equal(a, b, out=out)
     out &= ~(np.isnan(a) & np.isnan(b))
+
+
+def _first_largest(fit: Fit, x: Array, y: Array) -> Array | None:
+    """The number of the first tap that has the maximum, axis by axis from the last one.
+
+    None where that says nothing: some output is no maximum, is a NaN, or is what is beside the
+    input as well, or the array is too small to be worth it.
+    """
+    pool = fit.pool
+    if pool.device.xp is not np or x.size < _FEW:
+        return None
+    code = np.dtype(np.uint8 if len(pool.taps) < 256 else np.int32)
+    best, which = np.ascontiguousarray(x), None
+    step, shape = 1, list(x.shape)
+    crop = [slice(None)] * x.ndim
+    for axis in reversed(pool.active):
+        flat = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+        marks = None if which is None else which.reshape(flat)
+        phases = fit.phases(axis)
+        best, which = largest(phases, best.reshape(flat), marks, step, code)
+        shape[axis] = phases.width
+        crop[axis] = slice(fit.counts[axis])
+        step *= pool.ksize[axis]
+    if which is None:
+        return None
+    found = best.reshape(shape)[tuple(crop)]
+    if not np.array_equal(found, y) or (y == lowest(y.dtype)).any():
+        return None
+    return which.reshape(shape)[tuple(crop)]
 
 
 def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:

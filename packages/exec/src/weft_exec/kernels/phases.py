@@ -1,0 +1,130 @@
+"""Windows along one axis, as shifts of arrays that are as long as the whole input.
+
+NumPy's loops are as long as the last axis, so with few channels a window taken tap by tap is many
+short loops. Here what is apart by the stride is copied side by side first: tap t of every window is
+then phase t % stride, moved by t // stride places, and one call goes over all windows at once. Rows
+are made longer, so that what moves over their end falls into places that nobody looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+SHORT: Final = 32
+"""Elements after the axis, up to which this is quicker than views of the input."""
+
+
+class Phases:
+    """How windows slide along the middle one of three axes.
+
+    Args:
+      size: of the axis.
+      taps: of a window.
+      stride: positions from one window to the next.
+      before: positions of the first window that are before the input.
+      count: of windows.
+
+    Attributes:
+      width: windows of a row, with those that nobody looks at.
+    """
+
+    __slots__ = ("_before", "_size", "_stride", "_taps", "width")
+
+    def __init__(self, size: int, taps: int, stride: int, before: int, count: int) -> None:
+        self._size, self._taps, self._stride, self._before = size, taps, stride, before
+        self.width = count + (taps - 1) // stride
+
+    def split(self, x: Array, fill: Any) -> list[Array]:
+        """The phases of `x`, shape (rows, size, run), flat; `fill` is what is outside of it."""
+        rows, _, run = x.shape
+        return [self._phase(x, p, fill, rows, run) for p in range(min(self._stride, self._taps))]
+
+    def _phase(self, x: Array, phase: int, fill: Any, rows: int, run: int) -> Array:
+        """Place j is position j * stride + phase - before."""
+        shift = phase - self._before
+        low = max(0, -(shift // self._stride))
+        high = max(low, min(self.width, (self._size - 1 - shift) // self._stride + 1))
+        found = np.empty((rows, self.width, run), x.dtype)
+        found[:, :low] = fill
+        found[:, high:] = fill
+        start = low * self._stride + shift
+        found[:, low:high] = x[:, start : start + (high - low) * self._stride : self._stride]
+        return found.reshape(-1)
+
+    def shifted(self, phases: list[Array], run: int) -> Iterator[Array]:
+        """What every window has at each of its taps, of one length."""
+        length = len(phases[0]) - (self._taps - 1) // self._stride * run
+        for tap in range(self._taps):
+            start = tap // self._stride * run
+            yield phases[tap % self._stride][start : start + length]
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """What every other number is above."""
+    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+
+
+def fold(
+    phases: Phases, x: Array, function: Callable[..., Any], fill: Any, block: int
+) -> Iterator[tuple[slice, Array]]:
+    """`function` over each window, block by block.
+
+    Args:
+      x: shape (rows, size, run), in C order.
+      fill: what `function` does nothing with.
+      block: bytes of `x` at a time.
+    Yields: rows, and their results, shape (rows, width, run).
+    """
+    rows, _, run = x.shape
+    step = max(1, block * rows // max(x.nbytes, 1))
+    for start in range(0, rows, step):
+        part = slice(start, min(start + step, rows))
+        first, *others = phases.shifted(phases.split(x[part], fill), run)
+        total = np.empty((part.stop - start) * phases.width * run, x.dtype)
+        folded = total[: len(first)]
+        if not others:
+            folded[...] = first
+        for at, other in enumerate(others):
+            function(folded if at else first, other, out=folded)
+        yield part, total.reshape(-1, phases.width, run)
+
+
+def largest(
+    phases: Phases, x: Array, codes: Array | None, step: int, code: np.dtype[Any]
+) -> tuple[Array, Array]:
+    """The largest of each window, and the code of the first place that has it.
+
+    Args:
+      x: shape (rows, size, run), in C order, without NaNs.
+      codes: of the elements of `x`, below `step`, same shape; None where all are 0.
+      step: what a tap adds to the code.
+      code: the type of codes.
+    Returns: both of shape (rows, width, run).
+    """
+    rows, _, run = x.shape
+    taps = phases.shifted(phases.split(x, lowest(x.dtype)), run)
+    marks = None if codes is None else phases.shifted(phases.split(codes, 0), run)
+    shape = (rows, phases.width, run)
+    best, which = np.empty(prod(shape), x.dtype), np.zeros(prod(shape), code)
+    better: Array = np.empty(0)
+    for tap, values in enumerate(taps):
+        top, found = best[: len(values)], which[: len(values)]
+        mark = None if marks is None else next(marks)
+        if not tap:
+            np.copyto(top, values)
+            if mark is not None:
+                np.copyto(found, mark)
+            better = np.empty(len(values), np.bool_)
+            continue
+        np.greater(values, top, out=better)
+        np.maximum(values, top, out=top)
+        # A later tap's codes are above all earlier ones.
+        there = code.type(tap * step) if mark is None else np.add(mark, code.type(tap * step))
+        np.maximum(found, np.multiply(better.view(np.uint8), there, dtype=code), out=found)
+    return best.reshape(shape), which.reshape(shape)
