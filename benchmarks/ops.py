@@ -32,7 +32,7 @@ REASONS = Path(__file__).parent / "reasons.json"
 WORST = 40  # rows on the terminal
 SLOW = 3.0
 """Times the slower peer's time that need a reason in the file, or are something to mend."""
-GROUP = 40
+GROUP = 16
 """Ops that a subject measures before the next one has its turn, since clocks change."""
 SILENT = 120
 """Seconds after which a child process that gives no answer is ended."""

@@ -1,8 +1,8 @@
 """Kernels of pooling.
 
 A window may span any axes, so the layout does not matter: the extremum or sum of a window is taken
-axis by axis, each as a few ufuncs over strided views, or over `phases` where there are few channels.
-The gradient of a maximum finds for each window which tap is its first maximum, axis by axis as well,
+axis by axis, each as a few ufuncs over strided views, or over `phases` where channels are few. The
+gradient of a maximum finds for each window which tap is its first maximum, axis by axis as well,
 and adds up at those places.
 """
 
