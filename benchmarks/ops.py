@@ -32,9 +32,9 @@ REASONS = Path(__file__).parent / "reasons.json"
 WORST = 40  # rows on the terminal
 SLOW = 3.0
 """Times the slower peer's time that need a reason in the file, or are something to mend."""
-GROUP = 16
+GROUP = 8
 """Ops that a subject measures before the next one has its turn, since clocks change."""
-SILENT = 120
+SILENT = 40
 """Seconds after which a child process that gives no answer is ended."""
 
 Told = float | str

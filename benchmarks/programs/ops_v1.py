@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 tf: Any = None  # weft or tensorflow.compat.v1
-LIMIT = 60  # seconds that one op may take
+LIMIT = 20  # seconds that one op may take
 
 
 def array(told: dict[str, Any]) -> Any:
