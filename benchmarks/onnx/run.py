@@ -116,7 +116,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5, help="of each turn")
     parser.add_argument("--onnxruntime", metavar="PYTHON", default=sys.executable)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.fetch:
         fetch(arguments.folder)
     pythons = {"weft": sys.executable, "onnxruntime": arguments.onnxruntime}

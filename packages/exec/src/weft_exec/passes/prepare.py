@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft_exec.devices.device import Device
+from weft_exec.kernels.registry import kernels_of
 from weft_exec.passes.fold import fold_constants
 from weft_exec.settings import settings
 from weft_graph.ir.node import Node, Output
@@ -46,7 +47,7 @@ def prepare(
     """
     step = prune(feeds, outputs, targets)
     watch("pruned", step)
-    if inline_calls(step, may_wait):
+    if inline_calls(step, may_wait, lambda op: bool(kernels_of(op, host.type))):
         note(step.graph.nodes)
         watch("inlined", step)
     if read_routed(step):

@@ -76,7 +76,7 @@ def create(
             if value.node.graph is not graph:
                 raise _mixed(values[0], value)
         _fill_attrs(op_def, known)
-        types = output_types(op_def, known)
+        types = argument_types(op_def.outputs, known)
         rule = op_def.shape_rule
         shapes = None if rule is None else rule(NodeSpec(values, known))
     except errors.OpError as error:
@@ -403,10 +403,10 @@ def _fill_attrs(op_def: OpDef, known: dict[str, Any]) -> None:
             known[key] = attr.default
 
 
-def output_types(op_def: OpDef, known: dict[str, Any]) -> list[DType]:
-    """The element types of a node's outputs by its attributes."""
+def argument_types(args: Iterable[ArgDef], known: Mapping[str, Any]) -> list[DType]:
+    """The element types of a node's inputs or outputs by its attributes."""
     types: list[DType] = []
-    for arg in op_def.outputs:
+    for arg in args:
         if arg.list_attr is not None:
             types.extend(known[arg.list_attr])
             continue

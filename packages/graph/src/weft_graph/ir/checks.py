@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from weft_graph.ir.builder import output_types
+from weft_graph.ir.builder import argument_types
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import ArgDef, NodeSpec, OpDef
 from weft_tensor import errors
@@ -43,7 +43,7 @@ class Signature:
             refs += [arg.is_ref] * len(types)
         self.inputs = tuple(inputs)
         self.refs = tuple(refs)
-        self.outputs = tuple(output_types(op_def, attrs))
+        self.outputs = tuple(argument_types(op_def.outputs, attrs))
 
     def check(self, inputs: Sequence[Output], op: str, node: str) -> None:
         """Refuse inputs that the node does not take.

@@ -139,6 +139,13 @@ class _Writer:
         del message.input[:]
         message.input.extend([self._tensor(source) for source in node.inputs])
         message.input.extend([f"^{control.name}" for control in node.controls])
+        if "_class" in message.attr:
+            self._part_from_arguments(message.attr["_class"].list.s)
+
+    def _part_from_arguments(self, groups: Any) -> None:
+        """Drop requests to be placed with arguments, which are nowhere by themselves."""
+        arguments = {f"loc:@{output.node.name}".encode() for output in self._function.inputs}
+        groups[:] = [group for group in groups if group not in arguments]
 
     def _tensor(self, output: Output) -> str:
         """An output in the notation of functions: an argument, or node:result:place."""

@@ -6,7 +6,8 @@ would not follow from the body alone: a node without inputs, for example, that i
 must stay in that branch.  The functional form of a step, and merging of what its gradient computes
 again with what is there already, follow from there being no call any more.
 
-Which calls stay, `keeping.py` says.
+Which calls stay, `keeping.py` says. A function may be marked as computing the same as an op: then
+the op takes the place of the call where there is a kernel, and the body elsewhere.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import Any
 
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import is_handle, is_private
+from weft_graph.functions.substitutes import HasKernel, op_instead_of
 from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, has_control_flow, is_free
@@ -29,11 +31,14 @@ from weft_graph.passes.keeping import Keeping, Waits
 from weft_tensor import errors
 
 
-def inline_calls(step: StepGraph, waits: Waits | None = None) -> int:
+def inline_calls(
+    step: StepGraph, waits: Waits | None = None, has_kernel: HasKernel | None = None
+) -> int:
     """Replace calls by the bodies of their functions.
 
     Args:
       waits: whether a node may wait for something other than its inputs; none does by default.
+      has_kernel: whether an op that a function is marked with can run; none can by default.
     Returns: the number of calls replaced.
     Raises:
       NotFoundError: a function is not in the library.
@@ -43,7 +48,7 @@ def inline_calls(step: StepGraph, waits: Waits | None = None) -> int:
     if not calls:
         return 0
     keeping = Keeping([function_of(call) for call in calls], waits or (lambda _: False))
-    return _Inliner(step, keeping).run()
+    return _Inliner(step, keeping, has_kernel or (lambda _: False)).run()
 
 
 def function_of(call: Node) -> Function:
@@ -145,8 +150,9 @@ class _Part:
 
 
 class _Inliner:
-    def __init__(self, step: StepGraph, keeping: Keeping) -> None:
+    def __init__(self, step: StepGraph, keeping: Keeping, has_kernel: HasKernel) -> None:
         self._step = step
+        self._has_kernel = has_kernel
         self._keeping = keeping
         self._graph = Graph()
         self._graph.functions = step.graph.functions
@@ -198,8 +204,14 @@ class _Inliner:
     # ------------------------------------------------------------------ single nodes
 
     def _copy(
-        self, node: Node, part: _Part, scope: _Scope, more: dict[str, Any] | None = None
+        self,
+        node: Node,
+        part: _Part,
+        scope: _Scope,
+        more: dict[str, Any] | None = None,
+        instead: tuple[OpDef, dict[str, Any]] | None = None,
     ) -> None:
+        """Copy a node, with more attributes, or another op instead of its own."""
         inputs = _inputs(node, scope)
         controls = scope.ends_of(node.controls)
         attrs, device = node.attrs, node.device
@@ -209,8 +221,11 @@ class _Inliner:
             device = _device(node, scope)
         if more is not None:
             attrs = {**attrs, **more}
+        op_def = node.op_def
+        if instead is not None:
+            op_def, attrs = instead
         name = node.name if not scope.prefix else self._name(scope.prefix + node.name)
-        twin = self._add(node, name, inputs, attrs, controls)
+        twin = self._add(node, op_def, name, inputs, attrs, controls)
         twin.device = device
         if node.forward is not None:
             twin.forward = next(iter(scope.ends.get(node.forward, ())), None)
@@ -220,12 +235,15 @@ class _Inliner:
     def _add(
         self,
         like: Node,
+        op_def: OpDef,
         name: str,
         inputs: tuple[Output, ...],
         attrs: dict[str, Any],
         controls: Sequence[Node],
     ) -> Node:
-        twin = self._graph.add_copy(like, name, inputs, attrs)
+        types = [output.dtype for output in like.outputs]
+        shapes = [output.dims for output in like.outputs]
+        twin = self._graph.add_derived(like, op_def, name, inputs, attrs, types, shapes)
         if controls:
             self._graph.set_control_inputs(twin, controls, reason="inline")
         return twin
@@ -267,6 +285,10 @@ class _Inliner:
         function = function_of(call)
         used = part.used[call]
         ended = call in part.waited
+        substitute = op_instead_of(function, self._has_kernel)
+        if substitute is not None:
+            self._copy(call, part, scope, instead=substitute)
+            return
         if self._keeping.keeps(function):
             kept = {"_used": tuple(sorted(used)), "_reads_only": not function.effects}
             self._copy(call, part, scope, kept)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.call import add_call
+from weft_graph.functions.substitutes import mark
+from weft_graph.functions.trace import trace
 from weft_graph.ir.builder import constant
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import elementary, nn, trigonometry
 from weft_graph.ops.arithmetic import clip_by_value
@@ -24,6 +31,7 @@ from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
 from weft_io.onnx.rules.quantization import through_8_bits
+from weft_io.ops.recurrent import LAYER
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]
@@ -35,6 +43,7 @@ _DEFAULTS: Final = {
     "LSTM": ["Sigmoid", "Tanh", "Tanh"],
     "DynamicQuantizeLSTM": ["Sigmoid", "Tanh", "Tanh"],
 }
+_OF_KERNELS: Final = {"Sigmoid", "Tanh", "Relu", "sigmoid", "tanh", "relu"}
 _ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
 
 
@@ -64,21 +73,29 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
     return found[key]
 
 
-def _activations(operation: Operation, directions: int) -> list[list[Activation]]:
+class _Activations(NamedTuple):
+    """The activations of one direction, and ONNX's names of them."""
+
+    names: Sequence[str]
+    functions: Sequence[Activation]
+
+
+def _activations(operation: Operation, directions: int) -> list[_Activations]:
     """The activations of each direction."""
     default = _DEFAULTS[operation.op]
     names = operation.attribute("activations") or default * directions
-    alphas = list(operation.attribute("activation_alpha") or [])
-    betas = list(operation.attribute("activation_beta") or [])
-    alphas += [None] * (len(names) - len(alphas))
-    betas += [None] * (len(names) - len(betas))
-    made = [_activation(*each) for each in zip(names, alphas, betas, strict=False)]
-    made = made[: len(default) * directions]
-    if len(made) != len(default) * directions:
+    if len(names) < len(default) * directions:
         raise errors.InvalidArgumentError(
             f"{operation.op} requires {len(default) * directions} activations, got {names}"
         )
-    return [made[len(default) * i : len(default) * (i + 1)] for i in range(directions)]
+    alphas, betas = (
+        [*(operation.attribute(f"activation_{each}") or ()), *[None] * len(names)]
+        for each in ("alpha", "beta")
+    )
+    made = [_activation(*each) for each in zip(names, alphas, betas, strict=False)]
+    count = len(default)
+    places = [slice(count * i, count * (i + 1)) for i in range(directions)]
+    return [_Activations(names[place], made[place]) for place in places]
 
 
 @importer("DynamicQuantizeLSTM", domain="com.microsoft")
@@ -131,13 +148,15 @@ class _Cell:
     activation are one matrix.
     """
 
-    def __init__(self, operation: Operation, index: int, activations: Sequence[Activation]) -> None:
+    quantized = False
+
+    def __init__(self, operation: Operation, index: int, activations: _Activations) -> None:
         self.operation = operation
         self.index = index
-        self.activations = activations
+        self.names = activations.names
+        self.activations = activations.functions
         self.w, self.r = self._weights()
-        self.width = self._width()
-        self.after_product = operation.op == "GRU" and bool(
+        self.reset_after = operation.op == "GRU" and bool(
             operation.attribute("linear_before_reset", 0)
         )
         bias = operation.get(3)
@@ -145,12 +164,10 @@ class _Cell:
         self.inner_bias: Output | None = None
         if bias is not None:
             of_w, of_r = split(bias[index], 2)
-            if self.after_product:
+            if self.reset_after:
                 gates, self.inner_bias = self._parts(of_r, 2, 1)
                 of_r = concat([gates, zeros_like(self.inner_bias)], 0)
             self.bias = of_w + of_r
-        if operation.op == "GRU":
-            self.r_gates, self.r_inner = self._parts(self.r, 2, 1)
         self.step = {"RNN": self._rnn, "GRU": self._gru}.get(operation.op, self._lstm)
         self.count = 2 if self.step == self._lstm else 1
         peep = operation.get(7) if self.count == 2 else None
@@ -161,7 +178,8 @@ class _Cell:
         """The weights of the inputs and of the state, (inputs, gates) and (width, gates)."""
         return transpose(self.operation[1][self.index]), transpose(self.operation[2][self.index])
 
-    def _width(self) -> Any:
+    @property
+    def width(self) -> Any:
         """The size of the state, as an int where it is known."""
         given = self.operation.attribute("hidden_size") if self.r.dims is None else self.r.dims[0]
         return shape(self.r)[0] if given is None else given
@@ -191,19 +209,72 @@ class _Cell:
 
     def run(self, x: Output) -> tuple[Output, list[Output]]:
         """The results of all steps, (steps, batch, width), and the last states."""
-        sizes = shape(x)
-        flat = self._inputs(x)
-        dtype = x.dtype.base_dtype
-        states = [self.start(5 + i, sizes[1], dtype) for i in range(self.count)]
+        rows, dtype = self._inputs(x), x.dtype.base_dtype
+        states = [self.start(5 + i, shape(x)[1], dtype) for i in range(self.count)]
         lengths = self.operation.get(4)
-        parts = TensorArray(dtype, sizes[0]).unstack(flat)
-        results = TensorArray(dtype, sizes[0], infer_shape=False)
+        given = None if lengths is None else cast(lengths, dtypes.int32)
+        kind = self._kind()
+        if kind is None:
+            return self._loop(rows, given, states)
+        found = self._called(kind, rows, given, states)
+        return found[0], found[1:]
+
+    # ------------------------------------------------------------------ as one kernel
+
+    def _kind(self) -> str | None:
+        """The kind of cell that there is a kernel of, or None for what is rarely seen."""
+        plain = set(self.names) <= _OF_KERNELS and self.clip is None and self.peep is None
+        if not plain or self.operation.attribute("input_forget", 0):
+            return None
+        if self.reset_after:
+            return "gru_reset_after"
+        return {"RNN": "rnn", "GRU": "gru"}.get(self.operation.op, "lstm")
+
+    def _called(
+        self, kind: str, rows: Output, lengths: Output | None, states: Sequence[Output]
+    ) -> list[Output]:
+        """The call of a function that does the steps, for which a kernel may take its place."""
+        bias = zeros([0], rows.dtype) if self.inner_bias is None else self.inner_bias
+        given = constant(np.zeros(0, np.int32)) if lengths is None else lengths
+        values = [rows, self.r, bias, given, *states]
+
+        def body(rows: Output, r: Output, bias: Output, given: Output, *old: Output) -> Any:
+            self.r = r
+            self.inner_bias = None if self.inner_bias is None else bias
+            every, last = self._loop(rows, None if lengths is None else given, old)
+            return every, *last
+
+        def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
+            return [graph.add_input_like(value, value.node.type) for value in values], {}
+
+        attrs = mark(
+            LAYER,
+            T=rows.dtype.base_dtype,
+            N=len(states),
+            cell=kind,
+            activations=[name.lower() for name in self.names],
+            quantized=self.quantized,
+        )
+        graph = get_default_graph()
+        with graph.functions.reserved(self.operation.op) as name:
+            function, _ = trace(body, arguments, name, graph, ordered=False, attrs=attrs)
+            graph.functions.add(function)
+        return add_call(function, values)[1]
+
+    # ---------------------------------------------------------------------- as a loop
+
+    def _loop(
+        self, rows: Output, lengths: Output | None, states: Sequence[Output]
+    ) -> tuple[Output, list[Output]]:
+        steps, dtype = shape(rows)[0], rows.dtype.base_dtype
+        parts = TensorArray(dtype, steps).unstack(rows)
+        results = TensorArray(dtype, steps, infer_shape=False)
 
         def body(turn: Output, results: TensorArray, *old: Output) -> list[Any]:
             new = list(self.step(parts.read(turn), old))
             shown = new[0]
             if lengths is not None:
-                there = expand_dims(less(turn, cast(lengths, dtypes.int32)), 1)
+                there = expand_dims(less(turn, lengths), 1)
                 new = [where_v2(there, a, b) for a, b in zip(new, old, strict=True)]
                 shown = where_v2(there, shown, like(0, shown))
             for each, before in zip(new, old, strict=True):
@@ -211,12 +282,11 @@ class _Cell:
             return [turn + 1, results.write(turn, shown), *new]
 
         found = while_loop(
-            lambda turn, *_: less(turn, sizes[0]), body, [constant(0), results, *states]
+            lambda turn, *_: less(turn, steps), body, [constant(0), results, *states]
         )
         every = found[1].stack()
-        rows = x.dims[:2] if x.dims is not None else (None, None)
-        hidden = self.r.dims[0] if self.r.dims is not None else None
-        every.set_shape([*rows, hidden])
+        sizes = (None, None) if rows.dims is None else rows.dims[:2]
+        every.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
         return every, list(found[2:])
 
     def _inputs(self, x: Output) -> Output:
@@ -225,7 +295,10 @@ class _Cell:
         rows = self.product(reshape(x, [sizes[0] * sizes[1], sizes[2]]), self.w)
         if self.bias is not None:
             rows = rows + self.bias
-        return reshape(rows, stack([sizes[0], sizes[1], shape(self.w)[1]]))
+        found = reshape(rows, stack([sizes[0], sizes[1], shape(self.w)[1]]))
+        known = (None, None) if x.dims is None else x.dims[:2]
+        found.set_shape([*known, None if self.w.dims is None else self.w.dims[1]])
+        return found
 
     def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
         return [self.activations[0](self.limited(x + self.product(old[0], self.r)))]
@@ -234,14 +307,15 @@ class _Cell:
         (h,) = old
         f, g = self.activations
         gates, new = self._parts(x, 2, 1)
-        if self.after_product:
+        if self.reset_after:
             more, inner = self._parts(self.product(h, self.r), 2, 1)
             if self.inner_bias is not None:
                 inner = inner + self.inner_bias
         else:
-            more, inner = self.product(h, self.r_gates), None
+            of_gates, of_new = self._parts(self.r, 2, 1)
+            more, inner = self.product(h, of_gates), None
         z, r = self._parts(f(self.limited(gates + more)), 1, 1)
-        inner = self.product(r * h, self.r_inner) if inner is None else r * inner
+        inner = self.product(r * h, of_new) if inner is None else r * inner
         new = g(self.limited(new + inner))
         return [new + z * (h - new)]
 
@@ -273,6 +347,8 @@ class _QuantizedCell(_Cell):
 
     What is multiplied are the numbers that are left then, as floats.
     """
+
+    quantized = True
 
     def _weights(self) -> tuple[Output, Output]:
         w, r = (self._of_8_bits(at, at + 7 + (at == 2)) for at in (1, 2))

@@ -1,0 +1,56 @@
+"""Recurrent layers as one op each, which only executables contain.
+
+A graph has a layer as the call of a function whose body is a loop: everybody sees through it, and
+gradients are those of the loop. Where there is a kernel, it takes the place of the call
+(`weft_graph/passes/inline.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft_graph.ir.costs import Cost, Sizes
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops.cost_rules import dims_at
+from weft_tensor.shape import Dims
+
+LAYER: Final = "_RecurrentLayer"
+
+
+def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:
+    rows, weights, states = node.inputs[0].dims, node.inputs[1].dims, node.inputs[4:]
+    steps, batch = (None, None) if rows is None else rows[:2]
+    width = None if weights is None else weights[0]
+    return (steps, batch, width), *[state.dims for state in states]
+
+
+def _layer_cost(sizes: Sizes) -> Cost:
+    """A product with the weights in each step."""
+    steps, batch, gates = dims_at(sizes.inputs, 0, 3)
+    width = dims_at(sizes.inputs, 1, 2)[0]
+    return Cost(2.0 * steps * batch * gates * width, float(sizes.all_bytes))
+
+
+register_op(
+    LAYER,
+    ("rows: T", "weights: T", "bias: T", "lengths: int32", "states: N * T"),
+    ("results: T", "last: N * T"),
+    {
+        "T": "{float16, bfloat16, float32, float64}",
+        "N": "int >= 1",
+        "cell": "{'rnn', 'gru', 'gru_reset_after', 'lstm'}",
+        "activations": "list(string)",
+        "quantized": "bool = false",
+    },
+    _layer_shapes,
+    traits=Traits(cost=_layer_cost, differentiable=False),
+    doc="""
+    All steps of a recurrent layer. `rows`, (steps, batch, gates), is what the inputs add to the
+    gates; `weights`, (width, gates), multiply the state. The gates are those of ONNX in its order:
+    of an LSTM input, output, forget and cell, of a GRU update, reset and new. `bias`, (width), is
+    added before the reset of a GRU that resets after the product. `lengths` are those of the
+    sequences, or empty for all steps. `quantized` states are rounded to 8 bits before the product.
+    """,
+)
