@@ -1,6 +1,6 @@
 /* Functions of two operands that broadcast, and Select of three. Shapes are folded into few loops, the
  * innermost of which has operands that either advance by one element or stand still. */
-#include "runtime.h"
+#include "quantised.h"
 
 enum { BLOCK = 256, LOOPS = WL_MAX_RANK, OPERANDS = 3 };
 
@@ -176,6 +176,8 @@ typedef struct pair {
   wl_tensor *out;
   loops loops;
   float low, high;
+  wl_sum8 sum;
+  bool by_integers;
 } pair;
 
 static void quantised_row(const pair *p, size_t row, const int64_t *at) {
@@ -192,9 +194,33 @@ static void quantised_row(const pair *p, size_t row, const int64_t *at) {
   }
 }
 
+/* Whether sums of bytes may be by integers: with scales that are neither much above that of the result,
+ * where rounded factors would show, nor all far below it. */
+static bool sums8(pair *p, unsigned activation) {
+  if (p->a->dtype != WL_TYPE_INT8 || !quantised(p->a) || (p->op->kind != WL_OP_Add && p->op->kind != WL_OP_Sub))
+    return false;
+  double a = (double)p->a->scales[0] / (double)p->out->scales[0], b = (double)p->b->scales[0] / (double)p->out->scales[0];
+  double most = a > b ? a : b;
+  if (!(most < 4 && most >= 0x1p-10 && a > 0 && b > 0)) return false;
+  wl_sum8 *s = &p->sum;
+  double unit = 1; /* so that factors are below 2^21, and sums within 32 bits */
+  for (s->shift = 0; most * unit < 0x1p20; s->shift++) unit *= 2;
+  s->a = (int32_t)nearbyint(a * unit);
+  s->b = (int32_t)nearbyint(p->op->kind == WL_OP_Sub ? -b * unit : b * unit);
+  s->bias = (1 << (s->shift - 1)) - wl_zero_point(p->a, 0) * s->a - wl_zero_point(p->b, 0) * s->b;
+  s->zero = wl_zero_point(p->out, 0);
+  wl_clamp8(p->out, activation, &s->low, &s->high);
+  return true;
+}
+
 static void one_row(const pair *p, size_t row) {
   int64_t at[OPERANDS];
   row_at(&p->loops, row, 2, at);
+  if (p->by_integers && p->loops.step[0][0] && p->loops.step[1][0]) {
+    p->r->vector->add8(&p->sum, (size_t)p->loops.size[0], (const int8_t *)p->a->data + at[0],
+                       (const int8_t *)p->b->data + at[1], (int8_t *)p->out->data + row * (size_t)p->loops.size[0]);
+    return;
+  }
   if (quantised(p->a) && !compares(p->op->kind)) {
     quantised_row(p, row, at);
     return;
@@ -281,7 +307,9 @@ static wl_status compute_binary(wl_interpreter *r, wl_op *op) {
   WL_TRY(check_divisor(r, op));
   if (!total) return WL_OK;
   p.loops = fold(p.out, operands, 2);
-  wl_clamp(wl_byte(r, op, WL_ELEMENTWISE_ACTIVATION), &p.low, &p.high);
+  unsigned activation = wl_byte(r, op, WL_ELEMENTWISE_ACTIVATION);
+  wl_clamp(activation, &p.low, &p.high);
+  p.by_integers = sums8(&p, activation);
   size_t row = (size_t)p.loops.size[0];
   if (p.loops.depth == 1)
     wl_split(r, row, 16384, cut_piece, &p);

@@ -120,24 +120,24 @@ static wl_status check_quantize(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
-/* Floats to bytes of one scale: adding and taking away 1.5 * 2^23 rounds what was cut before. */
-static void quantize_floats(const float *x, size_t n, float scale, float zero, int8_t *out) {
-  for (size_t i = 0; i < n; i++) {
-    float v = x[i] / scale;
-    v = v >= -65536 ? v : -65536;
-    v = v <= 65536 ? v : 65536;
-    v = ((v + 12582912.0f) - 12582912.0f) + zero;
-    v = v >= -128 ? v : -128;
-    out[i] = (int8_t)(int32_t)(v <= 127 ? v : 127);
-  }
+typedef struct floats {
+  const wl_interpreter *r;
+  const wl_tensor *x, *out;
+} floats;
+
+static void quantize_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const floats *p = argument;
+  (void)task;
+  p->r->vector->quantise8(end - begin, (const float *)(const void *)p->x->data + begin, p->out->scales[0],
+                          p->out->zero_point_count ? p->out->zero_points[0] : 0, (int8_t *)p->out->data + begin);
 }
 
 static wl_status compute_quantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   wl_tensor *out = wl_out(r, op, 0);
   if (x->dtype == WL_TYPE_FLOAT32 && out->dtype == WL_TYPE_INT8 && out->scale_count == 1) {
-    quantize_floats((const float *)(const void *)x->data, (size_t)wl_elements(x), out->scales[0],
-                    (float)(out->zero_point_count ? out->zero_points[0] : 0), (int8_t *)out->data);
+    floats p = {r, x, out};
+    wl_split(r, (size_t)wl_elements(x), 16384, quantize_piece, &p);
     return WL_OK;
   }
   scaling from = scaling_of(x), to = scaling_of(out);

@@ -135,7 +135,28 @@ static windows windows_of(wl_interpreter *r, const wl_op *op) {
   return w;
 }
 
-/* Pointers for `rows` results from `first` on, tap by tap; to `border` outside of the image. */
+/* Pointers of one result, tap by tap, `rows` apart; to `border` outside of the image. */
+static void point_one(const windows *w, const uint8_t *image, int64_t row, int64_t left, size_t rows,
+                      size_t pixel, const void *border, const void **to) {
+  size_t width = (size_t)w->x->dims[2] * pixel, across = (size_t)w->dilation_w * pixel;
+  if (row >= 0 && left >= 0 && row + (int64_t)(w->kernel_h - 1) * w->dilation_h < w->x->dims[1] &&
+      left + (int64_t)(w->kernel_w - 1) * w->dilation_w < w->x->dims[2]) {
+    const uint8_t *line = image + (size_t)row * width + (size_t)left * pixel;
+    for (int i = 0; i < w->kernel_h; i++, line += (size_t)w->dilation_h * width)
+      for (int j = 0; j < w->kernel_w; j++, to += rows) *to = line + (size_t)j * across;
+    return;
+  }
+  for (int i = 0; i < w->kernel_h; i++, row += w->dilation_h) {
+    bool inside = row >= 0 && row < w->x->dims[1];
+    int64_t column = left;
+    for (int j = 0; j < w->kernel_w; j++, column += w->dilation_w, to += rows)
+      *to = inside && column >= 0 && column < w->x->dims[2]
+                ? image + (size_t)row * width + (size_t)column * pixel
+                : border;
+  }
+}
+
+/* Pointers for `rows` results from `first` on. */
 static void point(const windows *w, size_t first, size_t rows, size_t pixel, const void *border,
                   const void **found) {
   if (w->direct) {
@@ -145,18 +166,9 @@ static void point(const windows *w, size_t first, size_t rows, size_t pixel, con
   size_t out_w = (size_t)w->op->memo[OUT_W], out_h = (size_t)w->op->memo[OUT_H];
   size_t x = first % out_w, y = first / out_w % out_h, n = first / out_w / out_h;
   for (size_t m = 0; m < rows; m++) {
-    const void **to = found + m;
     const uint8_t *image = w->x->data + n * (size_t)w->x->dims[1] * (size_t)w->x->dims[2] * pixel;
-    int64_t row = (int64_t)y * w->stride_h - w->op->memo[PAD_TOP];
-    int64_t left = (int64_t)x * w->stride_w - w->op->memo[PAD_LEFT];
-    for (int i = 0; i < w->kernel_h; i++, row += w->dilation_h) {
-      bool inside = row >= 0 && row < w->x->dims[1];
-      int64_t column = left;
-      for (int j = 0; j < w->kernel_w; j++, column += w->dilation_w, to += rows)
-        *to = inside && column >= 0 && column < w->x->dims[2]
-                  ? image + ((size_t)row * (size_t)w->x->dims[2] + (size_t)column) * pixel
-                  : border;
-    }
+    point_one(w, image, (int64_t)y * w->stride_h - w->op->memo[PAD_TOP],
+              (int64_t)x * w->stride_w - w->op->memo[PAD_LEFT], rows, pixel, border, found + m);
     if (++x < out_w) continue;
     x = 0;
     if (++y < out_h) continue;

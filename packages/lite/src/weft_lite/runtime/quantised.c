@@ -31,7 +31,7 @@ void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t 
 /* Rows whose depth is no multiple of 4 are copied, with zeros behind them. */
 uint64_t wl_rows8_scratch(const wl_tensor *x, size_t taps) {
   uint64_t depth = (uint64_t)x->dims[x->rank - 1];
-  return depth % 4 ? taps * WL_MOST_ROWS * ((depth + 3) / 4 * 4) : 0;
+  return depth % 4 ? taps * WL_PADDED_ROWS * ((depth + 3) / 4 * 4) : 0;
 }
 
 typedef struct product {
@@ -40,50 +40,88 @@ typedef struct product {
   const void *windows;
   const wl_tensor *x, *filter, *bias;
   wl_tensor *out;
-  size_t taps, pixel, channels;
+  size_t taps, pixel, channels, results;
   wl_tile8 tile;
 } product;
 
-static void pad_rows(const product *p, size_t count, const void **rows, uint8_t *to) {
-  if (p->pixel == 3) { /* the colours of images: a word each */
-    for (size_t i = 0; i < count; i++, to += 4) {
-      uint32_t word = 0;
-      memcpy(&word, rows[i], 3);
-      memcpy(to, &word, 4);
-      rows[i] = to;
+/* A pixel of less than four bytes, with what follows it: weights have zeros there. */
+static uint32_t word_at(const uint8_t *from) {
+  uint32_t word;
+  memcpy(&word, from, 4);
+  return word;
+}
+
+static uint32_t last_pixel(const uint8_t *from, size_t pixel) {
+  uint32_t word = 0;
+  memcpy(&word, from, pixel);
+  return word;
+}
+
+/* The taps of each result side by side, as one deep tap: depths of the colours of images are too short for
+ * a loop. */
+static void pad_rows(const product *p, wl_tile8 *tile, const void **rows, uint8_t *to) {
+  size_t taps = p->taps, pixel = p->pixel, deep = (pixel + 3) / 4 * 4, count = tile->rows;
+  const uint8_t *end = p->x->data + p->x->bytes;
+  for (size_t m = 0; m < count; m++, to += taps * deep) {
+    for (size_t t = 0; t < taps; t++) {
+      const uint8_t *from = rows[t * count + m];
+      if (pixel < 4) {
+        /* those whose four bytes would end behind the image */
+        uint32_t word = from + 4 > end && from < end ? last_pixel(from, pixel) : word_at(from);
+        memcpy(to + 4 * t, &word, 4);
+      } else {
+        memcpy(to + t * deep, from, pixel);
+        memset(to + t * deep + pixel, 0, deep - pixel);
+      }
     }
-    return;
+    rows[m] = to; /* of the first tap, which nobody reads again */
   }
-  for (size_t i = 0; i < count; i++, to += p->tile.depth) {
-    memcpy(to, rows[i], p->pixel);
-    memset(to + p->pixel, 0, p->tile.depth - p->pixel);
-    rows[i] = to;
+  tile->taps = 1;
+  tile->depth = taps * deep;
+}
+
+/* Results [begin, end), the columns of a tile alone, which are `column` and on. */
+static void multiply(const product *p, unsigned task, size_t begin, size_t end, wl_tile8 tile,
+                     size_t column) {
+  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
+  uint8_t *border = (uint8_t *)(rows + p->taps * WL_MOST_ROWS8);
+  bool padded = p->pixel % 4;
+  size_t depth = tile.depth, most = p->r->vector->rows8;
+  memset(border, wl_zero_point(p->x, 0), depth);
+  if (padded && most > WL_PADDED_ROWS) most = WL_PADDED_ROWS;
+  for (size_t tiles = (end - begin + most - 1) / most; tiles; tiles--) {
+    tile.taps = p->taps;
+    tile.depth = depth;
+    tile.rows = (end - begin + tiles - 1) / tiles;
+    p->points(p->windows, begin, tile.rows, p->pixel, border, rows);
+    if (padded) pad_rows(p, &tile, rows, border + depth);
+    tile.a = (const int8_t *const *)rows;
+    tile.c = (int8_t *)p->out->data + begin * p->channels + column;
+    p->r->vector->tile8(&tile);
+    begin += tile.rows;
   }
 }
 
-static void product_piece(void *argument, unsigned task, size_t begin, size_t end) {
+static void by_results(void *argument, unsigned task, size_t begin, size_t end) {
   const product *p = argument;
-  const wl_vector *vector = p->r->vector;
-  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
-  uint8_t *border = (uint8_t *)(rows + p->taps * 4 * WL_MOST_ROWS);
-  memset(border, wl_zero_point(p->x, 0), p->tile.depth);
+  multiply(p, task, begin, end, p->tile, 0);
+}
+
+static void by_panels(void *argument, unsigned task, size_t begin, size_t end) {
+  const product *p = argument;
   wl_tile8 tile = p->tile;
-  size_t tiles = (end - begin + vector->rows8 - 1) / vector->rows8;
-  for (; tiles; tiles--) {
-    tile.rows = (end - begin + tiles - 1) / tiles;
-    p->points(p->windows, begin, tile.rows, p->pixel, border, rows);
-    if (p->pixel != tile.depth) pad_rows(p, p->taps * tile.rows, rows, border + tile.depth);
-    tile.a = (const int8_t *const *)rows;
-    tile.c = (int8_t *)p->out->data + begin * p->channels;
-    vector->tile8(&tile);
-    begin += tile.rows;
-  }
+  size_t first = begin * WL_PANEL, last = end * WL_PANEL < p->channels ? end * WL_PANEL : p->channels;
+  tile.columns = last - first;
+  tile.b += first * tile.taps * tile.depth;
+  if (tile.bias) tile.bias += first;
+  if (!tile.one_scale) tile.scales += first;
+  multiply(p, task, 0, p->results, tile, first);
 }
 
 wl_status wl_conv8(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows, size_t taps,
                    size_t results, size_t channels, unsigned activation) {
   product p = {r, points, windows, wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2),
-               wl_out(r, op, 0), taps, 0, channels, {0}};
+               wl_out(r, op, 0), taps, 0, channels, results, {0}};
   p.pixel = (size_t)p.x->dims[p.x->rank - 1];
   p.tile = (wl_tile8){.columns = channels, .taps = taps, .depth = (p.pixel + 3) / 4 * 4,
                       .b = (const int8_t *)p.filter->data, .scales = p.filter->scales,
@@ -91,7 +129,11 @@ wl_status wl_conv8(wl_interpreter *r, wl_op *op, wl_points *points, const void *
                       .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
                       .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
   wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
-  wl_split(r, results, 1 + 65536 / (1 + taps * p.tile.depth * channels), product_piece, &p);
+  size_t work = 1 + taps * p.tile.depth;
+  if (results >= 4 * WL_PADDED_ROWS || channels < 2 * WL_PANEL)
+    wl_split(r, results, 1 + 65536 / (work * channels), by_results, &p);
+  else
+    wl_split(r, (channels + WL_PANEL - 1) / WL_PANEL, 1 + 65536 / (work * results * WL_PANEL), by_panels, &p);
   return WL_OK;
 }
 
@@ -112,31 +154,29 @@ static void multiply_channels(const product *p, const int8_t *const *rows, size_
 static void depthwise8_piece(void *argument, unsigned task, size_t begin, size_t end) {
   const product *p = argument;
   const void **rows = (const void **)(void *)wl_scratch(p->r, task);
-  uint8_t *border = (uint8_t *)(rows + p->taps * 4 * WL_MOST_ROWS);
+  uint8_t *border = (uint8_t *)(rows + p->taps * WL_MOST_ROWS8);
   memset(border, wl_zero_point(p->x, 0), p->pixel);
   size_t multiplier = p->channels / p->pixel;
-  int8_t *out = (int8_t *)p->out->data + begin * p->channels;
-  for (size_t m = begin; m < end; m++, out += p->channels) {
-    p->points(p->windows, m, 1, p->pixel, border, rows);
-    if (multiplier > 1) {
-      multiply_channels(p, (const int8_t *const *)rows, multiplier, out);
-      continue;
-    }
-    wl_tile8 tile = p->tile;
+  wl_tile8 tile = p->tile;
+  for (; begin < end; begin += tile.rows) {
+    size_t most = multiplier > 1 ? 1 : WL_MOST_ROWS8;
+    tile.rows = end - begin < most ? end - begin : most;
+    tile.c = (int8_t *)p->out->data + begin * p->channels;
     tile.a = (const int8_t *const *)rows;
-    tile.c = out;
-    p->r->vector->depthwise8(&tile);
+    p->points(p->windows, begin, tile.rows, p->pixel, border, rows);
+    if (multiplier > 1) multiply_channels(p, tile.a, multiplier, tile.c);
+    else p->r->vector->depthwise8(&tile);
   }
 }
 
 wl_status wl_depthwise8(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows,
                         size_t taps, size_t results, unsigned activation) {
   product p = {r, points, windows, wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2),
-               wl_out(r, op, 0), taps, 0, 0, {0}};
+               wl_out(r, op, 0), taps, 0, 0, results, {0}};
   p.pixel = (size_t)p.x->dims[3];
   p.channels = (size_t)p.filter->dims[2];
-  p.tile = (wl_tile8){.rows = 1, .columns = p.channels, .taps = taps, .b = (const int8_t *)p.filter->data,
-                      .scales = p.filter->scales, .one_scale = p.filter->scale_count == 1,
+  p.tile = (wl_tile8){.columns = p.channels, .taps = taps, .b = (const int8_t *)p.filter->data,
+                      .scales = p.filter->scales, .one_scale = p.filter->scale_count == 1, .stride = p.channels,
                       .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
                       .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
   wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);

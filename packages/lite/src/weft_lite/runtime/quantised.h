@@ -4,6 +4,8 @@
 
 #include "runtime.h"
 
+enum { WL_PADDED_ROWS = 12 }; /* of a tile, where they are copied */
+
 /* Pointers to what `rows` results from `first` on take, tap by tap; `border` is outside of the image. */
 typedef void wl_points(const void *windows, size_t first, size_t rows, size_t pixel,
                        const void *border, const void **found);

@@ -186,10 +186,35 @@ static bool add_rows(const reduction *p, size_t begin, size_t end) {
   return true;
 }
 
+enum { CHANNELS = 256, MOST_ROWS = 1 << 23 };
+
+/* The same of bytes. */
+static bool add_bytes(const reduction *p, size_t begin, size_t end) {
+  const nest *n = &p->nest;
+  if (p->x->dtype != WL_TYPE_INT8 || (p->kind != WL_OP_Sum && p->kind != WL_OP_Mean)) return false;
+  if (n->kept < 1 || n->kept_step[0] != 1 || n->gone != 1 || p->length > MOST_ROWS) return false;
+  double zero = p->x->zero_point_count ? p->x->zero_points[0] : 0, scale = (double)p->x->scales[0];
+  for (size_t i = begin, width = (size_t)n->kept_size[0]; i < end;) {
+    int32_t sums[CHANNELS] = {0};
+    size_t count = (i / width + 1) * width - i;
+    if (count > end - i) count = end - i;
+    if (count > CHANNELS) count = CHANNELS;
+    const int8_t *x = (const int8_t *)p->x->data + offset_of(n->kept, n->kept_size, n->kept_step, (int64_t)i);
+    for (int64_t k = 0; k < p->length; k++, x += n->gone_step[0])
+      for (size_t c = 0; c < count; c++) sums[c] += x[c];
+    for (size_t c = 0; c < count; c++) {
+      double whole = (sums[c] - (double)p->length * zero) * scale;
+      put_real(p->out, i + c, p->kind == WL_OP_Mean ? whole / (double)p->length : whole);
+    }
+    i += count;
+  }
+  return true;
+}
+
 static void reduce_piece(void *argument, unsigned task, size_t begin, size_t end) {
   const reduction *p = argument;
   (void)task;
-  if (add_rows(p, begin, end)) return;
+  if (add_rows(p, begin, end) || add_bytes(p, begin, end)) return;
   bool integers = p->x->dtype == WL_TYPE_INT32 || p->x->dtype == WL_TYPE_INT64 || p->x->dtype == WL_TYPE_BOOL;
   for (size_t i = begin; i < end; i++) {
     int64_t start = offset_of(p->nest.kept, p->nest.kept_size, p->nest.kept_step, (int64_t)i);

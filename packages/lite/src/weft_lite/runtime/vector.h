@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WL_PANEL = 16, WL_MOST_ROWS = 16 };
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64 };
 
 /* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
  * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
@@ -19,7 +19,7 @@ typedef struct wl_tile {
   float low, high;
 } wl_tile;
 
-/* The same of bytes: a holds u8 or s8 + 128 per `flip`, b Layout PANELS4; sums go through `finish`. */
+/* The same of bytes: b has Layout PANELS4. Results are bytes, or where there is `real`, real numbers. */
 typedef struct wl_tile8 {
   size_t rows, columns, taps, depth; /* depth: a multiple of 4 */
   const int8_t *const *a;
@@ -32,7 +32,16 @@ typedef struct wl_tile8 {
   int32_t low, high;
   int8_t *c;
   size_t stride;
+  float *real;             /* or NULL */
+  const float *row_scales; /* of a, for each row; with `real` alone, as what follows */
+  const float *real_bias;  /* of `columns`, or NULL */
+  float least, most;
 } wl_tile8;
+
+/* Sums of bytes of other scales: ((a * x + b * y + bias) >> shift) + zero, clamped. */
+typedef struct wl_sum8 {
+  int32_t a, b, bias, shift, zero, low, high;
+} wl_sum8;
 
 typedef struct wl_vector {
   const char *name;
@@ -40,7 +49,9 @@ typedef struct wl_vector {
   void (*tile)(const wl_tile *);
   size_t rows8;
   void (*tile8)(const wl_tile8 *);
-  void (*depthwise8)(const wl_tile8 *); /* one row; a[tap] and b[tap * columns] for each column */
+  void (*depthwise8)(const wl_tile8 *); /* any rows; b[tap * columns + column] */
+  void (*add8)(const wl_sum8 *, size_t n, const int8_t *a, const int8_t *b, int8_t *out);
+  void (*quantise8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
   /* out[c] = clamp(bias[c] + sum over taps of in[tap][c] * weights[tap * channels + c]) */
   void (*depthwise)(size_t taps, size_t channels, const float *const *in, const float *weights,
                     const float *bias, float *out, float low, float high);
