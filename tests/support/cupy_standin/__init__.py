@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from cupy_standin import arrays, cuda, functions, rawkernel
+from cupy_standin import arrays, cuda, functions, nccl, rawkernel
 from cupy_standin.cuda import Machine, RaceError, machine
 
 __all__ = ["Machine", "RaceError", "install", "installed", "machine"]
@@ -46,7 +46,8 @@ def install(found: Machine) -> dict[str, ModuleType]:
     scipy = _module("cupyx.scipy", special=special)
     cupyx = _module("cupyx", empty_pinned=cuda.empty_pinned, scipy=scipy)
     modules = {
-        "cupy": cupy, "cupyx": cupyx, "cupyx.scipy": scipy, "cupyx.scipy.special": special
+        "cupy": cupy, "cupyx": cupyx, "cupyx.scipy": scipy, "cupyx.scipy.special": special,
+        "cupy.cuda.nccl": _module("cupy.cuda.nccl", **nccl.content(found.nccl)),
     }  # fmt: skip
     sys.modules.update(modules)
     return modules

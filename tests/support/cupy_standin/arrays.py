@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from cupy_standin import cuda
 SURFACE: dict[str, Any] = json.loads((Path(__file__).parent / "surface.json").read_text())
 _KINDS = "biufc"
 
+at: weakref.WeakValueDictionary[int, ndarray] = weakref.WeakValueDictionary()
+"""The arrays whose addresses somebody has asked for."""
+
 
 class _Data:
     """As the `data` of CuPy's arrays: where their memory begins."""
@@ -21,6 +25,7 @@ class _Data:
     def __init__(self, array: ndarray) -> None:
         self._array = array
         self.ptr = array._a.ctypes.data
+        at[self.ptr] = array
 
     def copy_from_device_async(self, src: _Data, size: int, stream: Any = None) -> None:
         assert size == src._array.nbytes == self._array.nbytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -33,9 +34,13 @@ class Machine:
       log: what was enqueued: (stream, what).
       gate: waiting for an event lasts until it is set.
       syncs: how often the host has looked at an array's elements.
+      nccl: whether CuPy finds NCCL.
     """
 
-    def __init__(self, count: int = 1, memory: int = 1 << 30, fault: str = "") -> None:
+    def __init__(
+        self, count: int = 1, memory: int = 1 << 30, fault: str = "", nccl: bool = True
+    ) -> None:
+        self.nccl = nccl
         self.count = count
         self.memory = memory
         self.fault = fault
@@ -49,6 +54,8 @@ class Machine:
 _machine = Machine()
 _local = threading.local()
 _serial = itertools.count()
+streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
+"""By their `ptr`."""
 _seen: dict[int, int] = {}
 """How far the work of each stream was when the host last waited for it."""
 
@@ -146,6 +153,7 @@ class Stream:
         self.seq = 0
         self.knows: dict[int, int] = {}
         self.ptr = self.number
+        streams[self.ptr] = self
 
     @property
     def name(self) -> str:
@@ -318,7 +326,8 @@ def _count() -> int:
 def _properties(index: int) -> dict[str, Any]:
     return {
         "name": b"Stand-in", "major": 8, "minor": 0, "totalGlobalMem": _machine.memory,
-        "multiProcessorCount": 100, "memoryBusWidth": 5120,
+        "multiProcessorCount": 100, "memoryBusWidth": 5120, "uuid": b"16 of each GPU's",
+        "pciDomainID": 0, "pciBusID": index, "pciDeviceID": 0,
     }  # fmt: skip
 
 

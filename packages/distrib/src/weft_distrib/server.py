@@ -141,9 +141,7 @@ class Server:
             self._task, options, self._connections, roots, machine() if opening.local else ""
         )
         leader = leader_of(self._cluster, _leader_asked(self._config))
-        self._collectives = Collectives(
-            self._worker, self._connections, leader, options.deterministic
-        )
+        self._collectives = Collectives(self._worker, self._connections, leader)
         self._packages = _packages()
         self._master = Master(self._cluster, self._worker, self._connections, self._packages, lease)
         host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for

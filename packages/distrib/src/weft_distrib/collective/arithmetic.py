@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
-
 MERGES: Final[Mapping[str, Callable[..., Any]]] = {
     "Add": np.add,
     "Mul": np.multiply,
@@ -18,11 +16,12 @@ MERGES: Final[Mapping[str, Callable[..., Any]]] = {
 """By the name of a merge_op: `merge(a, b, out=c)`."""
 
 
-def divide(values: Array, count: int) -> None:
-    """Divide in place; integers are rounded towards zero."""
+def divide(values: Any, count: int) -> None:
+    """Divide an array of the host or a GPU in place; integers are rounded towards zero."""
+    divisor = values.dtype.type(count)
     if values.dtype.kind not in "iu":
-        values /= values.dtype.type(count)
+        values /= divisor
         return
-    quotients, rests = np.divmod(values, values.dtype.type(count))
-    quotients += (rests != 0) & (values < 0)
+    quotients = values // divisor
+    quotients += (quotients * divisor != values) & (values < 0)
     values[...] = quotients

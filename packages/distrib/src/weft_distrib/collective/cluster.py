@@ -153,14 +153,11 @@ class Collectives:
       worker: of the task.
       peers: the other tasks.
       leader: the task that lets groups form.
-      deterministic: whether sums are made in the order of the members.
     """
 
-    def __init__(
-        self, worker: Worker, peers: Peers, leader: DeviceParts, deterministic: bool
-    ) -> None:
+    def __init__(self, worker: Worker, peers: Peers, leader: DeviceParts) -> None:
         self._transport = ClusterTransport(worker, peers, leader)
-        self._runtime = CollectiveRuntime(self._transport, deterministic)
+        self._runtime = CollectiveRuntime(self._transport)
         worker.collectives = self._runtime
         worker.when_forgotten.append(self._runtime.forget)
 

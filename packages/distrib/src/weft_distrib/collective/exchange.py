@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -79,44 +80,54 @@ class Exchange:
       place: the member's.
       operation: what is computed.
       run: which run it is, the same in all members.
+    Attributes:
+      operation: as given.
     """
 
     def __init__(self, place: Place, operation: Operation, run: str) -> None:
-        self._place, self._operation, self._run = place, operation, run
+        self._place, self._run = place, run
+        self.operation = operation
         limit = operation.timeout
         self._deadline = time.monotonic() + limit if limit else None
 
     def send(self, peer: int, name: str, value: Array) -> None:
         """Give a member a value, which must stay as it is until it has it."""
         place = self._place
-        place.own.send(f"{self._ends(place.rank, peer)};{self._run}:{name}", value)
+        place.own.send(self.key(place.rank, peer, name), value)
 
-    def _ends(self, sender: int, receiver: int) -> str:
+    def key(self, sender: int, receiver: int, name: str) -> str:
+        """Under which a value of this run goes from one member to another."""
         members = self._place.members
-        return f"{members[sender].device};{members[receiver].device}"
+        return f"{members[sender].device};{members[receiver].device};{self._run}:{name}"
 
     def ask(self, peer: int, name: str) -> Reply:
         """Ask a member for a value; `take` waits for it."""
-        ends = self._ends(peer, self._place.rank)
-        return self._place.ask(peer, f"{ends};{self._run}:{name}")
+        return self._place.ask(peer, self.key(peer, self._place.rank, name))
 
     def take(self, wait: Reply, peer: int) -> Array:
         """The value that was asked for.
 
         Raises: DeadlineExceededError: it did not come in time.
         """
+        found: Array = self.within(wait, f"{self._place.members[peer].device} has not come to")
+        return found
+
+    def within(self, wait: Reply, late: str) -> Any:
+        """What `wait` is told in the time that the others may take.
+
+        Raises: DeadlineExceededError: nothing; `late` begins the message.
+        """
         left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
+        operation = self.operation
         try:
             if not wait.wait(left):
-                device, operation = self._place.members[peer].device, self._operation
                 raise errors.DeadlineExceededError(
-                    f"{device} has not come to instance {operation.instance} of group "
-                    f"{self._place.key} within {operation.timeout:g} s"
+                    f"{late} instance {operation.instance} of group {self._place.key} within "
+                    f"{operation.timeout:g} s"
                 )
-            value: Array = wait.result()[0]
+            return wait.result()[0]
         finally:
             self._place.forget(wait)
-        return value
 
     def receive(self, peer: int, name: str) -> Array:
         """A value of a member; waits for it."""
@@ -126,7 +137,7 @@ class Exchange:
 
     def carry_out(self, actions: Schedule, flat: Array) -> None:
         """Do what a schedule says with a buffer of rank 1."""
-        merge, size = MERGES[self._operation.merge], len(self._place.members)
+        merge, size = MERGES[self.operation.merge], len(self._place.members)
         for action, waits in self._asked_ahead(actions):
             kind, peer, start, stop, phase = action
             mine = flat[start:stop]
@@ -135,7 +146,7 @@ class Exchange:
             elif kind == schedule.GIVE:
                 self.send(peer, f"{phase}{start}", mine.copy())
             elif kind == schedule.FINISH:
-                if self._operation.final == "Div":
+                if self.operation.final == "Div":
                     divide(mine, size)
             elif kind == schedule.FOLD:
                 self._fold(merge, mine, waits)
@@ -184,10 +195,29 @@ class Exchange:
     def _checked(self, got: Any, mine: Array, peer: int) -> Array:
         values: Array = np.asarray(got)
         if values.shape != mine.shape or values.dtype != mine.dtype:
-            place, instance = self._place, self._operation.instance
+            place, instance = self._place, self.operation.instance
             raise errors.InvalidArgumentError(
                 f"instance {instance} of group {place.key} must have one type and shape in all "
                 f"members: {place.members[peer].device} gave {values.size} of {values.dtype} "
                 f"where {place.members[place.rank].device} has {mine.size} of {mine.dtype}"
             )
         return values
+
+
+def packed(message: dict[str, Any]) -> Array:
+    """What members tell each other, as a value."""
+    return np.frombuffer(json.dumps(message).encode(), np.uint8)
+
+
+def unpacked(data: Any) -> dict[str, Any]:
+    """The message of `packed`.
+
+    Raises: DataLossError: it is none.
+    """
+    try:
+        found = json.loads(np.asarray(data).tobytes())
+    except ValueError as error:
+        raise errors.DataLossError(f"a member's message cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise errors.DataLossError(f"a member's message must be a JSON object, got {found!r}")
+    return found

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from weft_distrib.collective import schedule
-from weft_distrib.collective.exchange import Exchange, Operation
+from weft_distrib.collective import nccl, schedule
+from weft_distrib.collective.exchange import Exchange, Operation, packed, unpacked
 from weft_distrib.collective.groups import Member
 from weft_distrib.wire.reply import Reply
 from weft_exec.kernels.random_counters import next_counter
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
 
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+
+_log = logging.getLogger("weft")
+
 Array = np.ndarray[Any, Any]
 Empty = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+"""An allocator of the host's memory."""
 
 FORM_SECONDS: Final = 600.0
 """How long the members of a group may take to come, unless the node says."""
@@ -86,19 +92,19 @@ class Membership:
     Args:
       transport: to the others.
       key, size: of the group.
-      device: the member's.
-      deterministic: whether sums are made in the order of the members.
+      device: the member's, by name.
+      in_order: whether sums on the host are made in the order of the members.
     Attributes:
       members, rank, own: as of `Place`.
       error: why it has ended; None while it has not.
     """
 
     def __init__(
-        self, transport: Transport, key: int, size: int, device: str, deterministic: bool
+        self, transport: Transport, key: int, size: int, device: str, in_order: bool
     ) -> None:
         self._transport = transport
         self.key, self.size = key, size
-        self._deterministic = deterministic
+        self._in_order = in_order
         self._me = Member(device, secrets.randbits(63) | 1)
         self.own = transport.begin(self._me.number)
         self.members: tuple[Member, ...] = ()
@@ -109,6 +115,7 @@ class Membership:
         self._sources: dict[int, Rendezvous] = {}
         self._instances: dict[int, _Instance] = {}
         self._waits: set[Reply] = set()
+        self._by_nccl = nccl.NcclRuns(self)
         self._take_back: Callable[[], None] | None = None
 
     # -------------------------------------------------------------------------- runs
@@ -129,19 +136,30 @@ class Membership:
             step, tag = next_counter(found)
         return f"{operation.instance}:{step}:{tag}"
 
-    def run(self, operation: Operation, run: str, value: Array | None, empty: Empty) -> Array:
+    def run(self, operation: Operation, run: str, value: Any, device: Device) -> Any:
         """Compute with the others; waits for them.
 
         Args:
           run: of `number`.
-          value: this member's; None where it only receives.
-          empty: the allocator.
-        Returns: an array of its own, or `value` where that is what is broadcast.
+          value: this member's, where its device has values; None where it only receives.
+          device: the member's.
+        Returns: a value of the device, of its own, or `value` where that is what is broadcast.
         Raises: OpError: a member is missing, lost or gone, or they do not agree.
         """
         self._form(operation.timeout)
         exchange = Exchange(self, operation, run)
-        verdict = self._agree(operation)
+        verdict = self._agree(operation, device)
+        if "nccl" in verdict:
+            return self._by_nccl.run(exchange, verdict, value, device)
+        mine = None if value is None else np.asarray(device.to_host(value))
+        empty = device.new_array if device.xp is np else np.empty
+        result = self._on_host(exchange, verdict, mine, empty)
+        return device.from_host(result if result.ndim else result[()])
+
+    def _on_host(
+        self, exchange: Exchange, verdict: dict[str, Any], value: Array | None, empty: Empty
+    ) -> Array:
+        operation = exchange.operation
         if operation.kind == "broadcast":
             return self._broadcast(exchange, verdict["source"], operation.dtype, value, empty)
         assert value is not None
@@ -199,7 +217,7 @@ class Membership:
         with self._forming:
             if self.members:
                 return
-            wait = self._registered(Reply())
+            wait = self.registered(Reply())
             try:
                 self._take_back = self._transport.join(
                     self.key, self.size, self._me, seconds or FORM_SECONDS, wait
@@ -214,36 +232,45 @@ class Membership:
                     self._sources[rank] = self._transport.source(member)
             self.members = members
 
-    def _agree(self, operation: Operation) -> dict[str, Any]:
+    def _agree(self, operation: Operation, device: Device) -> dict[str, Any]:
         """What all members do in the runs of an instance; they compare notes in the first one."""
         instance = self._instances[operation.instance]
         with instance.lock:
             if not instance.verdict:
-                instance.verdict = self._compare(operation)
+                instance.verdict = self._compare(operation, device)
+                if "note" in instance.verdict:
+                    _log.warning("%s", instance.verdict["note"])
         verdict = instance.verdict
         if "error" in verdict:
             raise errors.InvalidArgumentError(verdict["error"])
         return verdict
 
-    def _compare(self, operation: Operation) -> dict[str, Any]:
+    def _compare(self, operation: Operation, device: Device) -> dict[str, Any]:
         """The first member looks at what all want to do, and tells them."""
         exchange = Exchange(self, operation, str(operation.instance))
-        ordered = self._deterministic and operation.hint == "auto"
         mine = {
             "what": [operation.kind, str(operation.dtype), operation.merge, operation.final],
-            "hint": "ordered" if ordered else operation.hint,
+            "hint": "ordered" if self._wants_order(operation, device) else operation.hint,
             "sends": operation.sends,
+            "gpu": nccl.gpu_of(device),
+            "nccl": nccl.why_not(device, operation),
         }
         if self.rank:
-            exchange.send(0, "wants", _packed(mine))
-            found: dict[str, Any] = _unpacked(exchange.receive(0, "verdict"))
-            return found
+            exchange.send(0, "wants", packed(mine))
+            return unpacked(exchange.receive(0, "verdict"))
         waits = [(i, exchange.ask(i, "wants")) for i in range(1, self.size)]
-        told = [mine, *[_unpacked(exchange.take(wait, i)) for i, wait in waits]]
+        told = [mine, *[unpacked(exchange.take(wait, i)) for i, wait in waits]]
         verdict = self._verdict(operation, told)
+        if verdict.get("nccl"):
+            verdict["nccl"] = self._by_nccl.unique()
         for peer in range(1, self.size):
-            exchange.send(peer, "verdict", _packed(verdict))
+            exchange.send(peer, "verdict", packed(verdict))
         return verdict
+
+    def _wants_order(self, operation: Operation, device: Device) -> bool:
+        if operation.kind != "reduce" or operation.hint != "auto":
+            return False
+        return device.config.deterministic or (self._in_order and device.type != "GPU")
 
     def _verdict(self, operation: Operation, told: list[dict[str, Any]]) -> dict[str, Any]:
         here = f"instance {operation.instance} of group {self.key}"
@@ -251,23 +278,36 @@ class Membership:
             if wanted["what"] != told[0]["what"]:
                 first = f"{told[0]['what']} on {self.members[0].device}"
                 return {"error": f"{here} is {first} and {wanted['what']} on {member.device}"}
+        hints = {wanted["hint"] for wanted in told}
+        verdict = {"hint": "ordered" if "ordered" in hints else told[0]["hint"]}
         if operation.kind == "broadcast":
             sources = [i for i, wanted in enumerate(told) if wanted["sends"]]
             if len(sources) != 1:
                 return {"error": f"{here} must have one member that sends, got {len(sources)}"}
-            return {"source": sources[0]}
-        hints = {wanted["hint"] for wanted in told}
-        return {"hint": "ordered" if "ordered" in hints else told[0]["hint"]}
+            verdict["source"] = sources[0]
+        if "nccl" in hints or (hints == {"auto"} and all(wanted["gpu"] for wanted in told)):
+            reason = nccl.hindrance(self.members, told)
+            if not reason:
+                return {**verdict, "nccl": True}
+            if "nccl" in hints:
+                return {"error": f"{here} cannot go by NCCL: {reason}"}
+            verdict["note"] = f"{here} goes through the host's memory, and not by NCCL: {reason}"
+        return verdict
 
     # ------------------------------------------------------------------------ waiting
 
     def ask(self, peer: int, name: str) -> Reply:
         """As of `Place`."""
-        wait = self._registered(Reply())
+        wait = self.registered(Reply())
         self._sources[peer].receive(name, wait)
         return wait
 
-    def _registered(self, wait: Reply) -> Reply:
+    def watch(self, peer: int, name: str) -> None:
+        """As of `Watching`."""
+        self._sources[peer].receive(name, self.registered(_Watch(self)))
+
+    def registered(self, wait: Reply) -> Reply:
+        """As of `Watching`."""
         with self._lock:
             error = self.error
             self._waits.add(wait)
@@ -295,6 +335,7 @@ class Membership:
         if take_back is not None:
             take_back()
         self._transport.end(self._me.number, error, drained)
+        self._by_nccl.end(error, drained)
         for wait in waits:
             wait.fail(error.copy())
 
@@ -308,15 +349,21 @@ def _piece(flat: Array) -> int:
     return max(_PIECE_BYTES // max(flat.itemsize, 1), 1)
 
 
-def _packed(message: dict[str, Any]) -> Array:
-    return np.frombuffer(json.dumps(message).encode(), np.uint8)
+class _Watch(Reply):
+    """Ends a membership when what it waits for cannot come."""
 
+    __slots__ = ("_member",)
 
-def _unpacked(data: Any) -> dict[str, Any]:
-    try:
-        found = json.loads(np.asarray(data).tobytes())
-    except ValueError as error:
-        raise errors.DataLossError(f"a member's message cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise errors.DataLossError(f"a member's message must be a JSON object, got {found!r}")
-    return found
+    def __init__(self, member: Membership) -> None:
+        super().__init__()
+        self._member = member
+
+    def __call__(self, value: Any = None, meta: bytes = b"") -> None:
+        self._member.forget(self)
+
+    def fail(self, error: BaseException) -> None:
+        self._member.forget(self)
+        if isinstance(error, errors.OpError):
+            self._member.end(error)
+        else:
+            self._member.end(errors.InternalError(f"a member could not be watched: {error!r}"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft_distrib.collective.exchange import Operation
 from weft_distrib.collective.groups import Groups, Member, Outcome, Told
-from weft_distrib.collective.membership import Empty, Membership, Transport
+from weft_distrib.collective.membership import Membership, Transport
 from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
 from weft_exec.resources.cancellation import call_at
@@ -19,6 +19,7 @@ from weft_exec.resources.resources import Done, ResourceManager
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
     from weft_exec.kernels.context import StepContext
 
 _THREADS: Final = WaitingThreads("weft-collective")
@@ -100,23 +101,23 @@ class CollectiveRuntime:
 
     Args:
       transport: to the others.
-      deterministic: whether sums are made in the order of the members, unless nodes say otherwise.
+      in_order: whether sums on the host are made in the order of the members, unless nodes say
+        otherwise; those of a deterministic device always are.
     """
 
-    def __init__(self, transport: Transport, deterministic: bool = False) -> None:
+    def __init__(self, transport: Transport, in_order: bool = False) -> None:
         self._transport = transport
-        self._deterministic = deterministic
+        self._in_order = in_order
         self._lock = threading.Lock()
         self._memberships: dict[tuple[int, int, str], Membership] = {}
 
     def start(
         self,
         ctx: StepContext,
-        device: str,
+        device: Device,
         group: tuple[int, int],
         operation: Operation,
         value: Any,
-        empty: Empty,
         done: Done,
     ) -> None:
         """Begin a run; `done` gets its result.
@@ -127,20 +128,20 @@ class CollectiveRuntime:
         Raises: InvalidArgumentError: two nodes of the device have one instance key, or the group
           another size.
         """
-        member = self._membership(ctx.rendezvous.session, device, *group)
+        member = self._membership(ctx.rendezvous.session, device.name, *group)
         run = member.number(operation)
         token = ctx.cancellation.register(member.leave)
 
         def work() -> None:
             try:
-                result = member.run(operation, run, value, empty)
+                result = member.run(operation, run, value, device)
             except errors.OpError as error:
                 failed(error)
             except Exception as error:  # because a bug here must not leave the step waiting
                 failed(errors.InternalError(f"a collective operation failed: {error!r}"))
             else:
                 ctx.cancellation.deregister(token)
-                done(result if result.ndim else result[()])
+                done(result)
 
         def failed(error: errors.OpError) -> None:
             ctx.cancellation.deregister(token)
@@ -153,7 +154,7 @@ class CollectiveRuntime:
         with self._lock:
             found = self._memberships.get((session, key, device))
             if found is None or found.error is not None:
-                found = Membership(self._transport, key, size, device, self._deterministic)
+                found = Membership(self._transport, key, size, device, self._in_order)
                 self._memberships[session, key, device] = found
         if found.size != size:
             raise errors.InvalidArgumentError(

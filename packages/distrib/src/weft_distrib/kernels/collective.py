@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from weft_distrib.collective.exchange import Operation
 from weft_distrib.collective.runtime import CollectiveRuntime, local_runtime
 from weft_exec.kernels.registry import KernelFunction, kernel
@@ -25,6 +23,7 @@ _KINDS = {
 }
 
 
+@kernel(*_KINDS, device="GPU")
 @kernel(*_KINDS)
 def _collective(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
@@ -42,10 +41,10 @@ def _collective(node: Node, device: Device) -> KernelFunction:
     group = attrs["group_key"], attrs["group_size"]
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        value = np.asarray(inputs[0]) if inputs else None
+        value = inputs[0] if inputs else None
         runtime: CollectiveRuntime = ctx.rendezvous.collectives or local_runtime(
             device.resources.shared
         )
-        runtime.start(ctx, device.name, group, operation, value, device.new_array, done)
+        runtime.start(ctx, device, group, operation, value, done)
 
     return run

@@ -21,7 +21,7 @@ from weft_tensor.shape import Dims, TensorShape
 
 _KEYS = {"group_size": "int >= 1", "group_key": "int", "instance_key": "int"}
 _HOW = {
-    "communication_hint": "{'auto', 'ring', 'tree', 'ordered'} = 'auto'",
+    "communication_hint": "{'auto', 'ring', 'tree', 'ordered', 'nccl'} = 'auto'",
     "timeout_seconds": "float = 0",
 }
 _ANY_TYPE = "{realnumbertype, complex, bool}"
@@ -118,7 +118,8 @@ def all_reduce(
       merge_op: "Add", "Mul", "Min" or "Max".
       final_op: "Id", or "Div" to divide by `group_size`; integers are rounded towards zero.
       communication_hint: "ring", "tree", or "ordered" to merge in the order of the members, bit
-        for bit; "auto" chooses by the size, and "ordered" where a member is deterministic.
+        for bit; "nccl" goes from GPU to GPU. "auto" is "ordered" where a member is deterministic,
+        else "nccl" where all members are GPUs, else it chooses by the size.
       timeout: seconds that the others may take; 0 for as long as it takes, once all have come.
       name: of the node.
     Returns: type and shape of `t`; the same bits in all members.

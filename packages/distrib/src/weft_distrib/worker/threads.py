@@ -37,14 +37,16 @@ class WaitingThreads:
         Raises: ResourceExhaustedError: so many run that there can be no thread for it.
         """
         with self._lock:
-            queue = self._idle.pop() if self._idle else None
-            if queue is None:
+            idle = self._idle.pop() if self._idle else None
+            if idle is None:
                 self._check_count()
                 self._count += 1
-        if queue is not None:
-            queue.put(call)
+        queue: SimpleQueue[Callable[[], None]] = idle or SimpleQueue()
+        queue.put(call)
+        if idle is not None:
             return
-        thread = threading.Thread(target=self._loop, args=(call,), name=self._name, daemon=True)
+        # It gets the call by the queue: a thread keeps its arguments, and what they refer to.
+        thread = threading.Thread(target=self._loop, args=(queue,), name=self._name, daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # the system has no more
@@ -58,13 +60,8 @@ class WaitingThreads:
                 f"{self._name}: {self._most} threads run already, for as many steps"
             )
 
-    def _loop(self, call: Callable[[], None]) -> None:
-        queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    def _loop(self, queue: SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            call()
-            del call  # else it lives, with all that it refers to, until the next one
-            with self._lock:
-                self._idle.append(queue)
             try:
                 call = queue.get(timeout=_IDLE_SECONDS)
             except Empty:
@@ -74,3 +71,7 @@ class WaitingThreads:
                         self._count -= 1
                         return
                 call = queue.get()  # somebody took the queue just now
+            call()
+            del call  # else it lives, with all that it refers to, until the next one
+            with self._lock:
+                self._idle.append(queue)

@@ -1,0 +1,360 @@
+"""Groups whose members are all GPUs: NCCL carries what they exchange.
+
+NCCL wants all members of a group to begin their operations in the same order, and waits for ever
+where one does not come. So a run begins when its operation has been reached by all, in the turn
+that the first member gives it; each member watches the one before it, so that all learn of one
+that is lost; and what waits in NCCL does so in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+
+from weft_distrib.collective.arithmetic import divide
+from weft_distrib.collective.exchange import Exchange, Operation, Place, packed, unpacked
+from weft_distrib.collective.groups import Member
+from weft_distrib.wire.reply import Reply
+from weft_distrib.worker.threads import WaitingThreads
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_exec.gpu.device import GpuDevice
+    from weft_exec.gpu.hardware import Gpu
+
+_THREADS: Final = WaitingThreads("weft-nccl")
+
+_TYPES: Final = frozenset(
+    ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "uint32", "uint64")
+)
+"""What NCCL merges; its names for them are these with a prefix."""
+_PAIRS: Final[Mapping[str, str]] = {"complex64": "float32", "complex128": "float64"}
+"""Types whose sums are those of two numbers each."""
+
+_OPS: Final[Mapping[str, str]] = {
+    "Add": "NCCL_SUM",
+    "Mul": "NCCL_PROD",
+    "Min": "NCCL_MIN",
+    "Max": "NCCL_MAX",
+}
+
+
+# ------------------------------------------------------------------------------- whether
+
+
+def gpu_of(device: Device) -> str:
+    """Which GPU a device is, the same for all processes that see it; empty where it is none."""
+    if device.type != "GPU":
+        return ""
+    gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
+    found = gpu.xp.cuda.runtime.getDeviceProperties(gpu.hardware.index)
+    place = [found[f"pci{part}ID"] for part in ("Domain", "Bus", "Device")]
+    return f"{bytes(found['uuid']).hex()} at {place}"
+
+
+def why_not(device: Device, operation: Operation) -> str:
+    """Why NCCL cannot carry an operation of a device; empty where it can."""
+    if device.type != "GPU":
+        return f"{device.name} is not a GPU"
+    if not _nccl().available:
+        return f"CuPy finds no NCCL on {device.name}: install nvidia-nccl for its version of CUDA"
+    name = operation.dtype.name
+    if (
+        operation.kind != "reduce"
+        or name in _TYPES
+        or (name in _PAIRS and operation.merge == "Add")
+    ):
+        return ""
+    return f"NCCL does not merge {name} by {operation.merge}"
+
+
+def hindrance(members: Sequence[Member], told: Sequence[Mapping[str, Any]]) -> str:
+    """Why NCCL cannot carry an operation of a group; empty where it can.
+
+    Args:
+      told: of each member `gpu`, by `gpu_of`, and `nccl`, by `why_not`.
+    """
+    seen: dict[str, str] = {}
+    for member, wanted in zip(members, told, strict=True):
+        if wanted["nccl"]:
+            return str(wanted["nccl"])
+        other = seen.setdefault(wanted["gpu"], member.device)
+        if other != member.device:
+            return f"{other} and {member.device} are one GPU"
+    return ""
+
+
+def _nccl() -> Any:
+    """CuPy's module, which is there whether NCCL is or not; `import cupy` does not load it."""
+    return importlib.import_module("cupy.cuda.nccl")
+
+
+# ------------------------------------------------------------------------------ carrying
+
+
+class Communicator:
+    """A device's end of what NCCL connects; made when the other ends are, which it waits for.
+
+    Args:
+      gpu: of the device; not the device, with which its session's state would live as long.
+      size, rank: of the group, and this member's place in it.
+      unique: what the first member has of NCCL, the same for all ends.
+    """
+
+    def __init__(self, gpu: Gpu, size: int, rank: int, unique: bytes) -> None:
+        self._gpu, self._cuda, self._nccl = gpu, gpu.cupy.cuda, _nccl()
+        with gpu.active():
+            self._ends = self._nccl.NcclCommunicator(size, unique, rank)
+            self._stream = self._cuda.Stream(non_blocking=True)
+
+    def begin(self, operation: Operation, mine: Any, result: Any, source: int) -> Any:
+        """Enqueue an operation on contiguous arrays; returns the event of its end."""
+        nccl, ends, stream = self._nccl, self._ends, self._stream
+        kind, name, count = operation.kind, operation.dtype.name, result.size
+        event = self._cuda.Event
+        with self._gpu.active(stream):
+            # Whatever had the result's memory before may still be under way there.
+            stream.wait_event(self._gpu.compute.record(event(disable_timing=True)))
+            to = result.data.ptr
+            if kind == "reduce":
+                each = getattr(nccl, f"NCCL_{_PAIRS.get(name, name).upper()}")
+                op = getattr(nccl, _OPS[operation.merge])
+                ends.allReduce(
+                    mine.data.ptr, to, count * (1 + (name in _PAIRS)), each, op, stream.ptr
+                )
+            elif kind == "gather":
+                ends.allGather(mine.data.ptr, to, mine.nbytes, nccl.NCCL_UINT8, stream.ptr)
+            else:
+                given = (result if mine is None else mine).data.ptr
+                ends.broadcast(given, to, result.nbytes, nccl.NCCL_UINT8, source, stream.ptr)
+            over = stream.record(event(block=True, disable_timing=True))
+        return over
+
+    def check(self) -> None:
+        """Raises: NcclError: what was enqueued has failed."""
+        self._ends.check_async_error()
+
+    def close(self) -> None:
+        """Let go of it, with the other ends; may wait for them."""
+        with self._gpu.active():
+            self._ends.destroy()
+
+    def abort(self) -> None:
+        """End what is under way, which its events then tell as over."""
+        with self._gpu.active():
+            self._ends.abort()
+
+
+class _Turns:
+    """Lets runs begin in the order in which the first member has numbered them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._given = self._next = 0
+        self._error: errors.OpError | None = None
+
+    def give(self) -> int:
+        """The number of another turn; asked of the first member's alone."""
+        with self._changed:
+            self._given += 1
+            return self._given - 1
+
+    @contextmanager
+    def take(self, turn: int) -> Iterator[None]:
+        """Wait for a turn, and let the next one begin at the end of the block."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._error is not None or self._next == turn)
+            if self._error is not None:
+                raise self._error.copy()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._next += 1
+                self._changed.notify_all()
+
+    def end(self, error: errors.OpError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+
+class Watching(Place, Protocol):
+    """A place that tells of the end of other members."""
+
+    def registered(self, wait: Reply) -> Reply:
+        """Let `wait` fail when the membership ends."""
+        ...
+
+    def watch(self, peer: int, name: str) -> None:
+        """End the membership where a value of another member cannot come any more."""
+        ...
+
+
+class NcclRuns:
+    """What a member of a group does by NCCL.
+
+    Args:
+      place: the member's.
+    """
+
+    def __init__(self, place: Watching) -> None:
+        self._place = place
+        self._turns = _Turns()
+        self._lock = threading.Lock()
+        self._unique = b""
+        self._ends: Communicator | None = None
+        self._error: errors.OpError | None = None
+
+    def unique(self) -> str:
+        """What ends of the group are made with, in hexadecimal; asked of the first member."""
+        with self._lock:
+            self._unique = self._unique or bytes(_nccl().get_unique_id())
+            return self._unique.hex()
+
+    def run(
+        self, exchange: Exchange, verdict: Mapping[str, Any], value: Any, device: Device
+    ) -> Any:
+        """Compute with the others; waits for them.
+
+        Args:
+          verdict: `nccl`, what `unique` gave, and of a broadcast the `source`.
+          value: this member's; None where it only receives.
+        Returns: a value of the device.
+        Raises: OpError: as `Membership.run`.
+        """
+        gpu: GpuDevice = device  # type: ignore[assignment] # as its type says
+        place, operation = self._place, exchange.operation
+        size, rank = len(place.members), place.rank
+        # All memory that can be is taken before the others begin to wait for this device.
+        mine = result = shape = None
+        if value is not None:
+            mine = _contiguous(gpu, value)
+            shape = mine.shape
+            result = _empty(gpu, _shape_of_result(operation, shape, size), operation)
+        told = self._meet(exchange, shape)
+        if result is None:
+            result = _empty(gpu, tuple(told["shape"]), operation)
+        if size > 1:
+            place.watch((rank - 1) % size, exchange.key((rank - 1) % size, rank, "over"))
+        wait = place.registered(Reply())
+
+        def work() -> None:
+            try:
+                self._carry(operation, verdict, told["turn"], mine, result, gpu)
+            except errors.OpError as error:
+                wait.fail(error)
+            except Exception as error:  # because NCCL's errors are CuPy's, and a run must end
+                wait.fail(errors.InternalError(f"NCCL failed on {gpu.name}: {error}"))
+            else:
+                wait()
+
+        _THREADS.submit(work)
+        exchange.within(wait, "NCCL has not finished")
+        if size > 1:
+            exchange.send((rank + 1) % size, "over", np.zeros(0, np.uint8))
+        return _finished(operation, result, size, gpu)
+
+    def _meet(self, exchange: Exchange, shape: Sequence[int] | None) -> dict[str, Any]:
+        """Wait until all have come; the first member looks at the shapes, and gives the turn."""
+        place, mine = self._place, None if shape is None else list(shape)
+        if place.rank:
+            exchange.send(0, "come", packed({"shape": mine}))
+            told = unpacked(exchange.receive(0, "turn"))
+        else:
+            others = range(1, len(place.members))
+            waits = [(i, exchange.ask(i, "come")) for i in others]
+            came = [unpacked(exchange.take(wait, i))["shape"] for i, wait in waits]
+            told = self._told(exchange.operation, [mine, *came])
+            for peer in others:
+                exchange.send(peer, "turn", packed(told))
+        if "error" in told:
+            raise errors.InvalidArgumentError(told["error"])
+        return told
+
+    def _told(self, operation: Operation, shapes: Sequence[list[int] | None]) -> dict[str, Any]:
+        members = self._place.members
+        (at, first), *rest = [(i, shape) for i, shape in enumerate(shapes) if shape is not None]
+        for i, shape in rest:
+            if shape != first:
+                return {
+                    "error": f"instance {operation.instance} of group {self._place.key} must have "
+                    f"one shape in all members: {members[i].device} gave {shape} where "
+                    f"{members[at].device} has {first}"
+                }
+        return {"turn": self._turns.give(), "shape": first}
+
+    def _carry(
+        self,
+        operation: Operation,
+        verdict: Mapping[str, Any],
+        turn: int,
+        mine: Any,
+        result: Any,
+        gpu: GpuDevice,
+    ) -> None:
+        with self._turns.take(turn):
+            if not result.size:
+                return
+            ends = self._ends or self._open(gpu, verdict["nccl"])
+            over = ends.begin(operation, mine, result, verdict.get("source", 0))
+        over.synchronize()
+        if self._error is not None:
+            raise self._error.copy()
+        ends.check()
+
+    def _open(self, gpu: GpuDevice, unique: str) -> Communicator:
+        """The ends, made in the first turn."""
+        made = Communicator(
+            gpu.hardware, len(self._place.members), self._place.rank, bytes.fromhex(unique)
+        )
+        with self._lock:
+            error = self._error
+            self._ends = made if error is None else None
+        if error is not None:  # while it waited for the other ends
+            made.abort()
+            raise error.copy()
+        return made
+
+    def end(self, error: errors.OpError, drained: bool) -> None:
+        """Fail what is under way; nothing is, where the member has `drained`."""
+        self._turns.end(error)
+        with self._lock:
+            self._error = error
+            ends, self._ends = self._ends, None
+        if ends is not None:
+            _THREADS.submit(ends.close if drained else ends.abort)
+
+
+def _contiguous(gpu: GpuDevice, value: Any) -> Any:
+    with gpu.active():
+        array = gpu.own(np.asarray(value) if isinstance(value, np.generic) else value)
+        return gpu.xp.ascontiguousarray(array).reshape(array.shape)
+
+
+def _empty(gpu: GpuDevice, shape: tuple[int, ...], operation: Operation) -> Any:
+    with gpu.active():
+        return gpu.xp.empty(shape, operation.dtype)
+
+
+def _shape_of_result(operation: Operation, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    if operation.kind != "gather":
+        return shape
+    if not shape:
+        raise errors.InvalidArgumentError("what is gathered must have rank 1 or more, got 0")
+    return (shape[0] * size, *shape[1:])
+
+
+def _finished(operation: Operation, result: Any, size: int, gpu: GpuDevice) -> Any:
+    from weft_exec.gpu.launch import settled
+
+    with gpu.active():
+        if operation.kind == "reduce" and operation.final == "Div" and result.size:
+            divide(result, size)
+        return settled(gpu, result, operation.dtype)
