@@ -15,6 +15,14 @@ MERGES: Final[Mapping[str, Callable[..., Any]]] = {
 }
 """By the name of a merge_op: `merge(a, b, out=c)`."""
 
+NCCL_OPS: Final[Mapping[str, str]] = {
+    "Add": "NCCL_SUM",
+    "Mul": "NCCL_PROD",
+    "Min": "NCCL_MIN",
+    "Max": "NCCL_MAX",
+}
+"""What NCCL calls them."""
+
 
 def divide(values: Any, count: int) -> None:
     """Divide an array of the host or a GPU in place; integers are rounded towards zero."""

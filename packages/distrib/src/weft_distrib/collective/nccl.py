@@ -8,7 +8,6 @@ that is lost; and what waits in NCCL does so in a thread of its own.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from weft_distrib.collective.arithmetic import divide
+from weft_distrib.collective.arithmetic import NCCL_OPS, divide
 from weft_distrib.collective.exchange import Exchange, Operation, Place, packed, unpacked
 from weft_distrib.collective.groups import Member
 from weft_distrib.wire.reply import Reply
 from weft_distrib.worker.threads import WaitingThreads
+from weft_exec.gpu.discovery import nccl_module
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -36,13 +36,6 @@ _TYPES: Final = frozenset(
 """What NCCL merges; its names for them are these with a prefix."""
 _PAIRS: Final[Mapping[str, str]] = {"complex64": "float32", "complex128": "float64"}
 """Types whose sums are those of two numbers each."""
-
-_OPS: Final[Mapping[str, str]] = {
-    "Add": "NCCL_SUM",
-    "Mul": "NCCL_PROD",
-    "Min": "NCCL_MIN",
-    "Max": "NCCL_MAX",
-}
 
 
 # ------------------------------------------------------------------------------- whether
@@ -62,7 +55,7 @@ def why_not(device: Device, operation: Operation) -> str:
     """Why NCCL cannot carry an operation of a device; empty where it can."""
     if device.type != "GPU":
         return f"{device.name} is not a GPU"
-    if not _nccl().available:
+    if not nccl_module().available:
         return f"CuPy finds no NCCL on {device.name}: install nvidia-nccl for its version of CUDA"
     name = operation.dtype.name
     if (
@@ -90,11 +83,6 @@ def hindrance(members: Sequence[Member], told: Sequence[Mapping[str, Any]]) -> s
     return ""
 
 
-def _nccl() -> Any:
-    """CuPy's module, which is there whether NCCL is or not; `import cupy` does not load it."""
-    return importlib.import_module("cupy.cuda.nccl")
-
-
 # ------------------------------------------------------------------------------ carrying
 
 
@@ -108,7 +96,7 @@ class Communicator:
     """
 
     def __init__(self, gpu: Gpu, size: int, rank: int, unique: bytes) -> None:
-        self._gpu, self._cuda, self._nccl = gpu, gpu.cupy.cuda, _nccl()
+        self._gpu, self._cuda, self._nccl = gpu, gpu.cupy.cuda, nccl_module()
         with gpu.active():
             self._ends = self._nccl.NcclCommunicator(size, unique, rank)
             self._stream = self._cuda.Stream(non_blocking=True)
@@ -124,7 +112,7 @@ class Communicator:
             to = result.data.ptr
             if kind == "reduce":
                 each = getattr(nccl, f"NCCL_{_PAIRS.get(name, name).upper()}")
-                op = getattr(nccl, _OPS[operation.merge])
+                op = getattr(nccl, NCCL_OPS[operation.merge])
                 ends.allReduce(
                     mine.data.ptr, to, count * (1 + (name in _PAIRS)), each, op, stream.ptr
                 )
@@ -215,7 +203,7 @@ class NcclRuns:
     def unique(self) -> str:
         """What ends of the group are made with, in hexadecimal; asked of the first member."""
         with self._lock:
-            self._unique = self._unique or bytes(_nccl().get_unique_id())
+            self._unique = self._unique or bytes(nccl_module().get_unique_id())
             return self._unique.hex()
 
     def run(

@@ -32,6 +32,14 @@ def modules() -> tuple[Any, Any] | None:
         return found
 
 
+def nccl_module() -> Any:
+    """CuPy's module for NCCL, whose `available` says whether the library is there.
+
+    CuPy itself does not load it.
+    """
+    return importlib.import_module("cupy.cuda.nccl")
+
+
 def forget() -> None:
     """Look again when asked next; for tests, which put something else in CuPy's place."""
     with _lock:
