@@ -22,6 +22,7 @@ from weft_testing.waiting import in_threads, wait_until
 import weft as wf
 from weft import errors
 from weft_distrib.client import link, target as client_target
+from weft_distrib.launch import in_process
 from weft_distrib.master.sessions import MasterSession
 from weft_distrib.protocol import messages
 from weft_distrib.server import Server
@@ -790,3 +791,32 @@ def test_a_call_that_is_kept_runs_on_one_task(target: str) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="stay calls, which run on one"):
             session.run(wrong, {x: 1.0})
         assert session.run(free, {x: 1.0}) == pytest.approx(2 * np.sin(1.0))
+
+
+def test_a_program_that_joins_ends_with_sigterm() -> None:
+    """TensorFlow's `join` never returns, so what comes after it is often another task's part."""
+    server = Server.create_local_server()
+
+    def strike() -> None:
+        wait_until(lambda: signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with in_threads(strike):
+        with pytest.raises(SystemExit) as ended:
+            server.join()
+        assert ended.value.code == 0
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    server.join()  # it is closed
+
+
+def test_clusters_of_this_process_are_made_whole_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="number of ps tasks must be 0 or more"):
+        wf.test.create_local_cluster(1, -1)
+    ports = free_ports(1) * 2
+    monkeypatch.setattr(in_process, "free_addresses", lambda _: [f"localhost:{p}" for p in ports])
+    with pytest.raises(errors.InvalidArgumentError):  # the second task has the first one's address
+        wf.test.create_local_cluster(1, 1)
+    monkeypatch.undo()
+    workers, ps = wf.test.create_local_cluster(1, 1)
+    for server in workers + ps:
+        server.close()

@@ -14,12 +14,12 @@ from weft import errors
 from weft_distrib.launch import Job, Launch
 from weft_distrib.launch.kubernetes import manifests, to_yaml
 
-PROGRAM = ("python", "train.py", "--name=$x")
+PROGRAM = ("python", "train.py", "--name=$(x)")
 LAUNCH = Launch(
     "digits",
     [Job("ps", 1, PROGRAM), Job("worker", 2, PROGRAM, cpus=1.5, gpus=1, memory=1 << 30)],
     restarts=3,
-    environment={"A": "1: 2"},
+    environment={"A": "1: 2$"},
 )
 KUBEFLOW = {
     "JobSet": models.JobsetV1alpha2JobSet,
@@ -64,7 +64,9 @@ def test_jobs() -> None:
     }
     assert config(ps["spec"], 0)["task"] == {"type": "ps", "index": 0}
     (container,) = worker["spec"]["template"]["spec"]["containers"]
-    assert tuple(container["command"]) == PROGRAM
+    # Kubernetes makes one of two, and would put a variable into $(x).
+    assert container["command"] == ["python", "train.py", "--name=$$(x)"]
+    assert {"name": "A", "value": "1: 2$$"} in container["env"]
     assert container["resources"]["limits"] == {"memory": "1073741824", "nvidia.com/gpu": "1"}
 
 
@@ -89,3 +91,10 @@ def test_a_train_job() -> None:
 def test_servers_alone_are_no_train_job() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="a program that ends"):
         manifests(Launch("digits", [Job("ps", 1)]), "r/digits:1", "trainjob")
+
+
+def test_names_that_pods_cannot_have_are_refused() -> None:
+    long = Launch("a" * 29, [Job("b" * 30, 11, PROGRAM)])
+    assert manifests(long, "r/digits:1", "jobs")
+    with pytest.raises(errors.InvalidArgumentError, match=r"at most 63 characters, and .* has 65"):
+        manifests(long, "r/digits:1", "jobset")

@@ -61,6 +61,7 @@ def test_in_turn_on_reserved_ports() -> None:
     [
         ({"SLURM_PROCID": "9"}, "SLURM_PROCID is 9, of 5 tasks"),
         ({"SLURM_PROCID": "x"}, "SLURM_PROCID must be a number, got 'x'"),
+        ({"SLURM_NODEID": "x"}, "SLURM_NODEID must be a number, got 'x'"),
         ({"SLURM_NODEID": "2"}, "rank 3 is on node 2, and should be on node 1"),
         ({"SLURM_DISTRIBUTION": "plane"}, "laid out in blocks or in turn, got .*'plane'"),
         ({"SLURM_STEP_TASKS_PER_NODE": "2,2"}, "Slurm names 3 nodes, and tasks of 2"),

@@ -71,6 +71,7 @@ def test_a_task_is_told_its_place() -> None:
         (lambda: Launch("a", []), "at least one job"),
         (lambda: Launch("a", [Job("ps", 1), Job("ps", 1)]), "'ps' stands twice"),
         (lambda: Launch("a", [Job("ps", 1)], -1), "restarts must be 0 or more"),
+        (lambda: Launch("a", [Job("ps", 1)], 0, {"TF_CONFIG": "{}"}), "cannot be one of"),
     ],
 )
 def test_what_cannot_be_launched_is_refused(make: Any, said: str) -> None:

@@ -12,8 +12,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -231,22 +230,30 @@ class Server:
     def join(self) -> None:
         """Wait until the server is closed, which may be for ever.
 
-        Where nobody else wants to know of SIGTERM, it drains the server.
-        """
-        with self._draining_at_sigterm():
-            self._stopped.wait()
+        Where nobody else wants to know of SIGTERM, it drains the server, and then ends the program:
+        what comes after `join` in programs written for TensorFlow, where it never returns, is often
+        another task's part.
 
-    @contextmanager
-    def _draining_at_sigterm(self) -> Iterator[None]:
+        Raises: SystemExit: after SIGTERM.
+        """
+        told = False
+
+        def drain(*_: object) -> None:
+            nonlocal told
+            told = True
+            self.begin_drain()
+
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            yield
+            self._stopped.wait()
             return
-        signal.signal(signal.SIGTERM, lambda *_: self.begin_drain())
+        signal.signal(signal.SIGTERM, drain)
         try:
-            yield
+            self._stopped.wait()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if told:
+            raise SystemExit(0)
 
     def begin_drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Drain in a thread of its own; a second time closes at once."""

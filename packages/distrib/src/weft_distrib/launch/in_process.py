@@ -4,11 +4,12 @@ from __future__ import annotations
 
 __all__ = ["create_local_cluster"]
 
-import socket
 from contextlib import ExitStack
 from typing import Any
 
+from weft_distrib.launch.local import free_addresses
 from weft_distrib.server import Server
+from weft_tensor import errors
 
 
 def create_local_cluster(
@@ -25,6 +26,7 @@ def create_local_cluster(
       protocol: as of `train.Server`.
       worker_config, ps_config: ConfigProtos of their devices.
     Returns: the servers of the workers, and those of "ps".
+    Raises: InvalidArgumentError: a number is less than 0, or there is no task.
 
     Examples:
       >>> workers, ps = wf.test.create_local_cluster(num_workers=1, num_ps=1)
@@ -38,23 +40,21 @@ def create_local_cluster(
       ...     server.close()
     """
     jobs = {"worker": num_workers, "ps": num_ps}
-    addresses = iter(_addresses(sum(jobs.values())))
+    for job, count in jobs.items():
+        if count < 0:
+            raise errors.InvalidArgumentError(
+                f"the number of {job} tasks must be 0 or more, got {count}"
+            )
+    addresses = iter(free_addresses(sum(jobs.values())))
     cluster = {job: [next(addresses) for _ in range(n)] for job, n in jobs.items() if n}
     configs = {"worker": worker_config, "ps": ps_config}
-    workers, ps = (
-        [
-            Server(cluster, job_name=job, task_index=i, protocol=protocol, config=configs[job])
-            for i in range(count)
-        ]
-        for job, count in jobs.items()
-    )
-    return workers, ps
+    with ExitStack() as made:  # where one cannot be made, the others end
 
+        def server(job: str, task: int) -> Server:
+            found = Server(cluster, job, task, protocol, configs[job])
+            made.callback(found.close)
+            return found
 
-def _addresses(count: int) -> list[str]:
-    """Free ports of this machine, held until all are known."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [f"localhost:{each.getsockname()[1]}" for each in sockets]
+        workers, ps = ([server(job, i) for i in range(count)] for job, count in jobs.items())
+        made.pop_all()
+        return workers, ps

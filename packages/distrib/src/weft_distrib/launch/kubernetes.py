@@ -19,6 +19,9 @@ PORT: Final = 2222
 
 Form = Literal["jobs", "jobset", "trainjob"]
 
+_LABEL_CHARACTERS: Final = 63
+"""How long a part of a host's name may be, and with it the name of a pod."""
+
 _NUMBER = "WEFT_TASK"
 _INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _LABEL = "app.kubernetes.io/instance"
@@ -33,7 +36,8 @@ def manifests(launch: Launch, image: str, form: Form) -> list[dict[str, Any]]:
       image: of the containers; it has weft and the program.
       form: "jobs" for an Indexed Job for each job; "jobset" for a JobSet of them, which ends when
         all are done but what serves; "trainjob" for a TrainingRuntime and a TrainJob of Kubeflow.
-    Raises: InvalidArgumentError: the form is unknown; or Kubeflow has no job to train.
+    Raises: InvalidArgumentError: the form is unknown; the names are too long for those of pods; or
+      Kubeflow has no job to train.
 
     Examples:
       >>> from weft_distrib.launch import Job, Launch, kubernetes
@@ -155,6 +159,13 @@ def _train_job(launch: Launch, image: str) -> list[dict[str, Any]]:
 def _cluster(launch: Launch, host: Callable[[Job], str]) -> ClusterSpec:
     """Where the pods will be: the name of a job's pods, a number, and the Service."""
     hosts = {job.name: host(job) for job in launch.jobs}
+    for job in launch.jobs:
+        last = f"{hosts[job.name]}-{job.tasks - 1}"
+        if len(last) > _LABEL_CHARACTERS:
+            raise errors.InvalidArgumentError(
+                f"the name of a pod has at most {_LABEL_CHARACTERS} characters, and {last!r} has "
+                f"{len(last)}: choose shorter names"
+            )
     return launch.cluster(
         [f"{hosts[job]}-{number}.{launch.name}:{PORT}" for job, number in launch.places()]
     )
@@ -178,7 +189,7 @@ def _job(
                     {
                         "name": container,
                         "image": image,
-                        "command": list(job.program),
+                        "command": [_as_it_is(each) for each in job.program],
                         "env": _environment(launch, job, cluster),
                         "ports": [{"name": "control", "containerPort": PORT, "protocol": "TCP"}],
                         "resources": _resources(job),
@@ -196,8 +207,13 @@ def _environment(launch: Launch, job: Job, cluster: ClusterSpec) -> list[dict[st
     return [
         {"name": _NUMBER, "valueFrom": {"fieldRef": {"fieldPath": _INDEX}}},
         {"name": VARIABLE, "value": f"{said}, {place}}}"},
-        *({"name": name, "value": value} for name, value in launch.environment.items()),
+        *({"name": k, "value": _as_it_is(v)} for k, v in launch.environment.items()),
     ]
+
+
+def _as_it_is(text: str) -> str:
+    """Kubernetes would put variables into "$(NAME)", which no shell and no other launcher does."""
+    return text.replace("$", "$$")
 
 
 def _resources(job: Job) -> dict[str, Any]:

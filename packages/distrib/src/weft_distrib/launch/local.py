@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.launch.spec import SERVER_COMMAND, Launch, Place, tf_config
+from weft_distrib.launch.spec import Launch, Place, here, tf_config
 from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor, how
 
 GRACE_SECONDS: Final = 10.0
@@ -68,8 +68,8 @@ class LocalCluster:
             while not self.supervisor.over:
                 self._turn()
         finally:
-            for task in list(self._tasks.values()):
-                task.signal(signal.SIGKILL)
+            for task in self._tasks.values():  # some are left only where something was raised
+                task.kill()
             self._selector.close()
             self._interrupts.close()
             self._wake.close()
@@ -114,9 +114,7 @@ class LocalCluster:
                         task.signal(signal.SIGTERM)
 
     def _start(self, place: Place) -> None:
-        program = self._launch.job(place.job).program
-        if program == SERVER_COMMAND:  # of this interpreter, whatever the path finds
-            program = (sys.executable, "-m", "weft", *program[1:])
+        program = here(self._launch.job(place.job).program)
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
@@ -188,6 +186,13 @@ class _Task:
         """Take all that it wrote; somebody else may hold the other end, and write on."""
         while _ready(self.output) and self.read():
             pass
+
+    def kill(self) -> None:
+        """End it and its children, and let go of it."""
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        os.close(self.end)
+        self.output.close()
 
     def signal(self, number: int) -> None:
         """Send a signal to it and its children."""

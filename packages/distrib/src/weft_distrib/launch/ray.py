@@ -12,7 +12,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 from weft_distrib.cluster.spec import ClusterSpec
@@ -25,7 +24,7 @@ START_SECONDS: Final = 120.0
 """How long Ray may take to find room for all tasks and to start them."""
 
 _LOOK_SECONDS = 0.5
-_CALL_SECONDS = 30.0
+_END_SECONDS = 30.0
 
 
 def _ray() -> Any:
@@ -157,36 +156,46 @@ class RayCluster:
         self._lives[place] = _ray().get(call, timeout=START_SECONDS)
 
     def _watch(self) -> None:
-        """See to it that actors that Ray has started again serve."""
-        while not self._stop.wait(_LOOK_SECONDS):
-            for place, actor in self._actors.items():
-                try:
-                    self._look(place, actor)
-                except Exception as error:  # because Ray raises many; the next look tells more
-                    _log.info("%s does not answer Ray: %s", place, error)
-                if self._stop.is_set():
-                    return
+        """See to it that actors that Ray has started again serve.
 
-    def _look(self, place: Place, actor: Any) -> None:
-        ray = _ray()
-        with suppress(ray.exceptions.GetTimeoutError):  # busy or frozen: others judge that
-            now = ray.get(actor.incarnation.remote(), timeout=_CALL_SECONDS)
-            if now == self.incarnation(*place):
-                return
-            self._serve(place)
-            _log.info("%s was started again by Ray", place)
-            if self._on_restart is not None:
-                self._on_restart(place)
+        All are asked at once, and again when they have answered: one that is busy or frozen, which
+        others judge, keeps nobody from being looked at.
+        """
+        asked: dict[Any, Place] = {}
+        silent: set[Place] = set()
+        while not self._stop.wait(_LOOK_SECONDS):
+            for place in self._actors.keys() - asked.values():
+                asked[self._actors[place].incarnation.remote()] = place
+            answered, _ = _ray().wait(list(asked), num_returns=len(asked), timeout=_LOOK_SECONDS)
+            for answer in answered:
+                place = asked.pop(answer)
+                try:
+                    self._look(place, answer)
+                    silent.discard(place)
+                except Exception as error:  # because Ray raises many; the next look tells more
+                    if place not in silent:
+                        _log.warning("%s does not answer Ray: %s", place, error)
+                    silent.add(place)
+
+    def _look(self, place: Place, answer: Any) -> None:
+        if self._stop.is_set() or _ray().get(answer) == self.incarnation(*place):
+            return
+        self._serve(place)
+        _log.info("%s was started again by Ray", place)
+        if self._on_restart is not None:
+            self._on_restart(place)
 
     def close(self) -> None:
         """End all tasks."""
         if not self._stop.is_set():
             self._stop.set()
-            self._thread.join(_CALL_SECONDS)
+            self._thread.join(_END_SECONDS)
             self._remove()
 
     def _remove(self) -> None:
         ray = _ray()
+        if not ray.is_initialized():  # whoever has ended Ray has ended them
+            return
         for actor in self._actors.values():
             ray.kill(actor, no_restart=True)
         ray.util.remove_placement_group(self._group)

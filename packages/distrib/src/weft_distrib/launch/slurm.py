@@ -65,7 +65,7 @@ def task_from_slurm(
     where = list(layout(counts, told.get("SLURM_DISTRIBUTION", "block")))
     if not rank < len(where):
         raise errors.InvalidArgumentError(f"SLURM_PROCID is {rank}, of {len(where)} tasks")
-    node = int(told.get("SLURM_NODEID", str(where[rank][0])))
+    node = told.number("SLURM_NODEID") if told.get("SLURM_NODEID", "") else where[rank][0]
     if node != where[rank][0]:
         raise errors.InvalidArgumentError(
             f"rank {rank} is on node {node}, and should be on node {where[rank][0]}: lay the tasks "

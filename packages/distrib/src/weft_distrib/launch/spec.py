@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -14,6 +15,14 @@ from weft_tensor import errors
 
 SERVER_COMMAND: Final = ("weft", "server")
 """What a task runs that has no program of its own: a server that others' programs use."""
+
+
+def here(program: tuple[str, ...]) -> tuple[str, ...]:
+    """A program as it is run here: servers by this interpreter, whatever the path finds."""
+    if program == SERVER_COMMAND:
+        return (sys.executable, "-m", "weft", *program[1:])
+    return program
+
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _MAX_TASKS: Final = 100_000
@@ -84,7 +93,8 @@ class Launch:
       jobs: its jobs.
       restarts: how often each task may be started again after it has failed.
       environment: variables that every task gets.
-    Raises: InvalidArgumentError: a name is none or stands twice, or a number is out of range.
+    Raises: InvalidArgumentError: a name is none or stands twice, a number is out of range, or the
+      environment says what is each task's own.
 
     Examples:
       >>> from weft_distrib.launch import Job, Launch
@@ -109,6 +119,10 @@ class Launch:
         for name in names:
             if names.count(name) > 1:
                 raise errors.InvalidArgumentError(f"the job {name!r} stands twice")
+        if VARIABLE in self.environment:
+            raise errors.InvalidArgumentError(
+                f"{VARIABLE} tells each task its place, and cannot be one of the variables for all"
+            )
         if self.restarts < 0:
             raise errors.InvalidArgumentError(f"restarts must be 0 or more, got {self.restarts}")
 

@@ -71,11 +71,8 @@ def size(count: float) -> str:
     while abs(count) >= 999.5 and unit + 1 < len(_UNITS):
         count /= 1000
         unit += 1
-    return (
-        f"{count:.0f} {_UNITS[unit]}"
-        if not unit or count >= 99.95
-        else f"{count:.1f} {_UNITS[unit]}"
-    )
+    digits = 0 if not unit or count >= 99.95 else 1
+    return f"{count:.{digits}f} {_UNITS[unit]}"
 
 
 def duration(seconds: float) -> str:
