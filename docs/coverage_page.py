@@ -44,7 +44,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "sysconfig.*": "of TensorFlow's compiler and headers",
     "*_VERSION": "of TensorFlow's compiler",
     "*mlir_bridge": "of TensorFlow's compiler",
-    "config.optimizer.*": "of TensorFlow's compiler; one that is installed is used",
     "train.CheckpointOptions": "of TensorFlow 2's checkpoints",
     "image.generate_bounding_box_proposals": "TensorFlow itself has it for its GPU kernels alone",
     "math.sobol_sample": "its table of direction numbers is SciPy's: `scipy.stats.qmc.Sobol`",

@@ -13,6 +13,8 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft import errors
 from weft_compiler.generator import LlvmGenerator
+from weft_compiler.lower import region
+from weft_compiler.lower.values import computed
 from weft_exec.executor.native import regions
 from weft_exec.executor.native.function import Specialised
 from weft_graph.ir.code_generators import generators
@@ -175,3 +177,138 @@ def test_without_a_compiler_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert session.run(wf.exp(x) + 2.0, {x: 0.0}) == 3.0
+
+
+def _ops(generated: list[Any]) -> list[list[str]]:
+    return [ops for ops, _ in generated]
+
+
+def _feed(x: Any) -> dict[Any, Any]:
+    return {x: np.linspace(-1, 1, 6, dtype=np.float32)}
+
+
+def test_scopes_say_which_nodes_are_compiled(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEFT_JIT")
+    x = wf.placeholder(wf.float32, [6])
+    with wf.xla.experimental.jit_scope():
+        y = wf.tanh(x) * 2.0
+        with wf.xla.experimental.jit_scope(compile_ops=False):
+            z = wf.exp(y) + 1.0
+        y = wf.sin(z) * 3.0
+    total = wf.cos(y) * 0.5
+    config = wf.ConfigProto()
+    config.experimental.deterministic = True  # compiled when they are first met
+    with wf.Session(config=config) as session:
+        value = session.run(total, _feed(x))
+    assert _ops(generated) == [["Tanh", "Mul"], ["Sin", "Mul"]]
+    monkeypatch.setenv("WEFT_JIT", "off")
+    with wf.Session(config=config) as session:
+        np.testing.assert_allclose(value, session.run(total, _feed(x)), rtol=1e-5)
+    assert len(generated) == 2
+
+
+def test_a_scope_may_ask_of_each_node(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.float32, [6])
+    jit = wf.contrib.compiler.jit.experimental_jit_scope
+    with jit(compile_ops=lambda node: node.op != "Exp"):
+        y = wf.exp(wf.tanh(x) * 2.0)
+    with wf.Session() as session:
+        session.run(y, _feed(x))
+    assert _ops(generated) == [["Tanh", "Mul"]]
+    assert not y.op.get_attr("_XlaCompile") and y.op.inputs[0].op.get_attr("_XlaCompile")
+    with pytest.raises(TypeError, match="compile_ops must be a bool"), jit("yes"):
+        pass
+
+
+def test_gradients_are_compiled_as_what_they_are_of(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.float32, [6])
+    with wf.xla.experimental.jit_scope(compile_ops=False):
+        y = wf.tanh(x) * 2.0
+    (gradient,) = wf.gradients(y * y, x)
+    gradient_of_y = wf.convert_to_tensor(wf.gradients(y, x)[0])
+    assert gradient_of_y.op.get_attr("_XlaCompile") is False
+    with wf.Session() as session:
+        session.run(gradient, _feed(x))
+    assert not any({"TanhGrad", "Tanh"} & set(ops) for ops in _ops(generated))
+
+
+@pytest.mark.parametrize(
+    ("level", "cpu", "said", "compiles"),
+    [
+        (0, False, "", False),
+        (1, False, "", False),  # for GPUs only
+        (1, True, "", True),
+        (2, True, "", True),
+        (2, True, "off", False),
+        (0, True, "now", True),
+        (-1, True, "now", False),
+    ],
+)
+def test_levels_of_sessions_mean_what_they_say(
+    level: int,
+    cpu: bool,
+    said: str,
+    compiles: bool,
+    generated: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", said)
+    config = wf.ConfigProto()
+    config.experimental.deterministic = True
+    config.graph_options.optimizer_options.global_jit_level = level
+    config.graph_options.optimizer_options.cpu_global_jit = cpu
+    x = wf.placeholder(wf.float32, [6])
+    with wf.Session(config=config) as session:
+        session.run(wf.tanh(x) * 2.0, _feed(x))
+    assert bool(generated) is compiles
+
+
+def test_the_process_says_it_for_sessions_that_do_not(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "")
+    x = wf.placeholder(wf.float32, [6])
+    y = wf.tanh(x) * 2.0
+    config = wf.ConfigProto()
+    config.experimental.deterministic = True
+    wf.config.optimizer.set_jit("autoclustering")
+    try:
+        with wf.Session(config=config) as session:
+            session.run(y, _feed(x))
+    finally:
+        wf.config.optimizer.set_jit(False)
+    assert _ops(generated) == [["Tanh", "Mul"]]
+    with wf.Session(config=config) as session:
+        session.run(y, _feed(x))
+    assert len(generated) == 1
+    with pytest.raises(errors.InvalidArgumentError, match="autoclustering"):
+        wf.config.optimizer.set_jit("always")
+
+
+def test_jit_check_names_the_first_node_that_differs(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "")
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+    x = wf.placeholder(wf.float32, [6])
+    y = wf.exp(wf.tanh(wf.sin(x, name="first"), name="second") * 2.0, name="last")
+    with wf.Session(config=config) as session:
+        right = session.run(y, _feed(x))
+    assert _ops(generated) == [["Sin", "Tanh", "Mul", "Exp"]]
+    elementwise = region._elementwise
+
+    def wrong(op: Any) -> Any:
+        if op.node.type != "Tanh":
+            return elementwise(op)
+        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+
+    monkeypatch.setattr(region, "_elementwise", wrong)
+    with (
+        wf.Session(config=config) as session,
+        pytest.raises(errors.InternalError, match=r"(?s)jit_check: Tanh gives .*node 'second'"),
+    ):
+        session.run(y, _feed(x))
+    assert right.shape == (6,)

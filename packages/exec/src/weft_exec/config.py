@@ -40,6 +40,8 @@ class SessionConfig:
       optimize: run the graph passes.
       memory_optimization: a name of `RewriterConfig.MemOptType`: what is done about memory.
       gradient_scope: the name scope of nodes that it takes for gradients.
+      jit: whether nodes are compiled of which nothing else is said; None for what `WEFT_JIT` says.
+      jit_check: compare what is compiled with what kernels compute.
       measure_every, measure_after: let every so many steps of a signature tell the cost model what
         they took, when so many were run; 0 for never.
       lossy_transfers: send float32 values between devices with half of their bits.
@@ -58,6 +60,8 @@ class SessionConfig:
         "gradient_scope",
         "inter_op_threads",
         "intra_op_threads",
+        "jit",
+        "jit_check",
         "log_device_placement",
         "lossy_transfers",
         "measure_after",
@@ -85,6 +89,8 @@ class SessionConfig:
         gpu: GpuOptions | None = None,
         memory_optimization: str = "DEFAULT_MEM_OPT",
         gradient_scope: str = "",
+        jit: bool | None = None,
+        jit_check: bool = False,
     ) -> None:
         if executor_type not in _EXECUTORS:
             raise errors.InvalidArgumentError(
@@ -120,6 +126,8 @@ class SessionConfig:
         self.memory_optimization = memory_optimization
         self.gradient_scope = gradient_scope or "gradients/"
         self.executor_type = "" if executor_type == "DEFAULT" else executor_type
+        self.jit = jit
+        self.jit_check = jit_check
         self.proto: Any = None
 
     @staticmethod
@@ -135,6 +143,7 @@ class SessionConfig:
                 allow_soft_placement=settings.soft_placement,
                 log_device_placement=settings.log_device_placement,
                 optimize=_optimized(),
+                jit=settings.jit,
             )
         if isinstance(proto, SessionConfig):
             return proto
@@ -158,6 +167,8 @@ class SessionConfig:
             _gpu_options(proto.gpu_options),
             rewrites.MemOptType.Name(rewrites.memory_optimization),
             rewrites.memory_optimizer_target_node_name_scope,
+            _jit(proto.graph_options.optimizer_options),
+            proto.experimental.jit_check,
         )
         made.proto = proto
         return made
@@ -165,6 +176,13 @@ class SessionConfig:
 
 def _optimized() -> bool:
     return not settings.optimizer.get("disable_meta_optimizer", False)
+
+
+def _jit(options: Any) -> bool | None:
+    """Whether nodes are compiled, as far as a ConfigProto says it; on processors both levels do."""
+    if options.global_jit_level < 0:
+        return False
+    return True if options.global_jit_level > 0 and options.cpu_global_jit else settings.jit
 
 
 def _gpu_options(proto: Any) -> GpuOptions:

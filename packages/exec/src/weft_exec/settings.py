@@ -22,6 +22,7 @@ class _Settings:
     check_numerics = False
     optimizer: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
     log_device_placement = False
+    jit: bool | None = None
 
     def __init__(self) -> None:
         self.visible: dict[str, tuple[int, ...]] = {}
@@ -188,3 +189,36 @@ def set_experimental_options(options: dict[str, Any]) -> None:
             f"the only option is 'disable_meta_optimizer', got {', '.join(unknown)}"
         )
     settings.optimizer = {key: bool(value) for key, value in options.items()}
+
+
+def set_jit(enabled: bool | str) -> None:
+    """Say whether sessions that are made from now on compile their steps.
+
+    A ConfigProto that says it in `graph_options.optimizer_options`, and scopes that say it of some
+    nodes, go before it. The environment's `WEFT_JIT=off` goes before all.
+
+    Args:
+      enabled: whether they do; "autoclustering" is the same as True, "" as False.
+    Raises: InvalidArgumentError: it is another text.
+
+    Examples:
+      >>> wf.config.optimizer.set_jit(True)
+      >>> wf.config.optimizer.get_jit()
+      'autoclustering'
+      >>> wf.config.optimizer.set_jit(False)
+    """
+    if isinstance(enabled, str) and enabled not in ("", "autoclustering"):
+        raise errors.InvalidArgumentError(
+            f"enabled must be a bool or 'autoclustering', got {enabled!r}"
+        )
+    settings.jit = True if enabled else None
+
+
+def get_jit() -> str:
+    """Whether sessions that are made from now on compile their steps: "autoclustering", or "".
+
+    Examples:
+      >>> wf.config.optimizer.get_jit()
+      ''
+    """
+    return "autoclustering" if settings.jit else ""

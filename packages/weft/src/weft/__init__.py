@@ -220,6 +220,7 @@ if _typing.TYPE_CHECKING:
         timeline as timeline,
         train as train,
         version as version,
+        xla as xla,
     )
     from weft._input import *
     from weft._maths import *

@@ -12,6 +12,7 @@ from weft_autodiff.gradients.units import Level, unit_of
 from weft_autodiff.gradients.values import Grad, add_all, all_before_any, as_dense
 from weft_graph.control_flow.context import Conditional, ControlFlowContext, WhileContext
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.jit_scope import marks_of
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
@@ -159,9 +160,12 @@ class Walk:
         """Mark the nodes made inside as belonging to the gradient of `node`."""
         start = len(self.graph.nodes)
         yield
+        marks = marks_of(node)
         for added in self.graph.nodes[start:]:
             if added.forward is None:
                 added.forward = node
+                if marks:
+                    added.attrs = {**marks, **added.attrs}
 
     @contextmanager
     def _scope(self, name: str) -> Iterator[None]:

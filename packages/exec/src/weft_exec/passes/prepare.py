@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device
 from weft_exec.kernels.registry import kernels_of
 from weft_exec.passes.fold import fold_constants
 from weft_exec.settings import settings
+from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
@@ -63,4 +65,16 @@ def prepare(
         fold_constants(step, host)
         eliminate_common_subexpressions(step)
         watch("optimized", step)
+    if host.config.jit is not None or host.config.jit_check:
+        _say_what_is_compiled(step, host.config)
     return step
+
+
+def _say_what_is_compiled(step: StepGraph, config: SessionConfig) -> None:
+    """Let nodes tell what the session says of compiling them, wherever they are derived."""
+    said: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
+    if config.jit_check:
+        said = {COMPILED: True, **said, CHECKED: True}
+    for node in step.graph.nodes:
+        if node.inputs:
+            node.attrs = {**said, **node.attrs}

@@ -244,7 +244,7 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def with_attrs(self, attrs: dict[str, Any]) -> Iterator[None]:
-        """Push attributes for every node made inside."""
+        """Push attributes for every node made inside; functions are asked of each node."""
         before = self.attrs
         self.attrs = before | attrs
         try:
@@ -257,7 +257,9 @@ class BuildScopes(threading.local):
         if self.container and node.attrs.get("container") == "":
             node.attrs["container"] = self.container
         if self.attrs:
-            node.attrs.update((k, v) for k, v in self.attrs.items() if k not in node.attrs)
+            for name, value in self.attrs.items():
+                if name not in node.attrs:
+                    node.attrs[name] = value(node) if callable(value) else value
         override = self.overrides.get(node.type)
         if override is not None:
             node.attrs.setdefault("_gradient_op_type", override)

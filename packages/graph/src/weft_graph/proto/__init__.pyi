@@ -895,6 +895,7 @@ class ConfigProto(Message):
         deterministic: bool
         @property
         def credentials(self) -> ClusterCredentials: ...
+        jit_check: bool
 
     @property
     def device_count(self) -> Map[str, int]: ...

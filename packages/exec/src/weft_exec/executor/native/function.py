@@ -13,8 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from weft_exec.devices.device import Device
+from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.region import Region
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
+from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 
 _WARM: Final = 3
@@ -32,10 +34,12 @@ class Mode(enum.Enum):
     """When regions are compiled.
 
     ON: in the background, for shapes that come again; kernels run until it is done.
-    NOW: when shapes are first met.
+    FIRST: when shapes are first met, so that no number depends on timing.
+    NOW: the same, and what fails in the compiler is raised.
     """
 
     ON = "on"
+    FIRST = "first"
     NOW = "now"
 
 
@@ -50,16 +54,23 @@ class Specialised:
       generator: makes functions of the members.
       device: gives the memory of results.
       mode: when they are made.
+      checked: whether kernels compute the same, to compare it.
     """
 
     def __init__(
-        self, generator: CodeGenerator, region: Region, device: Device, mode: Mode
+        self,
+        generator: CodeGenerator,
+        region: Region,
+        device: Device,
+        mode: Mode,
+        checked: bool = False,
     ) -> None:
         self._generator = generator
         self._region = region
         self._new = device.new_array
         self._mode = mode
         self._deciding = _deciding(generator, region)
+        self._checked = Checked(region, device) if checked else None
         self._made: dict[Key, Callable[..., Any] | None] = {}
         self._calls: dict[Key, int] = {}
         self._lock = threading.Lock()
@@ -96,10 +107,9 @@ class Specialised:
         region = self._region
         made: Callable[..., Any] | None = None
         try:
-            generated = self._generator.generate(
-                region.members, region.inputs, region.outputs, key[0], values
-            )
-            made = self._filling(generated)
+            made = self._generated(region.outputs, key, values)
+            if self._checked is not None:
+                made = self._checking(self._checked, made, key, values)
         except NotGenerated as why:
             _log.info("%s runs by kernels: %s", region.node.name, why)
         except Exception:  # because it may run in the background, where nobody would see it
@@ -110,6 +120,27 @@ class Specialised:
             self._made[key] = made
             self._calls.pop(key, None)
         return made
+
+    def _generated(
+        self, outputs: Sequence[Output], key: Key, values: dict[int, Any]
+    ) -> Callable[..., Any]:
+        region = self._region
+        return self._filling(
+            self._generator.generate(region.members, region.inputs, outputs, key[0], values)
+        )
+
+    def _checking(
+        self, checked: Checked, made: Callable[..., Any], key: Key, values: dict[int, Any]
+    ) -> Callable[..., Any]:
+        """Calls a function, and compares what it gives."""
+
+        def every() -> Callable[..., Any]:
+            return self._generated(results_of(self._region.members), key, values)
+
+        def call(inputs: Sequence[Any]) -> Any:
+            return checked(inputs, made(inputs), every)
+
+        return call
 
     def _filling(self, generated: Generated) -> Callable[..., Any]:
         """Calls a function with new arrays for its results."""

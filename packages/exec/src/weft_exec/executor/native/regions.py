@@ -1,4 +1,4 @@
-"""Which nodes of a part are compiled together, where `WEFT_JIT` asks for it.
+"""Which nodes of a part are compiled together, where programs or `WEFT_JIT` ask for it.
 
 Nodes may be in one region if they wait for the same things: those that give values late (receives,
 dequeues and whatever else is asynchronous), and as many nodes in a row that are not compiled.  So
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from weft_exec.executor.native.function import Mode, Specialised
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random_counters import needs_counters
 from weft_graph.ir.code_generators import CodeGenerator, generators
+from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
@@ -29,26 +30,31 @@ LEAST: Final = 2
 """How many nodes that compute something make a region worth its call."""
 
 
-def mode() -> Mode | None:
-    """What `WEFT_JIT` asks for: "on", "now", or not to compile.
+def environment() -> str:
+    """What `WEFT_JIT` says: "on", "now", "off", or "" for what programs say.
 
     Raises: InvalidArgumentError: it says something else.
     """
-    said = os.environ.get("WEFT_JIT", "off")
-    if said == "off":
-        return None
-    try:
-        return Mode(said)
-    except ValueError:
+    said = os.environ.get("WEFT_JIT", "")
+    if said not in ("", "on", "now", "off"):
         raise errors.InvalidArgumentError(
             f"the environment variable WEFT_JIT must be on, now or off, got {said!r}"
-        ) from None
+        )
+    return said
+
+
+def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
+    """The nodes that are to be compiled, as programs and `WEFT_JIT` say."""
+    if said == "off":
+        return set()
+    everything = bool(said)
+    return {node for node in nodes if node.attrs.get(COMPILED, everything)}
 
 
 @cache
 def _say_that_none_is_installed() -> None:
     warnings.warn(
-        "WEFT_JIT asks for compiled steps, and no package that compiles is installed: "
+        "compiled steps are asked for, and no package that compiles is installed: "
         "pip install weftml-compiler",
         RuntimeWarning,
         stacklevel=2,
@@ -60,8 +66,9 @@ class NativeRegions:
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """The regions of a part on processors."""
-        chosen = mode()
-        if chosen is None:
+        said = environment()
+        asked = wanted(offer.nodes, said)
+        if not asked:
             return []
         names = generators.keys()
         if not names:
@@ -70,18 +77,22 @@ class NativeRegions:
         generator = generators.lookup(names[0])
 
         def make(region: Region, device: Device) -> Specialised:
-            return Specialised(generator, region, device, chosen)
+            checked = any(CHECKED in member.attrs for member in region.members)
+            chosen = Mode.FIRST if checked or device.config.deterministic else Mode.ON
+            if said == "now":
+                chosen = Mode.NOW
+            return Specialised(generator, region, device, chosen, checked)
 
-        return [Claim(members, make) for members in _regions(offer, generator)]
+        return [Claim(members, make) for members in _regions(offer, generator, asked)]
 
 
-def _regions(offer: Offer, generator: CodeGenerator) -> list[list[Node]]:
+def _regions(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> list[list[Node]]:
     """Sets of nodes that may be compiled together, and are worth it."""
     needs = _needs(offer)
     known: dict[Node, _Waits] = {}
     groups: dict[tuple[object, _Waits], list[Node]] = {}
     for node in _sources_first(offer.nodes, needs):
-        where = _where(offer, generator, node)
+        where = _where(offer, generator, node) if node in asked else None
         if where is not None and _asks_for_values(generator, node, known):
             where = None
         late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0

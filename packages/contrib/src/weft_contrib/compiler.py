@@ -1,0 +1,7 @@
+"""`tf.contrib.compiler.jit`: which nodes are compiled."""
+
+from __future__ import annotations
+
+__all__ = ["experimental_jit_scope"]
+
+from weft_graph.ir.jit_scope import jit_scope as experimental_jit_scope

@@ -1,0 +1,71 @@
+"""What programs say of compiling: nodes that are to be compiled, and nodes that are not."""
+
+from __future__ import annotations
+
+__all__ = ["jit_scope"]
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph.ir.default_graph import get_default_graph
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Node
+
+COMPILED: Final = "_XlaCompile"
+"""The attribute that says whether a node is to be compiled, as TensorFlow writes it."""
+
+CHECKED: Final = "_jit_check"
+"""The attribute of nodes whose compiled values are compared with those of their kernels."""
+
+_SEPARATE: Final = "_XlaSeparateCompiledGradients"
+
+
+@contextmanager
+def jit_scope(
+    compile_ops: bool | Callable[[Any], bool] = True, separate_compiled_gradients: bool = False
+) -> Iterator[None]:
+    """Say of the nodes that are made inside, and of their gradients, whether they are compiled.
+
+    It goes before what `ConfigProto` and the environment say of whole sessions, but for
+    `WEFT_JIT=off`. Of scopes in each other the inner one decides.
+
+    Args:
+      compile_ops: whether they are, or a function from a NodeDef to that.
+      separate_compiled_gradients: accepted; what is compiled together is found by what it needs.
+    Raises: InvalidTypeError: `compile_ops` is neither a bool nor a function.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [2])
+      >>> with wf.xla.experimental.jit_scope():
+      ...     y = wf.tanh(x) * 2.0
+      ...     with wf.xla.experimental.jit_scope(compile_ops=False):
+      ...         z = wf.exp(y) + 1.0  # by kernels
+      >>> wf.Session().run(z, {x: [0.0, 0.0]})
+      array([2., 2.], dtype=float32)
+    """
+    if not isinstance(compile_ops, bool) and not callable(compile_ops):
+        raise errors.InvalidTypeError(
+            f"compile_ops must be a bool or a function of a NodeDef, got {compile_ops!r}"
+        )
+    attrs: dict[str, Any] = {COMPILED: compile_ops}
+    if separate_compiled_gradients:
+        attrs[_SEPARATE] = True
+    if callable(compile_ops):
+        attrs[COMPILED] = _asking(compile_ops)
+    with get_default_graph().scopes.with_attrs(attrs):
+        yield
+
+
+def _asking(compile_ops: Callable[[Any], bool]) -> Callable[[Node], bool]:
+    def is_compiled(node: Node) -> bool:
+        return bool(compile_ops(node.node_def))
+
+    return is_compiled
+
+
+def marks_of(node: Node) -> dict[str, Any]:
+    """What was said of a node, for others that belong to it, such as its gradient's."""
+    return {COMPILED: node.attrs[COMPILED]} if COMPILED in node.attrs else {}

@@ -1,0 +1,6 @@
+"""`wf.xla`: what programs say of compiling."""
+
+from weft import _lazy
+from weft.xla import experimental as experimental
+
+_lazy.hint(__name__)
