@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from weft import errors
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
+from weft_compiler.native.program import load
 
 SOFTMAX = """\
 program softmax(x: float32[4, 10]) -> (y: float32[4, 10]):
@@ -126,3 +129,29 @@ program gather(x: float32[4], k: int32[]) -> (y: float32[]):
 def test_what_is_no_program_is_refused_with_its_line(text: str, said: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=said):
         parse(text)
+
+
+UPDATE = """\
+program step(g: float32[3]) -> (y: float32[3], update v: float32[3]):
+  vector i in 3:
+    y[i] = v[i] * 2.0
+    v[i] = v[i] - g[i]
+"""
+
+
+def test_updated_outputs_have_values_before() -> None:
+    program = parse(UPDATE)
+    verify(program)
+    assert program.updated == {"v"} and str(program) == UPDATE
+    one, v = np.ones(3, np.float32), np.arange(3, dtype=np.float32)
+    y, new = interpret(program, one, v)
+    assert y.tolist() == [0, 2, 4] and new.tolist() == [-1, 0, 1] and v.tolist() == [0, 1, 2]
+    out = [np.empty(3, np.float32), v]
+    load(program)(one, out=out)
+    assert out[0].tolist() == [0, 2, 4] and v.tolist() == [-1, 0, 1]
+    with pytest.raises(errors.InvalidArgumentError, match=r"updates \['v'\]: give `out`"):
+        load(program)(one)
+    with pytest.raises(errors.InternalError, match=r"\['w'\] are updated, and are no outputs"):
+        verify(replace(program, updated=frozenset({"w"})))
+    named = parse(UPDATE.replace("update v:", "update:").replace("v[", "update["))
+    assert not named.updated and parse(str(named)).outputs[1].name == "update"

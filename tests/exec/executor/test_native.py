@@ -312,3 +312,23 @@ def test_jit_check_names_the_first_node_that_differs(
     ):
         session.run(y, _feed(x))
     assert right.shape == (6,)
+
+
+def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = wf.placeholder(wf.float32, [6, 6])
+    v = wf.Variable(np.ones((6, 6), "f"))
+    y = wf.matmul(wf.tanh(x) * 2.0, v)
+    with wf.xla.experimental.jit_scope(compile_ops=False):
+        z = wf.exp(y, name="last") + 1.0
+    with wf.Session() as session:
+        report = session.explain(z, [x])
+        assert [[op for _, op in region] for region in report.compiled] == [["Tanh", "Mul"]]
+        text = str(report)
+        assert "compiled: 2 nodes in 1 regions\n  mul: Tanh, Mul\n" in text
+        assert "by kernels: MatMul 1: the kernel of MatMul is faster" in text
+        assert "by kernels: Exp 1: nobody asks for it" in text
+        monkeypatch.setenv("WEFT_JIT", "off")
+        assert "compiled" not in str(session.explain(z, [x]))
+    assert not generated

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_compiler.lower.region import lower, why_not
-from weft_compiler.lower.registry import Unsupported, known_operands, wants_kernel
+from weft_compiler.lower.region import changed, lower, why_not
+from weft_compiler.lower.registry import Unsupported, known_operands, update_of, wants_kernel
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
@@ -22,14 +22,18 @@ class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, results: as of `weft_graph.ir.code_generators.Generated`.
+      takes, results, updates: as of `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
     """
 
-    def __init__(self, program: NativeProgram, takes: Sequence[int]) -> None:
+    def __init__(
+        self, program: NativeProgram, takes: Sequence[int], updates: Sequence[int] = ()
+    ) -> None:
         self.program = program
         self.takes: Sequence[int] = tuple(takes)
+        self.updates: Sequence[int] = tuple(updates)
         outputs = program.program.outputs
+        outputs = outputs[: len(outputs) - len(self.updates)]
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
         self._enter = program.enter
         self._count = len(self.takes)
@@ -56,6 +60,11 @@ class LlvmGenerator:
             return f"the kernel of {node.type} is faster"
         return why_not(node)
 
+    def changes(self, node: Node) -> int:
+        """How many variables a node changes, its first inputs; see `CodeGenerator`."""
+        update = update_of(node.type)
+        return 0 if update is None else update.states
+
     def needs_value(self, node: Node) -> Sequence[int]:
         """Positions of the inputs of a node that decide what is compiled, such as axes."""
         count = len(node.inputs)
@@ -76,12 +85,13 @@ class LlvmGenerator:
             compiled = load(program)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
+        states = changed(members)
         takes = [
             at
             for at, given in enumerate(inputs)
-            if given.node.role is not Role.CONSTANT and at not in values
+            if given.node.role is not Role.CONSTANT and at not in values and given not in states
         ]
-        return Compiled(compiled, takes)
+        return Compiled(compiled, takes, [inputs.index(state) for state in states])
 
 
 generators.register("llvm", LlvmGenerator())

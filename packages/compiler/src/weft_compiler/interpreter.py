@@ -38,7 +38,8 @@ def interpret(program: Program, *inputs: Any, turns: Turns | None = None) -> tup
     """The outputs of a program.
 
     Args:
-      inputs: an array for each input that is not a constant, of its type and shape.
+      inputs: an array for each input that is not a constant, of its type and shape, then one for
+        what each output that is updated has before.
       turns: the order in which the turns of PARALLEL and VECTOR loops run, from their number.
     Returns: an array for each output.
     Raises: InvalidArgumentError: an input has another type or shape, or a check fails.
@@ -55,7 +56,8 @@ def interpret(program: Program, *inputs: Any, turns: Turns | None = None) -> tup
             )
         memory[buffer.name] = array
     for buffer in program.outputs:
-        memory[buffer.name] = _undefined(buffer)
+        before = buffer.name in program.updated
+        memory[buffer.name] = np.array(next(given)) if before else _undefined(buffer)
     with np.errstate(all="ignore"):
         _Run(memory, turns or range).body(program.body)
     return tuple([memory[buffer.name] for buffer in program.outputs])

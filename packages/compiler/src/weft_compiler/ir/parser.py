@@ -1,6 +1,7 @@
 """Reads programs as `weft_compiler.ir.printer` writes them.
 
-program := "program" NAME "(" buffers ")" "->" "(" buffers ")" ":" body
+program := "program" NAME "(" buffers ")" "->" "(" outputs ")" ":" body
+outputs := buffers, each of which may begin with "update"
 body := statements, each on a line, two spaces deeper than the line above them
 statement := ("for" | "parallel" | "vector") NAME "in" expression ":" body
   | "while" expression ":" body | "if" expression ":" body ["else" ":" body]
@@ -83,14 +84,16 @@ class _Reader:
         name = self._name()
         inputs = self._bracketed(self._declaration)
         self._expect("->")
-        outputs = self._bracketed(self._declaration)
+        outputs = self._bracketed(self._output)
+        updated = frozenset(buffer.name for buffer, is_updated in outputs if is_updated)
         self._expect(":")
         self._end()
         body = self._body(2)
         if self._next < len(self._lines):
             self._begin()
             raise self._error("the indentation fits no line above")
-        return Program(name, tuple(inputs), tuple(outputs), body)
+        buffers = tuple([buffer for buffer, _ in outputs])
+        return Program(name, tuple(inputs), buffers, body, updated=updated)
 
     # ---------------------------------------------------------------------------- lines
 
@@ -208,8 +211,14 @@ class _Reader:
         self._bracketed(operand)
         return Call(routine, tuple(views), tuple(parameters))
 
-    def _declaration(self) -> Buffer:
-        name = self._name()
+    def _output(self) -> tuple[Buffer, bool]:
+        """An output, and whether it is updated."""
+        word = self._name()
+        updated = word == "update" and self._peek() != ":"
+        return self._declaration(self._name() if updated else word), updated
+
+    def _declaration(self, given: str = "") -> Buffer:
+        name = given or self._name()
         self._expect(":")
         dtype = self._dtype()
         shape = tuple([int(size) for size in self._bracketed(lambda: self._take("number"), "[]")])

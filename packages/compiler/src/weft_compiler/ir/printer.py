@@ -45,7 +45,10 @@ INFIX: Final = {
 def program_text(program: Program) -> str:
     """A program as text."""
     inputs = ", ".join(map(_declaration, program.inputs))
-    outputs = ", ".join(map(_declaration, program.outputs))
+    outputs = ", ".join(
+        f"{'update ' if output.name in program.updated else ''}{_declaration(output)}"
+        for output in program.outputs
+    )
     head = f"program {program.name}({inputs}) -> ({outputs}):"
     return "\n".join([head, *_lines(program.body, "  "), ""])
 

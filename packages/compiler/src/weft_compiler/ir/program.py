@@ -12,8 +12,10 @@
           y[i, j] = exp(x[i, j] - m) / s
 
 A program takes inputs, which it only reads, and fills outputs, which have other memory than all
-inputs and each other.  Buffers are dense, in C order.  A statement is immutable; passes make new
-ones.  Names are unique within a program, loop variables of loops beside each other excepted.
+inputs and each other.  Outputs that it updates, `-> (update v: float32[8])`, have values before,
+which it may read until it stores others.  Buffers are dense, in C order.  A statement is immutable;
+passes make new ones.  Names are unique within a program, loop variables of loops beside each other
+excepted.
 
 What holds of each statement is checked by `weft_compiler.ir.verifier.verify`, which every pass is
 followed by; what each computes is defined by `weft_compiler.interpreter.interpret`.
@@ -219,6 +221,7 @@ class Program:
       inputs: what it reads.
       outputs: what it fills; every element of each.
       constants: the values of the inputs that are known, as arrays of their types and shapes.
+      updated: the names of the outputs that have values before.
     """
 
     name: str
@@ -226,6 +229,7 @@ class Program:
     outputs: tuple[Buffer, ...]
     body: Body
     constants: dict[str, Any] = field(default_factory=dict)
+    updated: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         from weft_compiler.ir.printer import program_text

@@ -55,6 +55,9 @@ def verify(program: Program) -> None:
         scope.declare(buffer.name, "program")
         scope.buffers[buffer.name] = buffer
     scope.writable = {buffer.name for buffer in program.outputs}
+    if not program.updated <= scope.writable:
+        odd = sorted(program.updated - scope.writable)
+        raise errors.InternalError(f"{odd} are updated, and are no outputs")
     for name, value in program.constants.items():
         declared = next((each for each in program.inputs if each.name == name), None)
         if declared is None or (value.dtype, value.shape) != (declared.dtype.numpy, declared.shape):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
+from weft_compiler.lower.registry import require
 from weft_compiler.lower.values import Element, Elements, Reduction, Value, Written
 
 DEEPEST: Final = 32
@@ -102,6 +103,37 @@ def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Valu
         if _wants_memory(value, of, cost[value]) or depth[value] > DEEPEST:
             found.append(value)
             depth[value] = cost[value] = 0
+    return found
+
+
+def updates_in_order(
+    updates: Sequence[tuple[Value, Value]], facts: Mapping[Value, Facts], kept: Container[Value]
+) -> list[tuple[Value, Value]]:
+    """Updates in an order in which each comes before what it reads is replaced.
+
+    Args:
+      updates: what is in memory, and what replaces it; nothing else takes the latter.
+      kept: all values that have memory.
+    Raises: Unsupported: there is none.
+    """
+    news = {old: new for old, new in updates}
+    readers: dict[Value, set[Value]] = {new: set() for _, new in updates}
+    for _, new in updates:
+        waiting, seen = [new], {new}
+        while waiting:
+            for other in facts[waiting.pop()].takes:
+                if other in news and news[other] is not new:
+                    readers[news[other]].add(new)
+                elif other not in kept and other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+    found: list[tuple[Value, Value]] = []
+    rest = list(updates)
+    while rest:
+        ready = [each for each in rest if not readers[each[1]] - {new for _, new in found}]
+        require(bool(ready), "variables are exchanged")
+        found += ready
+        rest = [each for each in rest if each not in ready]
     return found
 
 

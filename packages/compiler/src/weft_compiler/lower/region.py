@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, of_scalar
 from weft_compiler.ir.program import Program
-from weft_compiler.lower.registry import Operation, Unsupported, require, rule_of
+from weft_compiler.lower.registry import (
+    Operation,
+    Unsupported,
+    Update,
+    require,
+    rule_of,
+    update_of,
+)
 from weft_compiler.lower.values import Value, broadcast, computed
 from weft_compiler.lower.writer import write
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, lookup_op
-from weft_graph.ir.scalar import applications
+from weft_graph.ir.scalar import Scalar, applications
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -27,6 +34,11 @@ _DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal", "
 def why_not(node: Node) -> str:
     """Why a node cannot be lowered, whatever its shapes, or ""."""
     traits = node.op_def.traits
+    update = update_of(node.type)
+    if update is not None:
+        given = [state_type(node), *[source.dtype for source in node.inputs[update.states :]]]
+        odd_types = [dtype.name for dtype in given if not _computes_with(dtype)]
+        return f"it has values of type {odd_types[0]}" if odd_types else ""
     odd = [out.dtype for out in (*node.inputs, *node.outputs) if not _computes_with(out.dtype)]
     if odd:
         return f"it has values of type {odd[0].name}"
@@ -50,7 +62,7 @@ def lower(
     shapes: Sequence[Shape],
     given_values: Mapping[int, Any] | None = None,
 ) -> Program:
-    """The program that computes some nodes.
+    """The program that computes some nodes, and updates variables.
 
     Args:
       name: of the program.
@@ -60,6 +72,8 @@ def lower(
       shapes: of the inputs.
       given_values: the values of inputs, by position, that are known for this program.
     Returns: a program with the inputs and outputs in their order; constants that it uses follow.
+      Variables that members change are no inputs but outputs that are updated, after the others, in
+      the order of `changed`.
     Raises: Unsupported: it cannot be lowered with these shapes.
     """
     twins = specialise(members, inputs, shapes, given_values or {})
@@ -69,6 +83,8 @@ def lower(
         constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
         values[twin] = Value(given.node.name, twin.dtype, _shape(twin), constant=constant)
     for member in members:
+        if update_of(member.type) is not None:
+            continue
         node = twins[member.outputs[0]].node
         results = _lowered(node, [values[source] for source in node.inputs])
         for output, value in zip(node.outputs, results, strict=True):
@@ -80,9 +96,64 @@ def lower(
         if value.definition is None or value in wanted:
             value = computed(output.node.name, value.dtype, value.shape, value.at)
         wanted.append(value)
-    first = [values[twins[given]] for given in inputs]
+    states = changed(members)
+    first = [values[twins[given]] for given in inputs if given not in states]
     known = [value for value in values.values() if value.constant is not None]
-    return write(name, list(dict.fromkeys([*first, *known])), wanted)
+    updates = _updated(members, twins, values)
+    return write(name, list(dict.fromkeys([*first, *known])), wanted, updates)
+
+
+def changed(members: Sequence[Node]) -> list[Output]:
+    """The references and handles of the variables that some nodes change."""
+    return [source for member in members for source in changed_by(member)]
+
+
+def changed_by(node: Node) -> Sequence[Output]:
+    """The references and handles of the variables that a node changes."""
+    update = update_of(node.type)
+    return node.inputs[: update.states] if update is not None else ()
+
+
+def state_type(node: Node) -> DType:
+    """The element type of the variables that a node changes."""
+    dtype: DType = node.attrs["T" if "T" in node.attrs else "dtype"]
+    return dtype.base_dtype
+
+
+def _updated(
+    members: Sequence[Node], twins: Mapping[Output, Output], values: Mapping[Output, Value]
+) -> list[tuple[Value, Value]]:
+    """The variables that members change, as they were and as they become."""
+    found: list[tuple[Value, Value]] = []
+    for member in members:
+        update = update_of(member.type)
+        if update is not None:
+            operands = [values[twins[source]] for source in member.inputs]
+            found += zip(operands, _new_values(member, update, operands), strict=False)
+    require(len({old for old, _ in found}) == len(found), "a variable is changed twice")
+    return found
+
+
+def _new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
+    """What the variables that a node changes become."""
+    shape = operands[0].shape
+    for at, operand in enumerate(operands):
+        wanted = () if at in update.scalars else shape
+        require(operand.shape == wanted, f"{operand.name} has another shape than its variable")
+    given = [Scalar("input", operand.dtype, (), at) for at, operand in enumerate(operands)]
+    return [
+        computed(f"{old.name}_new", old.dtype, shape, _elements(new, operands))
+        for old, new in zip(operands, update.new(node.attrs, *given), strict=False)
+    ]
+
+
+def _elements(scalar: Scalar, operands: Sequence[Value]) -> Callable[..., Expr]:
+    def element(*at: Expr) -> Expr:
+        return of_scalar(
+            scalar, lambda i: operands[i].at(*at[: operands[i].rank] if operands[i].rank else ())
+        )
+
+    return element
 
 
 def specialise(
@@ -98,18 +169,22 @@ def specialise(
     """
     graph = Graph()
     twins: dict[Output, Output] = {}
+    types_of = {source: state_type(member) for member in members for source in changed_by(member)}
     for at, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
         node = given.node
         name = graph.unique_name(node.name)
         if node.role is Role.CONSTANT:
             twins[given] = graph.add_copy(node, name, ()).outputs[0]
             continue
-        attrs: dict[str, Any] = {"dtype": given.dtype}
+        dtype = types_of.get(given, given.dtype.base_dtype)
+        attrs: dict[str, Any] = {"dtype": dtype}
         attrs |= {"value": given_values[at]} if at in given_values else {"shape": shape}
         op = lookup_op("Const" if at in given_values else "Placeholder")
-        twin = graph.add_derived(node, op, name, (), attrs, [given.dtype], [shape])
+        twin = graph.add_derived(node, op, name, (), attrs, [dtype], [shape])
         twins[given] = twin.outputs[0]
     for member in members:
+        if update_of(member.type) is not None:
+            continue
         sources = tuple([twins[source] for source in member.inputs])
         rule = member.op_def.shape_rule
         try:

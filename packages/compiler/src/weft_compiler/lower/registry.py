@@ -7,6 +7,7 @@ of their own by modules that the entry-point group `weft_compiler.lowering` name
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from weft_compiler.lower.values import Value
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
 from weft_graph.ir.registry import Registry
+from weft_graph.ir.scalar import Scalar
 from weft_tensor.dtypes import DType
 
 
@@ -75,6 +77,52 @@ Rule = Callable[[Operation], Value | Sequence[Value]]
 _rules: Final[Registry[Rule]] = Registry(
     "lowering rule", "weft_compiler.lower.rules", "weft_compiler.lowering"
 )
+
+
+New = Callable[..., Sequence[Scalar]]
+"""From the attributes of a node and an element of each input to new elements of variables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How an op changes variables.
+
+    Attributes:
+      states: how many of its inputs are variables, which come first.
+      scalars: the positions of inputs without axes; the others have the variables' shape.
+      new: what their new elements are.
+    """
+
+    states: int
+    scalars: tuple[int, ...]
+    new: New
+
+
+_updates: Final[Registry[Update]] = Registry(
+    "rule of an update", "weft_compiler.lower.rules", "weft_compiler.lowering"
+)
+
+
+def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callable[[New], New]:
+    """Decorator that registers how some op types change variables.
+
+    Args:
+      states: how many of the inputs are variables, which come first.
+      scalars: positions of inputs without axes.
+    Raises: AlreadyExistsError: it is registered.
+    """
+
+    def register(new: New) -> New:
+        for op in ops:
+            _updates.register(op, Update(states, scalars, new))
+        return new
+
+    return register
+
+
+def update_of(op: str) -> Update | None:
+    """How an op type changes variables; None if it does not, or nobody says how."""
+    return _updates.get(op)
 
 
 _by_kernel: Final[set[str]] = set()

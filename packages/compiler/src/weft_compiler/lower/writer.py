@@ -29,8 +29,16 @@ from weft_compiler.ir.program import (
     Store,
     Var,
     loads,
+    walk,
 )
-from weft_compiler.lower.analysis import analyse, memory_of, operands_of, parts_of, worth_memory
+from weft_compiler.lower.analysis import (
+    analyse,
+    memory_of,
+    operands_of,
+    parts_of,
+    updates_in_order,
+    worth_memory,
+)
 from weft_compiler.lower.values import (
     Element,
     Elements,
@@ -42,36 +50,54 @@ from weft_compiler.lower.values import (
 )
 
 
-def write(name: str, inputs: Sequence[Value], outputs: Sequence[Value]) -> Program:
+def write(
+    name: str,
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    updates: Sequence[tuple[Value, Value]] = (),
+) -> Program:
     """The program that computes values, a nest of loops for each that gets memory.
 
     Args:
       inputs: those whose memory the caller gives; constants that nothing takes are left out.
       outputs: what is wanted, each once; no inputs.
+      updates: what is in memory, and what is to be there in its place.
+    Raises: Unsupported: each of some updates needs what another one replaces.
     """
-    return _Writer(inputs, outputs).program(name)
+    return _Writer(inputs, outputs, updates).program(name)
 
 
 class _Writer:
-    def __init__(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        updates: Sequence[tuple[Value, Value]],
+    ) -> None:
         self._inputs = inputs
-        self._outputs = outputs
+        self._updates = updates
+        self._outputs = [*outputs, *[new for _, new in updates]]
         self._names: Counter[str] = Counter()
         self._buffers: dict[Value, Buffer] = {}
         self._known: list[dict[str, Expr]] = []
         self._body: list[Statement] = []
         for value in (*inputs, *outputs):
             self._buffers[value] = self._buffer(value)
+        for old, new in updates:
+            self._buffers[old] = self._buffers[new] = self._buffer(old)
 
     def program(self, name: str) -> Program:
         facts = analyse(self._outputs)
         for value in worth_memory(facts, self._buffers):
             self._buffers[value] = self._buffer(value)
+        replaced = {new: old for old, new in self._updates}
         for value in facts:
             for requirement in value.requires:
                 self._require(requirement)
-            if value in self._buffers and value.definition is not None:
+            if value in self._buffers and value.definition is not None and value not in replaced:
                 self._write(value)
+        for old, new in updates_in_order(self._updates, facts, self._buffers):
+            self._update(new, self._buffers[old])
         used = {load.buffer for load in loads(tuple(self._body))}
         inputs = [
             value
@@ -89,6 +115,7 @@ class _Writer:
             tuple([self._buffers[value] for value in self._outputs]),
             tuple(self._body),
             constants,
+            frozenset(self._buffers[old].name for old, _ in self._updates),
         )
 
     def _buffer(self, value: Value) -> Buffer:
@@ -123,6 +150,31 @@ class _Writer:
             assert isinstance(definition, Written)
             operands = [self._buffers[memory_of(operand)] for operand in definition.operands]
             self._body.extend(definition.write(self._unique, buffer, *operands))
+
+    def _update(self, value: Value, buffer: Buffer) -> None:
+        """Loops that replace what is in memory; by a copy where they read other places of it."""
+        before = len(self._body)
+        self._write(value)
+        written = tuple(self._body[before:])
+        stored = {
+            tuple(map(str, each.indices))
+            for each in walk(written)
+            if isinstance(each, Store) and each.buffer == buffer.name
+        }
+        read = {
+            tuple(map(str, load.indices)) for load in loads(written) if load.buffer == buffer.name
+        }
+        if read <= stored:
+            return
+        del self._body[before:]
+        copy = self._buffers[value] = self._buffer(value)
+        self._body.append(Allocate(copy))
+        self._write(value)
+        self._nest(
+            value.shape,
+            lambda *at: self._emit(Store(buffer.name, at, Load(value.dtype, copy.name, at))),
+        )
+        self._buffers[value] = buffer
 
     def _require(self, of: Requirement) -> None:
         def check(*at: Expr) -> None:

@@ -96,13 +96,18 @@ class NativeProgram:
 
         Args:
           inputs: an array for each input that is not a constant, of its type and shape.
-          out: an array for each output, which is filled; new ones if there are none.
+          out: an array for each output, which is filled; new ones if there are none, which is for
+            programs without updates.
         Returns: the arrays of the outputs.
         Raises:
           InvalidArgumentError: an array has another type or shape, or a check fails.
           CancelledError: `interrupt` was called.
         """
         if out is None:
+            if self.program.updated:
+                raise errors.InvalidArgumentError(
+                    f"{self.program.name} updates {sorted(self.program.updated)}: give `out`"
+                )
             out = [np.empty(b.shape, b.dtype.numpy) for b in self.program.outputs]
         found = self.enter(*inputs, *out)
         if found is NotImplemented:

@@ -15,7 +15,8 @@ Compilers are registered by `register_compiler`, or by modules that the entry-po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from weft_exec.devices.device import Device
@@ -23,13 +24,16 @@ from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import raise_located
 from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
 from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.priority import updates
 from weft_exec.executor.region import Region, RegionCall, compiler_error
+from weft_exec.executor.variable_order import in_order, touches
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.kernels.registry import ANY_DEVICE, Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.traits import Role
 from weft_graph.ops.step import REGION
 from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
 from weft_graph.passes.memory import BytesOf
@@ -41,18 +45,23 @@ class Claim(NamedTuple):
 
     Attributes:
       members: synchronous nodes without state, of one frame and under one condition, on one device;
-        nothing outside may lead from one of them to another, through other claims neither.
+        nothing outside may lead from one of them to another, through other claims neither. They may
+        read references of variables; what is read is what the region begins with.
       make: from the region and its device to what computes it, once for each executable: from the
         values of the region's inputs to a value, or a tuple of several, or NotImplemented if the
         members are to run one by one this time. None if they always are.
       peak_bytes: from the sizes of values to the most bytes that the function takes of the device
         at a time, its results included and its inputs not. Without it, all that members make is
         assumed to be there at once.
+      updates: those of the members that change variables instead, and how many: their first inputs,
+        references or handles of variables that no other node of the step changes. Nothing takes
+        their results. The function is given the references and handles.
     """
 
     members: Sequence[Node]
     make: Callable[[Region, Device], Callable[..., Any] | None]
     peak_bytes: Callable[[BytesOf], int] | None = None
+    updates: Mapping[Node, int] = MappingProxyType({})
 
 
 class Offer(NamedTuple):
@@ -69,6 +78,16 @@ class Offer(NamedTuple):
     nodes: Sequence[Node]
     place: Placement
     where: Callable[[Node], object]
+
+
+def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
+    """What compilers may choose from where nobody has chosen yet."""
+    flow = Flow(nodes) if has_control_flow(nodes) else None
+
+    def where(node: Node) -> object:
+        return None if flow is None else (flow.frame[node], flow.guard(node))
+
+    return Offer(step, nodes, place, where)
 
 
 class Compiler(Protocol):
@@ -111,11 +130,7 @@ def compile_regions(
     names = [] if overlap is Overlap.EVERYTHING else _compilers.keys()
     if not names:
         return nodes, place
-    flow = Flow(nodes) if has_control_flow(nodes) else None
-
-    def where(node: Node) -> object:
-        return None if flow is None else (flow.frame[node], flow.guard(node))
-
+    where = offer_of(step, nodes, place).where
     taken: dict[Node, str] = {}
     claims: list[tuple[str, Claim]] = []
     for name in names:
@@ -129,11 +144,36 @@ def compile_regions(
             claims.append((name, claim))
     if not claims:
         return nodes, place
+    order = _order_of(nodes, claims, where)
     for name, claim in claims:
         _check(name, claim, place, where)
     if budget is not None:
         claims = _within(StepMemory(step, nodes, budget), claims)
-    return _with_regions(step, nodes, place, claims)
+    return _with_regions(step, nodes, place, claims, order)
+
+
+def _order_of(
+    nodes: Sequence[Node], claims: Sequence[tuple[str, Claim]], where: Callable[[Node], object]
+) -> list[tuple[Node, Node]]:
+    """Pairs of nodes that touch one variable, where some are claimed: the first one comes first.
+
+    Raises: InternalError: they are in several loops or branches, or a variable of an update has
+      another one.
+    """
+    claimed = {member: name for name, claim in claims for member in claim.members}
+    changed = {member for _, claim in claims for member in claim.updates}
+    pairs: list[tuple[Node, Node]] = []
+    for variable, order in touches(nodes).items():
+        first = next((touch.node for touch in order if touch.node in claimed), None)
+        if first is None:
+            continue
+        if len({where(touch.node) for touch in order}) > 1:
+            raise _refused(claimed[first], first, f"loops or branches touch {variable.name!r}")
+        changing = [touch.node for touch in order if touch.changes]
+        if len(changing) > 1 and not changed.isdisjoint(changing):
+            raise _refused(claimed[first], changing[0], f"{variable.name!r} is changed again")
+        pairs += in_order(order)
+    return pairs
 
 
 def _claims(name: str, offer: Offer) -> list[Claim]:
@@ -167,10 +207,12 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
     first = claim.members[0]
     for node in claim.members:
         traits = node.traits
-        if traits.routes or not node.inputs or not node.outputs:
+        changes = claim.updates.get(node, 0)
+        if traits.routes or not node.inputs or not (node.outputs or changes):
             raise _refused(name, node, "it has no kernel that could be left out")
-        values = [*node.inputs, *node.outputs]
-        if any(v.dtype.is_ref or v.dtype is dtypes.resource for v in values) or traits.stateful:
+        if changes:
+            _check_update(name, node, changes)
+        elif traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs))):
             raise _refused(name, node, "it has state")
         if place(node)[1].asynchronous or needs_counters(node):
             raise _refused(name, node, "it is asynchronous, or may draw random numbers")
@@ -180,20 +222,49 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
             raise _refused(name, node, f"it is in another loop or branch than {first.name!r}")
 
 
+def _check_update(name: str, node: Node, changes: int) -> None:
+    """Refuse a node that changes variables which a region cannot."""
+    states = node.inputs[:changes]
+    if any(state.node.role is not Role.VARIABLE for state in states):
+        raise _refused(name, node, "what it changes is no variable of the step")
+    if not updates(node) or not all(map(_is_value, node.inputs[changes:])):
+        raise _refused(name, node, "it has state besides the variables that it changes")
+    if any(output.consumers() for output in node.outputs):
+        raise _refused(name, node, "its reference is taken")
+
+
+def _is_value(output: Output) -> bool:
+    """Whether an output is a value, or a reference of a variable, which can be read."""
+    if output.dtype.is_ref:
+        return output.node.role is Role.VARIABLE
+    return output.dtype is not dtypes.resource
+
+
 def _with_regions(
-    step: StepGraph, nodes: Sequence[Node], place: Placement, claims: Sequence[tuple[str, Claim]]
+    step: StepGraph,
+    nodes: Sequence[Node],
+    place: Placement,
+    claims: Sequence[tuple[str, Claim]],
+    pairs: Sequence[tuple[Node, Node]],
 ) -> tuple[Sequence[Node], Placement]:
     position: dict[Node, int] = {node: i for i, node in enumerate(nodes)}
     made: dict[Node, tuple[Device, Kernel]] = {}
+    stands: dict[Node, Node] = {}
     for name, claim in claims:
         members = sorted(claim.members, key=position.__getitem__)
-        region = _replace(step, members, name)
+        region = _replace(step, members, name, claim.updates)
+        stands.update(dict.fromkeys(members, region.node))
         device = place(members[0])[0]
         heavy = any([place(member)[1].heavy for member in members])
         made[region.node] = device, _kernel(region, claim, place, heavy)
         position[region.node] = position[members[-1]]
         for member in members:
             del position[member]
+    for first, then in pairs:
+        before, after = stands.get(first, first), stands.get(then, then)
+        apart = before is not after and (before in made or after in made)
+        if apart and before not in after.controls:
+            step.graph.set_control_inputs(after, [*after.controls, before], reason="region")
     order = ordered_by(list(position), position.__getitem__)
     if len(order) < len(position):
         stuck = [node.name for node in made if node not in order]
@@ -219,13 +290,21 @@ def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kern
     return Kernel(REGION, ANY_DEVICE, make, {}, heavy=heavy, alias=True, asynchronous=False)
 
 
-def _replace(step: StepGraph, members: Sequence[Node], compiler: str) -> Region:
+def _replace(
+    step: StepGraph, members: Sequence[Node], compiler: str, updating: Mapping[Node, int]
+) -> Region:
     """Let a `_Region` node stand for its members, which stay in the graph by themselves."""
     inside = set(members)
     inputs = [s for node in members for s in node.inputs if s.node not in inside]
     inputs = list(dict.fromkeys(inputs))
     fetched = set(step.fetches)
-    outputs = [o for node in members for o in node.outputs if _leaves(o, inside, fetched)]
+    outputs = [
+        o
+        for node in members
+        for o in node.outputs
+        if node not in updating and _leaves(o, inside, fetched)
+    ]
+    changed = {s for node, count in updating.items() for s in node.inputs[:count]}
     node = step.graph.add_derived(
         members[0],
         lookup_op(REGION),
@@ -235,6 +314,7 @@ def _replace(step: StepGraph, members: Sequence[Node], compiler: str) -> Region:
             "Tin": tuple([source.dtype for source in inputs]),
             "Tout": tuple([output.dtype for output in outputs]),
             "members": tuple([member.name for member in members]),
+            "updates": tuple([at for at, source in enumerate(inputs) if source in changed]),
         },
         [output.dtype for output in outputs],
         [output.dims for output in outputs],

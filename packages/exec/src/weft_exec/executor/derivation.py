@@ -13,11 +13,12 @@ from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.layout import in_line
 from weft_exec.executor.linear import Compound, Segment, Slots, gather
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import updates, variable_of
+from weft_exec.executor.priority import changed_by, variable_of
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role
+from weft_graph.ops.step import REGION
 from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]
@@ -182,8 +183,9 @@ class Derivation:
         """Make `item` wait for its inputs, and an update for the reads of the old value."""
         self._wait_for_inputs(node, item)
         variables = {v for v in map(variable_of, node.inputs) if v is not None}
+        changed = {variable_of(source) for source in changed_by(node)} if variables else ()
         for variable in variables:
-            if updates(node):
+            if variable in changed:
                 item.needs.update((reader, ORDER) for reader in self._earlier(variable, item))
             else:
                 self.readers.setdefault(variable, []).append(item)
@@ -242,6 +244,8 @@ def _read(state: Any) -> Any:
 
 
 def _takes_reference(node: Node, position: int) -> bool:
+    if node.type == REGION:
+        return position in node.attrs["updates"] and node.inputs[position].dtype.is_ref
     args = node.op_def.inputs
     return len(args) == len(node.inputs) and args[position].is_ref
 

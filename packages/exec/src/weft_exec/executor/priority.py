@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role, State
+from weft_graph.ops.step import REGION
 from weft_graph.passes.flow import ordered_by
 
 
@@ -34,6 +35,13 @@ def updates(node: Node) -> bool:
     return traits.stateful and (
         not node.outputs or any(variable_of(source) is not None for source in node.inputs)
     )
+
+
+def changed_by(node: Node) -> Sequence[Output]:
+    """The references and handles whose variables a node changes."""
+    if node.type == REGION:
+        return [node.inputs[at] for at in node.attrs["updates"]]
+    return node.inputs if updates(node) else ()
 
 
 def variable_of(output: Output) -> Node | None:

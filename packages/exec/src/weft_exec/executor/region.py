@@ -22,6 +22,7 @@ from weft_exec.executor.linear import (
     gather,
     slot_range,
 )
+from weft_exec.executor.priority import changed_by
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 from weft_tensor.shape import Dims
@@ -51,6 +52,11 @@ class Region:
         self.compiler = compiler
 
     @property
+    def updated(self) -> list[Output]:
+        """Those of the inputs whose variables the members change: references and handles."""
+        return [self.node.inputs[at] for at in self.node.attrs["updates"]]
+
+    @property
     def inputs(self) -> tuple[Output, ...]:
         """The outputs of other nodes that they take, in the order of the function's arguments."""
         return self.node.inputs
@@ -74,9 +80,12 @@ class RegionCall(Compound):
         self._expected = tuple(map(_expected, region.outputs))
         self._slots: dict[Output, int] = {out: i + 1 for i, out in enumerate(region.inputs)}
         self._size = 1 + len(region.inputs)
-        instructions = [self._instruction(member, *place(member)) for member in region.members]
-        devices = [device.name] * len(instructions)
-        self._members = Segment(self._forgetting(instructions), region.members, devices)
+        self._reads: dict[Output, int] = {}
+        work: list[tuple[Node, Instruction, Sequence[int]]] = []
+        for member in region.members:
+            work += self._work(member, *place(member))
+        nodes = [node for node, _, _ in work]
+        self._members = Segment(self._forgetting(work), nodes, [device.name] * len(work))
 
     def __call__(self, *inputs: Any) -> Any:
         """The results, by the function; where it fails, the member that does is found."""
@@ -153,7 +162,32 @@ class RegionCall(Compound):
         said = f"failed on {given}, and no kernel of these does"
         raise_located(compiler_error(self._region, self._device, said, error))
 
-    def _instruction(self, node: Node, device: Device, kernel: Any) -> Instruction:
+    def _work(
+        self, node: Node, device: Device, kernel: Any
+    ) -> list[tuple[Node, Instruction, Sequence[int]]]:
+        """A member's instruction, after reads of what it takes of variables that others change.
+
+        With each is its node, and the slots that it uses.
+        """
+        found: list[tuple[Node, Instruction, Sequence[int]]] = []
+        taken: list[int] = []
+        changed = set(changed_by(node))
+        for source in node.inputs:
+            slot = self._slots[source]
+            if source in self._region.updated and source.dtype.is_ref and source not in changed:
+                if source not in self._reads:
+                    self._reads[source] = self._size
+                    read = (_read, gather([slot]), self._size, ())
+                    found.append((source.node, read, [slot]))
+                    self._size += 1
+                slot = self._reads[source]
+            taken.append(slot)
+        instruction = self._instruction(node, device, kernel, taken)
+        return [*found, (node, instruction, taken)]
+
+    def _instruction(
+        self, node: Node, device: Device, kernel: Any, taken: Sequence[int]
+    ) -> Instruction:
         try:
             function = kernel.make(node, device)
         except Exception as error:  # because a factory may raise anything; it is located
@@ -162,28 +196,32 @@ class RegionCall(Compound):
         for output in node.outputs:
             self._slots[output] = self._size
             self._size += 1
-        target: int | slice = first
+        target: int | slice = first if node.outputs else 0
         if len(node.outputs) > 1:
             target = slice(first, self._size)
-        return function, gather([self._slots[source] for source in node.inputs]), target, ()
+        return function, gather(taken), target, ()
 
-    def _forgetting(self, instructions: Sequence[Instruction]) -> list[Instruction]:
+    def _forgetting(
+        self, work: Sequence[tuple[Node, Instruction, Sequence[int]]]
+    ) -> list[Instruction]:
         """The instructions, each of which forgets what only those before it and it need."""
         last: dict[int, int] = {}
-        for i, (node, (_, _, target, _)) in enumerate(
-            zip(self._region.members, instructions, strict=True)
-        ):
+        for i, (_, (_, _, target, _), taken) in enumerate(work):
             last.update(dict.fromkeys(slot_range(target), i))
-            last.update((self._slots[source], i) for source in node.inputs)
+            last.update(dict.fromkeys(taken, i))
         kept = {self._slots[output] for output in self._region.outputs}
-        dead: list[list[int]] = [[] for _ in instructions]
+        dead: list[list[int]] = [[] for _ in work]
         for slot, i in last.items():
             if slot not in kept:
                 dead[i].append(slot)
         return [
             (function, take, target, tuple(slots))
-            for (function, take, target, _), slots in zip(instructions, dead, strict=True)
+            for (_, (function, take, target, _), _), slots in zip(work, dead, strict=True)
         ]
+
+
+def _read(state: Any) -> Any:
+    return state.read()
 
 
 def compiler_error(region: Region, device: Device, said: str, error: Exception) -> errors.OpError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,16 @@ class StepReport:
         part of each device where there are several.
       changes: what the passes did, by reason.
       placement: where each node goes and why.
+      compiled: the names and op types of the nodes of each compiled region, on processors.
+      left: of other nodes, by their op types and why they run by their kernels, how many.
     """
 
     def __init__(self) -> None:
         self.stages: dict[str, Any] = {}
         self.changes: Counter[str] = Counter()
         self.placement = PlacementReport((), ())
+        self.compiled: list[list[tuple[str, str]]] = []
+        self.left: Counter[tuple[str, str]] = Counter()
         self._devices: list[str] = []
 
     def parts(self) -> list[Any]:
@@ -53,6 +57,11 @@ class StepReport:
         """Note what one device does."""
         self._devices.append(device)
         self.stages[device] = _graph_def(part.step, part.nodes)
+
+    def add_compiled(self, regions: Sequence[Sequence[Node]], left: Mapping[Node, str]) -> None:
+        """Note what is compiled, and what is not and why."""
+        self.compiled += [[(node.name, node.type) for node in region] for region in regions]
+        self.left.update((node.type, why) for node, why in left.items())
 
     def to_arrays(self) -> list[np.ndarray[Any, Any]]:
         """The report for another process, as bytes: what is no graph as JSON, then the stages."""
@@ -98,7 +107,22 @@ class StepReport:
         lines += [f"{reason}: {count}" for reason, count in self.changes.most_common()]
         micros, crossings = self.placement.seconds * 1e6, len(self.placement.transfers)
         lines.append(f"simulated: {micros:.1f} µs, {crossings} transfers")
+        lines += self._of_compiler(most)
         return "\n".join([*lines, "", self.placement.table(most)])
+
+    def _of_compiler(self, most: int | None) -> list[str]:
+        """Lines on regions, and on what was left out of them."""
+        if not self.compiled and not self.left:
+            return []
+        count = sum(map(len, self.compiled))
+        lines = ["", f"compiled: {count} nodes in {len(self.compiled)} regions"]
+        for region in self.compiled[:most]:
+            ops = Counter(op for _, op in region)
+            named = ", ".join(f"{op} {n}" if n > 1 else op for op, n in ops.items())
+            lines.append(f"  {region[-1][0]}: {named}")
+        for (op, why), n in self.left.most_common(most):
+            lines.append(f"by kernels: {op} {n}: {why}")
+        return lines
 
     def svg(self) -> str:
         """The simulated run as a picture: what each device does when, and what it waits for."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import HOST, DeviceDescription, check_all, gates
 from weft_exec.devices.device import Device
+from weft_exec.executor.compilers import offer_of
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import MemoryBudget, left_for_values
@@ -355,6 +356,24 @@ class Planner(PartPlanner):
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
         return self._derived(self._parts(feeds, outputs, targets, size), len(feeds), len(outputs))
+
+    def explain(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
+    ) -> StepReport:
+        """What becomes of a step, stage by stage, and what of it is compiled."""
+        from weft_exec.executor.native.regions import choice_of
+
+        report = super().explain(feeds, outputs, targets, size)
+        for name, part in self._parts(feeds, outputs, targets, size).items():
+            offer = offer_of(part.step, part.nodes, placing_on(self._live[name]))
+            choice = choice_of(offer)
+            if choice is not None:
+                report.add_compiled(*choice)
+        return report
 
     def plan_partial(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]

@@ -26,18 +26,21 @@ class Generated(Protocol):
     Attributes:
       takes: the positions of the inputs that it is given; what was known is in it already.
       results: the type and the shape of each result.
+      updates: the positions of the inputs whose variables it changes.
     """
 
     takes: Sequence[int]
     results: Sequence[tuple[DType, Shape]]
+    updates: Sequence[int]
 
     def __call__(self, *arrays: Any) -> None:
-        """Compute: inputs that it takes, then an array for each result, which is filled.
+        """Compute, from inputs that it takes, results, and what variables become, in place.
 
-        It may be called by several threads at once.
+        It may be called by several threads at once.  Where it fails, no variable is changed yet.
 
         Args:
-          arrays: of the types and shapes that it was made for; inputs of any strides.
+          arrays: of the types and shapes that it was made for: inputs, of any strides, then one for
+            each result, which is filled, then those of the variables.
         Raises: OpError: an operand is refused.
         """
         ...
@@ -48,6 +51,13 @@ class CodeGenerator(Protocol):
 
     def why_not(self, node: Node) -> str:
         """Why a node had better run by its kernel, or "" if it may be compiled."""
+        ...
+
+    def changes(self, node: Node) -> int:
+        """How many variables a node changes, its first inputs; 0 for a node that is none of these.
+
+        What it computes of them is compiled for their shapes; they have one and values.
+        """
         ...
 
     def needs_value(self, node: Node) -> Sequence[int]:
@@ -66,7 +76,8 @@ class CodeGenerator(Protocol):
 
         Args:
           members: sources before users.
-          inputs: what they take of other nodes; constants among them are known.
+          inputs: what they take of other nodes; constants among them are known. Members that read
+            a reference read what it has before any of them changes it.
           outputs: what is wanted of them.
           shapes: of the inputs.
           values: of those that decide what is compiled, by their positions among the inputs.

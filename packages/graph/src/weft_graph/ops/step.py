@@ -68,9 +68,15 @@ register_op(
     REGION,
     inputs=("args: Tin",),
     outputs=("results: Tout",),
-    attrs={"Tin": "list(type) >= 0", "Tout": "list(type) >= 0", "members": "list(string)"},
+    attrs={
+        "Tin": "list(type) >= 0",
+        "Tout": "list(type) >= 0",
+        "members": "list(string)",
+        "updates": "list(int)",
+    },
     shape=lambda node: [None] * len(node.attrs["Tout"]),
-    doc="Several nodes of a part, by their names, that one function computes together.",
+    doc="Several nodes of a part, by their names, that one function computes together; `updates` "
+    "are the positions of the inputs whose variables it changes.",
 )
 
 DEPTH: Final = "_depth"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from weft_exec.devices.device import Device
+from weft_exec.executor.priority import changed_by
 from weft_exec.executor.region import Region
 from weft_exec.kernels.registry import require_kernel
+from weft_exec.kernels.training import state_of
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
@@ -25,56 +27,69 @@ class Checked:
 
     def __init__(self, region: Region, device: Device) -> None:
         self._region = region
+        self._updated = region.updated
         self._kernels = [
             (member, require_kernel(member, device.type).make(member, device))
             for member in region.members
         ]
 
-    def __call__(self, inputs: Sequence[Any], results: Any, every: Callable[[], Compute]) -> Any:
+    def __call__(
+        self,
+        inputs: Sequence[Any],
+        results: Any,
+        before: Sequence[Any],
+        arrays: Sequence[Any],
+        every: Callable[[], Compute],
+    ) -> Any:
         """What kernels compute, which the compiled results have to be like.
 
         Args:
           inputs, results: of the compiled function.
+          before, arrays: what variables had that it changes, and what it made of that.
           every: makes a compiled function that gives the results of all members.
         Raises: InternalError: a node differs, the first of all that do.
         """
         region = self._region
         found = results if isinstance(results, tuple) else (results,)
-        by_kernels = self._by_kernels(inputs)
+        by_kernels = self._by_kernels(inputs, dict(zip(self._updated, before, strict=True)))
         wanted = tuple([by_kernels[output] for output in region.outputs])
-        wrong = [
-            (output, value, want)
+        seen = [
+            (output.node, value, want)
             for output, value, want in zip(region.outputs, found, wanted, strict=True)
-            if _differs(value, want)
         ]
+        for source, array in zip(self._updated, arrays, strict=True):
+            state = state_of(inputs[region.inputs.index(source)])
+            node = next(each for each in region.members if source in changed_by(each))
+            seen.append((node, array, state.read()))
+        wrong = [each for each in seen if _differs(*each[1:])]
         if wrong:
-            self._raise(wrong[0], every()(inputs), by_kernels)
+            self._raise(wrong[0], every()(inputs, *map(np.copy, before)), by_kernels)
         return wanted[0] if len(wanted) == 1 else wanted
 
-    def _by_kernels(self, inputs: Sequence[Any]) -> dict[Output, Any]:
-        values = dict(zip(self._region.inputs, inputs, strict=True))
+    def _by_kernels(self, inputs: Sequence[Any], before: dict[Output, Any]) -> dict[Output, Any]:
+        states = dict(zip(self._region.inputs, inputs, strict=True))
+        values = {**states, **before}
         for member, kernel in self._kernels:
-            given = kernel(*[values[source] for source in member.inputs])
+            changed = changed_by(member)
+            given = kernel(
+                *[(states if s in changed and s in before else values)[s] for s in member.inputs]
+            )
             given = given if isinstance(given, tuple | list) else (given,)
-            values.update(zip(member.outputs, given, strict=True))
+            values.update(zip(member.outputs, given, strict=False))
         return values
 
     def _raise(
-        self,
-        seen: tuple[Output, Any, Any],
-        every: Any,
-        by_kernels: dict[Output, Any],
+        self, seen: tuple[Node, Any, Any], every: Any, by_kernels: dict[Output, Any]
     ) -> None:
         """Name the first node that differs: that of a result, if all are right by themselves."""
         every = every if isinstance(every, tuple) else (every,)
-        outputs = results_of(self._region.members)
+        outputs = results_of(self._region.members, self._updated)
         wrong = [
-            (output, value, by_kernels[output])
+            (output.node, value, by_kernels[output])
             for output, value in zip(outputs, every, strict=True)
             if _differs(value, by_kernels[output])
         ]
-        output, value, want = wrong[0] if wrong else seen
-        node = output.node
+        node, value, want = wrong[0] if wrong else seen
         raise errors.InternalError(
             f"jit_check: {node.type} gives {_shown(value, want)}",
             op=node.type,
@@ -83,9 +98,14 @@ class Checked:
         )
 
 
-def results_of(members: Sequence[Node]) -> list[Output]:
-    """All results of some nodes."""
-    return [output for member in members for output in member.outputs]
+def results_of(members: Sequence[Node], updated: Collection[Output]) -> list[Output]:
+    """All values that some nodes give; what changes variables gives none."""
+    return [
+        output
+        for member in members
+        if not any(source in updated for source in changed_by(member))
+        for output in member.outputs
+    ]
 
 
 def _differs(value: Any, want: Any) -> bool:

@@ -1,4 +1,9 @@
-"""The function of a region: one that was compiled for each choice of shapes that it meets."""
+"""The function of a region: one that was compiled for each choice of shapes that it meets.
+
+Where members change variables, the function has these arrays between `VariableState.update_all`
+taking and giving them back: under their locks, in place unless somebody holds a snapshot.  What
+else the region reads of variables was read when it began.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,8 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.region import Region
+from weft_exec.kernels.training import state_of
+from weft_exec.resources.resources import VariableState
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
@@ -70,6 +77,7 @@ class Specialised:
         self._new = device.new_array
         self._mode = mode
         self._deciding = _deciding(generator, region)
+        self._updates: Sequence[int] = region.node.attrs["updates"]
         self._checked = Checked(region, device) if checked else None
         self._made: dict[Key, Callable[..., Any] | None] = {}
         self._calls: dict[Key, int] = {}
@@ -77,14 +85,34 @@ class Specialised:
 
     def __call__(self, *inputs: Any) -> Any:
         """The results; NotImplemented where the members are to run by their kernels."""
-        shapes = tuple([value.shape for value in inputs])
+        if self._updates:
+            found = self._shapes(inputs)
+            if found is None:
+                return NotImplemented
+            shapes = found
+        else:
+            shapes = tuple([value.shape for value in inputs])
         deciding = self._deciding
         values = tuple([inputs[at].tobytes() for at in deciding]) if deciding else ()
         key = shapes, values
-        found = self._made.get(key, NotImplemented)
-        if found is NotImplemented:
-            found = self._missed(key, inputs)
-        return NotImplemented if found is None else found(inputs)
+        made = self._made.get(key, NotImplemented)
+        if made is NotImplemented:
+            made = self._missed(key, inputs)
+        return NotImplemented if made is None else made(inputs)
+
+    def _shapes(self, inputs: Sequence[Any]) -> tuple[Shape, ...] | None:
+        """The shapes of all inputs; None where what is changed has no value, or is one twice."""
+        states = {at: state_of(inputs[at]) for at in self._updates}
+        if len(set(map(id, states.values()))) < len(states):
+            return None
+        if not all([state.is_initialized for state in states.values()]):
+            return None
+        return tuple(
+            [
+                states[at].read().shape if at in states else value.shape
+                for at, value in enumerate(inputs)
+            ]
+        )
 
     def _missed(self, key: Key, inputs: Sequence[Any]) -> Callable[..., Any] | None:
         """The function for shapes that there is none for yet."""
@@ -107,9 +135,11 @@ class Specialised:
         region = self._region
         made: Callable[..., Any] | None = None
         try:
-            made = self._generated(region.outputs, key, values)
+            generated = self._generated(region.outputs, key, values)
             if self._checked is not None:
-                made = self._checking(self._checked, made, key, values)
+                made = self._checking(self._checked, generated, key, values)
+            else:
+                made = self._calling(generated, key[0])
         except NotGenerated as why:
             _log.info("%s runs by kernels: %s", region.node.name, why)
         except Exception:  # because it may run in the background, where nobody would see it
@@ -121,36 +151,56 @@ class Specialised:
             self._calls.pop(key, None)
         return made
 
-    def _generated(
-        self, outputs: Sequence[Output], key: Key, values: dict[int, Any]
-    ) -> Callable[..., Any]:
+    def _generated(self, outputs: Sequence[Output], key: Key, values: dict[int, Any]) -> Generated:
         region = self._region
-        return self._filling(
-            self._generator.generate(region.members, region.inputs, outputs, key[0], values)
-        )
+        return self._generator.generate(region.members, region.inputs, outputs, key[0], values)
 
     def _checking(
-        self, checked: Checked, made: Callable[..., Any], key: Key, values: dict[int, Any]
+        self, checked: Checked, generated: Generated, key: Key, values: dict[int, Any]
     ) -> Callable[..., Any]:
-        """Calls a function, and compares what it gives."""
+        """Calls a function on copies of variables, and compares what it gives."""
+        run = self._filling(generated)
 
         def every() -> Callable[..., Any]:
-            return self._generated(results_of(self._region.members), key, values)
+            outputs = results_of(self._region.members, self._region.updated)
+            return self._filling(self._generated(outputs, key, values))
 
         def call(inputs: Sequence[Any]) -> Any:
-            return checked(inputs, made(inputs), every)
+            before = [np.array(state_of(inputs[at]).read()) for at in generated.updates]
+            arrays = [array.copy() for array in before]
+            return checked(inputs, run(inputs, *arrays), before, arrays, every)
+
+        return call
+
+    def _calling(self, generated: Generated, shapes: Sequence[Shape]) -> Callable[..., Any]:
+        """Calls a function."""
+        run, updates = self._filling(generated), tuple(generated.updates)
+        if not updates:
+            return run
+        wanted = [shapes[at] for at in updates]
+
+        def call(inputs: Sequence[Any]) -> Any:
+            results: Any = NotImplemented
+
+            def change(*arrays: Any) -> None:
+                nonlocal results
+                if [array.shape for array in arrays] == wanted:  # nobody gave it another one
+                    results = run(inputs, *arrays)
+
+            VariableState.update_all(tuple([state_of(inputs[at]) for at in updates]), change)
+            return results
 
         return call
 
     def _filling(self, generated: Generated) -> Callable[..., Any]:
-        """Calls a function with new arrays for its results."""
+        """Calls a function with inputs, new arrays for its results, and those of variables."""
         new, takes = self._new, tuple(generated.takes)
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
 
-        def call(inputs: Sequence[Any]) -> Any:
+        def call(inputs: Sequence[Any], *arrays: Any) -> Any:
             given = [inputs[at] for at in takes]
             out = [new(shape, dtype) for shape, dtype in results]
-            generated(*given, *out)
+            generated(*given, *out, *arrays)
             return out[0] if len(out) == 1 else tuple(out)
 
         return call

@@ -1,0 +1,99 @@
+"""Updates of variables: what their new elements are, by scalar functions.
+
+The formulas are those of `weft_graph.ops.training.RULES`, in the order of their operations in the
+kernels.  A function takes the node's attributes, then an element of each input, and gives the new
+element of each variable that the node changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft_compiler.lower.registry import changes
+from weft_graph.ir.scalar import Scalar, sqrt
+
+Attrs = Mapping[str, Any]
+New = Sequence[Scalar]
+
+
+@changes("Assign", "AssignVariableOp")
+def _assign(attrs: Attrs, var: Scalar, value: Scalar) -> New:
+    return [value]
+
+
+@changes("AssignAdd", "AssignAddVariableOp")
+def _assign_add(attrs: Attrs, var: Scalar, value: Scalar) -> New:
+    return [var + value]
+
+
+@changes("AssignSub", "AssignSubVariableOp")
+def _assign_sub(attrs: Attrs, var: Scalar, value: Scalar) -> New:
+    return [var - value]
+
+
+@changes("ApplyGradientDescent", "ResourceApplyGradientDescent", scalars=(1,))
+def _gradient_descent(attrs: Attrs, var: Scalar, alpha: Scalar, delta: Scalar) -> New:
+    return [var - delta * alpha]
+
+
+@changes("ApplyMomentum", "ResourceApplyMomentum", states=2, scalars=(2, 4))
+def _momentum(
+    attrs: Attrs, var: Scalar, accum: Scalar, lr: Scalar, grad: Scalar, momentum: Scalar
+) -> New:
+    accum = accum * momentum + grad
+    step = accum * momentum + grad if attrs["use_nesterov"] else accum
+    return [var - step * lr, accum]
+
+
+@changes("ApplyAdagrad", "ResourceApplyAdagrad", states=2, scalars=(2,))
+def _adagrad(attrs: Attrs, var: Scalar, accum: Scalar, lr: Scalar, grad: Scalar) -> New:
+    accum = accum + grad * grad if attrs["update_slots"] else accum
+    return [var - grad * lr / sqrt(accum), accum]
+
+
+@changes("ApplyAdagradV2", "ResourceApplyAdagradV2", states=2, scalars=(2, 3))
+def _adagrad_v2(
+    attrs: Attrs, var: Scalar, accum: Scalar, lr: Scalar, epsilon: Scalar, grad: Scalar
+) -> New:
+    accum = accum + grad * grad if attrs["update_slots"] else accum
+    return [var - grad * lr / (sqrt(accum) + epsilon), accum]
+
+
+@changes("ApplyAdadelta", "ResourceApplyAdadelta", states=3, scalars=(3, 4, 5))
+def _adadelta(attrs: Attrs, *elements: Scalar) -> New:
+    var, accum, updates, lr, rho, epsilon, grad = elements
+    accum = accum * rho + grad * grad * (1 - rho)
+    update = sqrt(updates + epsilon) / sqrt(accum + epsilon) * grad
+    return [var - update * lr, accum, updates * rho + update * update * (1 - rho)]
+
+
+@changes("ApplyAdam", "ResourceApplyAdam", states=3, scalars=(3, 4, 5, 6, 7, 8))
+def _adam(attrs: Attrs, *elements: Scalar) -> New:
+    var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad = elements
+    rate = lr * sqrt(1 - beta2_power) / (1 - beta1_power)
+    m = m + (grad - m) * (1 - beta1)
+    v = v + (grad * grad - v) * (1 - beta2)
+    root = sqrt(v) + epsilon
+    if attrs["use_nesterov"]:
+        var = var - m * beta1 / root * rate - grad * ((1 - beta1) * rate) / root
+    else:
+        var = var - m * rate / root
+    return [var, m, v]
+
+
+@changes("ApplyRMSProp", "ResourceApplyRMSProp", states=3, scalars=(3, 4, 5, 6))
+def _rmsprop(attrs: Attrs, *elements: Scalar) -> New:
+    var, ms, mom, lr, rho, momentum, epsilon, grad = elements
+    ms = ms + (grad * grad - ms) * (1 - rho)
+    mom = mom * momentum + grad * lr / sqrt(ms + epsilon)
+    return [var - mom, ms, mom]
+
+
+@changes("ApplyCenteredRMSProp", "ResourceApplyCenteredRMSProp", states=4, scalars=(4, 5, 6, 7))
+def _centered_rmsprop(attrs: Attrs, *elements: Scalar) -> New:
+    var, mg, ms, mom, lr, rho, momentum, epsilon, grad = elements
+    ms = ms + (grad * grad - ms) * (1 - rho)
+    mg = mg + (grad - mg) * (1 - rho)
+    mom = mom * momentum + grad * lr / sqrt(ms - mg * mg + epsilon)
+    return [var - mom, mg, ms, mom]

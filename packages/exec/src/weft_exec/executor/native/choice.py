@@ -1,0 +1,180 @@
+"""Which nodes of a part are compiled together.
+
+Nodes may be in one region if they wait for the same things: those that give values late (receives,
+dequeues and whatever else is asynchronous), and as many nodes in a row that are not compiled.  So
+no path leaves a region and comes back, and no region waits for more than each of its nodes does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from weft_exec.executor.compilers import Offer
+from weft_exec.executor.native.variables import Variables
+from weft_exec.kernels.random_counters import needs_counters
+from weft_graph.ir.code_generators import CodeGenerator
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import needs_of
+from weft_tensor import dtypes
+
+_FEW: Final = 16
+LEAST: Final = 2
+"""How many nodes that compute something make a region worth its call."""
+
+
+class Choice(NamedTuple):
+    """What of a part is compiled.
+
+    Attributes:
+      regions: sets of nodes that are compiled together.
+      left: of each other node that computes something, why it runs by its kernel.
+    """
+
+    regions: list[list[Node]]
+    left: dict[Node, str]
+
+
+def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> Choice:
+    """Sets of the nodes asked for that may be compiled together, and are worth it."""
+    left: dict[Node, str] = {}
+    variables = Variables(offer)
+    needs = _needs(offer, variables)
+    known: dict[Node, _Waits] = {}
+    groups: dict[tuple[object, _Waits], list[Node]] = {}
+    for node in _sources_first(offer.nodes, needs):
+        why = _why_not(offer, generator, variables, node) if node in asked else "nobody asks for it"
+        if not why and _asks_for_values(generator, node, known):
+            why = "what is compiled depends on a value that is computed with it"
+        where = None if why else (offer.where(node), offer.place(node)[0].name)
+        if why and not node.traits.routes and node.inputs:
+            left[node] = why
+        late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0
+        ends = where is not None and generator.changes(node) > 0
+        known[node] = waits = _waits(where, late, [known[need] for need in needs[node]], ends)
+        if where is not None:
+            groups.setdefault((where, waits._replace(ends=False)), []).append(node)
+    found = [members for members in groups.values() if _is_worth_it(generator, members)]
+    chosen = {node for members in found for node in members}
+    few = "too little waits for the same things"
+    left |= {node: few for group in groups.values() for node in group if node not in chosen}
+    return Choice(found, left)
+
+
+def _needs(offer: Offer, variables: Variables) -> dict[Node, list[Node]]:
+    """What each node waits for; what leaves a loop waits for all that is in it.
+
+    Who touches a variable waits for those that are to touch it before.
+    """
+    inside = set(offer.nodes)
+    loops: dict[object, list[Node]] = {}
+    for node in offer.nodes:
+        loops.setdefault(_loop(offer, node), []).append(node)
+    return {
+        node: loops[_loop(offer, node.inputs[0].node)]
+        if node.role is Role.EXIT
+        else [need for need in needs_of(node) if need in inside] + variables.before(node)
+        for node in offer.nodes
+    }
+
+
+def _loop(offer: Offer, node: Node) -> object:
+    where = offer.where(node)
+    return where[0] if isinstance(where, tuple) else where
+
+
+def _sources_first(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) -> list[Node]:
+    """Nodes in an order in which each comes after what it waits for."""
+    found: dict[Node, None] = {}
+    waiting = list(reversed(nodes))
+    while waiting:
+        node = waiting[-1]
+        missing = [] if node in found else [need for need in needs[node] if need not in found]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        found.setdefault(node)
+    return list(found)
+
+
+class _Waits(NamedTuple):
+    """What a node waits for.
+
+    Attributes:
+      where: what it may be compiled together with; None if it is not compiled.
+      steps: how often, on the way to it, compiled nodes follow what is compiled elsewhere or not.
+      late: the nodes among its sources that give their values late, a bit for each.
+      ends: whether it changes a variable, so that who waits for it is compiled apart.
+    """
+
+    where: object
+    steps: int
+    late: int
+    ends: bool = False
+
+
+def _waits(where: object, late: int, needs: Iterable[_Waits], ends: bool) -> _Waits:
+    """What a node waits for.
+
+    Args:
+      late: its own bit, if it gives its values late.
+    """
+    steps = 0
+    for other in needs:
+        apart = where is not None and (other.ends or other.where != where)
+        steps, late = max(steps, other.steps + apart), late | other.late
+    return _Waits(where, steps, late, ends)
+
+
+def _asks_for_values(generator: CodeGenerator, node: Node, known: Mapping[Node, _Waits]) -> bool:
+    """Whether a value that decides what is compiled is itself compiled, so nobody knows it."""
+    return any(
+        known[node.inputs[at].node].where is not None
+        for at in generator.needs_value(node)
+        if node.inputs[at].node in known
+    )
+
+
+def _why_not(offer: Offer, generator: CodeGenerator, variables: Variables, node: Node) -> str:
+    """Why a node is not to be compiled, or ""."""
+    changes = generator.changes(node)
+    traits = node.traits
+    if changes:
+        if not variables.may_change(node, changes):
+            return "others change its variable too, or take its result"
+        if _is_small(node.inputs[-1]):
+            return "it counts"
+    elif traits.routes or traits.stateful or not node.inputs or not node.outputs:
+        return "it has state, or only routes values"
+    elif not variables.may_read(node) or (traits.identity and node.inputs[0].dtype.is_ref):
+        return "it reads a variable for others"
+    elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
+        return "it takes a handle"
+    elif all(map(_is_small, node.outputs)):
+        return "it may be sizes or axes, which others ask for"
+    return generator.why_not(node) or _why_not_there(offer, node)
+
+
+def _why_not_there(offer: Offer, node: Node) -> str:
+    device, kernel = offer.place(node)
+    if device.type != "CPU":
+        return f"it is on {device.name}"
+    waits = kernel.asynchronous or needs_counters(node)
+    return "it is asynchronous, or draws random numbers" if waits else ""
+
+
+def _is_small(output: Output) -> bool:
+    """Whether a value may be sizes, axes or a counter: kernels compute these, since others ask."""
+    dims = output.dims
+    if output.dtype not in (dtypes.int32, dtypes.int64):
+        return False
+    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= _FEW)
+
+
+def _is_worth_it(generator: CodeGenerator, members: Sequence[Node]) -> bool:
+    """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
+    return (
+        sum((node.traits.view is None) + (generator.changes(node) > 1) for node in members) >= LEAST
+    )

@@ -1,0 +1,256 @@
+"""Variables in compiled regions: what is read and changed, in which order, and for whom else."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import errors
+from weft_compiler.generator import LlvmGenerator
+from weft_compiler.lower import region
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The ops of all that is compiled, when shapes are first met."""
+    found: list[str] = []
+    generate = LlvmGenerator.generate
+
+    def note(self: Any, members: Any, *rest: Any) -> Any:
+        made = generate(self, members, *rest)
+        found.extend(node.type for node in members)
+        return made
+
+    monkeypatch.setattr(LlvmGenerator, "generate", note)
+    monkeypatch.setenv("WEFT_JIT", "now")
+    yield found
+
+
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    "GradientDescent": lambda: wf.train.GradientDescentOptimizer(0.1),
+    "Momentum": lambda: wf.train.MomentumOptimizer(0.1, 0.9),
+    "Nesterov": lambda: wf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    "Adagrad": lambda: wf.train.AdagradOptimizer(0.1),
+    "Adadelta": lambda: wf.train.AdadeltaOptimizer(0.1),
+    "Adam": lambda: wf.train.AdamOptimizer(0.1),
+    "RMSProp": lambda: wf.train.RMSPropOptimizer(0.1, momentum=0.5),
+    "CenteredRMSProp": lambda: wf.train.RMSPropOptimizer(0.1, centered=True),
+}
+
+
+def _trained(make: Callable[[], Any], resource: bool, dtype: Any) -> list[Any]:
+    """The variables, slots included, and losses of three steps."""
+    with wf.Graph().as_default():
+        x = wf.placeholder(dtype, [4, 3])
+        with wf.variable_scope("model", use_resource=resource):
+            w = wf.get_variable("w", initializer=np.linspace(-1, 1, 15).reshape(3, 5).astype(dtype))
+            b = wf.get_variable("b", initializer=np.zeros(5, dtype))
+            c = wf.get_variable("c", initializer=np.array(0.5, dtype))
+        y = wf.tanh(wf.matmul(x, w) + b) * c
+        loss = wf.reduce_sum(y * y - y) + 0.1 * wf.reduce_sum(w * w)
+        step = make().minimize(loss, wf.train.get_or_create_global_step())
+        with wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            feed = {x: np.linspace(0, 1, 12).reshape(4, 3).astype(dtype)}
+            losses = [session.run([loss, step], feed)[0] for _ in range(3)]
+            return [*losses, *session.run(wf.global_variables())]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_change_variables_as_their_kernels_do(
+    name: str, resource: bool, dtype: Any, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = _trained(OPTIMIZERS[name], resource, dtype)
+    op = f"{'Resource' if resource else ''}Apply{name.replace('Nesterov', 'Momentum')}"
+    assert generated.count(op) >= 2
+    monkeypatch.setenv("WEFT_JIT", "off")
+    by_kernels = _trained(OPTIMIZERS[name], resource, dtype)
+    for value, want in zip(compiled, by_kernels, strict=True):
+        near = 1e-5 if dtype is np.float32 else 1e-12
+        np.testing.assert_allclose(value, want, rtol=near, atol=near)
+
+
+def _random_program(seed: int) -> tuple[list[Any], Any]:
+    """Reads and changes of three variables in some order that control inputs, if any, keep."""
+    draw = random.Random(seed)
+    resource = draw.random() < 0.5
+    variables = [
+        wf.Variable(np.linspace(k, k + 1, 4).astype("f"), use_resource=resource) for k in range(3)
+    ]
+    last: list[Any] = [[] for _ in variables]
+    values: list[Any] = [wf.constant(np.linspace(-1, 1, 4).astype("f"))]
+    kept: list[Any] = []
+    for _ in range(draw.randint(4, 12)):
+        at = draw.randrange(3)
+        variable, value = variables[at], draw.choice(values)
+        with wf.control_dependencies(last[at]):
+            if draw.random() < 0.6:
+                values.append(wf.tanh(variable.read_value() * draw.uniform(-1, 1) + value))
+                last[at] = [*last[at], values[-1]]
+                kept.append(values[-1])
+            else:
+                change = draw.choice(["assign", "assign_add", "assign_sub", "reverse", "train"])
+                if change == "train":
+                    optimizer = wf.train.MomentumOptimizer(0.1, 0.9)
+                    update = optimizer.apply_gradients([(wf.sin(value), variable)])
+                elif change == "reverse":
+                    update = variable.assign(wf.reverse(variable.read_value() + value, [0]))
+                else:
+                    update = getattr(variable, change)(wf.sin(value) * 2.0)
+                last[at] = [getattr(update, "op", update)]
+                kept.append(wf.group(*last[at]))
+    return kept, variables
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_reads_and_changes_keep_their_order(
+    seed: int, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for said in ("now", "off"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Graph().as_default():
+            kept, variables = _random_program(seed)
+            with wf.Session() as session:
+                session.run(wf.global_variables_initializer())
+                steps = [session.run(kept) for _ in range(2)]
+                found.append([v for step in steps for v in step if v is not None])
+                found[-1] += session.run(variables)
+    for value, want in zip(*found, strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e-4, atol=1e-5)
+
+
+def test_what_was_read_before_stays_as_it_was(generated: list[str]) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        v = wf.Variable(np.ones(5, "f"))
+        old = v.read_value()
+        with wf.control_dependencies([old]):
+            step = v.assign_add(wf.exp(wf.constant(np.zeros(5, "f"))) * wf.sin(v) + 1.0)
+        with wf.control_dependencies([step.op]):
+            new = v * 1.0
+        session.run(v.initializer)
+        first, second, _ = session.run([old, new, step.op])
+    np.testing.assert_array_equal(first, np.ones(5))
+    np.testing.assert_allclose(second, 2 + np.sin(1) * np.ones(5), rtol=1e-6)
+    assert "AssignAdd" in generated
+
+
+def test_variables_may_be_replaced_by_themselves_elsewhere_and_exchanged(
+    generated: list[str],
+) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        v = wf.Variable(np.arange(4.0))
+        turn = v.assign(wf.reverse(v, [0]) * 2.0 + 1.0)
+        a, b = wf.Variable(np.zeros(3)), wf.Variable(np.ones(3))
+        old_a, old_b = a * 1.0 + 0.0, b * 1.0 + 0.0
+        with wf.control_dependencies([old_a, old_b]):
+            swap = wf.group(a.assign(old_b + 1.0), b.assign(old_a + 2.0))
+        session.run(wf.global_variables_initializer())
+        session.run([turn.op, swap])
+        assert session.run(v).tolist() == [7.0, 5.0, 3.0, 1.0]
+        assert session.run([a, b])[0].tolist() == [2.0] * 3
+        assert session.run(b).tolist() == [2.0] * 3
+    assert "Assign" in generated
+
+
+def test_nodes_of_one_variable_are_not_locked_twice(generated: list[str]) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        v = [wf.raw_ops.VariableV2(shape=[3], dtype=wf.float32, shared_name="v") for _ in range(2)]
+        one = wf.constant(np.ones(3, "f"))
+        steps = [wf.assign_add(each, wf.exp(one) * 0.0 + 1.0).op for each in v]
+        session.run(wf.assign(v[0], one).op)
+        session.run(steps)
+        assert session.run(v[1]).tolist() == [3.0] * 3
+
+
+def test_values_and_shapes_that_are_not_there_are_as_without_it(generated: list[str]) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        v = wf.Variable(np.zeros(3, "f"), validate_shape=False, name="weights")
+        x = wf.placeholder(wf.float32)
+        step = v.assign_sub(wf.tanh(x) * 0.0 + 1.0).op
+        with pytest.raises(errors.FailedPreconditionError, match="uninitialized value weights"):
+            session.run(step, {x: np.zeros(3)})
+        session.run(v.initializer)
+        session.run(step, {x: np.zeros(3)})
+        with pytest.raises(errors.InvalidArgumentError, match=r"shape \[3\].*shape \[4\]"):
+            session.run(step, {x: np.zeros(4)})
+        session.run(wf.assign(v, np.zeros(4, "f"), validate_shape=False).op)
+        session.run(step, {x: np.zeros(4)})
+        assert session.run(v).tolist() == [-1.0] * 4
+
+
+def test_no_update_is_lost_among_threads(generated: list[str]) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        v = wf.Variable(np.zeros(1000), use_resource=True)
+        w = wf.Variable(np.zeros(1000), use_resource=True)
+        x = wf.placeholder(wf.float64, [1000])
+        step = wf.group(v.assign_add(wf.floor(x) * 2.0), w.assign_add(wf.floor(x) * 3.0))
+        session.run(wf.global_variables_initializer())
+        run = session.make_callable(step, [x])
+        ones = np.ones(1000)
+        threads = [
+            threading.Thread(target=lambda: [run(ones) for _ in range(100)]) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert set(session.run(v)) == {600.0} and set(session.run(w)) == {900.0}
+
+
+def test_jit_check_looks_at_variables_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+
+    def run() -> Any:
+        with wf.Graph().as_default(), wf.Session(config=config) as session:
+            v = wf.Variable(np.ones(3))
+            (slope,) = wf.gradients(wf.sin(v) * 2.0, v)
+            step = wf.train.MomentumOptimizer(0.5, 0.9, name="train").apply_gradients([(slope, v)])
+            session.run(wf.global_variables_initializer())
+            session.run(step)
+            return session.run(v)
+
+    np.testing.assert_allclose(run(), 1 - np.cos(np.ones(3)))
+    new_values = region._new_values
+    monkeypatch.setattr(
+        region, "_new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
+    )
+    with pytest.raises(errors.InternalError, match="jit_check: ApplyMomentum gives"):
+        run()
+
+
+def test_loops_that_wait_for_updates_and_are_waited_for_by_reads_do_not_hang(
+    generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for said in ("now", "off"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Graph().as_default(), wf.Session() as session:
+            v = wf.Variable(np.ones(3))
+            x = wf.placeholder(wf.float64, [3])
+            first = wf.tanh(v * x) + 1.0
+            step = v.assign_add(wf.exp(x) * 2.0)
+            with wf.control_dependencies([step.op]):
+                around = wf.sin(x) * 3.0
+            _, total = wf.while_loop(
+                lambda i, _: i < 3,
+                lambda i, t, a=around: (i + 1, wf.cos(t) * a + 1.0),
+                (0, wf.constant(np.zeros(3))),
+            )
+            last = wf.tanh(v * total) + first
+            (slope,) = wf.gradients(last, v)
+            train = wf.train.MomentumOptimizer(0.1, 0.9).apply_gradients([(slope, v)])
+            session.run(wf.global_variables_initializer())
+            values = session.run([first, total, last, train], {x: np.linspace(0, 1, 3)})[:2]
+            found.append([*values, session.run(v)])
+    for value, want in zip(*found, strict=True):
+        np.testing.assert_allclose(value, want, rtol=1e-9)
