@@ -180,9 +180,10 @@ def _optimized() -> bool:
 
 def _jit(options: Any) -> bool | None:
     """Whether nodes are compiled, as far as a ConfigProto says it; on processors both levels do."""
-    if options.global_jit_level < 0:
+    level, on_processors = options.global_jit_level, options.cpu_global_jit
+    if level < 0:
         return False
-    return True if options.global_jit_level > 0 and options.cpu_global_jit else settings.jit
+    return True if level > 0 and on_processors else settings.jit
 
 
 def _gpu_options(proto: Any) -> GpuOptions:
