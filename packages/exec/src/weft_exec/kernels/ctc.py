@@ -59,6 +59,11 @@ def _check_inputs(op: str, x: Any, lengths: Any) -> None:
         )
 
 
+def _until_last(x: Any, lengths: Any) -> Any:
+    """The inputs up to the end of the longest sequence."""
+    return x[: int(lengths.max(initial=0))]
+
+
 # --------------------------------------------------------------------------------- labels
 
 
@@ -223,12 +228,13 @@ def _loss(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, indices: Any, values: Any, lengths: Any) -> tuple[Any, Any]:
         _check_inputs(op, x, lengths)
+        shape, x = x.shape, _until_last(x, lengths)
         times, batch, classes = x.shape
         blank = classes - 1 if op == "CTCLoss" else 0
         labels = _labels(op, indices, values, batch, node, classes)
         counted = _enough_time(op, labels, lengths, ignore) & (lengths > 0)
         if not batch or not times:
-            return np.zeros(batch, exact), np.zeros(x.shape, exact)
+            return np.zeros(batch, exact), np.zeros(shape, exact)
         log_y = _log_softmax(x)
         lattice = _Lattice(labels, blank, merge)
         emitted = np.take_along_axis(log_y, lattice.symbols[None], 2)
@@ -239,9 +245,10 @@ def _loss(node: Node, device: Device) -> KernelFunction:
         passed -= np.where(np.isneginf(whole), 0.0, whole)[:, None]
         np.exp(passed, out=passed)
         inside = (np.arange(times)[:, None] < lengths) & counted
-        grad = _gradient(lattice, passed, log_y, inside, blank)
+        grad = np.zeros(shape, exact)
+        grad[:times] = _gradient(lattice, passed, log_y, inside, blank)
         loss = np.where(counted, -whole, 0.0)
-        return loss.astype(exact), grad.astype(exact, copy=False)
+        return loss.astype(exact), grad
 
     return run
 
@@ -265,6 +272,7 @@ def _greedy(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, lengths: Any) -> tuple[Any, ...]:
         _check_inputs(op, x, lengths)
+        x = _until_last(x, lengths)
         times, _, classes = x.shape
         index = blank + classes if blank < 0 else blank
         if not 0 <= index < classes:
@@ -402,6 +410,7 @@ def _beam_search(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, lengths: Any) -> tuple[Any, ...]:
         _check_inputs(op, x, lengths)
+        x = _until_last(x, lengths)
         times, batch, _ = x.shape
         beams = _Beams(batch, width)
         log_y = _log_softmax(x)
