@@ -49,11 +49,16 @@ def _entry(case: Case, size: int) -> dict[str, Any] | None:
     dtype = "float32" if "float32" in case.dtypes else case.dtypes[0]
     base = [a for x in case.arrays(dtype) for a in (x if isinstance(x, list) else [x])]
     grouped = [len(x) if isinstance(x, list) else 0 for x in case.arrays(dtype)]
-    for shapes in _scaled(case, base, size):
+    names = [arg.name for arg in case.op_def.inputs]
+    for axis, shapes in _scaled(case, base, size):
         attrs = _made(case, dtype, base, shapes, grouped)
         if attrs is not None:
             arrays = [_plain(a, s) for a, s in zip(base, shapes, strict=True)]
-            names = [arg.name for arg in case.op_def.inputs]
+            for name, told in zip(names, arrays, strict=False):
+                if name in _SIZES and axis is not None:
+                    told["values"][axis] *= round(
+                        max(map(np.prod, shapes)) / max(a.size for a in base)
+                    )
             return {
                 "op": case.op, "names": names, "groups": grouped, "arrays": arrays, "attrs": attrs
             }  # fmt: skip
@@ -63,29 +68,43 @@ def _entry(case: Case, size: int) -> dict[str, Any] | None:
 _HANDLES = (dtypes.resource, dtypes.variant)
 
 
-def _scaled(case: Case, base: list[Any], size: int) -> Iterator[list[tuple[int, ...]]]:
-    """Shapes with about `size` elements in the largest input: all axes 0 longer, or the last."""
+_SIZES = ("input_sizes", "orig_input_shape")
+"""Inputs that tell the shape of what is scaled."""
+
+
+def _scaled(
+    case: Case, base: list[Any], size: int
+) -> Iterator[tuple[int | None, list[tuple[int, ...]]]]:
+    """Shapes with about `size` elements in the largest input, and the axis that is longer.
+
+    That is axis 0 or the last one: of the inputs that are as long there as the first one, of all,
+    or of the first one alone. A filter so keeps its size, where a batch has another.
+    """
     constant = case.is_constant()
     varied = [a for a, fixed in zip(base, constant, strict=True) if not fixed]
     largest = max((a.size for a in varied), default=0)
     if not largest:
         return
     if case.op_def.traits.elementwise:
-        yield [a.shape if fixed else (size,) for a, fixed in zip(base, constant, strict=True)]
+        yield None, [a.shape if fixed else (size,) for a, fixed in zip(base, constant, strict=True)]
     factor = max(1, round(size / largest))
     if case.op in MATRICES:
         side = max(1, round(size**0.5))
-        yield [(*a.shape[:-2], side, side) for a in base]
+        yield None, [(*a.shape[:-2], side, side) for a in base]
+    first = max((a for a, fixed in zip(base, constant, strict=True) if not fixed), key=np.size)
     for axis in (0, -1):
-        for all_of_them in (True, False):
+        for chosen in ("alike", "all", "first"):
             shapes, count = [], 0
             for array, fixed in zip(base, constant, strict=True):
                 sizes = list(array.shape)
-                if sizes and not fixed and (all_of_them or not count):
+                alike = chosen != "alike" or (
+                    first.ndim and sizes[axis:] and sizes[axis] == first.shape[axis]
+                )
+                if sizes and not fixed and alike and not (chosen == "first" and count):
                     sizes[axis] *= factor
                     count += 1
                 shapes.append(tuple(sizes))
-            yield shapes
+            yield axis, shapes
 
 
 def _made(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ REASONS = Path(__file__).parent / "reasons.json"
 WORST = 40  # rows on the terminal
 SLOW = 3.0
 """Times the slower peer's time that need a reason in the file, or are something to mend."""
-GROUP = 8
+GROUP = 50
 """Ops that a subject measures before the next one has its turn, since clocks change."""
 SILENT = 40
 """Seconds after which a child process that gives no answer is ended."""
@@ -60,8 +61,10 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run(name: str, python: str, lines: list[str], nodes: int, budget: float) -> dict[str, Told]:
-    """Op to seconds per node, or to what became of it.
+def run(
+    name: str, python: str, lines: list[str], nodes: int, budget: float
+) -> Iterator[tuple[str, Told]]:
+    """Each op with its seconds per node, or with what became of it.
 
     A subject that dies of an op, as TensorFlow does of some sizes, or that does not come back from
     one, goes on with the op after it.
@@ -69,23 +72,20 @@ def run(name: str, python: str, lines: list[str], nodes: int, budget: float) -> 
     script, *options = SUBJECTS[name]
     command = [python, str(PROGRAM_DIRECTORY / script), *options, "--nodes", str(nodes)]
     command += ["--budget", str(budget)]
-    found: dict[str, Told] = {}
     while lines:
-        answers, end = _answers(command, lines)
-        found |= {each["op"]: each.get("seconds", each.get("failed", "")) for each in answers}
-        if len(answers) < len(lines):
-            found[json.loads(lines[len(answers)])["op"]] = end
-        lines = lines[len(answers) + 1 :]
-    return found
+        count = 0
+        for answer in _answers(command, lines):
+            yield answer["op"], answer.get("seconds", answer.get("failed", ""))
+            count += 1
+        lines = lines[count:]
 
 
-def _answers(command: list[str], lines: list[str]) -> tuple[list[dict[str, Any]], str]:
+def _answers(command: list[str], lines: list[str]) -> Iterator[dict[str, Any]]:
     """What a child process says to the first lines, and what ended it if that is not to all.
 
     Raises: SystemExit: it did not come so far as to measure.
     """
-    answers: list[dict[str, Any]] = []
-    ended = threading.Event()
+    count, ended = 0, threading.Event()
     with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as said:
         given.writelines(lines)
         given.seek(0)
@@ -96,14 +96,17 @@ def _answers(command: list[str], lines: list[str]) -> tuple[list[dict[str, Any]]
             watch = _watch(child, ended)
             for line in child.stdout:
                 if line.startswith("{"):
-                    answers.append(json.loads(line))
                     watch.cancel()
+                    yield json.loads(line)
+                    count += 1
                     watch = _watch(child, ended)
             watch.cancel()
-        if child.returncode > 0 and not answers:
+        if child.returncode > 0 and not count:
             said.seek(0)
             raise SystemExit(said.read())
-    return answers, f"over {SILENT} s" if ended.is_set() else "ends the process"
+    if count < len(lines):
+        why = f"over {SILENT} s" if ended.is_set() else "ends the process"
+        yield {"op": json.loads(lines[count])["op"], "failed": why}
 
 
 def _watch(child: subprocess.Popen[str], ended: threading.Event) -> threading.Timer:
@@ -159,20 +162,25 @@ def _cell(told: Told | None) -> str:
 
 
 def walk(arguments: argparse.Namespace, pythons: dict[str, str], reasons: Reasons) -> Found:
-    """Measure group by group, and write what is known after each."""
+    """Measure group by group, and write what is known after each op."""
     found = _kept(arguments.out) if arguments.resume else {}
     for size in arguments.sizes:
         elements, nodes = SIZES[size]
         subjects = found.setdefault(size, {})
-        known = subjects.get("weft", {})
-        told = [e for e in entries(elements, arguments.ops) if e["op"] not in known]
-        lines = [json.dumps(e) + "\n" for e in told]
+        for name in pythons:
+            subjects.setdefault(name, {})
+        told = [
+            entry
+            for entry in entries(elements, arguments.ops)
+            if not all(entry["op"] in subjects[name] for name in pythons)
+        ]
+        lines = [json.dumps(entry) + "\n" for entry in told]
         for start in range(0, len(lines), GROUP):
             for name, python in pythons.items():
                 group = lines[start : start + GROUP]
-                measured = run(name, python, group, nodes, arguments.budget)
-                subjects[name] = subjects.get(name, {}) | measured
-            write(arguments.out, list(pythons), found, reasons)
+                for op, measured in run(name, python, group, nodes, arguments.budget):
+                    subjects[name][op] = measured
+                    write(arguments.out, list(pythons), found, reasons)
     return found
 
 

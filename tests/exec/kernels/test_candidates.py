@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from weft_exec import Session
@@ -35,3 +36,22 @@ def test_a_column_without_a_number(tmp_path: Path) -> None:
     (tmp_path / "counts").write_text("a,1\nb\n")
     with pytest.raises(errors.InvalidArgumentError, match="number in the last column"):
         sample(tmp_path / "counts")
+
+
+@pytest.mark.parametrize("rows", [3, 9000])
+def test_hits_of_few_and_of_many_rows(rows: int) -> None:
+    random = np.random.default_rng(1)
+    true, sampled = random.integers(0, 30, (rows, 2)), random.integers(0, 30, 9)
+    with Graph().as_default(), Session() as session:
+        found = session.run(
+            nn.compute_accidental_hits(constant(true), constant(sampled), num_true=2)
+        )
+    wanted = [
+        (row, place)
+        for row in range(rows)
+        for column in range(2)
+        for place in range(9)
+        if true[row, column] == sampled[place]
+    ]
+    assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == wanted
+    assert len(found[2]) == len(wanted)

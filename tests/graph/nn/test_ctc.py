@@ -84,3 +84,20 @@ def test_a_beam_that_is_wide_enough_finds_what_a_wider_one_does(classes: int) ->
     np.testing.assert_array_equal(narrow[0], wide[0])
     assert (narrow[1] <= wide[1] + 1e-12).all()
     np.testing.assert_allclose(narrow[1], wide[1], atol=0.3)
+
+
+def test_steps_after_the_longest_sequence_are_not_looked_at() -> None:
+    behind = np.full((3, 2, 4), np.nan)
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = []
+        for logits in (wf.constant(LOGITS), wf.constant(np.concatenate([LOGITS, behind]))):
+            loss = wf.nn.ctc_loss(_sparse_labels(), logits, LENGTHS)
+            (greedy,), low = wf.nn.ctc_greedy_decoder(logits, LENGTHS)
+            (beam,), high = wf.nn.ctc_beam_search_decoder(logits, LENGTHS, beam_width=5)
+            slope = wf.gradients(loss, logits)[0]
+            found.append([loss, slope[:6], greedy.values, low, beam.values, high])
+            behind_last = slope[6:]
+        short, long, nothing = session.run([*found, behind_last])
+    for first, second in zip(short, long, strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert not nothing.any()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -216,11 +216,28 @@ def _make_all(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+_TABLE: Final = 1 << 16
+"""Pairs of classes up to which all are compared."""
+
+
+def _hits(true_classes: Array, sampled: Array) -> tuple[Array, Array]:
+    """Rows of true classes and places of candidates that are the same, in the order of both."""
+    if true_classes.size * sampled.size <= _TABLE:
+        rows, _, places = np.nonzero(true_classes[:, :, None] == sampled)
+        return rows, places
+    order = np.argsort(sampled, kind="stable")
+    flat, ordered = true_classes.reshape(-1), sampled[order]
+    first = np.searchsorted(ordered, flat, "left")
+    counts = np.searchsorted(ordered, flat, "right") - first
+    which = np.repeat(np.arange(flat.size), counts)
+    steps = np.arange(which.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    return which // true_classes.shape[1], order[first[which] + steps]
+
+
 @kernel("ComputeAccidentalHits")
 def _make_hits(node: Node, device: Device) -> KernelFunction:
     def run(true_classes: Any, sampled: Any) -> Any:
-        hits = true_classes[:, :, None] == sampled
-        rows, _, places = np.nonzero(hits)
+        rows, places = _hits(true_classes, sampled)
         weights = np.full(len(rows), -np.finfo(np.float32).max, np.float32)
         return rows.astype(np.int32), places.astype(np.int64), weights
 
