@@ -39,11 +39,9 @@ def node(entry: dict[str, Any], fed: list[Any]) -> Any:
     waiting = iter(fed)
     inputs = [[next(waiting) for _ in range(n)] if n else next(waiting) for n in entry["groups"]]
     attrs = {name: attribute(value) for name, value in entry["attrs"].items()}
-    names = entry["names"]
-    if tf.__name__ != "weft":
-        taken = list(inspect.signature(call).parameters)
-        names = [n if n in taken else taken[i] for i, n in enumerate(names)]
-        attrs = {name: value for name, value in attrs.items() if name in taken}
+    taken = list(inspect.signature(call).parameters)
+    names = [n if n in taken else taken[i] for i, n in enumerate(entry["names"])]
+    attrs = {name: value for name, value in attrs.items() if name in taken}
     return call(**dict(zip(names, inputs, strict=True)), **attrs)
 
 

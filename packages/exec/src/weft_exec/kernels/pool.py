@@ -216,23 +216,26 @@ class _Winners:
 
     def scatter(self, grad: Array, target: Array) -> None:
         """Add each window's entry of `grad` to `target` at its maximum."""
-        rows = len(self.places)
-        values, flat = grad.reshape(rows, -1), target.reshape(rows, -1)
-        for n in range(rows):
-            if self.lost is None:
-                np.add.at(flat[n], self.places[n], values[n])
-            else:
-                kept = ~self.lost[n]
-                np.add.at(flat[n], self.places[n][kept], values[n][kept])
+        places, values = self._in_all(target), grad.reshape(-1)
+        if self.lost is not None:
+            kept = ~self.lost.reshape(-1)
+            places, values = places[kept], values[kept]
+        np.add.at(target.reshape(-1), places, values)
 
     def gather(self, source: Array, target: Array) -> None:
         """Write the entry of `source` at each window's maximum to `target`."""
+        values = target.reshape(-1)
+        np.take(source.reshape(-1), self._in_all(source), out=values, mode="clip")
+        if self.lost is not None:
+            values[self.lost.reshape(-1)] = 0
+
+    def _in_all(self, images: Array) -> Array:
+        """Flat positions in all images."""
         rows = len(self.places)
-        flat, values = source.reshape(rows, -1), target.reshape(rows, -1)
-        for n in range(rows):
-            np.take(flat[n], self.places[n], out=values[n], mode="clip")
-            if self.lost is not None:
-                values[n][self.lost[n]] = 0
+        if rows == 1:
+            return self.places.reshape(-1)
+        starts = np.arange(0, images.size, images.size // rows).reshape(-1, 1)
+        return (self.places + starts).reshape(-1)
 
 
 def _differ(a: Array, b: Array, out: Array) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
-BLOCK = 8192
+BLOCK = 1 << 14
 """Elements that are worked on at a time, so that temporaries stay in the cache."""
 
 _ERFC = (
