@@ -1,14 +1,18 @@
 """Networks by the API that weft and TensorFlow share, with random weights.
 
-python models.py FOLDER [weft | tensorflow]   writes each as `<name>.weftlite` or `<name>.tflite`
+python models.py FOLDER weft | tensorflow | onnxruntime [NAME ...]   writes for each `<name>` and
+`<name>_int8` what the runtime opens: `.weftlite` with `.onnx`, `.tflite`, or from the former the
+`_int8.onnx`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 
 def _weights(tf: Any, *shape: int) -> Any:
@@ -60,6 +64,25 @@ def mobilenet_v2(tf: Any) -> tuple[Any, Any]:
             if factor > 1:
                 x = _conv(tf, x, factor * depth, 1, 1, tf.nn.relu6)
             x = _depthwise(tf, x, 3, stride if i == 0 else 1, tf.nn.relu6)
+            x = _conv(tf, x, width, 1, 1, None)
+            if i:
+                x = x + before
+    x = tf.reduce_mean(_conv(tf, x, 1280, 1, 1, tf.nn.relu6), [1, 2])
+    return image, tf.nn.softmax(_dense(tf, x, 1000), name="y")
+
+
+def efficientnet_lite(tf: Any) -> tuple[Any, Any]:
+    """As EfficientNet-Lite0: filters of 3 and of 5, ReLU6, and no squeezing."""
+    x = image = tf.placeholder(tf.float32, [1, 224, 224, 3], name="x")
+    x = _conv(tf, x, 32, 3, 2, tf.nn.relu6)
+    rows = [(1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+            (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)]  # fmt: skip
+    for factor, width, count, stride, size in rows:
+        for i in range(count):
+            before, depth = x, int(x.shape[3])
+            if factor > 1:
+                x = _conv(tf, x, factor * depth, 1, 1, tf.nn.relu6)
+            x = _depthwise(tf, x, size, stride if i == 0 else 1, tf.nn.relu6)
             x = _conv(tf, x, width, 1, 1, None)
             if i:
                 x = x + before
@@ -126,6 +149,7 @@ def transformer(tf: Any) -> tuple[Any, Any]:
 MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
     "mobilenet_v1": mobilenet_v1,
     "mobilenet_v2": mobilenet_v2,
+    "efficientnet_lite": efficientnet_lite,
     "resnet18": resnet18,
     "keywords": keywords,
     "lstm": lstm,
@@ -133,25 +157,78 @@ MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
 }
 
 
-def write(folder: Path, kind: str) -> None:
+def tiny(tf: Any) -> tuple[Any, Any]:
+    """One addition, for what a call costs."""
+    x = tf.placeholder(tf.float32, [1, 4], name="x")
+    return x, tf.add(x, x, name="y")
+
+
+def _samples(shape: Sequence[int]) -> list[Any]:
+    random = np.random.default_rng(0)
+    return [random.random(shape, "float32") for _ in range(2)]
+
+
+def _weft(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
+    from weft_lite.convert import Converter
+
+    converter, shape = Converter.from_session(session, [x], [y]), [int(d) for d in x.shape]
+    path.with_suffix(".weftlite").write_bytes(converter.convert())
+    tf.onnx.export([y], [x], session, path.with_suffix(".onnx"))
+    small = converter.convert(calibration=[{"x": each} for each in _samples(shape)], limit=10.0)
+    path.with_name(f"{path.name}_int8.weftlite").write_bytes(small)
+
+
+def _tensorflow(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
+    shape = [int(d) for d in x.shape]
+    for suffix in ("", "_int8"):
+        converter = tf.lite.TFLiteConverter.from_session(session, [x], [y])
+        if suffix:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.representative_dataset = lambda: ([each] for each in _samples(shape))
+        path.with_name(f"{path.name}{suffix}.tflite").write_bytes(converter.convert())
+
+
+def quantise_onnx(path: Path) -> None:
+    """Full int8 as ONNX Runtime's own tools have it: unsigned activations, weights by channels."""
+    from onnxruntime import InferenceSession, quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    given = InferenceSession(str(path)).get_inputs()[0]
+
+    class Samples(quantization.CalibrationDataReader):
+        def __init__(self) -> None:
+            self._left = iter(_samples(given.shape))
+
+        def get_next(self) -> dict[str, Any] | None:
+            sample = next(self._left, None)
+            return None if sample is None else {given.name: sample}
+
+    folded = path.with_suffix(".folded")
+    quant_pre_process(str(path), str(folded), skip_symbolic_shape=True)
+    quantization.quantize_static(
+        str(folded), str(path.with_name(f"{path.stem}_int8.onnx")), Samples(), per_channel=True,
+        activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
+    )  # fmt: skip
+    folded.unlink()
+
+
+def write(folder: Path, kind: str, names: Sequence[str]) -> None:
+    if kind == "onnxruntime":
+        for name in names:
+            quantise_onnx(folder / f"{name}.onnx")
+        return
     if kind == "weft":
         import weft as tf
-        from weft_lite.convert import Converter
     else:
         import tensorflow.compat.v1 as tf
 
         tf.disable_v2_behavior()
-    for name, build in MODELS.items():
+    for name in names:
         with tf.Graph().as_default(), tf.Session() as session:
-            x, y = build(tf)
+            x, y = (tiny if name == "tiny" else MODELS[name])(tf)
             session.run(tf.global_variables_initializer())
-            if kind == "weft":
-                content = Converter.from_session(session, [x], [y]).convert()
-                (folder / f"{name}.weftlite").write_bytes(content)
-            else:
-                converter = tf.lite.TFLiteConverter.from_session(session, [x], [y])
-                (folder / f"{name}.tflite").write_bytes(converter.convert())
+            (_weft if kind == "weft" else _tensorflow)(tf, session, x, y, folder / name)
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), sys.argv[2])
+    write(Path(sys.argv[1]), sys.argv[2], sys.argv[3:] or [*MODELS, "tiny"])

@@ -1,11 +1,14 @@
-"""Lite beside its peers: for each network and number of threads, time and ratio to the fastest.
+"""Lite beside its peers: float32 and int8, by network and number of threads; what a start costs.
 
-    python benchmarks/lite/models.py FOLDER weft
-    PEER/bin/python benchmarks/lite/models.py FOLDER tensorflow
-    python benchmarks/lite/run.py FOLDER --litert PEER/bin/python
+    python benchmarks/lite/run.py FOLDER --tensorflow TF/bin/python --litert P/bin/python
+        --onnxruntime P/bin/python
 
-Subjects take turns, in processes of their own; the least time of all turns counts, since other
-programs of the machine can only add to it.
+FOLDER keeps the models: what is not there is made first, the peers' with the Pythons that are
+given (TensorFlow's makes LiteRT's). All peers are optional. Subjects take turns, in processes of
+their own; figures are medians of the turns, each turn's being the median of its invocations (its
+least, with `--least`, for machines that do other work), and the ratio is the median of those of the
+turns to the fastest peer in each. Where it is above 1.3 a profile follows: the kinds of ops that
+take most.
 """
 
 from __future__ import annotations
@@ -14,40 +17,136 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 
-SUBJECT = Path(__file__).with_name("subject.py")
+import models
+
+from weft_lite import library
+
+HERE = Path(__file__).parent
+SUFFIXES = {"lite": ".weftlite", "litert": ".tflite", "onnxruntime": ".onnx"}
+BAR = 1.3
 
 
-def measure(python: str, file: Path, threads: int, seconds: float) -> float:
+def call(command: Sequence[object], folder: Path | None = None) -> str:
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    command = [python, str(SUBJECT), str(file), str(threads), str(seconds)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-    return float(done.stdout.split()[-1])
+    env["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    words = [str(word) for word in command]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, cwd=folder)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}\n{done.stderr[-2000:]}")
+    return done.stdout.splitlines()[-1] if done.stdout else ""
+
+
+def make(folder: Path, names: Iterable[str], pythons: dict[str, str]) -> None:
+    """The files that are not there yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    makers = [
+        ("weft", sys.executable, ".weftlite"),
+        ("tensorflow", pythons.get("tensorflow"), ".tflite"),
+        ("onnxruntime", pythons.get("onnxruntime"), ".onnx"),
+    ]
+    for kind, python, suffix in makers:
+        missing = [name for name in names if not (folder / f"{name}_int8{suffix}").exists()]
+        if python and missing:
+            call([python, HERE / "models.py", folder, kind, *missing])
+
+
+class Table:
+    """Measures and prints rows."""
+
+    def __init__(self, arguments: argparse.Namespace, pythons: dict[str, str]) -> None:
+        self._arguments, self._pythons = arguments, pythons
+        self.behind: list[Path] = []
+
+    def _once(self, subject: str, file: Path, threads: int) -> float:
+        options = ["--processor-time"] if self._arguments.processor_time else []
+        command = [
+            self._pythons[subject],
+            HERE / "subject.py",
+            file,
+            threads,
+            self._arguments.seconds,
+        ]
+        both = call([*command, *options]).split()
+        return float(both[1 if self._arguments.least else 0])
+
+    def row(self, name: str, threads: int) -> str:
+        """One network: medians of the turns, in ms, and the ratio to the fastest peer."""
+        base = self._arguments.folder / name
+        files = {s: base.with_name(name + suffix) for s, suffix in SUFFIXES.items()}
+        there = [s for s, file in files.items() if s in self._pythons and file.exists()]
+        turns = [
+            {subject: self._once(subject, files[subject], threads) for subject in there}
+            for _ in range(self._arguments.turns)
+        ]
+        cells = [f"{median(t[s] for t in turns):.3f}" if s in there else "" for s in SUFFIXES]
+        ratio = float("nan")
+        if len(there) > 1:
+            ratio = median(t["lite"] / min(v for s, v in t.items() if s != "lite") for t in turns)
+        if ratio > BAR and files["lite"] not in self.behind:
+            self.behind.append(files["lite"])
+        return f"| {name} | {threads} | {' | '.join(cells)} | {ratio:.2f} |"
+
+
+def profile(file: Path) -> None:
+    """The kinds of ops of a file, and what each takes in all."""
+    from subject import open_file
+
+    from weft_lite.watching import profile as profiled
+
+    total: dict[str, float] = {}
+    for timed in profiled(open_file(str(file), 1), 20):
+        total[timed.op.kind] = total.get(timed.op.kind, 0.0) + timed.seconds
+    parts = sorted(total.items(), key=lambda each: -each[1])[:6]
+    print(f"\n{file.stem}: " + ", ".join(f"{kind} {took * 1e3:.3f} ms" for kind, took in parts))
+
+
+def starts(folder: Path, pythons: dict[str, str], turns: int) -> None:
+    print("\n| start | import, ms | load, ms | first invocation, ms | peak above import, KB |")
+    print("|---|---|---|---|---|")
+    for name in ("mobilenet_v2", "mobilenet_v2_int8"):
+        for subject in ("lite", "litert"):
+            file = folder / (name + SUFFIXES[subject])
+            if subject in pythons and file.exists():
+                command = [pythons[subject], HERE / "subject.py", file, "--start"]
+                rows = [[float(x) for x in call(command).split()] for _ in range(turns)]
+                cells = " | ".join(f"{median(column):.1f}" for column in zip(*rows, strict=True))
+                print(f"| {subject}, {name} | {cells} |", flush=True)
+    size = Path(library._path()).stat().st_size
+    print(f"\nThe library: {size / 1e3:.0f} KB, not stripped.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--litert", help="a Python that has ai-edge-litert")
+    for peer in ("tensorflow", "litert", "onnxruntime"):
+        parser.add_argument(f"--{peer}", help="a Python that has it")
+    parser.add_argument("--networks", nargs="+", default=list(models.MODELS))
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--least", action="store_true")
+    parser.add_argument("--processor-time", action="store_true", help="of all threads together")
     arguments = parser.parse_args()
-    subjects = {".weftlite": sys.executable, ".tflite": arguments.litert}
-    print("| network | threads | lite, ms | LiteRT, ms | ratio to the fastest |")
-    print("|---|---|---|---|---|")
-    for file in sorted(arguments.folder.glob("*.weftlite")):
-        for threads in arguments.threads:
-            least: dict[str, float] = {}
-            for _ in range(arguments.turns):
-                for suffix, python in subjects.items():
-                    if python and file.with_suffix(suffix).exists():
-                        took = measure(python, file.with_suffix(suffix), threads, arguments.seconds)
-                        least[suffix] = min(took, least.get(suffix, took))
-            own, peer = least[".weftlite"], least.get(".tflite", float("nan"))
-            ratio = own / min(least.values())
-            print(f"| {file.stem} | {threads} | {own:.3f} | {peer:.3f} | {ratio:.2f} |", flush=True)
+    pythons = {
+        k: v for k in ("tensorflow", "litert", "onnxruntime") if (v := getattr(arguments, k))
+    }
+    pythons["lite"] = sys.executable
+    arguments.folder = arguments.folder.absolute()
+    make(arguments.folder, [*arguments.networks, "tiny"], pythons)
+    table = Table(arguments, pythons)
+    print("| network | threads | lite, ms | LiteRT, ms | ONNX Runtime, ms | ratio to the fastest |")
+    print("|---|---|---|---|---|---|")
+    for name in [*arguments.networks, "tiny"]:
+        for form in ("", "_int8") if name != "tiny" else ("",):
+            for threads in arguments.threads if name != "tiny" else [1]:
+                print(table.row(name + form, threads), flush=True)
+    for file in table.behind:
+        profile(file)
+    starts(arguments.folder, pythons, arguments.turns)
 
 
 if __name__ == "__main__":

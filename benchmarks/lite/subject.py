@@ -1,35 +1,86 @@
-"""Times invocations of one file by one runtime: python subject.py FILE THREADS SECONDS -> ms."""
+"""Times one file in one runtime.
+
+python subject.py FILE THREADS SECONDS [--processor-time]   median and least of invocations, in ms
+python subject.py FILE --start   import, load and first invocation in ms, and the peak memory in KB
+"""
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 
 def open_file(path: str, threads: int) -> Any:
+    """Something with `invoke()` whose input is set: of the runtime that the suffix says."""
+    if path.endswith(".onnx"):
+        return OnnxRuntime(path, threads)
     if path.endswith(".weftlite"):
         from weft_lite import Interpreter
     else:
         from ai_edge_litert.interpreter import Interpreter
-    return Interpreter(model_path=path, num_threads=threads)
-
-
-def main(path: str, threads: int, seconds: float) -> None:
-    import numpy as np
-
-    interpreter = open_file(path, threads)
+    interpreter = Interpreter(model_path=path, num_threads=threads)
     interpreter.allocate_tensors()
     details = interpreter.get_input_details()[0]
-    value = np.random.default_rng(1).random(details["shape"], "float32")
-    interpreter.set_tensor(details["index"], value)
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
+    interpreter.set_tensor(details["index"], value(details["shape"]))
+    return interpreter
+
+
+class OnnxRuntime:
+    """A session of ONNX Runtime, with the methods that are used here."""
+
+    def __init__(self, path: str, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self._session = onnxruntime.InferenceSession(path, options)
+        given = self._session.get_inputs()[0]
+        self._feeds = {given.name: value(given.shape)}
+
+    def invoke(self) -> None:
+        self._session.run(None, self._feeds)
+
+
+def value(shape: Any) -> Any:
+    import numpy as np
+
+    return np.random.default_rng(1).random(shape, "float32")
+
+
+def times(path: str, threads: int, seconds: float, clock: Callable[[], float]) -> list[float]:
+    """What invocations took, the least first."""
+    interpreter = open_file(path, threads)
+    found: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(found) < 5:
+        start = clock()
         interpreter.invoke()
-        times.append(time.perf_counter() - start)
-    print(min(times) * 1e3)
+        found.append(clock() - start)
+    return sorted(found)
+
+
+def start(path: str) -> None:
+    began = time.perf_counter()
+    if path.endswith(".weftlite"):
+        import weft_lite  # noqa: F401
+    else:
+        import ai_edge_litert.interpreter  # noqa: F401
+    imported, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    interpreter = open_file(path, 1)
+    loaded = time.perf_counter()
+    interpreter.invoke()
+    ended, after = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    parts = [imported - began, loaded - imported, ended - loaded]
+    print(*(f"{each * 1e3:.3f}" for each in parts), after - before)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    if sys.argv[2] == "--start":
+        start(sys.argv[1])
+    else:
+        clock = time.process_time if "--processor-time" in sys.argv else time.perf_counter
+        found = times(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), clock)
+        print(found[len(found) // 2] * 1e3, found[0] * 1e3)

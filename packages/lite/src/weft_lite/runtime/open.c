@@ -335,7 +335,7 @@ wl_status wl_open(const void *file, size_t size, void *memory, size_t bytes,
   r->config.tasks = tasks_of(config);
   if (!r->config.work_limit) r->config.work_limit = 1ull << 32;
   r->error = error;
-  r->vector = wl_best_vector();
+  r->vector = wl_vector_at(0);
   r->metadata = found.metadata;
   r->metadata_bytes = found.metadata_bytes;
   r->weights = found.weights;

@@ -197,7 +197,13 @@ size_t wl_scratch_needed(const wl_interpreter *r) {
 }
 size_t wl_arena_bytes(const wl_interpreter *r) { return r->arena_bytes; }
 uint32_t wl_format_version(void) { return WL_FORMAT_VERSION; }
-const char *wl_instruction_set(void) { return wl_best_vector()->name; }
+const char *wl_instruction_set(void) { return wl_vector_at(0)->name; }
+
+const char *wl_use_instruction_set(wl_interpreter *r, uint32_t i) {
+  const wl_vector *vector = wl_vector_at(i);
+  if (vector) r->vector = vector;
+  return vector ? vector->name : NULL;
+}
 
 uint32_t wl_input_count(const wl_interpreter *r) {
   uint32_t count;

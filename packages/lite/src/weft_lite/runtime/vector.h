@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64 };
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 4 };
 
 /* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
  * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
@@ -62,7 +62,8 @@ typedef struct wl_vector {
   float (*max)(size_t n, const float *x);
 } wl_vector;
 
-const wl_vector *wl_best_vector(void);
+/* The instruction sets that this processor has, the best first; NULL behind the last. */
+const wl_vector *wl_vector_at(size_t i);
 extern const wl_vector wl_vector_base, wl_vector_avx2, wl_vector_avx512, wl_vector_vnni;
 extern const wl_vector wl_vector_neon, wl_vector_dot, wl_vector_simd128;
 

@@ -136,6 +136,10 @@ WL_API const char *wl_kernel_name(uint32_t kind, uint32_t *types, int *in_place)
 WL_API uint32_t wl_format_version(void);
 WL_API const char *wl_instruction_set(void);
 
+/* Compute with another of the sets that this processor has, to compare: 0 is the best. Returns its name, or
+ * NULL where there are fewer. */
+WL_API const char *wl_use_instruction_set(wl_interpreter *, uint32_t i);
+
 #ifdef __cplusplus
 }
 #endif
