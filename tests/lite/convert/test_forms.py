@@ -35,7 +35,9 @@ def network() -> tuple[Converter, Any, Any]:
         return Converter.from_session(session, [x], [y]), value, session.run(y, {x: value})
 
 
-@pytest.mark.parametrize(("form", "bytes_each", "apart"), [("float16", 2, 2e-3), ("int8", 1, 3e-2)])
+@pytest.mark.parametrize(
+    ("form", "bytes_each", "apart"), [("float16", 2, 2e-3), ("int8", 1, 3e-2), ("dynamic", 1, 4e-2)]
+)
 def test_weights_of_another_form(network: Any, form: str, bytes_each: int, apart: float) -> None:
     converter, value, wanted = network
     whole, small = converter.convert(), converter.convert(weights=form)

@@ -58,7 +58,8 @@ def _add_ends(group: Any) -> None:
 
 
 def _add_forms(group: Any) -> None:
-    group.add_argument("--weights", choices=("float32", "float16", "int8"), default="float32",
+    forms = ("float32", "float16", "int8", "dynamic")
+    group.add_argument("--weights", choices=forms, default="float32",
                        help="how weights are held that floats are computed with")  # fmt: skip
     group.add_argument(
         "--calibration", type=Path, metavar="FILE.npz",

@@ -244,7 +244,8 @@ class Converter:
             The first sample is also that of the trial.
           keep_float: results that stay in float all the same, by the names that `noise` gives.
           weights: how the file holds weights that floats are computed with: "float32", "float16",
-            or "int8" with a scale for each channel; half and a quarter of the bytes.
+            or "int8" with a scale for each channel; half and a quarter of the bytes. "dynamic" is
+            "int8" whose dense layers multiply bytes: each row that comes in gets a scale.
           ranges: how calibration finds them: "extremes" of all samples; "percentile", without the
             lowest and the highest hundredth of a percent of each sample; or the "average" of the
             samples' extremes. Where fake-quant ops say a range, it is that. With "trained" they say
@@ -269,7 +270,7 @@ class Converter:
             raise errors.InvalidArgumentError(f"limit must be at least 0, not {limit}")
         require_method(ranges, calibration is not None)
         keep_float, in_int8 = list(keep_float), calibration is not None or ranges == TRAINED
-        if limit is None and (weights == "int8" or in_int8):
+        if limit is None and (weights in ("int8", "dynamic") or in_int8):
             limit = agreement.INT8_LIMIT
         if limit is None and weights == "float16":
             limit = agreement.HALF_LIMIT
@@ -295,7 +296,7 @@ class Converter:
         Args:
           calibration: samples of all inputs, by name, as `convert` takes them.
           keep_float: names of results that stay in float.
-          weights: "int8" or "float16" to look at smaller weights alone, with floats computed.
+          weights: "int8", "dynamic" or "float16" to look at smaller weights alone.
           ranges: as `convert` takes it.
         Returns: a pair for each result of int8, or of floats with smaller weights: its name, and
           the ratio of the signal to the error that it and what comes before it make, in decibels;

@@ -38,3 +38,10 @@ def panels4(matrix: Array) -> Array:
     return np.ascontiguousarray(
         packed.reshape(*packed.shape[:2], -1, 4, PANEL).transpose(0, 1, 2, 4, 3)
     )
+
+
+def unpacked(packed: Array, columns: int) -> Array:
+    """The matrix (taps, depth, columns) of weights in Layout PANELS."""
+    count, taps, depth, _ = packed.shape
+    whole = packed.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
+    return np.asarray(whole[:, :, :columns])

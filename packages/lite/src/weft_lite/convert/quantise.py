@@ -15,7 +15,7 @@ import numpy as np
 from weft_graph.ir.node import Output
 from weft_lite.convert import agreement
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
-from weft_lite.convert.packing import PANEL, panels4
+from weft_lite.convert.packing import panels4, unpacked
 from weft_lite.convert.prune import read_inside
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
@@ -452,9 +452,7 @@ def _matrix(weights: Value, columns: int) -> Array:
     assert weights.array is not None
     if weights.layout is not Layout.PANELS:
         return weights.array
-    count, taps, depth, _ = weights.array.shape
-    whole = weights.array.transpose(1, 2, 0, 3).reshape(taps, depth, count * PANEL)
-    return np.asarray(whole[:, :, :columns])
+    return unpacked(weights.array, columns)
 
 
 def _quantised(value: Value) -> Value:

@@ -1,7 +1,8 @@
 """Smaller weights: of float16, or of int8 with a scale for each channel; floats are computed.
 
 An op in front of the one that takes them makes floats of them, so that the arena has one set of
-weights at a time. Those that a body takes are made before the loop.
+weights at a time. Those that a body takes are made before the loop. With "dynamic" dense layers
+take theirs as they are: each row of floats becomes bytes as it comes.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Final
 import numpy as np
 
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
-from weft_lite.convert.packing import PANEL
+from weft_lite.convert.packing import PANEL, panels4, unpacked
 from weft_lite.convert.prune import called
 from weft_lite.schema.enums import DataType, Layout, OpKind
 from weft_tensor import errors
 
-FORMS: Final = ("float32", "float16", "int8")
+FORMS: Final = ("float32", "float16", "int8", "dynamic")
 LEAST: Final = 256
 """Elements below which a constant stays as it is."""
 
@@ -38,13 +39,18 @@ def shrink(lowered: Lowered, form: str) -> None:
     if form == "float32":
         return
     made: dict[Value, Value] = {}
+    dense: dict[Value, Value] = {}
     ops: list[Operation] = []
     for op in lowered.ops:
         for each in _with_bodies(op, lowered):
             places = range(len(each.inputs)) if form == "float16" else WEIGHTS.get(each.kind, ())
             for place in places:
                 value = each.inputs[place]
-                if value is not None and _is_large(value):
+                if value is None or not _is_large(value):
+                    continue
+                if form == "dynamic" and each.kind is OpKind.FullyConnected:
+                    each.inputs[place] = _columns(value, each.options.columns, dense)
+                else:
                     each.inputs[place] = _floats(value, form, made, ops)
         ops.append(op)
     lowered.ops[:] = ops
@@ -93,3 +99,16 @@ def _bytes(value: Value) -> Value:
     kept.scales = scales.reshape(-1).tolist()
     kept.axis = 0 if packed else array.ndim - 1
     return kept
+
+
+def _columns(value: Value, columns: int, made: dict[Value, Value]) -> Value:
+    """Weights of a dense layer as bytes that are multiplied as they are."""
+    if value not in made:
+        assert value.array is not None
+        matrix = unpacked(value.array, columns)
+        most = np.abs(matrix).max(axis=(0, 1))
+        scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
+        numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
+        kept = made[value] = constant(value.name, panels4(numbers), Layout.PANELS4)
+        kept.scales = scales.tolist()
+    return made[value]

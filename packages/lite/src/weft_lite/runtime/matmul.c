@@ -4,36 +4,51 @@
 
 /* ---------------------------------------------------------------- fully connected */
 
+/* Whether floats meet weights of bytes: each row of them becomes bytes first, with a scale of its own. */
+static bool is_dynamic(const wl_tensor *x, const wl_tensor *w) {
+  return x->dtype == WL_TYPE_FLOAT32 && w->dtype == WL_TYPE_INT8;
+}
+
+static wl_status check_column_scales(wl_interpreter *r, const wl_tensor *w, int64_t columns) {
+  if (w->scale_count != 1 && w->scale_count != columns)
+    return wl_fail(r, WL_DATA_LOSS, "its weights have %d scales for %d columns", (int64_t)w->scale_count, columns);
+  for (uint32_t i = 0; i < w->zero_point_count; i++)
+    if (w->zero_points[i]) return wl_fail(r, WL_DATA_LOSS, "the zero point of weights must be 0");
+  return WL_OK;
+}
+
 static wl_status check_connected(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *w = wl_in(r, op, 1), *bias = wl_in(r, op, 2);
   bool floats = x->dtype == WL_TYPE_FLOAT32;
   int64_t columns = wl_int(r, op, WL_MAT_MUL_COLUMNS);
   WL_TRY(wl_check_activation(r, wl_byte(r, op, WL_MAT_MUL_ACTIVATION)));
   WL_TRY(wl_expect_same_type(r, x, wl_out(r, op, 0), "the result"));
-  WL_TRY(wl_expect_type(r, w, "the weights", floats ? WL_FLOATS : WL_TYPE(INT8)));
-  if (w->layout != (floats ? WL_LAYOUT_PANELS : WL_LAYOUT_PANELS4) || w->rank != (floats ? 4 : 5) ||
+  WL_TRY(wl_expect_type(r, w, "the weights", WL_TYPE(INT8) | (floats ? WL_FLOATS : 0)));
+  bool bytes = w->dtype == WL_TYPE_INT8;
+  if (w->layout != (bytes ? WL_LAYOUT_PANELS4 : WL_LAYOUT_PANELS) || w->rank != (bytes ? 5 : 4) ||
       w->dims[1] != 1 || columns < 1 || w->dims[0] != (columns + WL_PANEL - 1) / WL_PANEL ||
-      w->dims[3] != WL_PANEL || (!floats && w->dims[4] != 4))
+      w->dims[3] != WL_PANEL || (bytes && w->dims[4] != 4))
     return wl_fail(r, WL_DATA_LOSS, "its weights are not packed for %d columns", columns);
   if (bias) WL_TRY(wl_expect_type(r, bias, "the bias", floats ? WL_FLOATS : WL_TYPE(INT32)));
   if (bias && (bias->rank != 1 || bias->dims[0] != columns))
     return wl_fail(r, WL_DATA_LOSS, "the bias has shape %S for %d columns", bias, columns);
+  if (is_dynamic(x, w)) return check_column_scales(r, w, columns);
   return floats ? WL_OK : wl_check_product8(r, op, columns);
 }
 
 static wl_status shape_connected(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *w = wl_in(r, op, 1);
   WL_TRY(wl_expect_rank(r, x, "operand 0", 1, WL_MAX_RANK));
-  bool floats = x->dtype == WL_TYPE_FLOAT32;
+  bool bytes = w->dtype == WL_TYPE_INT8;
   int64_t depth = x->dims[x->rank - 1], dims[WL_MAX_RANK];
-  if (floats ? w->dims[2] != depth : w->dims[2] != (depth + 3) / 4)
+  if (bytes ? w->dims[2] != (depth + 3) / 4 : w->dims[2] != depth)
     return wl_fail(r, WL_INVALID_ARGUMENT, "operand 0 has shape %S, and the weights %d rows", x,
-                   (int64_t)w->dims[2] * (floats ? 1 : 4));
+                   (int64_t)w->dims[2] * (bytes ? 4 : 1));
   for (int i = 0; i < x->rank - 1; i++) dims[i] = x->dims[i];
   dims[x->rank - 1] = wl_int(r, op, WL_MAT_MUL_COLUMNS);
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), x->rank, dims));
-  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + (uint64_t)depth + 2 * WL_ALIGNMENT +
-                (floats ? 0 : wl_rows8_scratch(x, 1));
+  uint64_t copied = is_dynamic(x, w) ? WL_PADDED_ROWS * ((uint64_t)depth + 3) : bytes ? wl_rows8_scratch(x, 1) : 0;
+  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + (uint64_t)depth + 2 * WL_ALIGNMENT + copied;
   op->cost = wl_work((uint64_t)wl_elements(x), (uint64_t)dims[x->rank - 1]) / 16384;
   return WL_OK;
 }
@@ -92,6 +107,85 @@ static void split_rows(wl_interpreter *r, rows *p) {
              1 + 32768 / (1 + p->tile.depth * p->count * WL_PANEL), by_panels, p);
 }
 
+/* The largest magnitude; a NaN is larger than any. By their bits, which are ordered as they are. */
+static float largest(const float *x, size_t n) {
+  int32_t most = 0;
+  for (size_t i = 0; i < n; i++) {
+    int32_t bits;
+    memcpy(&bits, x + i, 4);
+    bits &= INT32_MAX;
+    most = bits > most ? bits : most;
+  }
+  float found;
+  memcpy(&found, &most, 4);
+  return found;
+}
+
+typedef struct dynamic {
+  wl_interpreter *r;
+  const float *x;
+  float *out;
+  size_t count, depth;
+  wl_tile8 tile;
+} dynamic;
+
+/* Rows [begin, end) times the columns of a tile, which are `column` and on. */
+static void multiply_dynamic(const dynamic *p, unsigned task, size_t begin, size_t end, wl_tile8 tile,
+                             size_t column) {
+  const wl_vector *vector = p->r->vector;
+  int8_t *bytes = (int8_t *)wl_scratch(p->r, task);
+  const int8_t *rows[WL_PADDED_ROWS];
+  float scales[WL_PADDED_ROWS];
+  size_t most = vector->rows8 < WL_PADDED_ROWS ? vector->rows8 : WL_PADDED_ROWS;
+  tile.a = rows;
+  tile.row_scales = scales;
+  for (; begin < end; begin += tile.rows) {
+    tile.rows = end - begin < most ? end - begin : most;
+    for (size_t m = 0; m < tile.rows; m++) {
+      const float *x = p->x + (begin + m) * p->depth;
+      int8_t *to = bytes + m * tile.depth;
+      scales[m] = largest(x, p->depth) / 127;
+      if (scales[m] < FLT_MIN) scales[m] = 1; /* nothing but zeros, as far as bytes can tell */
+      vector->quantise8(p->depth, x, scales[m], 0, to);
+      memset(to + p->depth, 0, tile.depth - p->depth);
+      rows[m] = to;
+    }
+    tile.real = p->out + begin * tile.stride + column;
+    vector->tile8(&tile);
+  }
+}
+
+static void dynamic_rows(void *argument, unsigned task, size_t begin, size_t end) {
+  const dynamic *p = argument;
+  multiply_dynamic(p, task, begin, end, p->tile, 0);
+}
+
+static void dynamic_panels(void *argument, unsigned task, size_t begin, size_t end) {
+  const dynamic *p = argument;
+  wl_tile8 tile = p->tile;
+  size_t first = begin * WL_PANEL, last = end * WL_PANEL < tile.columns ? end * WL_PANEL : tile.columns;
+  tile.b += first * tile.depth;
+  if (!tile.one_scale) tile.scales += first;
+  if (tile.real_bias) tile.real_bias += first;
+  tile.columns = last - first;
+  multiply_dynamic(p, task, 0, p->count, tile, first);
+}
+
+static void compute_dynamic(wl_interpreter *r, const wl_op *op, size_t count, size_t columns) {
+  const wl_tensor *x = wl_in(r, op, 0), *w = wl_in(r, op, 1), *bias = wl_in(r, op, 2);
+  dynamic p = {.r = r, .x = (const float *)(const void *)x->data, .count = count,
+               .depth = (size_t)x->dims[x->rank - 1], .out = (float *)(void *)wl_out(r, op, 0)->data};
+  p.tile = (wl_tile8){.columns = columns, .taps = 1, .depth = (p.depth + 3) / 4 * 4, .stride = columns,
+                      .b = (const int8_t *)w->data, .scales = w->scales, .one_scale = w->scale_count == 1,
+                      .factor = 1, .real_bias = bias ? (const float *)(const void *)bias->data : NULL};
+  wl_clamp(wl_byte(r, op, WL_MAT_MUL_ACTIVATION), &p.tile.least, &p.tile.most);
+  if (count >= 2 * WL_PADDED_ROWS || columns < 2 * WL_PANEL)
+    wl_split(r, count, 1 + 65536 / (1 + p.tile.depth * columns), dynamic_rows, &p);
+  else
+    wl_split(r, (columns + WL_PANEL - 1) / WL_PANEL, 1 + 65536 / (1 + p.tile.depth * count * WL_PANEL),
+             dynamic_panels, &p);
+}
+
 static wl_status compute_connected(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *bias = wl_in(r, op, 2);
   size_t columns = (size_t)wl_int(r, op, WL_MAT_MUL_COLUMNS);
@@ -99,6 +193,10 @@ static wl_status compute_connected(wl_interpreter *r, wl_op *op) {
   unsigned activation = wl_byte(r, op, WL_MAT_MUL_ACTIVATION);
   if (x->dtype != WL_TYPE_FLOAT32)
     return wl_conv8(r, op, connected_rows, x->data, 1, count, columns, activation);
+  if (is_dynamic(x, wl_in(r, op, 1))) {
+    compute_dynamic(r, op, count, columns);
+    return WL_OK;
+  }
   rows p = {.r = r, .x = (const float *)(const void *)x->data, .count = count, .columns = columns,
             .out = (float *)(void *)wl_out(r, op, 0)->data};
   p.tile = (wl_tile){.taps = 1, .depth = (size_t)x->dims[x->rank - 1], .stride = columns,
