@@ -63,6 +63,8 @@ def times(path: str, threads: int, seconds: float, clock: Callable[[], float]) -
 
 
 def start(path: str) -> None:
+    import numpy  # noqa: F401  # which both take their values from
+
     began = time.perf_counter()
     if path.endswith(".weftlite"):
         import weft_lite  # noqa: F401
