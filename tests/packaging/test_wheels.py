@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from weft_testing.parts import Parts
 from weft_testing.workspace import ROOT, distribution, module
 
 import weft as wf
@@ -40,6 +39,15 @@ BRINGS = dict(
     )
 )
 
+BUILDER = "hatchling>=1.27"
+BUILD = """
+import os, sys
+from hatchling.build import build_wheel
+for package in sys.argv[2:]:
+    os.chdir(package)
+    build_wheel(sys.argv[1])
+"""
+
 WHEEL_LIMIT = 1_000_000  # bytes
 LITE_LIMIT = 2_000_000
 
@@ -53,29 +61,35 @@ def call(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 class Environment:
-    """A virtual environment of its own; the running one's pip installs into it."""
+    """A virtual environment of its own, which the running one's pip installs into."""
 
     def __init__(self, path: Path) -> None:
         venv.create(path, with_pip=False)
         self.path = path
         self.python = path / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-        self._packages = self.run("import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+        purelib = self.run("import sysconfig; print(sysconfig.get_path('purelib'))")
+        self._packages = Path(purelib.strip())
 
     def install(self, *args: str | Path) -> None:
-        self._pip("install", "--quiet", "--no-compile", *args)
+        pip = (sys.executable, "-m", "pip", "--python", self.python)
+        call(*pip, "install", "--quiet", "--no-compile", *args)
 
-    def keep(self, names: set[str]) -> None:
-        """Take out everything else, so that nothing it brought along can help."""
-        extra = self.installed().keys() - names
-        if extra:
-            self._pip("uninstall", "--quiet", "--yes", *sorted(extra))
-        assert self.installed().keys() <= names
-
-    def _pip(self, *args: str | Path) -> None:
-        call(sys.executable, "-m", "pip", "--python", self.python, *args)
+    def with_only(self, names: set[str], path: Path) -> Environment:
+        """Another one that has some of the distributions, by links to what is here."""
+        owners: dict[str, set[str]] = {}
+        for name, found in self.installed().items():
+            for file in found.files or ():
+                owners.setdefault(file.parts[0], set()).add(name)
+        made = Environment(path)
+        for entry, of in owners.items():
+            if of & names and entry != "..":  # the commands are not needed
+                assert of <= names, f"{entry} belongs to {of}"
+                (made._packages / entry).symlink_to(self._packages / entry)
+        assert made.installed().keys() == names
+        return made
 
     def installed(self) -> dict[str, Distribution]:
-        found = distributions(path=[self._packages])
+        found = distributions(path=[str(self._packages)])
         return {canonicalize_name(each.metadata["Name"]): each for each in found}
 
     def required_by(self, name: str) -> set[str]:
@@ -101,29 +115,26 @@ class Environment:
         return call(self.python, "-I", "-c", program, cwd=self.path)
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return Environment(tmp_path_factory.mktemp("environment"))
-
-
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Built by the hook that pip and build call; lite, which compiles, beside the others."""
     house = tmp_path_factory.mktemp("wheelhouse")
-    build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", house)
-    packages = [APART, *PACKAGES]
+
+    def build(names: list[str]) -> None:
+        call(sys.executable, "-c", BUILD, house, *[ROOT / "packages" / name for name in names])
+
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: call(*build, cwd=ROOT / "packages" / name), packages))
+        list(pool.map(build, [[APART], PACKAGES]))
     found = {path.name.partition("-")[0]: path for path in house.iterdir()}
-    return {package: found[distribution(package).replace("-", "_")] for package in packages}
+    return {name: found[distribution(name).replace("-", "_")] for name in (APART, *PACKAGES)}
 
 
 @pytest.fixture(scope="session")
-def constraints(wheels: dict[str, Path]) -> Path:
-    """Holds siblings to the new wheels: an index may know other projects by the same names."""
-    lines = [f"{distribution(package)} @ {path.as_uri()}" for package, path in wheels.items()]
-    path = wheels["weft"].parent / "constraints.txt"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return path
+def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """One with all wheels, what pip finds that they require, and what builds them."""
+    made = Environment(tmp_path_factory.mktemp("environment"))
+    made.install(*wheels.values(), BUILDER)
+    return made
 
 
 def readme_program(package: str) -> str:
@@ -154,35 +165,29 @@ def test_wheel_holds_the_package_only(package: str, wheels: dict[str, Path]) -> 
     assert not [text for text in required if "@" in text], "a release names no paths"
 
 
-def test_packages_work_alone(
-    environment: Environment, wheels: dict[str, Path], constraints: Path
-) -> None:
-    """One after the other; what a package does not require is taken out before it is tried."""
-    with Parts() as parts:
-        for package in PACKAGES:
-            with parts.part(package):
-                environment.keep(BRINGS[package] - {distribution(package)})
-                environment.install("-c", constraints, wheels[package])
-                assert environment.installed().keys() == BRINGS[package]
-                assert environment.required_by(distribution(package)) == BRINGS[package]
-                where = environment.run(f"import {module(package)} as m; print(m.__file__)")
-                assert where.startswith(str(environment.path))
-                environment.run(readme_program(package))
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_works_alone(package: str, environment: Environment, tmp_path: Path) -> None:
+    """With what it requires, and nothing else."""
+    name = distribution(package)
+    assert environment.required_by(name) == BRINGS[package]
+    alone = environment.with_only(BRINGS[package], tmp_path / "alone")
+    said = alone.run(f"import {module(package)} as m; print(m.__file__)\n{readme_program(package)}")
+    assert said.startswith(str(alone.path))
 
 
-def test_lite_works_with_nothing_else(wheels: dict[str, Path], tmp_path: Path) -> None:
+def test_lite_works_with_nothing_else(environment: Environment, tmp_path: Path) -> None:
     """Neither NumPy nor a compiler is there: the wheel's library runs a file made elsewhere."""
-    environment = Environment(tmp_path / "bare")
-    environment.install(wheels[APART])
-    assert environment.installed().keys() == {distribution(APART)}
-    environment.run(readme_program(APART))
+    name = distribution(APART)
+    assert environment.required_by(name) == {name}
+    alone = environment.with_only({name}, tmp_path / "bare")
+    alone.run(readme_program(APART))
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [2], name="x")
         y = wf.nn.relu(x * 2.0, name="y")
         with wf.Session() as session:
             content = wf.lite.Converter.from_session(session, [x], [y]).convert()
     (tmp_path / "model.weftlite").write_bytes(content)
-    said = environment.run(
+    said = alone.run(
         "import os; os.environ['PATH'] = ''\n"
         "from array import array; from weft_lite import Interpreter, library\n"
         f"interpreter = Interpreter({str(tmp_path / 'model.weftlite')!r})\n"
@@ -191,21 +196,22 @@ def test_lite_works_with_nothing_else(wheels: dict[str, Path], tmp_path: Path) -
     )
     value, _, path = said.strip().rpartition(" ")
     assert value == "[0.0, 8.0]"
-    assert path.startswith(str(environment.path))
+    assert path.startswith(str(alone.path))
 
 
-def test_a_package_installs_from_the_tree_with_its_siblings(environment: Environment) -> None:
-    environment.keep(WEFT - {distribution(package) for package in PACKAGES})
-    before = environment.installed().keys()
-    environment.install("hatchling>=1.27")
-    builders = environment.installed().keys() - before
-    environment.install("--no-build-isolation", ROOT / "packages" / "weft")
-    assert environment.installed().keys() - builders == WEFT
-    environment.run("import weft")
+def test_a_package_installs_from_the_tree_with_its_siblings(
+    environment: Environment, tmp_path: Path
+) -> None:
+    ours = {distribution(package) for package in PACKAGES}
+    foreign = environment.installed().keys() - ours - {distribution(APART)}
+    fresh = environment.with_only(foreign, tmp_path / "fresh")
+    fresh.install("--no-build-isolation", ROOT / "packages" / "weft")
+    assert fresh.installed().keys() - foreign == WEFT & ours
+    fresh.run("import weft")
 
 
 @pytest.mark.parametrize("package", [*PACKAGES, APART])
 def test_a_build_needs_hatchling_alone(package: str) -> None:
     """So the builds of this file, which are not isolated, are those of a user."""
     text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
-    assert tomllib.loads(text)["build-system"]["requires"] == ["hatchling>=1.27"]
+    assert tomllib.loads(text)["build-system"]["requires"] == [BUILDER]

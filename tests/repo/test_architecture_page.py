@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from weft_testing.survey import packages
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -53,23 +53,8 @@ def test_a_drawing_is_of_this_code(name: str) -> None:
     assert f"drawings/{name}" in PAGE
 
 
-def groups(source: str) -> set[str]:
-    """The entry-point groups that a module reads."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        named = isinstance(node, ast.Call) and getattr(node.func, "id", "")
-        if isinstance(node, ast.Call) and named in ("Registry", "entry_points"):
-            given = [each.value for each in node.keywords if each.arg == "group"]
-            given += node.args[2:3]
-            found |= {str(each.value) for each in given if isinstance(each, ast.Constant)}
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GROUP":
-            found.add(str(ast.literal_eval(node.value)))
-    return found
-
-
 def test_all_entry_point_groups_are_named() -> None:
-    files = [file for package in PACKAGES for file in package.rglob("*.py")]
-    read = set().union(*[groups(file.read_text(encoding="utf-8")) for file in files])
+    read = set().union(*[each.groups for each in packages().values()])
     assert len(read) > 8
     assert read == set(re.findall(r"^\| `(weft\w*\.\w+)` \|", PAGE, re.M))
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from weft_testing.survey import Facts, packages
 from weft_testing.workspace import PACKAGES, ROOT, distribution, module, project
 
 # Import names of optional dependencies, which need not be installed here.
@@ -30,35 +31,28 @@ def names(requirements: list[str]) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in requirements}
 
 
-def imported_modules(source: Path) -> Iterator[str]:
+def imported_modules(found: Facts) -> Iterator[str]:
     """Every absolute import, at the top or lazy, also those made through `import_module`."""
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module
-        elif isinstance(node, ast.Call) and node.args:
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            first = node.args[0]
-            if (
-                name in {"import_module", "__import__"}
-                and isinstance(first, ast.Constant)
-                and isinstance(first.value, str)
-            ):
-                yield first.value
+    yield from (module for level, module, _ in found.imports if not level)
+    yield from found.loaded
+
+
+@cache
+def providers() -> Mapping[str, list[str]]:
+    """Module -> distributions that are installed with it."""
+    return packages_distributions()
 
 
 def distributions_used(package: Path) -> dict[str, tuple[set[str], Path]]:
     """Module -> (distributions that provide it, a file that imports it), without its own."""
-    providers = packages_distributions()
     own = {path.name for path in (package / "src").iterdir()}
     used: dict[str, tuple[set[str], Path]] = {}
     for source in sorted((package / "src").rglob("*.py")):
-        for imported in imported_modules(source):
+        for imported in imported_modules(packages()[source]):
             top = imported.partition(".")[0]
             if top in sys.stdlib_module_names or top in own or top in used:
                 continue
-            found = {canonicalize_name(name) for name in providers.get(top, [])}
+            found = {canonicalize_name(name) for name in providers().get(top, [])}
             found |= OPTIONAL_MODULES.get(top, set()) | SIBLINGS.get(top, set())
             used[top] = (found or {canonicalize_name(top)}, source)
     return used

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = Path(__file__).parents[2] / "packages"
+from weft_testing.survey import Facts, facts, packages
+from weft_testing.workspace import ROOT
+
 MOST = 4
 """Files that may import each other in a circle: a graph, its nodes, their declarations, scopes."""
 
@@ -14,30 +15,28 @@ MOST = 4
 def modules() -> dict[str, Path]:
     """All modules of the packages by name."""
     found: dict[str, Path] = {}
-    for source in PACKAGES.glob("*/src"):
+    for source in ROOT.glob("packages/*/src"):
         for file in source.rglob("*.py"):
             parts = file.relative_to(source).with_suffix("").parts
             found[".".join(parts).removesuffix(".__init__")] = file
     return found
 
 
-def imported(name: str, file: Path) -> Iterator[str]:
+def imported(name: str, file: Path, found: Facts) -> Iterator[str]:
     """What the statements of a module import, wherever they stand in it."""
     package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
-    for statement in ast.walk(ast.parse(file.read_text())):
-        if isinstance(statement, ast.Import):
-            yield from (alias.name for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom):
-            around = package[: len(package) - statement.level + 1] if statement.level else []
-            source = ".".join([*around, statement.module] if statement.module else around)
-            yield from (f"{source}.{alias.name}" for alias in statement.names)
+    for level, module, names in found.imports:
+        around = package[: len(package) - level + 1] if level else []
+        source = ".".join([*around, module] if module else around)
+        yield from (f"{source}.{each}" for each in names) if names else [source]
 
 
 def arrows(files: dict[str, Path]) -> dict[str, set[str]]:
     """For each module those that it imports, or imports something from."""
     result: dict[str, set[str]] = {}
     for name, file in files.items():
-        targets = {t if t in files else t.rpartition(".")[0] for t in imported(name, file)}
+        names = imported(name, file, packages()[file])
+        targets = {t if t in files else t.rpartition(".")[0] for t in names}
         result[name] = (targets & files.keys()) - {name}
     return result
 
@@ -78,16 +77,15 @@ def test_circles_are_found() -> None:
     assert sorted(map(sorted, circles(graph))) == [["a", "b", "c"], ["d", "e"]]
 
 
-def test_imports_are_found_wherever_they_stand(tmp_path: Path) -> None:
-    file = tmp_path / "module.py"
-    file.write_text(
+def test_imports_are_found_wherever_they_stand() -> None:
+    source = (
         "from typing import TYPE_CHECKING\n"
         "from . import near\n"
         "from ..other.deep import Thing\n"
         "if TYPE_CHECKING:\n    import weft.typing_only\n"
         "def late():\n    from weft import inner\n"
     )
-    found = set(imported("weft.package.module", file))
+    found = set(imported("weft.package.module", Path("module.py"), facts(source)))
     assert {
         "weft.package.near",
         "weft.other.deep.Thing",

@@ -101,20 +101,26 @@ def tables(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
                 yield node.lineno, found
 
 
+Tables = list[tuple[int, list[str]]]
+
+
 @cache
-def sources() -> list[tuple[Path, ast.AST]]:
-    paths = sorted(ROOT.glob("packages/*/src/**/*.py"))
-    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
-
-
-def findings() -> dict[str, list[tuple[int, list[str]]]]:
+def sources() -> dict[Path, tuple[Tables, set[str]]]:
+    """The tables in each source, and the ops that it registers kernels and gradients of."""
     found = {}
-    for path, tree in sources():
-        if not (BESIDE | {TRANSLATIONS}) & set(path.parts):
-            here = sorted(tables(tree))
-            if here:
-                found[str(path.relative_to(ROOT / "packages"))] = here
+    for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        registered = registered_in(tree) if BESIDE & set(path.parts) else set()
+        found[path] = sorted(tables(tree)), registered
     return found
+
+
+def findings() -> dict[str, Tables]:
+    return {
+        str(path.relative_to(ROOT / "packages")): here
+        for path, (here, _) in sources().items()
+        if here and not (BESIDE | {TRANSLATIONS}) & set(path.parts)
+    }
 
 
 @cache
@@ -125,9 +131,8 @@ def families() -> dict[str, set[str]]:
     found = defaultdict(set)
     for name, source in json.loads(done.stdout).items():
         found[Path(source).stem].add(name)
-    for path, tree in sources():
-        if BESIDE & set(path.parts):
-            found[path.stem] |= registered_in(tree)
+    for path, (_, registered) in sources().items():
+        found[path.stem] |= registered
     return found
 
 
@@ -136,37 +141,33 @@ def registered_in(tree: ast.AST) -> set[str]:
     return {
         name
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("kernel", "RegisterGradient")
+        if isinstance(node, ast.Call)
+        if isinstance(node.func, ast.Name) and node.func.id in ("kernel", "RegisterGradient")
         for argument in node.args
         for name in names_in(argument)
     }
 
 
-def foreign(tree: ast.AST, own: set[str]) -> list[tuple[int, list[str]]]:
+def foreign(here: Tables, own: set[str]) -> Tables:
     """Tables that name ops outside a family; parts of its own ops' names, as Sum, are fine."""
     found = []
-    for line, names in sorted(tables(tree)):
+    for line, names in here:
         others = [name for name in names if not any(name in mine for mine in own)]
         if others:
             found.append((line, others))
     return found
 
 
-def foreign_findings() -> dict[str, list[tuple[int, list[str]]]]:
+def foreign_findings() -> dict[str, Tables]:
     found = {}
-    for path, tree in sources():
-        if BESIDE & set(path.parts):
-            here = foreign(tree, families()[path.stem])
-            if here:
-                found[str(path.relative_to(ROOT / "packages"))] = here
+    for path, (tables_here, _) in sources().items():
+        if BESIDE & set(path.parts) and (here := foreign(tables_here, families()[path.stem])):
+            found[str(path.relative_to(ROOT / "packages"))] = here
     return found
 
 
-FOUND = findings()
-
-
 def test_no_tables_of_op_names() -> None:
-    assert {path: here for path, here in FOUND.items() if path not in ALLOWED} == {}
+    assert {path: here for path, here in findings().items() if path not in ALLOWED} == {}
 
 
 def test_families_name_only_their_own_ops() -> None:
@@ -182,12 +183,12 @@ def test_declarations_are_found() -> None:
 def test_foreign_tables_are_found() -> None:
     own = {"SegmentSum", "Relu"}
     source = 'X = {"Sum": 1, "Relu": 2}\nY = node.type in ("Relu", "Tanh")'
-    assert foreign(ast.parse(source), own) == [(2, ["Tanh"])] * 2
+    assert foreign(sorted(tables(ast.parse(source))), own) == [(2, ["Tanh"])] * 2
 
 
 @pytest.mark.parametrize("path", ALLOWED)
 def test_exceptions_are_needed(path: str) -> None:
-    assert path in FOUND and Path(ROOT / "packages" / path).exists()
+    assert path in findings() and Path(ROOT / "packages" / path).exists()
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from weft_testing.survey import Facts, facts, packages
 from weft_testing.workspace import PACKAGES, ROOT, distribution, module, project
 
 SOURCES = sorted(
@@ -18,8 +18,6 @@ SOURCES = sorted(
 
 MODULE_LINES = 600  # docstrings apart, which hold arguments and examples
 FUNCTION_LINES = 80
-UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
-UNSAFE_CALLS = {"eval", "exec"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 BLANKET = re.compile(r"^\s*except\s*(\(?\s*(Base)?Exception\b.*)?:")
 
@@ -34,59 +32,41 @@ def lines() -> Iterator[tuple[str, str]]:
             yield where(path, number), line
 
 
-def nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield path, node
-
-
-def unsafe(node: ast.AST) -> bool:
-    match node:
-        case ast.Import(names=aliases):
-            return any(alias.name.partition(".")[0] in UNSAFE_MODULES for alias in aliases)
-        case ast.ImportFrom(module=str(module), level=0):
-            return module.partition(".")[0] in UNSAFE_MODULES
-        case ast.Call(func=ast.Name(id=name)):
-            return name in UNSAFE_CALLS
-    return False
+def of_sources() -> dict[Path, Facts]:
+    """The facts of all sources that people write."""
+    return {path: packages()[path] for path in SOURCES}
 
 
 def test_no_pickle_eval_or_exec() -> None:
-    assert not [where(path, node.lineno) for path, node in nodes() if unsafe(node)]
+    found = [where(path, line) for path, each in of_sources().items() for line in each.unsafe]
+    assert found == []
 
 
-def doc_lines(node: ast.AST) -> int:
-    """How many lines a function's, class's or module's own docstring has."""
-    match node:
-        case (
-            ast.Module(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
-            | ast.ClassDef(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
-            | ast.FunctionDef(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
-            | ast.AsyncFunctionDef(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
-        ):
-            return (text.end_lineno or text.lineno) - text.lineno + 1
-    return 0
+@pytest.mark.parametrize(
+    "line", ["import pickle", "from marshal import loads", "eval('1')", "import os, dill.temp"]
+)
+def test_what_is_unsafe_is_found(line: str) -> None:
+    assert facts(f"x = 1\n{line}\n").unsafe == [2]
 
 
 def test_modules_are_short() -> None:
-    sizes = dict.fromkeys(SOURCES, 0)
-    for path in SOURCES:
-        sizes[path] = len(path.read_text("utf-8").splitlines())
-    for path, node in nodes():
-        sizes[path] -= doc_lines(node)
+    sizes = {path: each.lines for path, each in of_sources().items()}
     assert not {path: size for path, size in sizes.items() if size > MODULE_LINES}
 
 
 def test_functions_are_short() -> None:
     sizes = {
-        f"{where(path, node.lineno)} {node.name}": (node.end_lineno or 0)
-        - node.lineno
-        + 1
-        - doc_lines(node)
-        for path, node in nodes()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        f"{path.relative_to(ROOT)}:{name}": size
+        for path, each in of_sources().items()
+        for name, size in each.functions.items()
     }
+    assert len(sizes) > 10_000
     assert not {name: size for name, size in sizes.items() if size > FUNCTION_LINES}
+
+
+def test_lines_of_docstrings_do_not_count() -> None:
+    found = facts('"""A.\n\nB."""\n\n\ndef f():\n    """C.\n    """\n    return 1\n')
+    assert (found.lines, found.functions) == (4, {"6 f": 2})
 
 
 def test_nothing_is_left_unfinished() -> None:

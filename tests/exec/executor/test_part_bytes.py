@@ -381,7 +381,7 @@ def test_damaged_bytes_are_refused_or_read_as_a_part() -> None:
 NUMBERS = st.sampled_from([0, 1, 2, 63, 64, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1])
 
 
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_bytes_that_are_forged_with_their_checksums_are_refused_or_derived(
     forged: dict[str, tuple[bytes, Device]], data: st.DataObject

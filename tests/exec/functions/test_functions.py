@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from weft_testing.loading import load_family
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import new_threads, wait_until
 
 import weft as wf
 from weft_exec.executor import deep_calls
@@ -312,14 +312,14 @@ def test_recursion_goes_deep(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     n = wf.placeholder(wf.int32, [])
     y = count(n)
-    before = threading.active_count()
+    begun = new_threads()
     with wf.Session() as session:
         assert session.run(y, {n: 3000}) == 3000
         monkeypatch.setattr(deep_calls, "DEEPEST", 500)
         with pytest.raises(errors.ResourceExhaustedError, match=r"at most 500 deep.*'count'"):
             session.run(y, {n: 3000})
         assert session.run(y, {n: 400}) == 400
-    wait_until(lambda: threading.active_count() <= before)
+    wait_until(lambda: not begun())
 
 
 def test_recursion_without_an_end_is_an_error_that_names_the_call() -> None:

@@ -400,10 +400,10 @@ def test_a_step_that_waits_for_a_gpu_can_be_cancelled(machine: Machine, graph: w
     x = wf.placeholder(wf.float32, [2])
     with wf.device("/gpu:0"):
         y = wf.exp(x)
-    with wf.Session(config=growing(operation_timeout_in_ms=200)) as session:
+    with wf.Session(config=growing()) as session:
         machine.gate.clear()
         with pytest.raises(errors.DeadlineExceededError):
-            session.run(y, {x: [1, 2]})
+            session.run(y, {x: [1, 2]}, options=wf.RunOptions(timeout_in_ms=200))
         machine.gate.set()
         np.testing.assert_allclose(session.run(y, {x: [0, 1]}), np.exp([0, 1]), rtol=1e-6)
 

@@ -387,10 +387,9 @@ def test_waiting_for_a_mutex_ends_at_the_deadline() -> None:
     session.run(lock.op)
     (held,) = session._resources.resources(MutexResource, "")
     hold = held.attempt()
-    options = RunOptions(timeout_in_ms=50)
     with pytest.raises(errors.DeadlineExceededError):
-        session.run(lock.op, options=options)
+        session.run(lock.op, options=RunOptions(timeout_in_ms=50))
     assert not len(held.waiters)
     hold.release()
-    session.run(lock.op, options=options)
+    session.run(lock.op)
     assert not hold.release()

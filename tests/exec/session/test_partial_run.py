@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import new_threads
 
 import weft as wf
 from weft import errors
@@ -202,7 +203,7 @@ class TestEnds:
     def test_a_timeout_is_for_each_call(self) -> None:
         a, b = _scalars(2)
         taken = wf.FIFOQueue(2, wf.float32, [[]]).dequeue()
-        config = wf.ConfigProto(operation_timeout_in_ms=50)
+        config = wf.ConfigProto(operation_timeout_in_ms=500)
         with wf.Session(config=config) as session:
             handle = session.partial_run_setup([a + 1.0, taken, b], [a, b])
             assert session.partial_run(handle, [], {a: 1.0}) == []
@@ -228,10 +229,10 @@ class TestEnds:
         taken = queue.dequeue()
         with wf.Session("inproc://partial") as other:
             session = wf.Session("inproc://partial")
-            before = threading.active_count()
+            begun = new_threads()
             handle = session.partial_run_setup([taken, taken + a], [a])
             session.partial_run(handle, [])
-            assert threading.active_count() == before
+            assert not begun()
             gone = weakref.ref(session._partial_runs[handle])
             if close:
                 session.close()

@@ -207,12 +207,12 @@ def test_what_was_used_can_no_longer_be_fed(_graph: Graph) -> None:
 
 def test_a_deep_chain_neither_recurses_nor_grows_quadratically() -> None:
     value: Any = constant(0)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(3000):
         value = value + 1
         shapes.expand_dims(value, 0)
         constant_value(value)
-    built = time.perf_counter() - start
+    built = time.process_time() - start
     assert known(value) == 3000
     assert built < 5
 
@@ -220,7 +220,7 @@ def test_a_deep_chain_neither_recurses_nor_grows_quadratically() -> None:
     for _ in range(3000):
         hidden = hidden + 1
         constant_value(hidden)
-    assert time.perf_counter() - start - built < 5
+    assert time.process_time() - start - built < 5
 
 
 def test_a_chain_built_first_and_asked_later() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -213,7 +214,11 @@ class TestTrouble:
             assert main(["checkpoint", action, str(path)]) == 2
             assert str(path) in capsys.readouterr().err
 
-    @pytest.mark.parametrize("data", [b"", b"\x00" * 100, os.urandom(5000), b"{" * 10**6])
+    @pytest.mark.parametrize(
+        "data",
+        [b"", b"\x00" * 100, random.Random(1).randbytes(5000), b"{" * 10**6],
+        ids=["nothing", "zeros", "noise", "braces"],
+    )
     def test_a_hostile_index(
         self, tmp_path: Path, data: bytes, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import new_threads, wait_until
 
 from weft_exec.session.session import Session
 from weft_graph import Graph, proto
@@ -305,12 +305,14 @@ def test_every_first_element_is_as_likely() -> None:
 # ----------------------------------------------------------------------- reading ahead
 
 
-def threads() -> int:
-    return sum(thread.name == "weft: prefetch" for thread in threading.enumerate())
+@pytest.fixture
+def threads() -> Callable[[], int]:
+    """How many threads that read ahead began in the test and live."""
+    begun = new_threads()
+    return lambda: sum(thread.name == "weft: prefetch" for thread in begun())
 
 
-def test_threads_end_with_their_iterators() -> None:
-    wait_until(lambda: threads() == 0)
+def test_threads_end_with_their_iterators(threads: Callable[[], int]) -> None:
     with Reader(lambda: R(1000).prefetch(2)) as reader:
         reader.take(1)
         assert threads() == 1
@@ -330,7 +332,7 @@ def test_a_buffer_may_find_its_size_itself() -> None:
         assert reader.take() == [*range(300)]
 
 
-def test_a_stream_that_nobody_holds_ends_its_thread() -> None:
+def test_a_stream_that_nobody_holds_ends_its_thread(threads: Callable[[], int]) -> None:
     from weft_io.streams.prefetching import PrefetchSource
     from weft_io.streams.sources import RangeSource
     from weft_io.streams.stream import Root
@@ -350,7 +352,9 @@ def test_a_stream_that_nobody_holds_ends_its_thread() -> None:
         lambda: R(9).repeat().interleave(lambda x: R(9).map(lambda y: y + x), 2, 1, 2).prefetch(2),
     ],
 )
-def test_a_session_that_nobody_holds_ends_its_threads(make: Any) -> None:
+def test_a_session_that_nobody_holds_ends_its_threads(
+    make: Any, threads: Callable[[], int]
+) -> None:
     """The functions of a pipeline lead to the session's resources, and these to the iterator."""
     reader = Reader(make)
     reader.take(3)
@@ -376,7 +380,7 @@ def test_a_step_that_waits_holds_no_thread_and_can_be_cancelled() -> None:
         assert reader.take() == [2]
 
 
-def test_closing_a_session_ends_those_who_wait() -> None:
+def test_closing_a_session_ends_those_who_wait(threads: Callable[[], int]) -> None:
     gate = threading.Event()
     told: list[Any] = []
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.waiting import Recorder, in_threads, wait_until
+from weft_testing.waiting import Recorder, in_threads, new_threads, wait_until
 
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.session.session import Session
@@ -190,11 +189,11 @@ def test_who_waits_for_a_name_holds_no_thread(session: Any, tmp_path: Path) -> N
     (queue,) = session.resources.resources(Queue, "")
     session.run(given.counts)
     (reader,) = session.resources.resources(ReaderResource, "")
-    before = threading.active_count()
+    begun = new_threads()
     waiters = [Recorder() for _ in range(200)]
     for each in waiters:
         reader.read(queue, 1, each)
-    assert threading.active_count() == before
+    assert not begun()
     assert given.waiting == 1
     given.give(tmp_path / "a", close=False)
     wait_until(lambda: sum(not each.waits for each in waiters) == 3)

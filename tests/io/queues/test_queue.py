@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.waiting import Recorder, empty, in_threads, traced, wait_until
+from weft_testing.waiting import Recorder, empty, in_threads, new_threads, traced, wait_until
 
 from weft_exec.executor.driver import Driver
 from weft_exec.resources.cancellation import Cancellation
@@ -542,11 +541,11 @@ def test_pending_dequeues_hold_no_threads(session: Any, count: int) -> None:
     queue = FIFOQueue(count, dtypes.int64, [[]])
     takes = [queue.dequeue() for _ in range(count)]
     put = queue.enqueue_many([np.arange(count)])
-    before = threading.active_count()
+    begun = new_threads()
     with traced() as memory, in_threads(lambda: session.run(takes)) as threads:
         wait_until(lambda: session.resources.resources(Queue, ""))
         wait_until(waiting(session, 0, count))
-        assert threading.active_count() <= before + 1
+        assert len(begun()) <= 1
         session.run(put)
     assert memory.peak < 2e6 + 8e3 * count
     assert sorted(threads[0].outcome) == list(range(count))

@@ -165,7 +165,7 @@ def test_reading_goes_on_behind_a_damaged_record(tmp_path: Path) -> None:
 def test_damage_to_a_record_larger_than_a_piece(tmp_path: Path, at: int) -> None:
     path = tmp_path / "r"
     with TFRecordWriter(path) as writer:
-        writer.write(os.urandom(3 * PIECE))
+        writer.write(random.randbytes(3 * PIECE))
         writer.write(b"next")
     data = bytearray(path.read_bytes())
     data[at] ^= 4
@@ -264,7 +264,7 @@ def shrinking(source_of: Callable[[str], Any], path: Path, data: bytes) -> list[
 
 
 def test_a_record_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
-    record = os.urandom(1000)
+    record = random.randbytes(1000)
     before, after = frame(record)
     got = shrinking(TFRecordSource, tmp_path / "r", (before + record + after) * 2000)
     assert isinstance(got[-1], errors.DataLossError)
@@ -291,7 +291,7 @@ def test_fixed_records_in_a_file_that_shrinks(tmp_path: Path) -> None:
 def test_lines_of_damaged_compressed_files(tmp_path: Path) -> None:
     import gzip
 
-    lines = [os.urandom(40).hex().encode() for _ in range(30_000)]
+    lines = [random.randbytes(40).hex().encode() for _ in range(30_000)]
     data = gzip.compress(b"\n".join(lines))
     path = tmp_path / "r"
     for at in (len(data) // 2, len(data) - 5):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import gzip
 import os
+import random
 import tracemalloc
 import zlib
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ sizes = st.sampled_from([0, 1, 11, 12, 13, 100, 5000, PIECE - 28, PIECE - 16, PI
 @given(st.lists(sizes, max_size=6), st.sampled_from(KINDS))
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, sizes: list[int], kind: str) -> None:
     path = tmp_path_factory.mktemp("r") / "records"
-    records = [os.urandom(size) for size in sizes]
+    records = [random.randbytes(size) for size in sizes]
     write(path, records, kind)
     source = TFRecordSource(str(path), kind)
     assert list(read(source)) == records

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import new_threads, wait_until
 
 from weft_exec import Session
 from weft_graph import Graph, proto
@@ -249,10 +248,10 @@ def test_a_loop_that_begins_again_when_it_is_aborted(model: Any, tmp_path: Path)
         if len(seen) == 5:
             supervisor.request_stop()
 
-    before = threading.active_count()
+    begun = new_threads()
     basic_train_loop(supervisor, step, args=["a"], kwargs={"last": "b"})
     assert seen == [(number, "ab") for number in range(5)]
-    assert threading.active_count() <= before
+    assert not begun()
 
 
 def test_a_loop_raises_what_is_no_preemption(model: Any) -> None:

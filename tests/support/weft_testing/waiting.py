@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
+import mmap
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +61,29 @@ def wait_until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.0005)
+
+
+def new_threads() -> Callable[[], list[threading.Thread]]:
+    """What gives the threads that began after this call and live; those of other tests may end."""
+    before = set(threading.enumerate())
+    return lambda: [thread for thread in threading.enumerate() if thread not in before]
+
+
+def least_growth(work: Callable[[], Any]) -> int:
+    """The bytes that the process grows by in one of four rounds, after a first one.
+
+    A leak is in each of them; what else the process does with its memory is not.
+    """
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    sizes = []
+    for _ in range(5):
+        work()
+        gc.collect()
+        sizes.append(resident())
+    return min(after - before for before, after in itertools.pairwise(sizes))
 
 
 class Traced:

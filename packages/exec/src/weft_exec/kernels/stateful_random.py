@@ -6,7 +6,6 @@ The words of a draw are those of Philox4x64-10 with the key (state[2], 0) from t
 
 from __future__ import annotations
 
-import os
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +158,9 @@ def _entropy(node: Node, device: Device) -> KernelFunction:
 
     def run(shape: Any) -> Any:
         result = new_array(device, checked_shape(shape), dtype)
-        result.reshape(-1)[...] = np.frombuffer(os.urandom(result.nbytes), dtype)
+        words = np.random.Philox(key=np.array(philox.entropy(), np.uint64)).random_raw
+        drawn = np.asarray(words(-(-result.nbytes // 8))).view(np.uint8)
+        result.reshape(-1)[...] = drawn[: result.nbytes].view(dtype)
         return _finish(result)
 
     return run

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft_exec.kernels import philox
 from weft_io.resources.chunks import Finish
 from weft_io.resources.columns import column_for
 from weft_io.resources.values import Empty, Values
@@ -58,7 +59,8 @@ class ShufflingStore(_Table):
         self, types: Sequence[DType], shapes: Sequence[Dims], seeds: tuple[int, int] = (0, 0)
     ) -> None:
         super().__init__(types, shapes)
-        entropy = None if seeds == (0, 0) else [seed & 0xFFFFFFFFFFFFFFFF for seed in seeds]
+        given = philox.entropy() if seeds == (0, 0) else seeds
+        entropy = [seed & 0xFFFFFFFFFFFFFFFF for seed in given]
         self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy)))
         self._size = 0
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from weft_exec.kernels import philox
 from weft_io.streams.shuffling import Draws
 from weft_io.streams.stream import (
     INFINITE,
@@ -108,7 +108,7 @@ class RandomSource(Source):
 
     def iterate(self, root: Root) -> Stream:
         """Over the numbers: with seeds the same in each pass."""
-        seeds = self._seeds if any(self._seeds) else (secrets.randbits(63), secrets.randbits(63))
+        seeds = self._seeds if any(self._seeds) else philox.entropy()
         return _RandomStream(Draws(*seeds))
 
     def cardinality(self) -> int:

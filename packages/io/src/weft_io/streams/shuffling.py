@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Any, Final
 
+from weft_exec.kernels import philox
 from weft_io.streams.stream import (
     Element,
     ForwardingStream,
@@ -60,7 +60,7 @@ class ShuffleSource(Source):
             raise errors.InvalidArgumentError(f"buffer_size must be greater than zero, got {size}")
         self._inner = inner
         self._size = size
-        self._seeds = seeds if any(seeds) else (secrets.randbits(63), secrets.randbits(63))
+        self._seeds = seeds if any(seeds) else philox.entropy()
         self._again = again
 
     def iterate(self, root: Root) -> Stream:
