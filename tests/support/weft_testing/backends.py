@@ -80,6 +80,8 @@ class Sessions(Backend):
         return True
 
     def run(self, made: CaseGraph) -> list[Any]:
+        for node in made.graph.nodes:
+            node.device = ""  # which another backend may have set
         return _run(made, wf.ConfigProto(device_count={"GPU": 0}))
 
 
