@@ -76,6 +76,7 @@ def program() -> Iterator[Program]:
 def test_a_killed_server_is_an_error_at_once_and_its_next_life_another(program: Program) -> None:
     error, seconds = program.lose(program.ps.kill)
     assert "/job:ps/replica:0/task:0 is lost" in error.message
+    assert error.op_type == "_Recv" and "Dequeue" in str(error.node)  # what waited for it
     assert seconds < 10  # 1 is wanted
     with pytest.MonkeyPatch.context() as patch:
         # A new signature, whose parts are here and there: nobody looks for who is lost already.
@@ -89,6 +90,7 @@ def test_a_killed_server_is_an_error_at_once_and_its_next_life_another(program: 
 def test_a_frozen_server_is_an_error_though_it_holds_its_connections(program: Program) -> None:
     error, seconds = program.lose(program.ps.stop)
     assert "/job:ps/replica:0/task:0 is lost: for 4 s it is stopped" in error.message
+    assert error.op_type == "_Recv"
     assert seconds < 50  # 5 are wanted
     program.ps.kill()
     program.ps.restart()

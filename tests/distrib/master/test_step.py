@@ -75,3 +75,15 @@ def test_any_order_of_events(seed: int) -> None:
                     assert each.error is (raised[0] if raised else None)
         assert len(finished) <= 1 and len(set(aborted)) == len(aborted)
         assert bool(finished) == (not step.waiting)
+
+
+def test_a_node_that_waited_for_who_is_lost_is_named() -> None:
+    step = StepCoordinator(["ps", "worker", "other"])
+    lost = errors.UnavailableError("ps is lost")
+    lost.details["task"] = "ps"
+    step.failed("ps", lost)
+    step.failed("worker", errors.UnavailableError("ps is lost", op="_Recv", node="late/recv"))
+    (end,) = step.failed("other", errors.UnavailableError("ps is lost", op="_Recv", node="another"))
+    assert isinstance(end, Finish) and end.error is not None
+    assert (end.error.node, end.error.details["task"]) == ("late/recv", "ps")
+    assert end.error.message == "ps is lost"

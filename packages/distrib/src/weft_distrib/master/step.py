@@ -64,6 +64,9 @@ class StepCoordinator(Generic[T]):
         told = self._abort(error)
         if self.error is not None and ELSEWHERE in self.error.details:
             self.error = error  # what came first only told of another failure, perhaps this one
+        elif self.error is not None and _locates(error, self.error):
+            error.details = self.error.details
+            self.error = error
         return [*told, *self._over()]
 
     def cancel(self, error: errors.OpError) -> list[Instruction[T]]:
@@ -88,3 +91,9 @@ class StepCoordinator(Generic[T]):
             return []
         self._finished = True
         return [Finish(self.error)]
+
+
+def _locates(error: errors.OpError, former: errors.OpError) -> bool:
+    """Whether an error is a former one, told by a node that waited for what it has taken away."""
+    same = type(error) is type(former) and error.message == former.message
+    return same and former.node is None and error.node is not None
