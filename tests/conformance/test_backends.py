@@ -45,8 +45,12 @@ def test_case(case: Case, backend: Backend) -> None:
     made, wanted = reference(case)
     with backend.opened():
         results = backend.run(made)
+    compared = 0
     for output, got, want in zip(made.fetches, results, wanted, strict=True):
-        backend.compare(case, output, got, want)
+        if got is not None:
+            backend.compare(case, output, got, want)
+            compared += 1
+    assert compared or not made.fetches
 
 
 def test_the_families_that_gpus_are_for_run_there() -> None:

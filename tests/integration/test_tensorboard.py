@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.browser import chrome
 
 import weft as wf
 from weft_io import summary
@@ -123,19 +123,7 @@ class Page:
 
 
 @pytest.fixture
-def programs() -> tuple[str, str]:
-    """The paths of a browser and its driver."""
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    pytest.importorskip("selenium", reason="selenium is not installed")
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    if browser is None or driver is None:
-        pytest.skip("chromium or chromedriver is not installed")
-    return browser, driver
-
-
-@pytest.fixture
-def server(programs: tuple[str, str], tmp_path: Path) -> Iterator[str]:
+def server(tmp_path: Path) -> Iterator[str]:
     """The address of a TensorBoard on the logs."""
     write_logs(tmp_path / "logs" / "run")
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path / "logs")]
@@ -159,31 +147,10 @@ def server(programs: tuple[str, str], tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(
-    programs: tuple[str, str], server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Page]:
-    from selenium import webdriver
-
-    browser, driver = programs
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
-    options = webdriver.ChromeOptions()
-    options.binary_location = browser
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",  # which the root of a container needs
-        "--disable-dev-shm-usage",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        "--no-first-run",
-        "--disable-quic",
-        "--window-size=1400,1000",
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ):
-        options.add_argument(argument)
-    service = webdriver.ChromeService(executable_path=driver)
-    with webdriver.Chrome(options=options, service=service) as chrome:
-        yield Page(chrome, server, tmp_path)
+def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    with chrome(tmp_path) as browser:
+        yield Page(browser, request.getfixturevalue("server"), tmp_path)
 
 
 def check_scalars(page: Page) -> None:

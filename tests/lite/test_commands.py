@@ -108,7 +108,7 @@ REFUSED = [
     (["verify", "graph.pb"], 1, "no weftlite file"),
     (["profile", "model.weftlite", "--runs", "0"], 2, "--runs must be positive"),
     (["bench", "model.weftlite", "--seconds", "0"], 2, "--seconds is positive"),
-    (["convert", "model.weftlite", "-o", "out"], 2, "holds no GraphDef"),
+    (["convert", "model.weftlite", "-o", "out"], 1, "holds no GraphDef"),
     (["convert", "graph.pb", "-o", "out"], 2, "bounds must give it whole"),
     (["convert", "graph.pb", "-o", "out", "--tags", "a"], 2, "read as frozen: no --tags"),
     (["convert", "graph.pb", "-o", "out", "--ranges", "average"], 2, "needs --calibration"),

@@ -12,7 +12,12 @@ from hypothesis import given, strategies as st
 import weft as wf
 from weft_lite import Interpreter
 from weft_lite.convert import Converter
-from weft_lite.errors import InvalidArgumentError, LiteError, OutOfRangeError
+from weft_lite.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LiteError,
+    OutOfRangeError,
+)
 
 SHAPES = [(), (0,), (1,), (3,), (2, 0), (1, 4), (2, 3), (2, 1, 3), (1, 1, 2, 1, 2, 2), (5, 0, 1)]
 UNARY = [
@@ -175,6 +180,12 @@ def test_wrong_calls_leave_it_usable(doubler: Interpreter) -> None:
         lambda: doubler.resize_tensor_input(0, [-1, 2]),
         lambda: doubler.resize_tensor_input(0, [1]),
         lambda: doubler.resize_tensor_input(0, [1, 2, 1]),
+        lambda: doubler.resize_tensor_input(0, [(1 << 32) + 1, 2]),
+        lambda: doubler.resize_tensor_input(0, [1.5, 2]),
+        lambda: doubler.resize_tensor_input(1 << 32, [1, 2]),
+        lambda: doubler.get_tensor(1 << 32),
+        lambda: doubler.set_tensor(0, [["1", "2"]] * 3),
+        lambda: doubler.set_tensor(0, [[1e300, 2]] * 3),
         lambda: doubler.get_signature_runner("no"),
         lambda: doubler.get_signature_runner()(z=1.0),
         lambda: doubler.get_signature_runner()(x=[["a", "b"]] * 3),
@@ -185,9 +196,58 @@ def test_wrong_calls_leave_it_usable(doubler: Interpreter) -> None:
         assert run(doubler) == [[2, 2]] * 3
 
 
+def test_a_size_that_values_tell_needs_a_bound() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        n = wf.placeholder(wf.int32, [], name="n")
+        numbers = wf.range(0, n, 2, name="numbers")
+        with pytest.raises(wf.errors.UnimplementedError, match=r"bounds=\{'numbers': \[...\]\}"):
+            Converter.from_session(session, [n], [numbers]).convert()
+        converter = Converter.from_session(session, [n], [numbers], {"numbers": [5]})
+        run = Interpreter(model_content=converter.convert()).get_signature_runner()
+    assert [run(n=count)["numbers"].tolist() for count in (9, 0, 4)] == [
+        [0, 2, 4, 6, 8],
+        [],
+        [0, 2],
+    ]
+    with pytest.raises(LiteError, match="above its bound"):
+        run(n=11)
+
+
 def test_a_size_beyond_the_bound_is_named(doubler: Interpreter) -> None:
     with pytest.raises((InvalidArgumentError, OutOfRangeError), match="at most 3, not 4"):
         doubler.resize_tensor_input(0, [4, 2])
+
+
+def test_what_python_gives_is_taken_without_loss() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x, flag = wf.placeholder(wf.int8, [2], name="x"), wf.placeholder(wf.bool, [], name="flag")
+        outputs = [wf.identity(x), wf.identity(flag)]
+        content = Converter.from_session(session, [x, flag], outputs).convert()
+    interpreter = Interpreter(model_content=content)
+    for right in ([-128, 127], [True, 0]):
+        interpreter.set_tensor(0, right)
+        assert interpreter.get_tensor(0).tolist() == right
+    for wrong in ([1.0, 2.0], [128, 0], [-129, 0], ["1", "2"]):
+        with pytest.raises(InvalidArgumentError, match="takes int8"):
+            interpreter.set_tensor(0, wrong)
+    interpreter.set_tensor(1, True)
+    with pytest.raises(InvalidArgumentError, match="takes bool"):
+        interpreter.set_tensor(1, 2)
+    with pytest.raises(InvalidArgumentError, match="work_limit"):
+        Interpreter(model_content=content, work_limit=-1)
+
+
+def test_results_wait_for_a_plan_once_an_input_is_resized(doubler: Interpreter) -> None:
+    output = doubler.get_output_details()[0]["index"]
+    doubler.invoke()
+    view = doubler.tensor(output)
+    doubler.resize_tensor_input(0, [2, 2])
+    for wrong in (view, lambda: doubler.get_tensor(output)):
+        with pytest.raises(FailedPreconditionError, match="inputs were resized"):
+            wrong()
+    doubler.set_tensor(0, [[1, 2], [3, 4]])
+    doubler.invoke()
+    assert doubler.get_tensor(output).tolist() == [[2, 4], [6, 8]]
 
 
 def test_a_view_outlives_its_interpreter_and_follows_it() -> None:

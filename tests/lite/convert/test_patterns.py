@@ -57,6 +57,8 @@ JOINED: list[tuple[OpKind, Callable[[Any], Any]]] = [
     (OpKind.LayerNorm, lambda x: COLUMNS + COLUMNS * standard(x, False)),
     (OpKind.LayerNorm, lambda x: standard(x, True)),
     (OpKind.LayerNorm, lambda x: standard(x, False)),
+    (OpKind.L2Normalize, lambda x: wf.nn.l2_normalize(x, -1)),
+    (OpKind.L2Normalize, lambda x: wf.nn.l2_normalize(x, 2, epsilon=99.0)),
 ]
 APART: list[Callable[[Any], Any]] = [
     lambda x: x * wf.sigmoid(2.0 * x),
@@ -66,6 +68,8 @@ APART: list[Callable[[Any], Any]] = [
     lambda x: (x - moments(x, 1)[0]) * wf.rsqrt(moments(x, 1)[1] + 0.01),
     lambda x: (x - moments(x, -1)[0]) * wf.rsqrt(moments(x, 1)[1] + 0.01),
     lambda x: (x - moments(x[0])[0]) * wf.rsqrt(moments(x)[1] + 0.01),
+    lambda x: wf.nn.l2_normalize(x, 1),
+    lambda x: wf.nn.l2_normalize(x, [1, 2]),
 ]
 
 
@@ -86,7 +90,9 @@ def test_one_op(kind: OpKind, function: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize("function", APART)
 def test_what_is_only_near_stays(function: Callable[[Any], Any]) -> None:
     assert len(converted(function)) > 1
-    assert not {OpKind.Silu, OpKind.Gelu, OpKind.LayerNorm} & set(converted(function))
+    assert not {OpKind.Silu, OpKind.Gelu, OpKind.LayerNorm, OpKind.L2Normalize} & set(
+        converted(function)
+    )
 
 
 def test_what_is_read_besides_stays() -> None:

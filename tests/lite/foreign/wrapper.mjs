@@ -21,6 +21,7 @@ assert.notDeepEqual(interpreter.get("y"), y);
 
 assert.throws(() => interpreter.set("x", new Float32Array(3)), /takes 432 elements of float32/);
 assert.throws(() => interpreter.set("x", new Int8Array(432)), /a Float32Array/);
+assert.throws(() => interpreter.run({}), (e) => e.status === 9 && /inputs are missing: x/.test(e.message));
 assert.throws(() => interpreter.set("z", value), /no z; there are x/);
 assert.throws(() => interpreter.resize("x", [99, 12, 12, 3]), (e) => e instanceof LiteError && e.status === 11);
 assert.throws(() => interpreter.get(99), LiteError);

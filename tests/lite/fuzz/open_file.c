@@ -1,16 +1,30 @@
 /* Fuzzes the runtime through its C interface: libFuzzer's entry points, and a mutator that knows the
- * schema. A file that opens is resized, run twice and reset. Around each op everything but its operands,
- * results and scratch is poisoned, so one that strays inside of the arena is found as well. */
+ * schema. A file that opens runs as it is and with open sizes drawn at random, on any of the instruction
+ * sets that the machine has. Around each op everything but its operands, results and scratch is poisoned,
+ * so one that strays inside of the arena is found as well.
+ *
+ * TURNS in the environment is how often sizes are drawn; RAN names a file to which the kinds of ops are
+ * written that ran with sizes so drawn. */
 #include <sanitizer/asan_interface.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "runtime.h"
 
-enum { MOST_MEMORY = 8 << 20, WORK = 2000, HEADER_BYTES = 64, TASKS = 3 };
+enum { MOST_MEMORY = 1 << 18, MOST_FILE = 1 << 16, WORK = 200, HEADER_BYTES = 64, TASKS = 3 };
 
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
+
+static uint32_t state;
+
+static uint32_t any(uint32_t below) {
+  state ^= state << 13;
+  state ^= state >> 17;
+  state ^= state << 5;
+  return below ? state % below : 0;
+}
 
 /* ---------------------------------------------------------------- running */
 
@@ -29,11 +43,16 @@ static void open_tensor(int32_t i, bool whole) {
   ASAN_UNPOISON_MEMORY_REGION(t->data, whole ? t->capacity : t->bytes);
 }
 
+enum { KINDS = 512 };
+static bool drawn; /* whether open sizes are */
+static bool ran[KINDS];
+
 static void watch(void *context, uint32_t number, int ended) {
   const wl_interpreter *r = running;
   const wl_op *op = &r->ops[number];
   (void)context;
   open_all();
+  if (ended && drawn && op->kind < KINDS) ran[op->kind] = true;
   if (ended || op->kind == WL_OP_If || op->kind == WL_OP_While) return;
   ASAN_POISON_MEMORY_REGION(r->arena, r->arena_bytes);
   ASAN_POISON_MEMORY_REGION(r->scratch, TASKS * r->scratch_bytes);
@@ -45,9 +64,10 @@ static void watch(void *context, uint32_t number, int ended) {
   for (uint32_t i = 0; i < op->output_count; i++) open_tensor(op->outputs[i], true);
 }
 
-static void *aligned(size_t size) {
-  void *block = NULL;
-  if (posix_memalign(&block, WL_ALIGNMENT, size ? size : 1)) abort();
+/* The first bytes of a block, of which the others are poisoned. */
+static uint8_t *some(uint8_t *block, size_t size, size_t whole) {
+  ASAN_POISON_MEMORY_REGION(block, whole);
+  ASAN_UNPOISON_MEMORY_REGION(block, size);
   return block;
 }
 
@@ -68,74 +88,117 @@ static void ask(wl_interpreter *r) {
   }
 }
 
-/* Inputs of patterns; sizes that are open are halved, which any kernel has to bear. */
-static void feed(wl_interpreter *r, bool halve) {
+/* Equal bounds mostly get equal sizes, so that operands fit. run.py makes a bound of 2 n + 3 of a size n,
+ * which is kept where it has to be that of a constant. */
+static int32_t drawn_size(int32_t bound, uint32_t salt) {
+  uint32_t hash = ((uint32_t)bound * 2654435761u ^ salt) * 2246822519u;
+  hash ^= hash >> 15;
+  if (any(10) == 0) return bound > 0;
+  if (hash % 2 && bound > 2) return (bound - 3) / 2;
+  return (int32_t)((hash >> 8) % ((uint32_t)bound + 1));
+}
+
+static int64_t small(size_t place) { return (int64_t)any(5) - (place % 7 == 6); }
+
+/* Values of patterns, which any kernel has to bear; as integers mostly what an axis or an index is. */
+static void fill(const wl_info *info, uint8_t *data, uint32_t salt) {
+  size_t bytes = info->bytes;
+  for (size_t k = 0; k < bytes; k++) data[k] = (uint8_t)(k * 37 + salt);
+  if (info->dtype == WL_TYPE_FLOAT32)
+    for (size_t k = 0; k < bytes / 4; k++) ((float *)(void *)data)[k] = (float)(k % 13) - 6;
+  if (info->dtype == WL_TYPE_INT32 && drawn)
+    for (size_t k = 0; k < bytes / 4; k++) ((int32_t *)(void *)data)[k] = (int32_t)small(k);
+  if (info->dtype == WL_TYPE_INT64 && drawn)
+    for (size_t k = 0; k < bytes / 8; k++) ((int64_t *)(void *)data)[k] = small(k);
+  if (info->dtype == WL_TYPE_BOOL)
+    for (size_t k = 0; k < bytes; k++) data[k] &= 1;
+}
+
+static void feed(wl_interpreter *r) {
   wl_error error;
+  uint32_t salt = any(1u << 31);
   for (uint32_t i = 0; i < wl_input_count(r); i++) {
     wl_info info;
     uint32_t tensor = wl_input(r, i);
     wl_tensor_info(r, tensor, &info);
-    for (int d = 0; d < info.rank && halve; d++)
-      if (info.declared[d] < 0) info.dims[d] = (info.dims[d] + 1) / 2;
-    if (halve) require(wl_resize(r, tensor, info.rank, info.dims, &error) == WL_OK);
+    for (int d = 0; d < info.rank && drawn; d++)
+      if (info.declared[d] < 0) info.dims[d] = drawn_size(r->tensors[tensor].bound[d], salt);
+    if (drawn) require(wl_resize(r, tensor, info.rank, info.dims, &error) == WL_OK);
     wl_tensor_info(r, tensor, &info);
-    uint8_t *data = wl_data(r, tensor);
-    for (size_t k = 0; k < info.bytes; k++) data[k] = (uint8_t)(k * 37 + i);
-    if (info.dtype == WL_TYPE_FLOAT32)
-      for (size_t k = 0; k < info.bytes / 4; k++) ((float *)(void *)data)[k] = (float)(k % 13) - 6;
-    if (info.dtype == WL_TYPE_BOOL)
-      for (size_t k = 0; k < info.bytes; k++) data[k] &= 1;
+    fill(&info, wl_data(r, tensor), i);
   }
 }
 
+static void run_opened(const uint8_t *file, size_t size) {
+  wl_error error;
+  const char *turns = getenv("TURNS");
+  ask(running);
+  wl_use_instruction_set(running, any(WL_MOST_VECTORS));
+  for (int turn = 0, last = turns ? atoi(turns) : 1; turn <= last; turn++) {
+    drawn = turn > 0;
+    feed(running);
+    wl_invoke(running, &error);
+    open_all();
+  }
+  wl_reset_variables(running);
+  if (!any(16)) wl_verify_weights(file, size, &error);
+}
+
 static void run_file(const uint8_t *file, size_t size) {
+  static _Alignas(WL_ALIGNMENT) uint8_t block[MOST_MEMORY + WL_ALIGNMENT];
   wl_error error;
   wl_config config = {.tasks = TASKS, .work_limit = WORK, .watch = watch};
   size_t bytes = 0;
   if (wl_query(file, size, &config, &bytes, &error) != WL_OK || bytes > MOST_MEMORY) return;
-  uint8_t *memory = aligned(bytes);
+  uint8_t *memory = some(block, bytes, sizeof block);
   memset(memory, 0xA5, bytes);
-  require(wl_open(file, size, memory, bytes - 1, &config, &running, &error) == WL_RESOURCE_EXHAUSTED);
-  if (wl_open(file, size, memory, bytes, &config, &running, &error) == WL_OK) {
-    ask(running);
-    for (int turn = 0; turn < 2; turn++) {
-      feed(running, turn == 1);
-      wl_invoke(running, &error);
-      open_all();
-    }
-    wl_reset_variables(running);
-    wl_verify_weights(file, size, &error);
-  } else {
+  if (!any(16))
+    require(wl_open(file, size, memory, bytes - 1, &config, &running, &error) == WL_RESOURCE_EXHAUSTED);
+  if (wl_open(file, size, memory, bytes, &config, &running, &error) == WL_OK)
+    run_opened(file, size);
+  else
     require(error.text[0] && memchr(error.text, 0, sizeof error.text));
-  }
-  free(memory);
 }
 
+static void write_ran(void) {
+  FILE *file = fopen(getenv("RAN"), "w");
+  if (!file) abort();
+  for (unsigned kind = 0; kind < KINDS; kind++)
+    if (ran[kind]) fprintf(file, "%u\n", kind);
+  fclose(file);
+}
+
+int LLVMFuzzerInitialize(int *count, char ***words) {
+  (void)count, (void)words;
+  return getenv("RAN") ? atexit(write_ran) : 0;
+}
+
+/* A case has a second of the processor, whatever else the machine does. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  uint8_t *file = aligned(size);
+  static _Alignas(WL_ALIGNMENT) uint8_t block[MOST_FILE + WL_ALIGNMENT];
+  if (size > MOST_FILE) return 0;
+  clock_t start = clock();
+  state = (uint32_t)size * 2654435761u | 1;
+  if (size >= HEADER_BYTES) memcpy(&state, data + HEADER_BYTES - 4, 4), state |= 1;
+  uint8_t *file = some(block, size, sizeof block);
   if (size) memcpy(file, data, size);
   run_file(file, size);
-  free(file);
+  require(clock() - start < CLOCKS_PER_SEC);
   return 0;
 }
 
 /* ---------------------------------------------------------------- mutations */
 
-static uint32_t state;
-
-static uint32_t any(uint32_t below) {
-  state ^= state << 13;
-  state ^= state >> 17;
-  state ^= state << 5;
-  return below ? state % below : 0;
-}
-
-static uint32_t crc_of(const uint8_t *p, size_t n) {
-  uint32_t c = ~0u;
-  while (n--) {
-    c ^= *p++;
+/* Not instrumented: a good part of the time would be spent here. */
+__attribute__((no_sanitize("address", "undefined"))) static uint32_t crc_of(const uint8_t *p, size_t n) {
+  static uint32_t table[256];
+  for (uint32_t i = 0; i < 256 && !table[255]; i++) {
+    uint32_t c = i;
     for (int k = 0; k < 8; k++) c = c & 1 ? 0xEDB88320u ^ c >> 1 : c >> 1;
+    table[i] = c;
   }
+  uint32_t c = ~0u;
+  while (n--) c = table[(c ^ *p++) & 255] ^ c >> 8;
   return ~c;
 }
 

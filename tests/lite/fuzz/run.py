@@ -1,10 +1,12 @@
 """Fuzzes the runtime of lite with libFuzzer: address and undefined-behaviour sanitizers, a mutator
 that knows the schema, and files of every kernel to begin with.
 
-    hatch run fuzz:lite [--seconds 60] [--folder FOLDER] [--keep]
+    hatch run fuzz:lite [--seconds 60 | --runs 10000000] [--shapes 5] [--folder FOLDER] [--keep]
+
+Before it every kernel runs over random valid shapes, so often for each file.
 
 Needs clang with its runtime (Debian: clang, libclang-rt-dev, llvm). What fails is written to the
-folder as `crash-…`, `timeout-…` or `oom-…`. `--keep` replaces the corpus of the tests by the
+folder as `crash-…`, `timeout-…` or `oom-…`. `--keep` replaces the corpora of the tests by the
 smallest files that reach all that was reached. The branches of the loader that were reached are
 printed.
 """
@@ -12,87 +14,105 @@ printed.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from weft_testing.loading import load
 
 from weft_lite.compiling import COMMON, RUNTIME, VECTORS, machine, sources
+from weft_lite.schema.enums import OpKind
 
 HERE = Path(__file__).parent
-CORPUS = HERE / "corpus.zip"
+seeds: Any = load(HERE / "seeds.py")
 KEPT = 350
 """Files that the tests replay, at most."""
 
-SANITIZERS = "-fsanitize=address,undefined,float-cast-overflow"
+SANITIZERS = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
+FUZZER = [*SANITIZERS, "-fsanitize=fuzzer"]
 LOADER = ["open.c", "flatbuffer.c", "plan.c", "run.c"]
 
 
-def build(folder: Path, name: str, flags: list[str]) -> Path:
-    """The fuzzer, with the runtime in it."""
-    program = folder / name
-    if not program.exists():
-        objects = folder / f"{name}.o"
-        objects.mkdir(exist_ok=True)
-        for source in [*sources(), HERE / "open_file.c"]:
-            own = VECTORS.get(machine(), {}).get(source.stem.removeprefix("vector_"), [])
-            command = [
-                "clang",
-                *COMMON,
-                "-O1",
-                "-g",
-                "-D_POSIX_C_SOURCE=200809L",
-                "-I",
-                str(RUNTIME),
-            ]
-            target = objects / f"{source.stem}.o"
-            call(*command, *own, *flags, "-c", str(source), "-o", str(target))
-        call("clang", *flags, *map(str, objects.iterdir()), "-o", str(program), "-lm", "-lpthread")
+def build(folder: Path, name: str, flags: Sequence[str], compiler: str = "clang") -> Path:
+    """The program of that name, with the runtime in it; what did not change is kept.
+
+    What is there for each instruction set is not optimised, which would take minutes, and like the
+    mutator it does not lead the fuzzer.
+    """
+    program, objects = folder / name, folder / f"{name}.o"
+    objects.mkdir(parents=True, exist_ok=True)
+    headers = max(path.stat().st_mtime for path in RUNTIME.glob("*.[hi]*"))
+    more = [] if "-fsanitize=fuzzer" in flags else [HERE / "replay.c"]
+
+    def compile_one(source: Path) -> Path:
+        target = objects / f"{source.stem}.o"
+        if target.exists() and target.stat().st_mtime > max(headers, source.stat().st_mtime):
+            return target
+        own = VECTORS.get(machine(), {}).get(source.stem.removeprefix("vector_"), [])
+        vectors = source.stem.startswith("vector_")
+        level = "-O0" if more or vectors else "-O1"
+        leads = not vectors and source.parent != HERE
+        given = [flag for flag in flags if leads or "fuzzer" not in flag]
+        words = [compiler, *COMMON, level, "-g", "-D_POSIX_C_SOURCE=200809L", "-I", str(RUNTIME)]
+        if "-fsanitize=fuzzer" in given:  # comparisons are what half of the time went to
+            given.append("-fno-sanitize-coverage=trace-cmp")
+        call(*words, *own, *given, "-c", str(source), "-o", str(target))
+        return target
+
+    with ThreadPoolExecutor(2) as pool:
+        made = [*map(str, pool.map(compile_one, [*sources(), HERE / "open_file.c", *more]))]
+    call(compiler, *flags, *made, "-o", str(program), "-lm", "-lpthread")
     return program
 
 
 def call(*command: str) -> str:
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    """What a command says.
+
+    Raises: RuntimeError: it failed.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
+    return done.stdout
 
 
-def write_seeds(folder: Path) -> None:
-    """The files of the tests, and one for each row of the conformance table."""
-    folder.mkdir(parents=True)
-    hostile = load(HERE.parent / "runtime" / "test_hostile_files.py")
-    table = load(HERE.parent / "convert" / "test_conformance.py")
-    with zipfile.ZipFile(CORPUS) as kept:
-        found = [*hostile.seeds(), *map(kept.read, kept.namelist())]
-    for each in table.cases():
-        made = table.CaseGraph(each.values[0])
-        for node in filter(table.takes, made.nodes):
-            try:
-                found.append(table.converted(made, node)[0])
-            except table.errors.UnimplementedError:
-                continue
-    for data in found:
-        if len(data) < 1 << 16:
-            (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+def shapes(program: Path, files: Path, turns: int) -> list[str]:
+    """Run files with open sizes, drawn so often for each; the kernels that never ran.
+
+    Raises: RuntimeError: a sanitizer found something.
+    """
+    told = files.with_name(f"{files.name}.kinds")
+    environment = {**os.environ, "TURNS": str(turns), "RAN": str(told)}
+    each = sorted(map(str, files.iterdir()))
+    command = [str(program), *each]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-6000:])
+    ran = {int(line) for line in told.read_text("ascii").split()}
+    return sorted(kind.name for kind in OpKind if kind not in ran)
 
 
-def fuzz(folder: Path, seconds: int) -> int:
+def fuzz(folder: Path, limits: Sequence[str]) -> int:
     """Run for some time; the exit status of libFuzzer."""
-    program = build(folder, "fuzz", [SANITIZERS, "-fno-sanitize-recover=all", "-fsanitize=fuzzer"])
-    command = [str(program), str(folder / "corpus"), f"-artifact_prefix={folder}/"]
-    command += ["-timeout=1", "-max_len=65536", "-rss_limit_mb=1024", f"-max_total_time={seconds}"]
+    program = build(folder, "fuzz", FUZZER)
+    command = [str(program), str(folder / "corpus"), f"-artifact_prefix={folder}/", *limits]
+    command += ["-timeout=60", f"-max_len={seeds.MOST_BYTES}", "-rss_limit_mb=1024"]
     command += ["-print_final_stats=1", "-reload=0", "-verbosity=0"]
-    return subprocess.run(command, check=False).returncode
+    options = "quarantine_size_mb=1:malloc_context_size=0"
+    environment = {**os.environ, "ASAN_OPTIONS": options}
+    return subprocess.run(command, env=environment, check=False).returncode
 
 
 def coverage(folder: Path) -> str:
     """Lines of the files that load, with how many of their branches the corpus reaches."""
     flags = ["-fprofile-instr-generate", "-fcoverage-mapping"]
-    program = build(folder, "covered", [*flags, "-fsanitize=fuzzer"])
+    program = build(folder, "covered", [*flags, "-fsanitize=address", "-fsanitize=fuzzer"])
     raw, merged = folder / "raw.profile", folder / "merged.profile"
     environment = {**os.environ, "LLVM_PROFILE_FILE": str(raw)}
     command = [str(program), "-runs=0", str(folder / "corpus")]
@@ -100,41 +120,48 @@ def coverage(folder: Path) -> str:
     suffix = re.search(r"version (\d+)", call("clang", "--version"))[1]
     tool = lambda name: shutil.which(name) or f"{name}-{suffix}"  # noqa: E731
     call(tool("llvm-profdata"), "merge", str(raw), "-o", str(merged))
-    files = [str(RUNTIME / name) for name in LOADER]
     report = call(
         tool("llvm-cov"),
         "report",
         "--show-branch-summary",
         str(program),
         f"-instr-profile={merged}",
-        *files,
+        *[str(RUNTIME / name) for name in LOADER],
     )
     rows = [line.split() for line in report.splitlines() if line.startswith((*LOADER, "TOTAL"))]
     return "\n".join(f"{row[0]}: {row[-1]} of {row[-3]} branches" for row in rows)
 
 
 def keep(folder: Path) -> None:
-    """Replace the corpus of the tests by the smallest of a minimal one."""
-    program, small = folder / "fuzz", folder / "minimal"
+    """Replace the corpora of the tests: what reaches what was reached, and what has each kernel."""
+    small = folder / "minimal"
     shutil.rmtree(small, ignore_errors=True)
     small.mkdir()
-    call(str(program), "-merge=1", str(small), str(folder / "corpus"))
-    with zipfile.ZipFile(CORPUS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as kept:
-        for path in sorted(small.iterdir(), key=lambda path: path.stat().st_size)[:KEPT]:
-            kept.writestr(zipfile.ZipInfo(path.name[:12]), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    call(str(folder / "fuzz"), "-merge=1", str(small), str(folder / "corpus"))
+    found = sorted([path.read_bytes() for path in small.iterdir()], key=len)
+    seeds.archive(seeds.CORPUS, found[:KEPT])
+    seeds.archive(
+        seeds.SHAPES, seeds.few(path.read_bytes() for path in (folder / "open").iterdir())
+    )
 
 
 def main() -> int:
+    """Fuzz as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--runs", type=int, help="how many executions, instead of --seconds")
+    parser.add_argument("--shapes", type=int, default=5, help="draws of sizes for each file")
     parser.add_argument("--folder", type=Path, default=HERE / "build")
     parser.add_argument("--keep", action="store_true")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "corpus").exists():
-        write_seeds(folder / "corpus")
-    status = fuzz(folder, arguments.seconds)
+        seeds.write_seeds(folder)
+    never = shapes(build(folder, "fuzz", FUZZER), folder / "open", arguments.shapes)
+    print(f"kernels that never ran over random shapes: {' '.join(never) or 'none'}")
+    limits = [f"-runs={arguments.runs}"] if arguments.runs else []
+    status = fuzz(folder, limits or [f"-max_total_time={arguments.seconds}"])
     if arguments.keep and not status:
         keep(folder)
     print(coverage(folder))

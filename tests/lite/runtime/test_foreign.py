@@ -5,18 +5,26 @@ Those are AArch64 under qemu, with and without dot products, and WebAssembly und
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.browser import chrome
 from weft_testing.loading import load
 from weft_testing.workspace import ROOT
 
-from weft_lite import compiling, library, targets
+import weft as wf
+from weft_lite import Interpreter, compiling, library, targets
 from weft_lite.schema.enums import DataType
 
 pytest.importorskip("ziglang")
@@ -37,10 +45,8 @@ WebAssembly.instantiate(fs.readFileSync(process.argv[3]), wasi.getImportObject()
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of files of every kernel in every type, and of products of bytes of odd sizes."""
     made = tmp_path_factory.mktemp("foreign")
-    load(ROOT / "tests/lite/fuzz/run.py").write_seeds(made / "seeds")
     with open(made / "bundle", "wb") as file:
-        for path in sorted((made / "seeds").iterdir()):
-            data = path.read_bytes()
+        for data in load(ROOT / "tests/lite/fuzz/seeds.py").ran(made / "ran"):
             file.write(struct.pack("<Q", len(data)) + data)
     return made
 
@@ -119,3 +125,44 @@ def test_the_wrapper_in_javascript(folder: Path) -> None:
     shutil.copy(HERE / "wrapper.mjs", folder / "js")
     corpus = ROOT / "tests" / "lite" / "runtime" / "corpus" / "convnet.weftlite"
     subprocess.run(["node", "wrapper.mjs", corpus], cwd=folder / "js", check=True)
+
+
+def test_the_page_about_browsers_in_a_browser(tmp_path: Path) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        images = wf.placeholder(wf.float32, [None, 8, 8, 1], name="images")
+        filters = np.random.default_rng(0).normal(size=(64, 2)).astype("float32")
+        scores = wf.nn.softmax(wf.matmul(wf.reshape(images, [-1, 64]), filters), name="scores")
+        converter = wf.lite.Converter.from_session(
+            session, [images], [scores], {"images": [4, 8, 8, 1]}
+        )
+        (tmp_path / "bright.weftlite").write_bytes(converter.convert())
+    interpreter = Interpreter(tmp_path / "bright.weftlite")
+    interpreter.resize_tensor_input(0, [1, 8, 8, 1])
+    wanted = interpreter.get_signature_runner()(images=np.full([1, 8, 8, 1], 1.5, "float32"))
+
+    text = (ROOT / "docs" / "lite.md").read_text("utf-8")
+    (program,) = re.findall(r"^```js\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    targets.build("wasm32-wasi", tmp_path, targets.kinds_of([tmp_path / "bright.weftlite"]))
+    (tmp_path / "page.mjs").write_text(program + "document.title = [...scores].join(' ');\n")
+    (tmp_path / "page.html").write_text('<script type="module" src="page.mjs"></script>')
+    with served(tmp_path) as address, chrome(tmp_path) as browser:
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        browser.get(f"{address}/page.html")
+        WebDriverWait(browser, 60).until(lambda each: " " in each.title)
+        found = [float(part) for part in browser.title.split()]
+    np.testing.assert_allclose(found, wanted["scores"][0], 1e-4)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a folder's files."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

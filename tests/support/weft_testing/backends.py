@@ -23,6 +23,7 @@ import weft as wf
 from weft_distrib import Server
 from weft_distrib.wire import memory
 from weft_exec.gpu import residency
+from weft_testing import lite
 from weft_testing.case_graph import CaseGraph, pin, unfolded
 from weft_testing.cases import Case
 from weft_testing.evaluate import evaluate
@@ -60,7 +61,7 @@ class Backend:
         return nullcontext()
 
     def run(self, made: CaseGraph) -> list[Any]:
-        """The values of the case's fetches."""
+        """The values of the case's fetches; None for those that it does not compute."""
         raise NotImplementedError
 
     def compare(self, case: Case, output: wf.Tensor, got: Any, want: Any) -> None:
@@ -224,6 +225,20 @@ def two_servers(protocol: str) -> tuple[Server, Server]:
     return first, second
 
 
+class Lite(Backend):
+    """A file of each node, run by lite's interpreter; it has neither gradients nor all types."""
+
+    name = "lite"
+    tolerance: ClassVar[Tolerance] = {"float32": (2e-5, 2e-6), "float16": (2e-3, 2e-3)}
+
+    def takes(self, made: CaseGraph) -> bool:
+        return lite.takes(made)
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        values = lite.values(made)
+        return [values.get(output) for output in made.fetches]
+
+
 class Gpu(Devices):
     """A real GPU."""
 
@@ -262,6 +277,7 @@ BACKENDS: tuple[Backend, ...] = (
     Cluster(),
     SharedCluster(),
     TcpCluster(),
+    Lite(),
     Gpu(),
 )
 """Every backend that the table runs on; a new one is one more entry."""

@@ -6,12 +6,14 @@ __all__ = ["Interpreter", "SignatureRunner"]
 
 import ctypes
 import mmap
+import operator
 import os
 
 from weft_lite import library
 from weft_lite.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
+    OutOfRangeError,
     ResourceExhaustedError,
 )
 
@@ -61,6 +63,17 @@ def _aligned(size: int) -> tuple[Any, int]:
 def _shaped(block: Any, form: Any, shape: tuple[int, ...]) -> memoryview[Any]:
     """A view of a block as elements of a shape; a single one where there are no axes."""
     return memoryview(block).cast("B").cast(form, shape or (1,))
+
+
+def _cast(numpy: Any, array: Any, name: str) -> Any:
+    """Python's numbers as elements of a type, or None where that is not what they are."""
+    floats = name.startswith("float")
+    if array.size and array.dtype.kind not in ("iubf" if floats else "iub"):
+        return None
+    with numpy.errstate(over="ignore"):
+        made = array.astype(name)
+    lost = numpy.isinf(made) != numpy.isinf(array) if floats else made != array
+    return None if lost.any() else made
 
 
 class _File:
@@ -128,6 +141,8 @@ class Interpreter:
     ) -> None:
         if num_threads is not None and not 1 <= num_threads <= 64:
             raise InvalidArgumentError(f"num_threads must be 1 to 64, not {num_threads}")
+        if not 0 <= work_limit < 1 << 64:
+            raise InvalidArgumentError(f"work_limit must be 0 to 2^64 - 1, not {work_limit}")
         self._handle: Any = None
         self._pool: Any = None
         self._library = library.load()
@@ -212,9 +227,14 @@ class Interpreter:
           >>> interpreter.get_input_details()[0]["shape"].tolist()
           [3]
         """
-        dims = (ctypes.c_int32 * len(tensor_size))(*map(int, tensor_size))
+        self._require_input(input_index)
+        sizes = [operator.index(size) for size in tensor_size]
+        for place, size in enumerate(sizes):
+            if not 0 <= size < 1 << 31:
+                raise OutOfRangeError(f"size {place} of the input may not be {size}")
+        dims = (ctypes.c_int32 * len(sizes))(*sizes)
         call = self._library.wl_resize
-        self._check(call(self._handle, input_index, len(tensor_size), dims, self._error_at))
+        self._check(call(self._handle, input_index, len(sizes), dims, self._error_at))
         self._cached.clear()
         self._changed = True
 
@@ -246,9 +266,11 @@ class Interpreter:
     def _copy_array(self, numpy: Any, index: int, wanted: _Input, value: Any) -> None:
         array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value)
         if array.dtype != wanted.type.name:
-            if isinstance(value, numpy.ndarray | numpy.generic | memoryview):
+            given = isinstance(value, numpy.ndarray | numpy.generic | memoryview)
+            cast = None if given else _cast(numpy, array, wanted.type.name)
+            if cast is None:
                 raise self._misfit(index, wanted, f"{array.dtype} {array.shape}")
-            array = array.astype(wanted.type.name)
+            array = cast
         if array.shape != wanted.shape:
             raise self._misfit(index, wanted, f"{array.dtype} {array.shape}")
         if not array.flags.c_contiguous:
@@ -261,9 +283,12 @@ class Interpreter:
             f"input {index} ({name!r}) takes {wanted.type.name} {wanted.shape}, not {got}"
         )
 
-    def _input(self, index: int) -> _Input:
+    def _require_input(self, index: int) -> None:
         if index not in self._inputs:
             raise InvalidArgumentError(f"tensor {index} is no input; inputs are {self._inputs}")
+
+    def _input(self, index: int) -> _Input:
+        self._require_input(index)
         info = self._info(index)
         shape = tuple(info.dims[: info.rank])
         data = self._library.wl_data(self._handle, index)
@@ -272,7 +297,8 @@ class Interpreter:
 
     def _info(self, index: int) -> Any:
         info = library.Info()
-        if self._library.wl_tensor_info(self._handle, index, ctypes.byref(info)):
+        call = self._library.wl_tensor_info
+        if not 0 <= index < 1 << 32 or call(self._handle, index, ctypes.byref(info)):
             raise InvalidArgumentError(f"there is no tensor {index}")
         return info
 
@@ -294,6 +320,7 @@ class Interpreter:
         """
         if self._run(self._handle, self._error_at):
             library.check(self._error.status, self._error)
+        self._changed = False
 
     def tensor(self, tensor_index: int) -> Callable[[], Any]:
         """A function that gives a view of a tensor, without a copy.
@@ -301,7 +328,9 @@ class Interpreter:
         Args:
           tensor_index: the number of the tensor.
         Returns: a function; the view it gives shows what later invocations write.
-        Raises: InvalidArgumentError: there is no such tensor.
+        Raises:
+          InvalidArgumentError: there is no such tensor.
+          FailedPreconditionError: of the function: an input was resized, and nothing planned since.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -322,7 +351,9 @@ class Interpreter:
           tensor_index: the number of the tensor: an output, or another one whose bytes no later
             op has taken.
         Returns: an array with NumPy, else a memoryview, of the tensor's type and shape.
-        Raises: InvalidArgumentError: there is no such tensor.
+        Raises:
+          InvalidArgumentError: there is no such tensor.
+          FailedPreconditionError: an input was resized, and nothing planned since.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -339,6 +370,10 @@ class Interpreter:
 
     def _view(self, index: int) -> Any:
         info = self._info(index)
+        if self._changed and index not in self._inputs:
+            raise FailedPreconditionError(
+                "inputs were resized: allocate_tensors() or invoke() comes before other tensors"
+            )
         kind, shape = _TYPES[info.dtype], tuple(info.dims[: info.rank])
         data = self._library.wl_data(self._handle, index)
         block = (ctypes.c_uint8 * info.bytes).from_address(data)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from weft_lite.commands import building, comparing, converting, looking, running
+from weft_lite.commands import building, extra, looking, running
 from weft_lite.commands.output import printable
 from weft_lite.errors import LiteError
 
@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
         prog="weft-lite", description="Frozen graphs on small devices: make, run and look at them."
     )
     actions = made.add_subparsers(metavar="COMMAND", required=True)
-    for module in (converting, comparing, running, looking, building):
+    for module in (extra, running, looking, building):
         module.add(actions)
     return made
 

@@ -124,7 +124,8 @@ class Converter:
           bounds: as of the class.
         Returns: a converter.
         Raises:
-          NotFoundError: there is no such file or tensor.
+          FileNotFoundError: there is no such file.
+          NotFoundError: there is no such tensor.
           DataLossError: the file holds no GraphDef.
           InvalidArgumentError: the graph has variables.
 

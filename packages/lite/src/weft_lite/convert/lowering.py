@@ -102,25 +102,41 @@ def _input(builder: Builder, source: Output, bound: Shape, fed: Output) -> Value
 
 
 def _measuring(source: Source, bounds: Sequence[Shape]) -> Callable[[Output], Shape]:
-    """What tells the shape of an output by a run on zeros of the largest sizes."""
+    """What tells the shape of an output by runs on numbers of the largest sizes."""
 
     def measure(output: Output) -> Shape:
         try:
-            feeds: dict[Output, Any] = {
-                x: np.zeros(bound, x.dtype.as_numpy_dtype)
-                for x, bound in zip(source.inputs.values(), bounds, strict=True)
-            }
             wanted = source.graph.get_operation_by_name(output.node.name).outputs[output.index]
-            with source.session() as session:
-                return tuple(np.shape(session.run(wanted, feeds)))
+            shape = _shape_on(source, bounds, wanted, 0)
         except (errors.OpError, KeyError) as error:
             said = error.message if isinstance(error, errors.OpError) else "it is in a function"
-            raise NotInLiteError(
-                f"lite cannot tell its size, since on zeros {said}: "
-                f"give the largest by bounds={{{output.node.name!r}: [...]}}"
-            ) from error
+            raise NotInLiteError(_wants_bound(output, f"on zeros {said}")) from error
+        try:
+            other = _shape_on(source, bounds, wanted, 1)
+        except errors.OpError:
+            return shape  # ones are no indices there, for example
+        if shape != other:
+            told = f"it is {shape} on zeros and {other} on ones"
+            raise NotInLiteError(_wants_bound(output, told))
+        return shape
 
     return measure
+
+
+def _shape_on(source: Source, bounds: Sequence[Shape], wanted: Output, number: int) -> Shape:
+    feeds: dict[Output, Any] = {
+        x: np.full(bound, number, x.dtype.as_numpy_dtype)
+        for x, bound in zip(source.inputs.values(), bounds, strict=True)
+    }
+    with source.session() as session:
+        return tuple(np.shape(session.run(wanted, feeds)))
+
+
+def _wants_bound(output: Output, told: str) -> str:
+    return (
+        f"lite cannot tell its size, since {told}: "
+        f"give the largest by bounds={{{output.node.name!r}: [...]}}"
+    )
 
 
 class _Lowering:

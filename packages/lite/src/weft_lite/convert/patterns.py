@@ -87,6 +87,9 @@ _LAYER_NORM = Oneof(
     )
 )
 
+_LENGTH = Op(OpKind.Maximum, Op(OpKind.Sum, Op(OpKind.Square, "x"), "axes"), "epsilon")
+_L2_NORMALIZE = _mul("x", Op(OpKind.Rsqrt, _LENGTH))
+
 
 class Matcher:
     """Finds patterns in a graph."""
@@ -114,7 +117,7 @@ class Matcher:
         op = self._makers.get(value)
         if op is None or op.kind is not pattern.kind or len(op.inputs) != len(pattern.operands):
             return
-        if op.kind is OpKind.Mean and not op.options.keep_dims:
+        if op.kind in (OpKind.Mean, OpKind.Sum) and not op.options.keep_dims:
             return
         if getattr(op.options, "activation", Activation.NONE) != Activation.NONE:
             return
@@ -146,8 +149,8 @@ def is_number(value: Value) -> bool:
     return value.array is not None and value.array.size == 1
 
 
-def _layer_norm(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
-    """What LayerNorm takes; None where it is not over the last axis, or of constants."""
+def _normalised(found: Mapping[str, Value]) -> tuple[list[Value | None], AxisOptions] | None:
+    """What LayerNorm or L2Normalize takes; None where it is not over the last axis."""
     x, axes, epsilon = found["x"], found["axes"], found["epsilon"]
     rank = len(x.shape)
     if (
@@ -189,8 +192,9 @@ def _joined(op: Operation, matcher: Matcher) -> Operation | None:
         found = next(matcher.matches(pattern, out, {}), None)
         if found is not None and found["x"].shape == out.shape:
             return Operation(kind, [found["x"]], [out], options, op.name)
-    for found in matcher.matches(_LAYER_NORM, out, {}):
-        taken = _layer_norm(found)
-        if taken is not None and found["x"].shape == out.shape:
-            return Operation(OpKind.LayerNorm, taken[0], [out], taken[1], op.name)
+    for pattern, kind in ((_LAYER_NORM, OpKind.LayerNorm), (_L2_NORMALIZE, OpKind.L2Normalize)):
+        for found in matcher.matches(pattern, out, {}):
+            taken = _normalised(found)
+            if taken is not None and found["x"].shape == out.shape:
+                return Operation(kind, taken[0], [out], taken[1], op.name)
     return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from weft_exec.session.session import Session
 from weft_graph import proto
@@ -126,15 +128,23 @@ def of_definition(
       NotFoundError: there is no such tensor.
       InvalidArgumentError: the graph has variables, or contradicts itself.
     """
-    graph = Graph()
-    with graph.as_default():
-        import_graph_def(definition, name="")
-
+    graph = imported(definition)
     return Source(
         graph,
         {key: _found(graph, name) for key, name in inputs.items()},
         {key: _found(graph, name) for key, name in outputs.items()},
     )
+
+
+def imported(definition: proto.GraphDef) -> Graph:
+    """The graph that a GraphDef describes.
+
+    Raises: InvalidArgumentError: it contradicts itself.
+    """
+    graph = Graph()
+    with graph.as_default():
+        import_graph_def(definition, name="")
+    return graph
 
 
 def _found(graph: Graph, name: str) -> Output:
@@ -146,18 +156,30 @@ def _found(graph: Graph, name: str) -> Output:
     return output
 
 
+def read_definition(frozen: Any) -> proto.GraphDef:
+    """A GraphDef as it is, from its bytes, or from a file.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      DataLossError: there is no GraphDef in it.
+    """
+    if isinstance(frozen, proto.GraphDef):
+        return frozen
+    where = "what was given"
+    if isinstance(frozen, str | os.PathLike):
+        where = os.fspath(frozen)
+        frozen = Path(where).read_bytes()
+    definition = proto.GraphDef()
+    try:
+        definition.ParseFromString(frozen)
+    except DecodeError as error:
+        raise errors.DataLossError(f"{where} holds no GraphDef: {error}") from error
+    return definition
+
+
 def of_frozen_graph(frozen: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Source:
     """As `of_definition`, from a GraphDef, its bytes, or a file."""
-    definition = frozen
-    if isinstance(frozen, str | os.PathLike):
-        with open(frozen, "rb") as file:
-            frozen = file.read()
-    if isinstance(frozen, bytes):
-        definition = proto.GraphDef()
-        try:
-            definition.ParseFromString(frozen)
-        except Exception as error:  # because each protobuf implementation has its own DecodeError
-            raise errors.DataLossError(f"this is no GraphDef: {error}") from error
+    definition = read_definition(frozen)
     source = of_definition(definition, {n: n for n in inputs}, {n: n for n in outputs})
     held = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
     if held:

@@ -43,7 +43,7 @@ export class Interpreter {
   invoke(): void;
   /** A copy of an output. */
   get(output: string | number): Elements;
-  /** Set inputs by name, run, and give all outputs by name. */
+  /** Set all inputs by name (those of the signature), run, and give all outputs by name. */
   run(values: Record<string, Elements>): Record<string, Elements>;
   /** Give the variables of the graph the values that they had at first. */
   resetAllVariables(): void;

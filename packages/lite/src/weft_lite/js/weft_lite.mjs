@@ -97,15 +97,28 @@ export class Interpreter {
     };
   }
 
+  // By the tensors' numbers, the names that a file's only signature has for them.
+  #names(kind) {
+    const names = new Map(), outputs = kind === "output" ? 1 : 0;
+    if (this.#wasm.wl_signature_count(this.#handle) !== 1) return names;
+    const at = this.#take(4), count = this.#wasm.wl_binding_count(this.#handle, 0, outputs);
+    this.#end = at;
+    for (let i = 0; i < count; i++) {
+      const name = this.#wasm.wl_binding(this.#handle, 0, outputs, i, at);
+      names.set(this.#view.getUint32(at, true), this.#text(name >>> 0));
+    }
+    return names;
+  }
+
   #ends(kind) {
-    const count = this.#wasm[`wl_${kind}_count`](this.#handle);
+    const count = this.#wasm[`wl_${kind}_count`](this.#handle), names = this.#names(kind);
     return Array.from({ length: count }, (_, i) => {
       const { code, bytes, ...info } = this.#info(this.#wasm[`wl_${kind}`](this.#handle, i));
-      return info;
+      return { ...info, name: names.get(info.index) ?? info.name };
     });
   }
 
-  /** The inputs: name, index, type, shape, and the shape with -1 for open sizes. */
+  /** The inputs: name (of the signature), index, type, shape, and the shape with -1 for open sizes. */
   get inputs() {
     return this.#ends("input");
   }
@@ -154,8 +167,10 @@ export class Interpreter {
     return this.#elements(this.#find(this.outputs, output).index).slice();
   }
 
-  /** Set inputs by name, run, and give all outputs by name. */
+  /** Set all inputs by name, run, and give all outputs by name. */
   run(values) {
+    const missing = this.inputs.filter(({ name }) => !(name in values)).map(({ name }) => name);
+    if (missing.length) throw new LiteError(9, `inputs are missing: ${missing.join(", ")}`);
     for (const [name, value] of Object.entries(values)) this.set(name, value);
     this.invoke();
     return Object.fromEntries(this.outputs.map(({ name }) => [name, this.get(name)]));

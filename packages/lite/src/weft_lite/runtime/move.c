@@ -347,8 +347,9 @@ static wl_status read_pairs(wl_interpreter *r, const wl_tensor *t, const char *w
 }
 
 static wl_status shape_pad(wl_interpreter *r, wl_op *op) {
-  const wl_tensor *x = wl_in(r, op, 0);
+  const wl_tensor *x = wl_in(r, op, 0), *value = wl_in(r, op, 2);
   int64_t pads[WL_MAX_RANK][2], dims[WL_MAX_RANK];
+  if (value && !value->bytes) return wl_fail(r, WL_INVALID_ARGUMENT, "the value is empty");
   WL_TRY(read_pairs(r, wl_in(r, op, 1), "paddings", x->rank, pads));
   bool mirror = op->kind == WL_OP_MirrorPad;
   int edge = mirror && wl_byte(r, op, WL_PAD_MODE) == WL_PAD_MODE_REFLECT;
@@ -370,9 +371,7 @@ static wl_status check_pad(wl_interpreter *r, wl_op *op) {
       wl_byte(r, op, WL_PAD_MODE) != WL_PAD_MODE_SYMMETRIC)
     return wl_fail(r, WL_DATA_LOSS, "its mode is not known");
   if (!value) return WL_OK;
-  WL_TRY(wl_expect_same_type(r, wl_in(r, op, 0), value, "the value"));
-  return value->bytes >= wl_type_size(value->dtype) ? WL_OK
-                                                    : wl_fail(r, WL_DATA_LOSS, "the value is empty");
+  return wl_expect_same_type(r, wl_in(r, op, 0), value, "the value");
 }
 
 static wl_status compute_pad(wl_interpreter *r, wl_op *op) {

@@ -37,11 +37,11 @@ def conv_options(node: Node, height: int, width: int, channels: int) -> ConvOpti
 def conv2d(node: Node, b: Builder) -> None:
     filters: Any = b.require_array(node.inputs[1], "a filter")
     height, width, depth, channels = filters.shape
+    options = conv_options(node, height, width, channels)
     if b.value(node.inputs[0]).shape[3] != depth:
         raise NotInLiteError("lite has no convolutions of groups")
     packed = panels(filters.reshape(height * width, depth, channels))
     weights = constant(node.inputs[1].node.name, packed, Layout.PANELS)
-    options = conv_options(node, height, width, channels)
     b.emit(OpKind.Conv2D, node, [b.value(node.inputs[0]), weights], options)
 
 

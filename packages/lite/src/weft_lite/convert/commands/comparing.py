@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_lite.commands import output, running
-from weft_lite.commands.extra import plain_errors, read_graph
+from weft_lite.convert.agreement import difference
+from weft_lite.convert.commands.errors import plain_errors
+from weft_lite.convert.sources import imported, read_definition
 from weft_lite.errors import InvalidArgumentError
 from weft_lite.interpreter import Interpreter
 from weft_lite.watching import Op, ops_of, watched
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-    from weft_graph.ir.node import Output
 
 DIFFERENT = 1
 _INT8 = "/int8"
 
 
-def add(actions: Any) -> None:
-    """Add it to a parser."""
-    made = actions.add_parser(
-        "compare", help="run lite beside the full runtime: the first node that differs; exit code 1"
-    )
-    running.common(made, compare)
-    made.add_argument("graph", type=Path, help="the frozen GraphDef that the file was made of")
-    made.add_argument("--limit", type=float, default=1e-3, help="of a value's largest (1e-3)")
-    made.add_argument("--all", action="store_true", help="show all nodes, not only the first")
-
-
-def compare(arguments: argparse.Namespace) -> int:
+def call(arguments: argparse.Namespace) -> int:
     """Run both on the same inputs: what each op gives is held beside the node of its name."""
     with plain_errors():
-        from weft_lite.convert.agreement import difference
-
-        graph = read_graph(arguments.graph)
+        graph = imported(read_definition(arguments.graph))
         interpreter = running.opened(arguments)
         values = _values(interpreter)
         wanted = _wanted(graph, interpreter, [name for _, name, _ in values])
@@ -81,8 +68,6 @@ def _values(interpreter: Interpreter) -> list[tuple[Op, str, Any]]:
 
 def _wanted(graph: Graph, interpreter: Interpreter, names: list[str]) -> Mapping[str, Any]:
     """What the graph gives for the nodes of these names, as far as it has them."""
-    from weft_exec.session.session import Session
-
     known = {node.name: node for node in graph.get_operations()}
 
     def output_of(name: str) -> Output | None:

@@ -1,0 +1,20 @@
+"""Errors of the packages that the extra brings, on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from weft_lite.errors import BY_CODE, LiteError
+from weft_tensor.errors import OpError
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """What these packages raise, as errors of this one."""
+    try:
+        yield
+    except OpError as error:
+        raise BY_CODE.get(error.code, LiteError)(error.message) from error
+    except ImportError as error:  # onnx, which only some need
+        raise LiteError(str(error)) from error

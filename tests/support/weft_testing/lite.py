@@ -1,0 +1,101 @@
+"""Rows of the conformance table through lite: a file of each node, run by the interpreter."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.node import Node, Output
+from weft_lite import Interpreter
+from weft_lite.convert.converter import Converter
+from weft_lite.convert.lowered import TYPES
+from weft_lite.convert.registry import rules
+from weft_tensor import errors
+from weft_testing.case_graph import CaseGraph
+from weft_testing.cases import Case
+
+UNLIKE = {
+    "Div": "integers are divided towards zero here, and by floor there",
+}
+
+REFUSED = {
+    "Conv2D-first", "Conv2D-first-unit", "Conv2DBackpropInput-first",
+    "Conv2DBackpropInput-first-unit", "DepthwiseConv2dNative-first", "BiasAdd-first",
+    "BiasAdd-first-3", "MaxPool-channels-first", "AvgPool-channels-first", "SpaceToDepth-NCHW",
+    "DepthToSpace-NCHW", "FusedBatchNorm-first-training", "FusedBatchNorm-first-inference",
+    "FusedBatchNorm-last-training", "FusedBatchNorm-last-inference", "FusedBatchNormV3-float16",
+    "MaxPool-depth", "AvgPool-depth", "MaxPool-integers", "Reciprocal-int", "Inv-int", "Round-int",
+    "Min-empty-int", "Sum-wraps", "Sum-accumulates-wide", "OneHot--1uint8", "OneHot-0uint8",
+    "OneHot-1uint8", "FakeQuantWithMinMaxArgs-few", "FakeQuantWithMinMaxArgs-narrow",
+    "FakeQuantWithMinMaxVars-narrow", "FakeQuantWithMinMaxVars-nothing",
+    "FakeQuantWithMinMaxVarsPerChannel", "FakeQuantWithMinMaxVarsPerChannel-narrow", "Range",
+    "Range-step", "Range-down", "Range-fractions", "Range-empty",
+}  # fmt: skip
+"""Cases of which lite refuses all by name: channels first, statistics of training, windows over
+channels, some types, fake-quant of other than 8 bits, sizes that values tell."""
+
+
+def takes(made: CaseGraph) -> bool:
+    """Whether lite computes something of a case, going by its op and its types."""
+    case = made.case
+    known = case.op in rules() and case.op not in UNLIKE and case.name not in REFUSED
+    return known and any(map(has_types, made.nodes))
+
+
+def has_types(node: Node) -> bool:
+    """Whether lite has the types of elements, of what goes in and what comes out."""
+    values = [*node.inputs, *node.outputs]
+    return bool(node.outputs) and all(value.dtype.name in TYPES for value in values)
+
+
+def values(made: CaseGraph) -> dict[Output, Any]:
+    """What lite gives for the outputs of the nodes that it can compute."""
+    found: dict[Output, Any] = {}
+    for node in filter(has_types, made.nodes):
+        try:
+            content, fed = converted(made, node)
+        except errors.UnimplementedError as error:
+            assert "lite" in str(error), error
+            continue
+        found.update(zip(node.outputs, run(content, fed), strict=True))
+    return found
+
+
+def converted(made: CaseGraph, node: Node) -> tuple[bytes, list[Any]]:
+    """A file of one node, with what it is fed; constants where lite wants them."""
+    fed = list(dict.fromkeys(x for x in node.inputs if x in made.feeds))
+    try:
+        return _content(made, fed, node), [made.feeds[x] for x in fed]
+    except errors.UnimplementedError as error:
+        if "must be a constant" not in str(error):
+            raise
+    frozen = CaseGraph(_frozen(made.case))
+    twin = frozen.nodes[made.nodes.index(node)]
+    fed = list(dict.fromkeys(x for x in twin.inputs if x in frozen.feeds))
+    return _content(frozen, fed, twin), [frozen.feeds[x] for x in fed]
+
+
+def _content(made: CaseGraph, fed: list[Output], node: Node) -> bytes:
+    """The file, without the trial, which the comparison is the thorough form of."""
+    converter = Converter(made.graph, fed, node.outputs)
+    return converter._content([np.shape(made.feeds[x]) for x in fed])
+
+
+def _frozen(case: Case) -> Case:
+    """The same row with all inputs constant but the first."""
+    frozen = copy.copy(case)
+    others = len(list(case.is_constant())) - 1
+    frozen.is_constant = lambda: [False] + [True] * others  # type: ignore[method-assign]
+    return frozen
+
+
+def run(content: bytes, fed: list[Any]) -> list[Any]:
+    """The outputs, of the second of two invocations: the first leaves nothing behind."""
+    interpreter = Interpreter(model_content=content)
+    for _ in range(2):
+        for details, value in zip(interpreter.get_input_details(), fed, strict=True):
+            interpreter.set_tensor(details["index"], np.asarray(value))
+        interpreter.invoke()
+    return [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
