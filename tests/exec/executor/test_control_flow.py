@@ -605,7 +605,11 @@ def test_any_order_of_events_gives_the_same(tree: Tree, value: int, data: st.Dat
     assert executable.results(machine.root.slots) == [evaluate(tree, value, value)]
 
 
-def test_two_loops_of_one_frame_name_are_refused(session: wf.Session) -> None:
+@pytest.mark.parametrize("said", ["off", "now"])
+def test_two_loops_of_one_frame_name_are_refused(
+    session: wf.Session, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", said)
     first = counted(Enter(data=wf.constant(3), frame_name="frame", is_constant=True))[2]
     second = counted(Enter(data=first, frame_name="frame", is_constant=True))[2]
     with pytest.raises(errors.InvalidArgumentError, match=r"cycle|share the name of a frame"):

@@ -85,13 +85,20 @@ def _loop(offer: Offer, node: Node) -> object:
 
 
 def _sources_first(nodes: Sequence[Node], needs: Mapping[Node, Sequence[Node]]) -> list[Node]:
-    """Nodes in an order in which each comes after what it waits for."""
+    """Nodes in an order in which each comes after what it waits for.
+
+    Returns: none of them where some wait for each other; derivation refuses these by their names.
+    """
     found: dict[Node, None] = {}
+    begun: set[Node] = set()
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting[-1]
         missing = [] if node in found else [need for need in needs[node] if need not in found]
         if missing:
+            if node in begun:
+                return []
+            begun.add(node)
             waiting += missing
             continue
         waiting.pop()
