@@ -333,6 +333,32 @@ def test_time_limits_and_closing_end_steps(target: str, cluster: list[Server]) -
         session.run(late)
 
 
+def test_ctrl_c_ends_a_step_on_all_tasks(target: str, cluster: list[Server]) -> None:
+    """Whether or not the client's own thread runs a part of it."""
+    with wf.device(W1):
+        queue = wf.FIFOQueue(10, [wf.int32], [[]], shared_name="interrupted")
+        taken = queue.dequeue()
+    with wf.device(W0):
+        fetched = taken + 1
+    workers = [server._worker for server in cluster[1:]]
+
+    def interrupt() -> None:
+        wait_until(lambda: all(worker.steps[1] for worker in workers))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with wf.Session(target) as session:
+        for options in (None, wf.RunOptions(timeout_in_ms=60_000)):
+            interrupter = threading.Thread(target=interrupt)
+            interrupter.start()
+            with pytest.raises(KeyboardInterrupt):
+                session.run(fetched, options=options)
+            interrupter.join()
+            wait_until(lambda: not any(worker.steps[1] for worker in workers))
+            session.run(queue.enqueue(5))
+            assert session.run(queue.size()) == 1, "the interrupted step went on, and took it"
+            assert session.run(fetched) == 6
+
+
 def test_many_clients_at_once(target: str) -> None:
     with wf.device(PS):
         v = wf.get_variable("v", initializer=0.0, use_resource=True)

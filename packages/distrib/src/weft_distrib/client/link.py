@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from weft_distrib.cluster.connections import dialled
 from weft_distrib.master.master import Master
+from weft_distrib.master.sessions import Begun
 from weft_distrib.protocol import messages, service
 from weft_distrib.protocol.tables import encode
 from weft_distrib.security.credentials import Credentials
@@ -22,8 +23,6 @@ from weft_tensor import errors
 
 CONNECT_SECONDS: Final = 30.0
 _CALL_SECONDS: Final = 600.0
-
-Cancel = Callable[[errors.OpError], None]
 
 
 class MasterLink(Protocol):
@@ -53,8 +52,8 @@ class MasterLink(Protocol):
         """Go on with one; `answer` gets what is fetched."""
         ...
 
-    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
-        """Run a step; returns what cancels it."""
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
+        """Run a step."""
         ...
 
     def close_session(self, session: int) -> None:
@@ -100,9 +99,9 @@ class LocalLink:
         """As of `MasterLink`."""
         self._master.advance(request, values, lambda got: answer(got, b""), answer.fail)
 
-    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
         """As of `MasterLink`."""
-        return self._master.run(request, values, answer, answer.fail)
+        return self._master.run(request, values, answer, answer.fail, mine=True)
 
     def close_session(self, session: int) -> None:
         """As of `MasterLink`."""
@@ -174,7 +173,7 @@ class RemoteLink:
         """As of `MasterLink`."""
         self._channel.call(methods.ADVANCE, encode(request), values, answer)
 
-    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Begun:
         """As of `MasterLink`."""
         channel = self._channel
         number = channel.call(methods.RUN_STEP, request.pack(), values, answer)
@@ -183,7 +182,7 @@ class RemoteLink:
             if channel.cancel(number):
                 answer.fail(error)
 
-        return cancel
+        return Begun(cancel)
 
     def close_session(self, session: int) -> None:
         """As of `MasterLink`."""

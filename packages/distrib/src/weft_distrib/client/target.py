@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ from weft_exec.executor.runner import closed_error
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.session.target import Backend, register_target
 from weft_graph import proto
+from weft_graph.ir.interrupts import uninterrupted
 from weft_graph.ir.node import Node, Output
 from weft_graph.serialize import graph_pieces, segment_ends
 from weft_tensor import errors
@@ -222,8 +223,7 @@ class ClusterBackend(Backend):
         request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
         with self._calling():
-            cancel = self._link.run(request, slots, reply)
-            self._wait(reply, cancel, left)
+            self._carry_out(request, slots, reply, left)
             values, meta = reply.result()
         if trace is not None:
             trace.add_step_stats(proto.StepStats.FromString(meta))
@@ -248,15 +248,27 @@ class ClusterBackend(Backend):
                 raise
             raise errors.CancelledError("the session was closed meanwhile") from error
 
-    def _wait(
-        self, reply: Reply, cancel: Callable[[errors.OpError], None], left: float | None
+    def _carry_out(
+        self, request: RunStep, slots: list[Any], reply: Reply, left: float | None
     ) -> None:
+        """Run a step, and wait until `reply` is there."""
+        begun = mine = None
         try:
+            with uninterrupted():  # else nobody could cancel what was begun
+                begun = self._link.run(request, slots, reply)
+                mine = begun.mine
+            if mine is not None:
+                run, mine = mine, None
+                run()
             if not reply.wait(None if left is None else left + _GRACE_SECONDS):
-                cancel(errors.DeadlineExceededError("the master did not answer in time"))
+                begun.cancel(errors.DeadlineExceededError("the master did not answer in time"))
                 reply.wait()
         except BaseException:  # because Ctrl-C must end the step as well
-            cancel(errors.CancelledError("the step was interrupted"))
+            if begun is not None:
+                with uninterrupted():
+                    begun.cancel(errors.CancelledError("the step was interrupted"))
+                    if mine is not None:
+                        mine()  # it ends at once, and the step, which would wait for it
             raise
 
     def close(self) -> None:

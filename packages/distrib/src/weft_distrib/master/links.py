@@ -40,8 +40,15 @@ class WorkerLink(Protocol):
         """
         ...
 
-    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
-        """Let it run its parts; one of `done` and `fail` is called once."""
+    def run(
+        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
+    ) -> Callable[[], None] | None:
+        """Let it run its parts; one of `done` and `fail` is called once.
+
+        Args:
+          mine: this thread only waits for the step.
+        Returns: what this thread is to call next, which runs them; None where another thread does.
+        """
         ...
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
@@ -83,9 +90,11 @@ class OwnWorker:
         else:
             answer((), b"")
 
-    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+    def run(
+        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
+    ) -> Callable[[], None] | None:
         """As of `WorkerLink`."""
-        self._worker.run(request, values, done, fail)
+        return self._worker.run(request, values, done, fail, mine)
 
     def forget(self, session: int) -> None:
         """As of `WorkerLink`."""
@@ -120,9 +129,12 @@ class RemoteWorker:
         meta = encode(messages.Register(session, signature, told, self._isolated, same_as))
         self._channel.call(methods.REGISTER, meta, values, answer)
 
-    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+    def run(
+        self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail, mine: bool
+    ) -> Callable[[], None] | None:
         """As of `WorkerLink`."""
         self._channel.call(methods.RUN_PARTS, request.pack(), values, Told(done, fail))
+        return None
 
     def abort(self, key: StepKey, error: errors.OpError) -> None:
         """As of `WorkerLink`."""

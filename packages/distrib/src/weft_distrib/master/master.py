@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.master.links import OwnWorker, RemoteWorker, WorkerLink
-from weft_distrib.master.sessions import MasterSession
+from weft_distrib.master.sessions import Begun, MasterSession
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import CLEAR, KERNELS
 from weft_distrib.protocol.tables import decode
@@ -275,18 +275,19 @@ class Master:
         values: Sequence[Any],
         done: Done,
         fail: Callable[[errors.OpError], None],
-    ) -> Callable[[errors.OpError], None]:
+        mine: bool = False,
+    ) -> Begun:
         """Run a step; as of `MasterSession.run`."""
         self._check_staying()
-        return self.session(request.session).run(request, values, done, fail)
+        return self.session(request.session).run(request, values, done, fail, mine)
 
     def serve(self, call: Call) -> bool:
         """Carry out a client's call; False where it is none of a master's."""
         if call.method == methods.RUN_STEP:
             step = RunStep.unpack(call.meta)
-            cancel = self.run(step, call.values, call.reply, call.fail)
+            begun = self.run(step, call.values, call.reply, call.fail)
             error = errors.CancelledError("the client does not want the step any more")
-            call.on_cancel = lambda: cancel(error)
+            call.on_cancel = lambda: begun.cancel(error)
         elif call.method == methods.EXTEND:
             request = decode(messages.SessionRequest, call.meta)
             session = self.session(request.session)

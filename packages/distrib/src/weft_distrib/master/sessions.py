@@ -65,6 +65,18 @@ class _Planned(NamedTuple):
     home: str  # where the caller takes part in a partial run; else ""
 
 
+class Begun(NamedTuple):
+    """A step that has begun.
+
+    Attributes:
+      cancel: ends it with an error, unless it is over.
+      mine: what the thread that waits for it is to call first, which runs a part; None for nothing.
+    """
+
+    cancel: Callable[[errors.OpError], None]
+    mine: Callable[[], None] | None = None
+
+
 class MasterSession:
     """One session's graph over the devices of a cluster.
 
@@ -202,11 +214,12 @@ class MasterSession:
     # -------------------------------------------------------------------------- steps
 
     def run(
-        self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail
-    ) -> Callable[[errors.OpError], None]:
+        self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail, mine: bool = False
+    ) -> Begun:
         """Run a step of a signature; one of `done` and `fail` is called once, by any thread.
 
-        Returns: what cancels the step.
+        Args:
+          mine: this thread only waits for the step, so it may run a part.
         Raises: OpError: there is no such signature, or it has other feeds.
         """
         planned = self._signature(request)
@@ -214,8 +227,7 @@ class MasterSession:
         if request.traced:
             done = self._learning(done)
         step, running = self._new_step(planned, done, fail, self._forget_step)
-        step.begin(request, values, running)
-        return step.cancel
+        return Begun(step.cancel, step.begin(request, values, running, mine))
 
     def _signature(self, request: RunStep) -> _Planned:
         planned = self._planned.get(request.signature)
@@ -423,7 +435,14 @@ class _Step:
         self._stats = proto.StepStats()
         self._passages: list[tracing.Passage] = []
 
-    def begin(self, request: RunStep, values: Sequence[Any], running: tuple[int, ...]) -> None:
+    def begin(
+        self,
+        request: RunStep,
+        values: Sequence[Any],
+        running: tuple[int, ...],
+        mine: bool = False,
+    ) -> Callable[[], None] | None:
+        """Let the tasks run their parts; returns as `Begun.mine`."""
         if request.timeout:
             error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
             deadline = time.monotonic() + request.timeout / 1000
@@ -433,14 +452,15 @@ class _Step:
         told = RunParts(*key, signature, key.step, timeout, request.traced, running)
         if not self._planned.shares:
             self._carry_out([Finish(None)])
-        # Others first: this task's own worker may keep this thread.
+        kept = None
         for share in self._planned.shares:
             fed = [values[place] for place in share.feeds]
             replied, failed = self._listeners(share)
             try:
-                share.link.run(told, fed, replied, failed)
+                kept = share.link.run(told, fed, replied, failed, mine) or kept
             except errors.OpError as error:
                 failed(error)
+        return kept
 
     def _listeners(self, share: _Share) -> tuple[Done, Fail]:
         sent = time.time_ns()

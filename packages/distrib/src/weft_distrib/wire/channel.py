@@ -31,6 +31,7 @@ from weft_distrib.wire.memory import SHARED_BYTES, Mapped, Pool, SharedValue, is
 from weft_distrib.wire.streams import LocalStream, Stream
 from weft_distrib.wire.traffic import Counters, Traffic, carried
 from weft_distrib.wire.values import Packed
+from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -299,6 +300,10 @@ class Channel:
 
     def _send(self) -> None:
         """Send what the socket takes at once; leave the rest to the writer."""
+        with uninterrupted():  # else nobody would know how much of a frame is gone
+            self._send_at_once()
+
+    def _send_at_once(self) -> None:
         with self._lock:
             if self._sending:
                 return

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from weft_distrib.protocol import messages
@@ -82,13 +83,17 @@ class _Signature:
       graphs: their durable form, by device.
       executable: what runs them.
       scope: what the session sees of the task.
+      host_code: whether a part calls Python functions, which may take any time.
       epoch: of the state when they were derived.
     """
 
-    __slots__ = ("epoch", "executable", "graphs", "scope")
+    __slots__ = ("epoch", "executable", "graphs", "host_code", "scope")
 
-    def __init__(self, graphs: dict[str, Any], executable: Executable, scope: Scope) -> None:
+    def __init__(
+        self, graphs: dict[str, Any], executable: Executable, scope: Scope, host_code: bool
+    ) -> None:
         self.graphs, self.executable, self.scope = graphs, executable, scope
+        self.host_code = host_code
         self.epoch = scope.resources.epoch
 
 
@@ -188,7 +193,8 @@ class Worker:
             for task in self._senders(parts.values()):
                 self._peers.connect(task)
             scope = self._scopes.of(request.session, request.isolated, trusted)
-            made = _Signature(named, self._derive(parts, scope.devices), scope)
+            host_code = any(n.traits.host_code for part in parts.values() for n in part.nodes)
+            made = _Signature(named, self._derive(parts, scope.devices), scope, host_code)
         self._signatures[request.session, request.signature] = made
 
     def _senders(self, parts: Any) -> set[DeviceParts]:
@@ -264,13 +270,22 @@ class Worker:
         values: Sequence[Any],
         done: Done,
         fail: Callable[[errors.OpError], None],
-    ) -> None:
+        mine: bool = False,
+    ) -> Callable[[], None] | None:
         """Run the parts of a step on a thread that may wait, and tell one of `done` and `fail`.
 
         Args:
           done: takes what they fetch and, where the step is traced, a `tracing.pack`.
+          mine: this thread only waits for the step. It saves waking two to run the parts itself,
+            but not where a kernel could keep it past a deadline, or a Python function for ever.
+        Returns: what runs the parts, for this thread to call; None where another one does.
         """
-        self._threads.submit(lambda: self._run(request, values, done, fail))
+        found = self._signatures.get((request.session, request.signature))
+        run = partial(self._run, request, values, done, fail)
+        if mine and not request.timeout and found is not None and not found.host_code:
+            return run
+        self._threads.submit(run)
+        return None
 
     @property
     def steps(self) -> tuple[int, int]:
@@ -300,6 +315,9 @@ class Worker:
             fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
             fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
+        except BaseException:  # because Ctrl-C in the client's thread ends the step of all tasks
+            fail(errors.CancelledError("the step was interrupted"))
+            raise
         else:
             done(results, told)
         finally:

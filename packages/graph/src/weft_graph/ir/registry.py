@@ -11,13 +11,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import pkgutil
-import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
 from typing import Any, Generic, TypeVar
 
+from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 
 V = TypeVar("V")
@@ -108,7 +106,7 @@ class Registry(Generic[V]):
                 return
             self._loading = True
             try:
-                with _uninterrupted():
+                with uninterrupted():
                     for name in modules:
                         if name not in self._asked:
                             self._asked.add(name)
@@ -126,7 +124,7 @@ class Registry(Generic[V]):
             if not self._loading:
                 self._loading = True
                 try:
-                    with _uninterrupted():
+                    with uninterrupted():
                         self._load(key)
                 finally:
                     self._loading = False
@@ -193,8 +191,11 @@ class Registry(Generic[V]):
 
 
 def load_package(name: str) -> None:
-    """Import a package with all its modules, which register when they are imported."""
-    with _uninterrupted():
+    """Import a package with all its modules, which register when they are imported.
+
+    Ctrl-C waits: modules that are half imported would register again, and be refused.
+    """
+    with uninterrupted():
         _import_modules(importlib.import_module(name))
 
 
@@ -202,20 +203,3 @@ def _import_modules(package: Any) -> None:
     """Import every module of a package; a plain module has none."""
     for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
         importlib.import_module(f"{package.__name__}.{module.name}")
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C wait: modules that are half imported would register again, and be refused."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
-            before(*came[0])
