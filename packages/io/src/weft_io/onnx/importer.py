@@ -15,6 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, Va
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph, name_scope
+from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.ops.array import placeholder
@@ -106,7 +107,7 @@ def import_model(
       array([0., 2.], dtype=float32)
     """
     message, folder = read(model)
-    with name_scope(name or _plain(message.graph.name) or "onnx"):
+    with paused_gc(), name_scope(name or _plain(message.graph.name) or "onnx"):
         return _Import(message, folder, trainable).run(inputs or {})
 
 

@@ -39,10 +39,17 @@ def _max_pool(operation: Operation) -> list[Output]:
     else:
         whole = with_margins(x, found, lowest)
         if found.is_dilated or len(found.kernel) > 3 or not x.dtype.is_floating:
-            results = [reduce(maximum, found.taps(whole))]
+            results = [_maxima(whole, found)]
         else:
             results = [_slid(whole, found, "max")]
     return [operation.channels_first(each) for each in results]
+
+
+def _maxima(x: Output, found: Windows) -> Output:
+    """The maxima of windows, axis by axis: their taps add up then and do not multiply."""
+    for axis in range(len(found.kernel)):
+        x = reduce(maximum, found.along(axis).taps(x))
+    return x
 
 
 def _slid(x: Output, found: Windows, kind: str) -> Output:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
 
 import numpy as np
 
+from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import clip_by_value, maximum, minimum
 from weft_graph.ops.comparison import equal
@@ -69,20 +72,68 @@ def _dequantize(operation: Operation) -> Output:
     return cast(found, target)
 
 
+_LARGEST: Final = 255
+"""Of numbers of 8 bits without their zero point."""
+
+_EXACT: Final = 2**24
+"""Below it float32 has all integers."""
+
+
 def _centred(
-    operation: Operation, x: int, zero: int, rows: bool = False, value: Output | None = None
+    operation: Operation,
+    value: Output,
+    zero: int,
+    dtype: DType,
+    shape: Sequence[int] = (),
 ) -> Output:
-    """The integers of an input, or `value` in its place, without their zero point, as int32."""
-    value = cast(operation[x] if value is None else value, dtypes.int32)
-    offset = operation.get(zero)
+    """Integers without their zero point, as floats.
+
+    Args:
+      shape: of the zero point where it is a vector.
+    """
+    found, offset = cast(value, dtype), operation.get(zero)
     if offset is None:
-        return value
-    given = cast(offset, dtypes.int32)
-    if rows and len(given.dims or ()) == 1 and given.dims != (1,):
-        given = reshape(given, [-1, 1])
-    elif given.dims == (1,):
+        return found
+    known = operation.value(zero)
+    if known is not None and not known.any():
+        return found
+    given = cast(offset, dtype)
+    if given.dims == (1,):
         given = reshape(given, [])
-    return value - given
+    elif len(given.dims or ()) == 1 and shape:
+        given = reshape(given, shape)
+    return found - given
+
+
+def _weights(
+    operation: Operation, at: int, zero: int, depth: Sequence[int], shape: Sequence[int] = ()
+) -> Output:
+    """Integer weights without their zero point, as floats in which products with 8 bits are exact.
+
+    There is a fast product of floats, and none of integers. All sums of a product stay below that
+    of its largest terms, which known weights tell, and else the number of terms: mostly float32
+    has them all, and float64 has them always.
+
+    Args:
+      depth: the axes that the product sums over.
+      shape: of the zero point where it is a vector.
+    """
+    w, known, offset = operation[at], operation.value(at), operation.value(zero)
+    if known is None or (offset is None and operation.get(zero) is not None):
+        sizes = [None if w.dims is None else w.dims[axis] for axis in depth]
+        bound = None if None in sizes else prod(sizes) * _LARGEST**2
+        dtype = dtypes.float32 if bound is not None and bound < _EXACT else dtypes.float64
+        return _centred(operation, w, zero, dtype, shape)
+    whole = known.astype(np.int32)
+    if offset is not None:
+        vector = offset.ndim == 1 and offset.size > 1 and shape
+        whole -= offset.astype(np.int32).reshape(shape if vector else _squeezed(offset))
+    largest = np.abs(whole).sum(tuple(depth), dtype=np.int64).max(initial=0) * _LARGEST
+    return constant(whole.astype(np.float32 if largest < _EXACT else np.float64))
+
+
+def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    return () if value.size == 1 else value.shape
 
 
 @importer("MatMulInteger")
@@ -91,12 +142,11 @@ def _matmul_integer(operation: Operation) -> Output:
 
 
 def _exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
-    """The product of two inputs without their zero points, as float64: sums stay below 2**53.
-
-    There is a fast product of floats, and none of integers.
-    """
-    x, y = _centred(operation, *first, rows=True), _centred(operation, *second)
-    return product(cast(x, dtypes.float64), cast(y, dtypes.float64))
+    """The product of two inputs without their zero points, as whole numbers in floats."""
+    depth = [-2] if operation.rank(second[0]) > 1 else [0]
+    y = _weights(operation, *second, depth)
+    x = _centred(operation, operation[first[0]], first[1], y.dtype, [-1, 1])
+    return product(x, y)
 
 
 @importer("QLinearMatMul")
@@ -111,44 +161,31 @@ def _q_linear_matmul(operation: Operation) -> Output:
 def _requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
     """Products as small integers, of the scale and zero point in inputs `at` and after."""
     zero = operation[at + 1]
-    rows = rint(found * (scale / cast(operation[at], dtypes.float32)))
-    return saturated(rows + cast(zero, dtypes.float32), zero.dtype.base_dtype)
+    rows = rint(found * (scale / cast(operation[at], found.dtype)))
+    return saturated(rows + cast(zero, found.dtype), zero.dtype.base_dtype)
 
 
-def _integer_convolution(operation: Operation, zero: int, w: Output) -> Output:
-    """The convolution of integers, exact as sums stay below 2**53: (N, ..., C) of float64."""
-    operation.of_rank(operation.rank(1 if operation.op == "ConvInteger" else 3))
-    x = _centred(operation, 0, zero, value=operation.channels_last())
-    return convolution(operation, cast(x, dtypes.float64), cast(w, dtypes.float64))
+def _exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> Output:
+    """The convolution without zero points, as whole numbers in floats: (N, ..., C)."""
+    rank = operation.rank(at)
+    operation.of_rank(rank)
+    w = _weights(operation, at, w_zero, range(1, rank), [-1, *[1] * (rank - 1)])
+    return convolution(operation, _centred(operation, operation.channels_last(), zero, w.dtype), w)
 
 
 @importer("ConvInteger")
 def _conv_integer(operation: Operation) -> Output:
-    w = cast(operation[1], dtypes.int32)
-    zero: Any = operation.get(3)
-    if zero is not None:
-        zero = cast(zero, dtypes.int32)
-        if len(zero.dims or ()) == 1:
-            zero = reshape(zero, [-1, *[1] * (operation.rank(1) - 1)])
-        w = w - zero
-    return operation.channels_first(cast(_integer_convolution(operation, 2, w), dtypes.int32))
+    found = _exact_convolution(operation, 2, 1, 3)
+    return operation.channels_first(cast(found, dtypes.int32))
 
 
 @importer("QLinearConv")
 def _q_linear_conv(operation: Operation) -> Output:
-    w_zero = cast(operation[5], dtypes.int32)
-    if len(w_zero.dims or ()) == 1:
-        w_zero = reshape(w_zero, [-1, *[1] * (operation.rank(3) - 1)])
-    w = cast(operation[3], dtypes.int32) - w_zero
-    found = _integer_convolution(operation, 2, w)
-    bias = operation.get(8)
+    found, bias = _exact_convolution(operation, 2, 3, 5), operation.get(8)
     if bias is not None:
         found = found + cast(bias, found.dtype)
-    scale = cast(operation[1], dtypes.float64) * cast(operation[4], dtypes.float64)
-    scale = scale / cast(operation[6], dtypes.float64)
-    zero = operation[7]
-    rows = rint(found * scale) + cast(zero, dtypes.float64)
-    return operation.channels_first(saturated(rows, zero.dtype.base_dtype))
+    scale = cast(operation[1], found.dtype) * cast(operation[4], found.dtype)
+    return operation.channels_first(_requantized(found, scale, operation, 6))
 
 
 @importer("DynamicQuantizeLinear")

@@ -67,6 +67,13 @@ class Windows(NamedTuple):
         """What `ceil_mode` adds, as margins of all axes."""
         return stacked([[0, 0], *([0, each] for each in self.extra), [0, 0]])
 
+    def along(self, axis: int) -> Windows:
+        """The same along one axis, and a single tap along the others."""
+        parts = self.kernel, self.strides, self.dilations
+        only = ([n if i == axis else 1 for i, n in enumerate(part)] for part in parts)
+        kernel, strides, dilations = only
+        return self._replace(kernel=kernel, strides=strides, dilations=dilations)
+
     def taps(self, x: Output) -> list[Output]:
         """For each tap of the window what it sees, of an input with its margins.
 
