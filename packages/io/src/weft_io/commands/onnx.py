@@ -44,8 +44,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def inspect(arguments: argparse.Namespace) -> int:
     """Show what is in a model; exit code 1 if there are ops that are not known."""
-    from weft_io.onnx.importer import unknown_ops
     from weft_io.onnx.model import all_nodes, read
+    from weft_io.onnx.unknown_ops import unknown_ops
     from weft_io.onnx.values import type_and_shape
 
     model, _ = read(arguments.path)

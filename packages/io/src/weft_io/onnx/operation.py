@@ -20,7 +20,7 @@ from weft_tensor.dtypes import DType
 if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
 
-    from weft_io.onnx.importer import Scope
+    from weft_io.onnx.scope import Scope
 
 
 class Operation:

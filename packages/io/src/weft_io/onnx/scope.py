@@ -1,0 +1,314 @@
+"""What names in a model stand for, and how its nodes become nodes of the default graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import onnx
+from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, ValueInfoProto
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
+from weft_graph.variables.base import Variable
+from weft_io.onnx import functions
+from weft_io.onnx.element_types import onnx_type
+from weft_io.onnx.model import opsets, plain_domain
+from weft_io.onnx.operation import Operation
+from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
+from weft_io.onnx.transpositions import Transpositions
+from weft_io.onnx.unfolding import Unfolding
+from weft_io.onnx.values import Values, type_and_shape
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+_BROADCASTS: Final = 7
+"""The first version whose ops broadcast as NumPy's do."""
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
+
+
+@dataclass
+class Shared:
+    """What all scopes of one model share.
+
+    Attributes:
+      values: reads its tensors.
+      unfolding: its functions, and how far they may unfold.
+      frozen: names of variables that gradients do not change.
+      variables: those that were made, by name.
+      kinds: what sequences and optional values are made of.
+    """
+
+    values: Values
+    unfolding: Unfolding
+    frozen: frozenset[str]
+    variables: dict[str, Variable] = field(default_factory=dict)
+    kinds: dict[Output, TypeProto] = field(default_factory=dict)
+
+
+class Scope:
+    """Names of values in a graph, its subgraphs and functions, and what they stand for.
+
+    Attributes:
+      known: outputs by name; None for an optional result that is left out.
+      axes: which of them are transpositions of others.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        around: Scope | None,
+        versions: Mapping[str, int],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._shared = shared
+        self._around = around
+        self._versions = versions
+        self._attributes = attributes or {}
+        self._weights: dict[str, Any] = {}
+        self.known: dict[str, Output | None] = {}
+        self.axes: Transpositions = Transpositions(None if around is None else around.axes)
+
+    # ------------------------------------------------------------------------- names
+
+    def find(self, name: str, user: str) -> Output:
+        """What a name stands for.
+
+        Raises: InvalidArgumentError: nothing before has this name.
+        """
+        found = self._look_up(name, user)
+        if found is None:
+            raise errors.InvalidArgumentError(f"{user} {name!r} was left out")
+        return found
+
+    def _look_up(self, name: str, user: str) -> Output | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.known:
+                return scope.known[name]
+            if name in scope._weights:
+                scope.known[name] = value = scope._constant(name)
+                return value
+            scope = scope._around
+        raise errors.InvalidArgumentError(f"{user} {name!r} is made by no node before it")
+
+    def _constant(self, name: str) -> Output:
+        """A weight, which becomes a node when it is first used."""
+        weight = self._weights.pop(name)
+        if isinstance(weight, onnx.SparseTensorProto):
+            array = self._shared.values.sparse(weight)
+        else:
+            array = self._shared.values.array(weight)
+        with get_default_graph().control_dependencies(None):
+            return constant_of(array, name=plain_name(name) or "Const")
+
+    def add_weights(self, graph: GraphProto, variables: set[str], skip: Mapping[str, Any]) -> None:
+        """Note the weights of a graph, and make variables of some.
+
+        Raises: InvalidArgumentError: two have one name.
+        """
+        for each in graph.initializer:
+            self._note(each.name, each)
+            if each.name in variables and each.name not in skip:
+                array = self._shared.values.array(each)
+                if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
+                    weight = Variable(
+                        array,
+                        each.name not in self._shared.frozen,
+                        name=plain_name(each.name) or "Variable",
+                    )
+                    self._shared.variables[each.name] = weight
+                    self.known[each.name] = convert_to_tensor(weight)
+        for sparse in graph.sparse_initializer:
+            self._note(sparse.values.name, sparse)
+
+    def _note(self, name: str, weight: Any) -> None:
+        if not name or name in self._weights:
+            raise errors.InvalidArgumentError(f"two weights have the name {name!r}")
+        self._weights[name] = weight
+
+    # ------------------------------------------------------------------------- nodes
+
+    def add_nodes(self, nodes: Iterable[NodeProto]) -> None:
+        """Add nodes in their order.
+
+        Raises: OpError: one cannot be added; the message names it.
+        """
+        for node in nodes:
+            self._shared.unfolding.count()
+            try:
+                self._add(node)
+            except errors.OpError as error:
+                raise _placed(error, node) from error
+            except MemoryError as error:
+                raise _placed(errors.ResourceExhaustedError(str(error)), node) from error
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                # because rules compute with numbers of the file, which may contradict each other
+                found = errors.InvalidArgumentError(f"its attributes do not fit: {error}")
+                raise _placed(found, node) from error
+
+    def _add(self, node: NodeProto) -> None:
+        domain, op = plain_domain(node.domain), node.op_type
+        inputs = [self._look_up(name, "input") if name else None for name in node.input]
+        attributes = self._read_attributes(node)
+        with get_default_graph().name_scope(plain_name(node.name) or op):
+            results = self._results(domain, node, inputs, attributes)
+        if len(results) < len(node.output):
+            results = [*results, *[None] * (len(node.output) - len(results))]
+        for name, result in zip(node.output, results, strict=False):
+            if not name:
+                continue
+            if name in self.known or name in self._weights:
+                raise errors.InvalidArgumentError(f"two values have the name {name!r}")
+            self.known[name] = result
+
+    def _results(
+        self,
+        domain: str,
+        node: NodeProto,
+        inputs: Sequence[Output | None],
+        attributes: dict[str, Any],
+    ) -> Sequence[Output | None]:
+        local = self._shared.unfolding.functions.get((domain, node.op_type))
+        if local is not None:
+            return self._call(local, node, inputs, attributes)
+        version = self._versions.get(domain, 1)
+        rule = import_rule(domain, node.op_type)
+        if rule is None:
+            types = [TypeProto() if each is None else self.type_of(each) for each in inputs]
+            body = functions.body(node, domain, version, types, attributes)
+            return self._call(body, node, inputs, attributes)
+        return self._ruled(rule, domain, node, inputs, attributes)
+
+    def _ruled(
+        self,
+        rule: ImportRule,
+        domain: str,
+        node: NodeProto,
+        inputs: Sequence[Output | None],
+        attributes: dict[str, Any],
+    ) -> Sequence[Output | None]:
+        version = self._versions.get(domain, 1)
+        given = {**functions.defaults(domain, node.op_type, version), **attributes}
+        named = [index + 1 for index, name in enumerate(node.output) if name]
+        before = None
+        if is_elementwise(domain, node.op_type) and version >= _BROADCASTS:
+            before = self.axes.before(inputs)
+        operation = Operation(
+            node.op_type,
+            version,
+            inputs if before is None else before[0],
+            given,
+            max(named, default=0),
+            self,
+        )
+        found = rule(operation)
+        results = [found] if isinstance(found, Output) else list(found)
+        if before is not None:
+            order = before[1]
+            results = [
+                None if each is None else self.axes.transposed(each, order) for each in results
+            ]
+        for each in results:
+            self._pass_kind(each, inputs)
+        return results
+
+    # ------------------------------------------------------------------------- types
+
+    def type_of(self, value: Output) -> TypeProto:
+        """ONNX's type of a value; no type where nothing says what a sequence is made of."""
+        if value.dtype is dtypes.variant:
+            return self._shared.kinds.get(value, TypeProto())
+        return onnx.helper.make_tensor_type_proto(onnx_type(value.dtype), value.dims)
+
+    def note_type(self, value: Output, kind: TypeProto) -> None:
+        """Note what a sequence or an optional value is made of."""
+        self._shared.kinds[value] = kind
+
+    def _pass_kind(self, result: Output | None, inputs: Sequence[Output | None]) -> None:
+        """Take what is handed on, such as by Identity, for what it was."""
+        if result is None or result.dtype is not dtypes.variant or result in self._shared.kinds:
+            return
+        for each in inputs:
+            if each is not None and each in self._shared.kinds:
+                self._shared.kinds[result] = self._shared.kinds[each]
+                return
+
+    def _read_attributes(self, node: NodeProto) -> dict[str, Any]:
+        """Attributes by name; those of the function around it in the place of references."""
+        found = {}
+        for each in node.attribute:
+            if not each.ref_attr_name:
+                found[each.name] = self._shared.values.attribute(each)
+            elif each.ref_attr_name in self._attributes:
+                found[each.name] = self._attributes[each.ref_attr_name]
+        return found
+
+    def _call(
+        self,
+        function: FunctionProto,
+        node: NodeProto,
+        inputs: Sequence[Output | None],
+        attributes: Mapping[str, Any],
+    ) -> list[Output | None]:
+        """Add a function's nodes; its results are looked for as far as the node names them."""
+        if len(inputs) > len(function.input):
+            raise errors.InvalidArgumentError(
+                f"{function.name} takes {len(function.input)} inputs, got {len(inputs)}"
+            )
+        defaults = {a.name: self._shared.values.attribute(a) for a in function.attribute_proto}
+        versions = opsets(function.opset_import, f"function {function.name!r}")
+        scope = Scope(self._shared, None, versions, {**defaults, **attributes})
+        scope.known.update(dict.fromkeys(function.input))
+        scope.known.update(zip(function.input, inputs, strict=False))
+        self._shared.unfolding.enter(plain_domain(function.domain), function.name)
+        scope.add_nodes(function.node)
+        self._shared.unfolding.leave()
+        return [
+            scope._look_up(name, "the function's result") if wanted else None
+            for name, wanted in zip(function.output, node.output, strict=False)
+        ]
+
+    # --------------------------------------------------------------------- subgraphs
+
+    def inner(self, graph: GraphProto, inputs: Sequence[Any]) -> list[Output]:
+        """Add a subgraph's nodes, which see the values of this scope.
+
+        Raises: InvalidArgumentError: it takes another number of inputs.
+        """
+        weights = {each.name for each in graph.initializer}
+        names = [each.name for each in graph.input if each.name not in weights]
+        if len(names) != len(inputs):
+            raise errors.InvalidArgumentError(
+                f"the graph {graph.name!r} takes {len(names)} inputs, got {len(inputs)}"
+            )
+        scope = Scope(self._shared, self, self._versions, self._attributes)
+        scope.add_weights(graph, set(), {})
+        scope.known.update(zip(names, inputs, strict=True))
+        scope.add_nodes(graph.node)
+        return [scope.find(each.name, "the result") for each in graph.output]
+
+    def declared(self, info: ValueInfoProto) -> tuple[DType | None, list[int | None] | None]:
+        """The type and shape that a value is said to have, None for what is not said."""
+        if not info.HasField("type") or info.type == TypeProto():
+            return None, None
+        return type_and_shape(info.type)
+
+
+def _placed(error: errors.OpError, node: NodeProto) -> errors.OpError:
+    """The same error, which names the ONNX node; the innermost one where they are nested."""
+    if "onnx_node" not in error.details:
+        name = node.name or ", ".join(node.output)
+        error.details["onnx_node"] = name
+        error.message = f"ONNX node {name!r} ({node.op_type}): {error.message}"
+        error.args = (error.message,)
+    return error
+
+
+def plain_name(name: str) -> str:
+    """An ONNX name as one of a node."""
+    return _NOT_IN_NAMES.sub("_", name).lstrip("_/-")

@@ -1,0 +1,82 @@
+"""How far the functions of a model unfold, which call each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from onnx import FunctionProto, ModelProto, NodeProto
+
+from weft_io.onnx.model import plain_domain, subgraphs
+from weft_tensor import errors
+
+_MOST_NODES: Final = 1_000_000
+"""Nodes that functions which call functions may unfold to."""
+
+_DEEPEST: Final = 50
+"""Calls of functions in functions, each of which takes some of Python's stack."""
+
+
+class Unfolding:
+    """What bounds the import of one model.
+
+    Attributes:
+      functions: those of the model, by domain and name.
+    Raises: ResourceExhaustedError: they unfold to too much, which is seen before they do.
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self.functions: Mapping[tuple[str, str], FunctionProto] = {
+            (plain_domain(each.domain), each.name): each for each in model.functions
+        }
+        self._left = _MOST_NODES
+        self._calls: list[tuple[str, str]] = []
+        if self.functions and self._size(model.graph.node, 0, {}) > _MOST_NODES:
+            raise _too_many()
+
+    def _size(
+        self, nodes: Iterable[NodeProto], depth: int, sizes: dict[tuple[str, str], int]
+    ) -> int:
+        """How many nodes some unfold to, where `sizes` of functions are known."""
+        total = 0
+        for node in nodes:
+            total += 1 + sum(self._size(graph.node, depth, sizes) for graph in subgraphs(node))
+            key = plain_domain(node.domain), node.op_type
+            if key in self.functions and depth <= _DEEPEST:
+                if key not in sizes:
+                    sizes[key] = 0  # of one that calls itself, which is refused by its name
+                    sizes[key] = self._size(self.functions[key].node, depth + 1, sizes)
+                total += sizes[key]
+        return total
+
+    def enter(self, domain: str, op: str) -> None:
+        """Begin to add a function's nodes.
+
+        Raises:
+          InvalidArgumentError: it calls itself.
+          ResourceExhaustedError: too many functions call each other.
+        """
+        if (domain, op) in self._calls:
+            raise errors.InvalidArgumentError(f"the function {op!r} calls itself")
+        if len(self._calls) == _DEEPEST:
+            raise errors.ResourceExhaustedError(f"functions call others {_DEEPEST} deep: {op!r}")
+        self._calls.append((domain, op))
+
+    def leave(self) -> None:
+        """End what `enter` began."""
+        self._calls.pop()
+
+    def count(self) -> None:
+        """Count one more node.
+
+        Raises: ResourceExhaustedError: there are too many.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise _too_many()
+
+
+def _too_many() -> errors.ResourceExhaustedError:
+    return errors.ResourceExhaustedError(
+        f"the model's functions unfold to more than {_MOST_NODES} nodes"
+    )
