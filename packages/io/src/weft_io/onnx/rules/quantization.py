@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from weft_io.onnx.rules.conv import convolution
 from weft_io.onnx.rules.linalg import product
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.shape import num_elements
 
 
 def _aligned(operation: Operation, value: Output, x: Output) -> Output:
@@ -120,9 +120,9 @@ def _weights(
     """
     w, known, offset = operation[at], operation.value(at), operation.value(zero)
     if known is None or (offset is None and operation.get(zero) is not None):
-        sizes = [None if w.dims is None else w.dims[axis] for axis in depth]
-        bound = None if None in sizes else prod(sizes) * _LARGEST**2
-        dtype = dtypes.float32 if bound is not None and bound < _EXACT else dtypes.float64
+        count = num_elements(None if w.dims is None else tuple(w.dims[axis] for axis in depth))
+        small = count is not None and count * _LARGEST**2 < _EXACT
+        dtype = dtypes.float32 if small else dtypes.float64
         return _centred(operation, w, zero, dtype, shape)
     whole = known.astype(np.int32)
     if offset is not None:
