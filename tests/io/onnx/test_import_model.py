@@ -125,6 +125,20 @@ def test_a_gradient_goes_through_a_loop() -> None:
     assert values == [8.0, 12.0]
 
 
+def test_a_layer_normalization_is_few_nodes() -> None:
+    """A transformer has dozens; ONNX's own definition of each is some seventy nodes."""
+    weights = {"scale": np.float32([1, 2, 3]), "bias": np.float32([0, 1, 0])}
+    node = helper.make_node("LayerNormalization", ["x", *weights], ["y"], axis=-1)
+    model = _model([node], [_value("x", "n", 3)], [_value("y", "n", 3)], weights)
+    x = np.float32([[1, 2, 6], [0, 0, 3]])
+    with wf.Graph().as_default() as graph, wf.Session() as session:
+        found = wf.onnx.import_model(model)
+        values = session.run(found.outputs["y"], {found.inputs["x"]: x})
+        assert len(graph.get_operations()) < 20
+    normal = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(values, normal * [1, 2, 3] + [0, 1, 0], rtol=1e-5)
+
+
 def test_a_strangers_rule() -> None:
     @wf.onnx.importer("Half", domain="com.example")
     def half(operation: Any) -> Any:

@@ -8,14 +8,14 @@ from weft_graph.ops.arithmetic import abs as absolute
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.padding import pad
 from weft_graph.ops.powers import pow, rsqrt, sqrt, square
-from weft_graph.ops.reduction import reduce_sum
+from weft_graph.ops.reduction import reduce_mean, reduce_sum
 from weft_graph.ops.slicing import slice as part
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.transpositions import channels_first, inverse
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 
 
 @importer("BatchNormalization")
@@ -69,6 +69,24 @@ def _instance_normalization(operation: Operation) -> Output:
     mean, variance = moments(x, list(range(1, operation.rank() - 1)), keep_dims=True)
     normal = (x - mean) * rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
     return operation.channels_first(normal * scale + bias)
+
+
+@importer("LayerNormalization")
+def _layer_normalization(operation: Operation) -> list[Output]:
+    """ONNX's own definition by other ops is some seventy nodes; this is a dozen."""
+    x, scale, bias = operation[0], operation[1], operation.get(2)
+    axis = operation.attribute("axis", -1)
+    if axis >= 0 or x.dims is not None:
+        axis = operation.axis(-1) - operation.rank()
+    axes = list(range(axis, 0))
+    wide = cast(x, operation.dtype_of("stash_type", dtypes.float32))
+    mean = reduce_mean(wide, axes, True)
+    centred = wide - mean
+    variance = reduce_mean(square(centred), axes, True)
+    factor = rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
+    found = cast(centred * factor, x.dtype) * scale
+    whole = found if bias is None else found + bias
+    return [whole, mean, factor][: max(operation.num_outputs, 1)]
 
 
 @importer("LRN")
