@@ -43,7 +43,7 @@ _DEFAULTS: Final = {
     "LSTM": ["Sigmoid", "Tanh", "Tanh"],
     "DynamicQuantizeLSTM": ["Sigmoid", "Tanh", "Tanh"],
 }
-_OF_KERNELS: Final = {"Sigmoid", "Tanh", "Relu", "sigmoid", "tanh", "relu"}
+_OF_KERNELS: Final = {"sigmoid", "tanh", "relu"}
 _ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
 
 
@@ -223,7 +223,8 @@ class _Cell:
 
     def _kind(self) -> str | None:
         """The kind of cell that there is a kernel of, or None for what is rarely seen."""
-        plain = set(self.names) <= _OF_KERNELS and self.clip is None and self.peep is None
+        names = {name.lower() for name in self.names}
+        plain = names <= _OF_KERNELS and self.clip is None and self.peep is None
         if not plain or self.operation.attribute("input_forget", 0):
             return None
         if self.reset_after:
