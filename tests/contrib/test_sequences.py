@@ -180,3 +180,42 @@ def test_texts_become_rows_of_ids(tmp_path: Any) -> None:
     (tmp_path / "vocabulary").write_text("[]")
     with pytest.raises(errors.DataLossError, match="no vocabulary"):
         preprocessing.VocabularyProcessor.restore(str(tmp_path / "vocabulary"))
+
+
+def test_beams_with_attention_are_scored_as_their_symbols_are_in_training() -> None:
+    rng = np.random.default_rng(3)
+    memory = rng.normal(size=(2, 4, 6)).astype("f")
+    lengths, width, symbols = np.array([4, 2]), 3, 5
+    embedding = wf.constant(rng.normal(size=(symbols, 4)).astype("f"))
+    project = wf.layers.Dense(symbols, use_bias=False, name="project")
+
+    def attentive(values: Any, sizes: Any) -> Any:
+        attention = seq2seq.LuongAttention(6, values, sizes)
+        return seq2seq.AttentionWrapper(rnn.LSTMCell(6), attention, 6, name="attend")
+
+    found = wf.placeholder(wf.int32, [2, None])
+    inputs = wf.concat([wf.ones([2, 1], wf.int32), found[:, :-1]], 1)
+    helper = seq2seq.TrainingHelper(wf.nn.embedding_lookup(embedding, inputs), [3, 3])
+    with wf.variable_scope("decode"):
+        cell = attentive(memory, lengths)
+        zero = cell.zero_state(2, wf.float32)
+        teaching = seq2seq.BasicDecoder(cell, helper, zero, output_layer=project)
+        taught, _, _ = seq2seq.dynamic_decode(teaching)
+    with wf.variable_scope("decode", reuse=True):
+        cell = attentive(*(seq2seq.tile_batch(part, width) for part in (memory, lengths)))
+        start = cell.zero_state(2 * width, wf.float32)
+        decoder = seq2seq.BeamSearchDecoder(
+            cell, embedding, [1, 1], 0, start, width, output_layer=project
+        )
+        outputs, state, _ = seq2seq.dynamic_decode(decoder, maximum_iterations=3)
+    chances = wf.nn.log_softmax(taught.rnn_output)
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        ids, sums = session.run([outputs.predicted_ids, state.log_probs])
+        for beam in range(width):
+            each = session.run(chances, {found: ids[:, :, beam]})
+            for example in range(2):
+                path = ids[example, :, beam].tolist()
+                path = path[: path.index(0) + 1] if 0 in path else path
+                total = sum(each[example, i, symbol] for i, symbol in enumerate(path))
+                np.testing.assert_allclose(total, sums[example, beam], rtol=1e-4)

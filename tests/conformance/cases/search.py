@@ -86,6 +86,18 @@ def _largest() -> list[Case]:
             Case("TopKV2", [x, Raw(k)], {}, _top, dtypes=REALS, label=label),
             Case("TopK", [x], {"k": k}, lambda x, k=k: _top(x, k), dtypes=REALS, label=label),
         ]
+    cases += [
+        Case(
+            "Bucketize",
+            [x],
+            {"boundaries": limits},
+            lambda x, limits=limits: (x[..., None] >= np.array(limits)).sum(-1).astype(np.int32),
+            dtypes=("int32", "int64", "float32", "float64"),
+            label=f"{len(limits)}-{x.ndim}",
+        )
+        for x in (integers(-9, 30, 3, 5), integers(0, 3), integers(0, 3, 0))
+        for limits in ([], [0.0, 3.0, 8.0, 8.0, 11.0])
+    ]
     ties = integers(0, 4, 3, 50)
     cases.append(
         Case("TopKV2", [ties, Raw(5)], {}, _top, dtypes=INTEGERS, label="ties", grad=False)

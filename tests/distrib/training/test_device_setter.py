@@ -66,3 +66,9 @@ def test_without_servers_and_with_wrong_arguments() -> None:
         wf.train.replica_device_setter(ps_device="/cpu:0", cluster=CLUSTER)
     with pytest.raises(TypeError, match="ps_strategy must be a function"):
         wf.train.replica_device_setter(2, ps_strategy=3)
+
+
+def test_servers_without_a_job_have_no_tasks() -> None:
+    setter = wf.train.replica_device_setter(2, ps_device="/cpu:0", worker_device="/job:worker")
+    with wf.device(setter):
+        assert wf.Variable(1.0).device == "/device:CPU:0"

@@ -147,3 +147,16 @@ def test_averages_follow_each_update() -> None:
         (update,) = sync.get_chief_queue_runner().enqueue_ops
         session.run(update)
         np.testing.assert_equal(session.run([w, averages.average(w)]), [-4.0, -2.0])
+
+
+def test_a_global_step_of_int32() -> None:
+    step = wf.Variable(3, trainable=False, name="global_step")
+    w = wf.Variable(2.0)
+    plain = wf.train.GradientDescentOptimizer(0.25)
+    sync = wf.train.SyncReplicasOptimizer(plain, replicas_to_aggregate=1, total_num_replicas=1)
+    train = sync.minimize(w * w, global_step=step)
+    hook = sync.make_session_run_hook(is_chief=True)
+    with wf.train.SingularMonitoredSession(hooks=[hook]) as session:
+        for _ in range(3):
+            session.run(train)
+        assert session.raw_session().run(step) >= 5  # the first run waits for no update

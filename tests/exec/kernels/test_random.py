@@ -299,3 +299,12 @@ def test_shapes_may_be_computed() -> None:
         size = builder.out("AddV2", [builder.constant([1, 2]), builder.constant([2, 0])])
         output = random.random_normal(size)
     assert Session(graph=graph).run(output).shape == (3, 2)
+
+
+def test_gamma_draws_have_a_logarithm() -> None:
+    import weft as wf
+
+    tiny = wf.random_gamma([2000], 1e-3, seed=1)
+    scaled = wf.random_gamma([2000], 1e-3, beta=1e3, seed=1)
+    for draws in wf.Session().run([tiny, scaled]):
+        assert draws.min() >= np.finfo(np.float32).tiny and draws.max() < 1e3

@@ -280,3 +280,20 @@ def test_copies_and_shapes() -> None:
         scalars = [D.Normal(0.0, 1.0).is_scalar_batch(), D.Dirichlet([1.0]).is_scalar_event()]
         assert session.run(scalars) == [True, False]
     assert "Normal" in repr(normal) and D.Exponential(2.0).copy(rate=3.0).name == "Exponential"
+
+
+def test_a_negative_scale_of_students_is_as_a_positive_one() -> None:
+    x = np.array([0.0, 1.0, 2.5], "f")
+    positive, negative = (wf.distributions.StudentT(3.0, 1.0, scale) for scale in (2.0, -2.0))
+    wanted, got = wf.Session().run(
+        [[d.prob(x), d.cdf(x), d.log_cdf(x)] for d in (positive, negative)]
+    )
+    np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_how_many_draws_may_be_known_late() -> None:
+    count = wf.placeholder(wf.int32)
+    draws = wf.distributions.Bernoulli(probs=[0.2, 0.6]).sample(count, seed=1)
+    session = wf.Session()
+    assert session.run(draws, {count: 3}).shape == (3, 2)
+    assert session.run(draws, {count: [3, 4]}).shape == (3, 4, 2)

@@ -469,3 +469,10 @@ def test_a_misspelt_argument_is_told() -> None:
     ):
         with pytest.raises(errors.InvalidTypeError, match=message):
             use()
+
+
+def test_a_vector_is_flattened_to_a_column() -> None:
+    x = wf.placeholder(wf.float32, [None])
+    flat = wf.layers.flatten(x)
+    assert flat.shape.as_list() == [None, 1]
+    assert wf.Session().run(flat, {x: [1, 2, 3]}).tolist() == [[1], [2], [3]]

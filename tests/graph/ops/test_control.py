@@ -307,3 +307,13 @@ def test_numpy_function() -> None:
     doubled = control.numpy_function(lambda x: x * 2, [constant([1.0])], dtypes.float32, "double")
     assert doubled.name == "double:0" and doubled.node.type == "PyFunc"
     assert evaluate(doubled).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("level", ["info", "warning", "error"])
+def test_print_to_a_level_of_the_log(level: str, caplog: pytest.LogCaptureFixture) -> None:
+    import weft as wf
+
+    printed = wf.print("seen", output_stream=getattr(wf.logging, level))
+    with caplog.at_level("INFO", logger="weft"):
+        wf.Session().run(printed)
+    assert [(r.levelname, r.message) for r in caplog.records] == [(level.upper(), "seen")]

@@ -266,3 +266,25 @@ def test_unit_matrices_too_large_for_an_int32_are_refused() -> None:
     np.testing.assert_array_equal(
         evaluate(diagonals.eye(size, 3), {size: np.int64(2)}), np.eye(2, 3)
     )
+
+
+def test_what_does_not_fit_several_diagonals() -> None:
+    import weft as wf
+
+    x = wf.zeros([3, 4])
+    for wrong in (
+        lambda: wf.linalg.diag_part(x, k=4),
+        lambda: wf.linalg.diag_part(x, k=(1, -1)),
+        lambda: wf.linalg.set_diag(x, [1.0, 2.0], k=1),
+        lambda: wf.linalg.diag([1.0, 2.0], k=1, num_rows=1),
+        lambda: wf.linalg.diag([1.0, 2.0], k=0, num_rows=3, num_cols=3),
+        lambda: wf.linalg.diag([[1.0], [2.0]], k=(0, 2)),
+    ):
+        with pytest.raises(wf.errors.InvalidArgumentError):
+            wrong()
+    late = wf.placeholder(wf.int32)
+    picked = wf.linalg.diag_part(x, k=late)
+    assert wf.Session().run(picked, {late: [-1, 0]}).shape == (2, 3)
+    with pytest.raises(wf.errors.InvalidArgumentError, match="diagonal"):
+        wf.Session().run(picked, {late: -3})
+    assert wf.linalg.diag(wf.zeros([5, 2]), k=1, num_rows=wf.placeholder(wf.int32)).shape[0] == 5

@@ -123,3 +123,11 @@ def test_split_makes_sparse_or_ragged_tensors() -> None:
         assert strings.string_split(["a b"], result_type=kind).dtype is dtypes.string
     with pytest.raises(errors.InvalidArgumentError, match="'Tensor'"):
         strings.string_split(["a b"], result_type="Tensor")
+
+
+def test_one_number_of_the_other_endianness() -> None:
+    import weft as wf
+
+    one, two = (wf.decode_raw(x, wf.int16, little_endian=False) for x in (b"\1\2", [b"\1\2\0\3"]))
+    session = wf.Session()
+    assert session.run(one).tolist() == [258] and session.run(two).tolist() == [[258, 3]]

@@ -451,3 +451,13 @@ def test_elements_are_padded_to_a_number() -> None:
             Dataset.range(3).apply(pad(4))
         with pytest.raises(errors.InvalidArgumentError, match="known shapes"):
             dataset.batch(2).apply(pad(3))
+
+
+def test_a_key_that_is_a_number_of_python() -> None:
+    import weft as wf
+
+    grouped = wf.data.Dataset.range(5).apply(
+        wf.data.experimental.group_by_window(lambda x: 0, lambda key, xs: xs.batch(9), 3)
+    )
+    following, session = grouped.make_one_shot_iterator().get_next(), wf.Session()
+    assert [session.run(following).tolist() for _ in range(2)] == [[0, 1, 2], [3, 4]]

@@ -197,3 +197,15 @@ def test_refusals() -> None:
     ):
         with pytest.raises(errors.InvalidArgumentError):
             bad()
+
+
+def test_an_image_of_unknown_rank_is_cut_and_padded_as_one() -> None:
+    image = wf.placeholder(wf.float32)
+    fitted = wf.image.resize_image_with_crop_or_pad(image, 4, 5)
+    cut = wf.image.crop_to_bounding_box(image, 0, 1, 2, 3)
+    assert (fitted.shape.as_list(), cut.shape.as_list()) == ([4, 5, None], [2, 3, None])
+    value = np.arange(42, dtype="f").reshape(2, 7, 3)
+    got = wf.Session().run([fitted, cut], {image: value})
+    np.testing.assert_array_equal(got[0][1:3], value[:, 1:6])
+    assert not got[0][[0, 3]].any()
+    np.testing.assert_array_equal(got[1], value[:, 1:4])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,7 +27,8 @@ def to_array(
     objects of bytes. Where nothing needs to change the result is the array itself, not a copy.
 
     Args:
-      value: an array, a Python value, nested lists of them, or anything with `__array__`.
+      value: an array, a Python value, nested lists of them, or anything with `__array__` or
+        `__array_interface__`.
       dtype: the type wanted; None takes `default_dtype`.
       lost: numbers of any kind become those of another where this is given: fractions are cut, what
         is not 0 is True. It is called if that loses something, with what.
@@ -37,7 +38,7 @@ def to_array(
     """
     if isinstance(value, (np.ndarray, np.generic)):
         return _from_array(np.asarray(value), dtype, lost)
-    if hasattr(value, "__array__"):
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return _from_array(np.asarray(value), dtype, lost)
     found = default_dtype(value) if dtype is None else dtype.base_dtype
     if found is dtypes.string:
@@ -92,11 +93,20 @@ def _encode(leaf: Any) -> bytes:
     )
 
 
+_EXTENDED: Final = {
+    np.dtype(np.longdouble): np.dtype(np.float64),
+    np.dtype(np.clongdouble): np.dtype(np.complex128),
+}
+"""What NumPy's extended numbers become where a type is wanted; no element type holds them."""
+
+
 def _from_array(
     array: np.ndarray[Any, Any], dtype: DType | None, lost: Lost | None
 ) -> np.ndarray[Any, Any]:
     if lost is not None and dtype is not None and array.dtype.kind == "O":
         array = _of_one_kind(array, dtype)
+    if dtype is not None and array.dtype in _EXTENDED:
+        array = array.astype(_EXTENDED[array.dtype])
     own = dtypes.from_numpy(array.dtype)
     wanted = own if dtype is None else dtype.base_dtype
     if wanted is dtypes.string:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from weft_autodiff.grads.common import zeros_like
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.ir.builder import out
+from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Node, Output
+from weft_graph.ops.reduction import reduce_sum
 
 Gradients = list[Output | None]
 
@@ -40,6 +41,47 @@ def _matrix_set_diag(node: Node, grad: Output) -> Gradients:
         out("MatrixSetDiag", [grad, zeros_like(diagonal)]),
         out("MatrixDiagPart", [grad]),
     ]
+
+
+def _form(node: Node) -> tuple[str, dict[str, str]]:
+    """The version of an op, and how its diagonals are aligned."""
+    align = node.attrs.get("align")
+    return ("V2", {}) if align is None else ("V3", {"align": align})
+
+
+def _picked(node: Node, matrices: Output, k: Output) -> Output:
+    version, align = _form(node)
+    padding = convert_to_tensor(0, matrices.dtype)
+    return out("MatrixDiagPart" + version, [matrices, k, padding], align)
+
+
+def _put(node: Node, matrices: Output, diagonal: Output, k: Output) -> Output:
+    version, align = _form(node)
+    return out("MatrixSetDiag" + version, [matrices, diagonal, k], align)
+
+
+@RegisterGradient("MatrixDiagV2")
+@RegisterGradient("MatrixDiagV3")
+def _matrix_diag_v3(node: Node, grad: Output) -> Gradients:
+    diagonal, k = node.inputs[:2]
+    picked = _picked(node, grad, k)
+    around = reduce_sum(_put(node, grad, zeros_like(diagonal), k))
+    return [picked, None, None, None, around]
+
+
+@RegisterGradient("MatrixDiagPartV2")
+@RegisterGradient("MatrixDiagPartV3")
+def _matrix_diag_part_v3(node: Node, grad: Output) -> Gradients:
+    x, k, _ = node.inputs
+    given = _put(node, zeros_like(x), grad, k)
+    return [given, None, reduce_sum(grad) - reduce_sum(given)]
+
+
+@RegisterGradient("MatrixSetDiagV2")
+@RegisterGradient("MatrixSetDiagV3")
+def _matrix_set_diag_v3(node: Node, grad: Output) -> Gradients:
+    _, diagonal, k = node.inputs
+    return [_put(node, grad, zeros_like(diagonal), k), _picked(node, grad, k), None]
 
 
 @RegisterGradient("MatrixBandPart")

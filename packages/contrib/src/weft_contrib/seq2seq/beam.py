@@ -250,7 +250,7 @@ class BeamSearchDecoder(Decoder):
 
     @staticmethod
     def _of_beams(value: Any, beams: Any) -> Any:
-        if isinstance(value, TensorArray) or (value.shape.ndims or 2) < 2:
+        if isinstance(value, TensorArray) or value.shape.ndims in (0, 1):  # as a count of steps
             return value
         result = gather.gather(value, beams, batch_dims=1)
         result.set_shape(value.shape)

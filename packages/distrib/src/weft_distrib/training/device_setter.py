@@ -114,7 +114,8 @@ class _ReplicaDevices:
         own = DeviceSpec.from_string(node.device or "").parts
         if self._is_state(node):
             place = self._ps
-            if own.job in (None, place.job) and own.task is None and place.task is None:
+            untold = own.task is None and place.task is None
+            if place.job and own.job in (None, place.job) and untold:
                 place = place._replace(task=self._strategy(node))
         else:
             place = self._worker

@@ -145,7 +145,9 @@ class SyncReplicasOptimizer(Optimizer):
                 dtype=global_step.dtype.base_dtype,
                 name="sync_rep_local_step",
             )
-        self._local_step_init = self._local_step.assign(cast(global_step, dtypes.int64)).op
+        self._local_step_init = self._local_step.assign(
+            cast(global_step, self._local_step.dtype.base_dtype)
+        ).op
 
     def _gather(self, pairs: list[Any]) -> tuple[list[Node], list[Any]]:
         """Nodes that give this replica's gradients, and pairs of the means that they make."""

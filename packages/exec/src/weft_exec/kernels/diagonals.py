@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft_exec.kernels.common import Function, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFactory, KernelFunction, kernel
+from weft_graph.ops.diagonals import sizes_for
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -67,6 +70,95 @@ def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
     return result
 
 
+def _places(
+    rows: int, columns: int, k: Any, align: str
+) -> tuple[tuple[Any, Any], tuple[Any, Any], tuple[int, ...]]:
+    """Where elements of diagonals are: in the matrices, in the rows of diagonals; their shape."""
+    lower, upper = int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
+    inside = lower == upper == 0 or -rows < lower <= upper < columns
+    if k.size > 2 or not inside:
+        raise errors.InvalidArgumentError(
+            f"k must be a diagonal of matrices of shape {[rows, columns]}, or the lowest and the "
+            f"highest of several, got {k.tolist()}"
+        )
+    longest = min(rows + min(upper, 0), columns - max(lower, 0))
+    above, _, below = align.partition("_")
+    offset = np.arange(upper, lower - 1, -1)[:, None]
+    length = np.minimum(rows + np.minimum(offset, 0), columns - np.maximum(offset, 0))
+    right = np.where(offset >= 0, above == "RIGHT", below == "RIGHT")
+    at = np.arange(longest) - np.where(right, longest - length, 0)
+    which, place = np.nonzero((at >= 0) & (at < length))
+    at = at[which, place]
+    offset = offset[which, 0]
+    shape = (longest,) if lower == upper else (upper - lower + 1, longest)
+    return (at + np.maximum(-offset, 0), at + np.maximum(offset, 0)), (which, place), shape
+
+
+def _filled_array(device: Device, shape: tuple[int, ...], value: Any) -> Any:
+    result = new_array(device, shape, value.dtype)
+    result[...] = value
+    return result
+
+
+def _by_rows(diagonal: Any, shape: tuple[int, ...]) -> Any:
+    """Diagonals with an axis for their number, also where it is one."""
+    return diagonal[..., None, :] if len(shape) == 1 else diagonal
+
+
+def _matrix_diag_v3(node: Node, device: Device) -> KernelFunction:
+    align = node.attrs.get("align", "LEFT_LEFT")
+
+    def run(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Any:
+        lower, upper = int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
+        sizes = sizes_for(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
+        inside, there, shape = _places(*sizes, k, align)
+        if diagonal.shape[-len(shape) :] != shape:
+            raise errors.InvalidArgumentError(
+                f"diagonal must end in the shape {list(shape)} for k = {k.tolist()}, got "
+                f"{list(diagonal.shape)}"
+            )
+        result = _filled_array(device, (*diagonal.shape[: -len(shape)], *sizes), padding)
+        result[(..., *map(device.xp.asarray, inside))] = _by_rows(diagonal, shape)[
+            (..., *map(device.xp.asarray, there))
+        ]
+        return result
+
+    return run
+
+
+def _matrix_diag_part_v3(node: Node, device: Device) -> KernelFunction:
+    align = node.attrs.get("align", "LEFT_LEFT")
+
+    def run(x: Any, k: Any, padding: Any) -> Any:
+        inside, there, shape = _places(*x.shape[-2:], k, align)
+        result = _filled_array(device, (*x.shape[:-2], *shape), padding)
+        _by_rows(result, shape)[(..., *map(device.xp.asarray, there))] = x[
+            (..., *map(device.xp.asarray, inside))
+        ]
+        return result
+
+    return run
+
+
+def _matrix_set_diag_v3(node: Node, device: Device) -> KernelFunction:
+    align = node.attrs.get("align", "LEFT_LEFT")
+
+    def run(x: Any, diagonal: Any, k: Any) -> Any:
+        inside, there, shape = _places(*x.shape[-2:], k, align)
+        if diagonal.shape != (*x.shape[:-2], *shape):
+            raise errors.InvalidArgumentError(
+                f"the diagonal must have shape {[*x.shape[:-2], *shape]}, got "
+                f"{list(diagonal.shape)}"
+            )
+        result = _filled_array(device, x.shape, x)
+        result[(..., *map(device.xp.asarray, inside))] = _by_rows(diagonal, shape)[
+            (..., *map(device.xp.asarray, there))
+        ]
+        return result
+
+    return run
+
+
 def _band_part(device: Device, x: Any, num_lower: Any, num_upper: Any) -> Any:
     rows, columns = x.shape[-2:]
     if num_lower > rows or num_upper > columns:
@@ -95,4 +187,10 @@ for _op, _function in (
     ("MatrixSetDiag", _matrix_set_diag),
 ):
     kernel(_op, device=ARRAY_DEVICE)(_filled(_function))
+for _version in ("V2", "V3"):
+    kernel("MatrixDiag" + _version, device=ARRAY_DEVICE, host=("k", "num_rows", "num_cols"))(
+        _matrix_diag_v3
+    )
+    kernel("MatrixDiagPart" + _version, device=ARRAY_DEVICE, host=("k",))(_matrix_diag_part_v3)
+    kernel("MatrixSetDiag" + _version, device=ARRAY_DEVICE, host=("k",))(_matrix_set_diag_v3)
 kernel("MatrixBandPart", device=ARRAY_DEVICE, host=("num_lower", "num_upper"))(_filled(_band_part))

@@ -67,6 +67,20 @@ def _list_diff(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+@kernel("Bucketize", device=ARRAY_DEVICE)
+def _bucketize(node: Node, device: Device) -> KernelFunction:
+    boundaries = np.array(node.attrs["boundaries"], np.float32)
+    if np.any(boundaries[1:] < boundaries[:-1]):
+        raise errors.InvalidArgumentError(f"boundaries must ascend, got {boundaries.tolist()}")
+    limits = device.xp.asarray(boundaries.astype(np.float64))
+
+    def run(x: Any) -> Any:
+        wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+        return device.xp.searchsorted(limits, wide, side="right").astype(np.int32)
+
+    return run
+
+
 # ------------------------------------------------------------------------------- largest
 
 

@@ -118,7 +118,7 @@ def _decode_raw(node: Node, device: Device) -> KernelFunction:
         raw = np.frombuffer(b"".join(items), np.uint8)
         part = stored.itemsize // 2 if dtype.kind == "c" else stored.itemsize
         if not little and part > 1:
-            raw = raw.reshape(-1, part)[:, ::-1].reshape(-1)
+            raw = np.ascontiguousarray(raw.reshape(-1, part)[:, ::-1]).reshape(-1)
         result = raw.view(stored).reshape(*x.shape, size // stored.itemsize)
         return result != 0 if dtype.kind == "b" else np.array(result)
 

@@ -39,6 +39,8 @@ def structure_key(fetches: Any) -> Hashable:
         if isinstance(fetches, Mapping):
             keys = tuple([(type(key), key) for key in fetches])
             return (kind, keys, *[structure_key(item) for item in fetches.values()])
+        if hasattr(kind, "__attrs_attrs__"):
+            return (kind, *[structure_key(item) for item in _attrs_of(fetches)])
     except RecursionError:
         raise too_deep(fetches) from None
     try:
@@ -46,6 +48,11 @@ def structure_key(fetches: Any) -> Hashable:
     except TypeError:
         raise errors.InvalidTypeError(f"{fetches!r} cannot be fetched") from None
     return (kind, fetches)
+
+
+def _attrs_of(value: Any) -> list[Any]:
+    """The fields of an instance of a class of the package attrs."""
+    return [getattr(value, field.name) for field in type(value).__attrs_attrs__]
 
 
 class FetchPlan:
@@ -93,6 +100,8 @@ class FetchPlan:
             return self._plan_parts(parts, SparseTensorValue)
         if isinstance(fetch, CompositeTensor):
             return self._plan_value(fetch)
+        if hasattr(type(fetch), "__attrs_attrs__"):
+            return self._plan_attrs(fetch)
         if fetch is None:
             raise errors.InvalidTypeError("None cannot be fetched")
         try:
@@ -124,6 +133,12 @@ class FetchPlan:
         if hasattr(kind, "_make"):
             return lambda values: kind._make([part(values) for part in parts])
         return lambda values: kind([part(values) for part in parts])
+
+    def _plan_attrs(self, fetch: Any) -> Rebuild:
+        """An instance of a class of the package attrs, field by field."""
+        kind = type(fetch)
+        parts = [self._plan(item) for item in _attrs_of(fetch)]
+        return lambda values: kind(*[part(values) for part in parts])
 
     def _plan_mapping(self, fetch: Mapping[Any, Any]) -> Rebuild:
         parts = {key: self._plan(item) for key, item in fetch.items()}

@@ -244,6 +244,8 @@ class Distribution:
             size = shape_tensor(sample_shape)
             if size.dims == ():
                 size = out("ExpandDims", [size, 0])
+            elif size.dims is None:
+                size = out("Reshape", [size, [-1]])
             count = out("Prod", [size, [0]])
             known = constant_array(size)
             if known is not None:

@@ -102,7 +102,7 @@ class StudentT(Distribution):
         return powers - self._log_norm()
 
     def _cdf(self, x: Output) -> Output:
-        z = self._z(x)
+        z = (x - self._loc) / magnitude(self._scale)
         tail = 0.5 * betainc(0.5 * self._df, 0.5, self._df / (square(z) + self._df))
         return out("SelectV2", [out("Less", [z, 0.0]), tail, 1.0 - tail])
 

@@ -280,7 +280,7 @@ class Flatten(Layer):
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.data_format = data_format or "channels_last"
-        self.input_spec = InputSpec(min_ndim=2)
+        self.input_spec = InputSpec(min_ndim=1)
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
         """The reshaped input."""
@@ -289,7 +289,7 @@ class Flatten(Layer):
             inputs = out("Transpose", [inputs, [0, *range(2, len(dims)), 1]])
             dims = inputs.dims or ()
         width = _product(dims[1:])
-        if width is not None:
+        if width is not None and dims:
             return shapes.reshape(inputs, [-1 if dims[0] is None else dims[0], width])
         batch: Any = shapes.shape(inputs)[0] if dims[0] is None else dims[0]
         result = shapes.reshape(inputs, [batch, -1])

@@ -93,6 +93,8 @@ def weighted_cross_entropy_with_logits(
     labels = targets if labels is None else labels
     labels, logits = _pair("weighted_cross_entropy_with_logits", labels, logits)
     with scope(name, "logistic_loss") as full:
+        if not isinstance(pos_weight, Output):
+            pos_weight = convert_to_tensor(pos_weight, labels.dtype)
         weight = out("AddV2", [1, out("Mul", [out("Sub", [pos_weight, 1.0]), labels])])
         tail = out("Log1p", [out("Exp", [out("Neg", [out("Abs", [logits])])])])
         tail = out("AddV2", [tail, nn.relu(out("Neg", [logits]))])

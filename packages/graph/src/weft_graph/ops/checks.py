@@ -39,6 +39,7 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control, shapes as shape_ops
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dimension, format_dims
 
@@ -355,6 +356,7 @@ def assert_rank_in(
     with get_default_graph().name_scope(name or "assert_rank_in"):
         value = convert_to_tensor(x)
         prefix = f"{message}. " if message else ""
+        ranks = [integer(rank, "a rank") for rank in ranks]
         statement = f"{prefix}Tensor {value.name} must have a rank in {tuple(ranks)}"
         if value.dims is not None:
             if len(value.dims) not in ranks:

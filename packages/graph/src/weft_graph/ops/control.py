@@ -372,12 +372,17 @@ def _is_line(value: Any) -> bool:
 
 
 def _stream_name(stream: Any) -> str:
+    import logging
     import sys
 
     if stream is None or stream is sys.stderr:
         return "stderr"
     if stream is sys.stdout:
         return "stdout"
+    log = logging.getLogger("weft")
+    for level in ("info", "warning", "error"):
+        if stream == getattr(log, level):  # as in wf.logging
+            return f"log({level})"
     known = ("log(info)", "log(warning)", "log(error)", "stderr", "stdout")
     if isinstance(stream, str) and (stream in known or stream.startswith("file://")):
         return stream

@@ -75,6 +75,94 @@ def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((*lead[:-1], *dims[-2:]),)
 
 
+def _bounds(k: Output) -> tuple[int, int] | None:
+    """The lowest and the highest diagonal, where `k` is known."""
+    value = shape_rules.constant_array(k)
+    if value is None:
+        return None
+    if value.size not in (1, 2):
+        raise errors.InvalidArgumentError(f"k must be one integer or two, got {value.tolist()}")
+    lower, upper = int(value.reshape(-1)[0]), int(value.reshape(-1)[-1])
+    if lower > upper:
+        raise errors.InvalidArgumentError(
+            f"k must be the lower and then the upper diagonal, got {lower} and {upper}"
+        )
+    return lower, upper
+
+
+def _longest(rows: int | None, columns: int | None, lower: int, upper: int) -> int | None:
+    """The length of the longest of some diagonals."""
+    if rows is None or columns is None:
+        return None
+    if not (lower == upper == 0 or -rows < lower <= upper < columns):
+        raise errors.InvalidArgumentError(
+            f"the diagonals {lower} to {upper} are not inside matrices of shape {[rows, columns]}"
+        )
+    return min(rows + min(upper, 0), columns - max(lower, 0))
+
+
+def _of_diagonals(dims: Dims, bounds: tuple[int, int] | None) -> Dims:
+    """The shape of diagonals of matrices; several have an axis of their own."""
+    if dims is None or bounds is None:
+        return None
+    lower, upper = bounds
+    count = () if lower == upper else (upper - lower + 1,)
+    return (*dims[:-2], *count, _longest(dims[-2], dims[-1], lower, upper))
+
+
+def _matrix_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
+    diagonal, bounds = node.inputs[0].dims, _bounds(node.inputs[1])
+    if diagonal is None or bounds is None:
+        return (None,)
+    lower, upper = bounds
+    several = lower < upper
+    diagonal = shape_rules.with_rank_at_least(diagonal, 1 + several, "diagonal")
+    assert diagonal is not None
+    if several and diagonal[-2] not in (None, upper - lower + 1):
+        raise errors.InvalidArgumentError(
+            f"diagonal must have {upper - lower + 1} rows for k = {[lower, upper]}, got shape "
+            f"{format_dims(diagonal)}"
+        )
+    lead = diagonal[: -1 - several]
+    given = [shape_rules.constant_int(size) for size in node.inputs[2:4]]
+    if diagonal[-1] is None or None in given:
+        return ((*lead, None, None),)
+    return ((*lead, *sizes_for(diagonal[-1], lower, upper, given[0] or 0, given[1] or 0)),)
+
+
+def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> tuple[int, int]:
+    """The size of matrices with some diagonals, of which the longest has `longest` elements.
+
+    Args:
+      rows, columns: as wanted; -1 for as few as will do.
+    Raises: InvalidArgumentError: the diagonals do not fit.
+    """
+    least = longest - min(upper, 0), longest + max(lower, 0)
+    if rows == columns == -1:
+        return (max(least),) * 2
+    made = least[0] if rows == -1 else rows, least[1] if columns == -1 else columns
+    fits = made[0] >= least[0] and made[1] >= least[1]
+    if not fits or (made[0] > least[0] and made[1] > least[1]):
+        raise errors.InvalidArgumentError(
+            f"diagonals {lower} to {upper} of at most {longest} elements do not make matrices of "
+            f"shape {list(made)}; the least is {list(least)}, and only one size may be larger"
+        )
+    return made
+
+
+def _matrix_diag_part_v3_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    return (_of_diagonals(dims, _bounds(node.inputs[1])),)
+
+
+def _matrix_set_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    wanted = _of_diagonals(dims, _bounds(node.inputs[2]))
+    if wanted is not None:
+        merge_dims(wanted, node.inputs[1].dims)
+    return (dims,)
+
+
 def _band_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.with_rank(node.inputs[1].dims, 0, "num_lower")
     shape_rules.with_rank(node.inputs[2].dims, 0, "num_upper")
@@ -97,6 +185,29 @@ def _declare() -> None:
         anything,
         _matrix_set_diag_shape,
     )
+    align = {"align": "{'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'"}
+    for version, attrs in (("V2", anything), ("V3", anything | align)):
+        register_op(
+            "MatrixDiag" + version,
+            ("diagonal: T", "k: int32", "num_rows: int32", "num_cols: int32", "padding_value: T"),
+            ("output: T",),
+            attrs,
+            _matrix_diag_v3_shape,
+        )
+        register_op(
+            "MatrixDiagPart" + version,
+            ("input: T", "k: int32", "padding_value: T"),
+            ("diagonal: T",),
+            attrs,
+            _matrix_diag_part_v3_shape,
+        )
+        register_op(
+            "MatrixSetDiag" + version,
+            ("input: T", "diagonal: T", "k: int32"),
+            ("output: T",),
+            attrs,
+            _matrix_set_diag_v3_shape,
+        )
     register_op(
         "MatrixBandPart",
         ("input: T", "num_lower: Tindex", "num_upper: Tindex"),
@@ -144,49 +255,112 @@ def diag_part(input: Any, name: str | None = None) -> Output:
 tensor_diag_part = diag_part
 
 
-def matrix_diag(diagonal: Any, name: str | None = "diag") -> Output:
-    """Matrices with given diagonals, 0 elsewhere.
+def _is_zero(k: Any) -> bool:
+    return isinstance(k, int | np.integer) and k == 0
+
+
+def _padding(value: Any, like: Output) -> Any:
+    return value if isinstance(value, Output) else convert_to_tensor(value, like.dtype)
+
+
+def matrix_diag(
+    diagonal: Any,
+    name: str | None = "diag",
+    k: Any = 0,
+    num_rows: Any = -1,
+    num_cols: Any = -1,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Output:
+    """Matrices with given diagonals, `padding_value` elsewhere.
 
     Args:
-      diagonal: any dtype, shape (..., N).
-    Returns: shape (..., N, N).
+      diagonal: any dtype, shape (..., N); with several diagonals (..., K, N), the uppermost first.
+      name: of the node.
+      k: which diagonal, above 0 those above the main one; or the lowest and the highest of several.
+      num_rows, num_cols: of the matrices; -1 for as few as will do.
+      padding_value: dtype of `diagonal`, shape ().
+      align: on which side of the rows of `diagonal` shorter diagonals are: above the main one, then
+        below it, such as "RIGHT_LEFT".
+    Returns: shape (..., num_rows, num_cols).
+    Raises: InvalidArgumentError: the diagonals and the sizes do not fit.
 
     Examples:
       >>> wf.Session().run(wf.matrix_diag([1, 2]))
       array([[1, 0],
              [0, 2]], dtype=int32)
+      >>> wf.Session().run(wf.matrix_diag([1, 2], k=1))
+      array([[0, 1, 0],
+             [0, 0, 2],
+             [0, 0, 0]], dtype=int32)
     """
-    return out("MatrixDiag", [diagonal], name=name)
+    whole = all(isinstance(size, int) and size == -1 for size in (num_rows, num_cols))
+    if _is_zero(k) and whole and _is_zero(padding_value):
+        return out("MatrixDiag", [diagonal], name=name)
+    x = convert_to_tensor(diagonal)
+    inputs = [x, k, num_rows, num_cols, _padding(padding_value, x)]
+    return out("MatrixDiagV3", inputs, {"align": align}, name)
 
 
-def matrix_diag_part(input: Any, name: str | None = "diag_part") -> Output:
+def matrix_diag_part(
+    input: Any,
+    name: str | None = "diag_part",
+    k: Any = 0,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Output:
     """Diagonals of matrices.
 
     Args:
       input: any dtype, shape (..., M, N).
-    Returns: shape (..., min(M, N)).
+      name: of the node.
+      k: which diagonal, above 0 those above the main one; or the lowest and the highest of several.
+      padding_value: dtype of `input`, shape (): what fills up shorter diagonals.
+      align: see `matrix_diag`.
+    Returns: shape (..., length of the diagonal); of several (..., K, length of the longest), the
+      uppermost first.
+    Raises: InvalidArgumentError: a diagonal is outside of the matrices.
 
     Examples:
       >>> wf.Session().run(wf.linalg.diag_part([[1, 2, 3], [4, 5, 6]]))
       array([1, 5], dtype=int32)
+      >>> wf.Session().run(wf.linalg.diag_part([[1, 2, 3], [4, 5, 6]], k=[-1, 1]))
+      array([[2, 6],
+             [1, 5],
+             [4, 0]], dtype=int32)
     """
-    return out("MatrixDiagPart", [input], name=name)
+    if _is_zero(k):
+        return out("MatrixDiagPart", [input], name=name)
+    x = convert_to_tensor(input)
+    inputs = [x, k, _padding(padding_value, x)]
+    return out("MatrixDiagPartV3", inputs, {"align": align}, name)
 
 
-def matrix_set_diag(input: Any, diagonal: Any, name: str | None = "set_diag") -> Output:
+def matrix_set_diag(
+    input: Any,
+    diagonal: Any,
+    name: str | None = "set_diag",
+    k: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Output:
     """Matrices with other diagonals.
 
     Args:
       input: any dtype, shape (..., M, N).
-      diagonal: same dtype, shape (..., min(M, N)).
+      diagonal: same dtype, shape (..., min(M, N)), or as `matrix_diag_part` gives it for `k`.
+      name: of the node.
+      k, align: see `matrix_diag`.
     Returns: shape of `input`.
+    Raises: InvalidArgumentError: the shape of `diagonal` is another, or `k` is outside.
 
     Examples:
       >>> wf.Session().run(wf.linalg.set_diag([[1, 2], [3, 4]], [8, 9]))
       array([[8, 2],
              [3, 9]], dtype=int32)
     """
-    return out("MatrixSetDiag", [input, diagonal], name=name)
+    if _is_zero(k):
+        return out("MatrixSetDiag", [input, diagonal], name=name)
+    return out("MatrixSetDiagV3", [input, diagonal, k], {"align": align}, name)
 
 
 def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Output:

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.default_graph import get_default_graph
@@ -443,12 +445,18 @@ def random_gamma(
         size = shape_tensor(shape)
         alpha = convert_to_tensor(alpha, dtype, name="alpha")
         if beta is None:
-            return out("RandomGamma", [size, alpha], _seeds(seed), scope)
+            return _above_zero(out("RandomGamma", [size, alpha], _seeds(seed)), scope)
         beta = convert_to_tensor(beta, dtype, name="beta")
         ones = out("OnesLike", [beta])
         alpha = out("Mul", [alpha, ones])
         draws = out("RandomGamma", [size, alpha], _seeds(seed))
-        return out("RealDiv", [draws, beta], None, scope)
+        return _above_zero(out("RealDiv", [draws, beta]), scope)
+
+
+def _above_zero(draws: Output, name: str) -> Output:
+    """Draws that were too small for their type: 0 has no logarithm."""
+    smallest = np.finfo(draws.dtype.numpy).tiny
+    return out("Maximum", [draws, smallest], None, name)
 
 
 def random_poisson(

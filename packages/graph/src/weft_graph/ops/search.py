@@ -26,6 +26,7 @@ from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import (
     merge_size,
     scalar_int,
+    unchanged,
     with_rank,
     with_rank_at_least,
 )
@@ -148,6 +149,15 @@ register_op(
     {"T": _OUT_INDEX},
     _in_top_k_shape,
     traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "Bucketize",
+    ("input: T",),
+    ("output: int32",),
+    {"T": "{int32, int64, float32, float64}", "boundaries": "list(float)"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+    doc="How many of the boundaries, which ascend, are not above each element.",
 )
 for _name in ("LowerBound", "UpperBound"):
     register_op(

@@ -14,6 +14,8 @@ __all__ = [
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor
@@ -112,6 +114,8 @@ def _as_int64(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def integer(*element: Any) -> Any:
         found = function(*element)
+        if isinstance(found, int | np.integer):
+            return convert_to_tensor(found, dtypes.int64)
         if isinstance(found, Output) and found.dtype.is_integer:
             return cast(found, dtypes.int64)
         return found

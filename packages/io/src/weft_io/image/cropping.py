@@ -25,7 +25,7 @@ from weft_graph.ops.control import with_dependencies
 from weft_graph.ops.identity import identity
 from weft_graph.ops.join import stack
 from weft_graph.ops.space_to_batch import extract_image_patches
-from weft_io.image.shapes import Size, images_of, known_rank, size_of
+from weft_io.image.shapes import Size, cut_rank, images_of, known_rank, size_of
 from weft_tensor import dtypes, errors
 
 
@@ -47,7 +47,7 @@ def crop_to_bounding_box(
     """
     with name_scope(None, "crop_to_bounding_box", [image]) as scope:
         value = images_of(image, "image")
-        count = known_rank(value)
+        count = cut_rank(value)
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
             have = size_of(value, axis - 3)
@@ -58,7 +58,9 @@ def crop_to_bounding_box(
         lead = [0] * (count - 3)
         begin = _vector([*lead, *offsets, 0])
         size = _vector([*[-1] * len(lead), *targets, -1])
-        return out("Slice", [value, begin, size], name=scope)
+        part = out("Slice", [value, begin, size], name=scope)
+        _set_size(part, *targets)
+        return part
 
 
 def pad_to_bounding_box(
@@ -79,7 +81,7 @@ def pad_to_bounding_box(
     """
     with name_scope(None, "pad_to_bounding_box", [image]) as scope:
         value = images_of(image, "image")
-        count = known_rank(value)
+        count = cut_rank(value)
         rows: list[Any] = [[0, 0] for _ in range(count)]
         offsets, targets = [offset_height, offset_width], [target_height, target_width]
         for axis in (0, 1):
@@ -110,7 +112,6 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     """
     with name_scope(None, "resize_image_with_crop_or_pad", [image]) as scope:
         value = images_of(image, "image")
-        known_rank(value)
         targets = [_at_least(n, 1, "a target size") for n in (target_height, target_width)]
         kept, cut, margin = [], [], []
         for axis, target in enumerate(targets):
@@ -247,5 +248,5 @@ def _vector(values: list[Size]) -> Output:
 def _set_size(images: Output, height: Any, width: Any) -> None:
     """Tell the static shape what is known of the sizes."""
     sizes = [int(size) if _is_number(size) else None for size in (height, width)]
-    lead = [None] * (known_rank(images) - 3)
+    lead = [None] * (cut_rank(images) - 3)
     images.set_shape([*lead, *sizes, None])

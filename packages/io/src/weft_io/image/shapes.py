@@ -53,6 +53,11 @@ def known_rank(tensor: Output) -> int:
     return len(tensor.dims)
 
 
+def cut_rank(tensor: Output) -> int:
+    """The rank of images that are cut or padded: one image where it is unknown."""
+    return 3 if tensor.dims is None else len(tensor.dims)
+
+
 def size_of(tensor: Output, axis: int) -> Size:
     """The size along an axis, counted from the end."""
     dims = tensor.dims

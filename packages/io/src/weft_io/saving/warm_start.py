@@ -108,6 +108,10 @@ def _scope(name: str, target: str) -> list[tuple[str, Any]]:
     ]
 
 
+class TensorNotFoundError(errors.NotFoundError, ValueError):
+    """A checkpoint lacks a tensor; a ValueError too, as in TensorFlow's `init_from_checkpoint`."""
+
+
 def _parts(variable: Any) -> Sequence[Variable]:
     if isinstance(variable, Variable):
         return [variable]
@@ -126,7 +130,7 @@ def _check(
 
         near = difflib.get_close_matches(name, shapes, n=3)
         hint = f" (near names: {', '.join(near)})" if near else ""
-        raise errors.NotFoundError(f"{path} has no tensor {name!r}{hint}")
+        raise TensorNotFoundError(f"{path} has no tensor {name!r}{hint}")
     got = tuple(shapes[name])
     for part in _parts(variable):
         info = part._get_save_slice_info()

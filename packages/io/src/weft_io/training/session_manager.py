@@ -280,7 +280,7 @@ class SessionManager:
             if timer.left() <= 0:
                 return None
             _log.info("Waiting for checkpoint to be available.")
-            time.sleep(self._pause)
+            time.sleep(min(self._pause, timer.left()))
 
     def _run_local_init_op(self, session: Session) -> Readiness:
         """Run it, if the model is ready for it."""
