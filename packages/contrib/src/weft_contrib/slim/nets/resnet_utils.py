@@ -4,7 +4,8 @@ from __future__ import annotations
 
 __all__ = ["Block", "conv2d_same", "resnet_arg_scope", "stack_blocks_dense", "subsample"]
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from weft_contrib.arg_scope import add_arg_scope, arg_scope
@@ -170,6 +171,85 @@ def resnet_arg_scope(
         arg_scope([max_pool2d], padding="SAME") as scope,
     ):
         return scope
+
+
+def block_of(
+    unit_fn: Callable[..., Any], scope: str, base_depth: int, num_units: int, stride: int
+) -> Block:
+    """A block of bottlenecks, of which the last has the stride."""
+    unit = {"depth": base_depth * 4, "depth_bottleneck": base_depth, "stride": 1}
+    return Block(scope, unit_fn, [*[unit] * (num_units - 1), unit | {"stride": stride}])
+
+
+@contextmanager
+def network_scope(
+    scope: Any, default: str, inputs: Any, reuse: Any, unit_fn: Any, is_training: Any
+) -> Iterator[str]:
+    """The scope of a network's variables; gives the collection that its layers are added to."""
+    with variable_scope(scope, default, [inputs], reuse=reuse) as opened:
+        collection = opened.original_name_scope + "_end_points"
+        with (
+            arg_scope([conv2d, unit_fn, stack_blocks_dense], outputs_collections=collection),
+            arg_scope([batch_norm], is_training=is_training),
+        ):
+            yield collection
+
+
+Network = Callable[..., tuple[Any, dict[str, Any]]]
+"""Gives the last layer, and all layers by name."""
+
+_DOC = """The network of {layers} layers.
+
+    Args:
+      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `{version}`.
+    Returns: the last layer, shape (B, h, w, C), and all layers by name.
+
+    Examples:
+      >>> from weft_contrib import slim
+      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
+      >>> with slim.arg_scope(slim.nets.{version}.resnet_arg_scope()):
+      ...     net, layers = slim.nets.{version}.{name}(images, 10, is_training=False)
+      >>> net.shape.as_list()
+      [None, 1, 1, 10]
+    """
+
+
+def of_layers(
+    network: Network, block: Callable[..., Block], layers: int, units: Sequence[int]
+) -> Network:
+    """The function that makes a `network` of blocks with so many `units` each."""
+    version = network.__name__
+    full_name = f"{version}_{layers}"
+
+    def make(
+        inputs: Any,
+        num_classes: int | None = None,
+        is_training: Any = True,
+        global_pool: bool = True,
+        output_stride: int | None = None,
+        reuse: Any = None,
+        scope: Any = full_name,
+    ) -> tuple[Any, dict[str, Any]]:
+        last = len(units)
+        blocks = [
+            block(f"block{i}", 32 * 2**i, count, 1 if i == last else 2)
+            for i, count in enumerate(units, 1)
+        ]
+        return network(
+            inputs,
+            blocks,
+            num_classes,
+            is_training,
+            global_pool,
+            output_stride,
+            reuse=reuse,
+            scope=scope,
+        )
+
+    make.__name__ = make.__qualname__ = full_name
+    make.__module__ = network.__module__
+    make.__doc__ = _DOC.format(layers=layers, version=version, name=full_name)
+    return make
 
 
 def root(inputs: Any, output_stride: int | None) -> tuple[Any, int | None]:

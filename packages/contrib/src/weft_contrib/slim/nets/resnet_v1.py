@@ -16,13 +16,15 @@ __all__ = [
 from collections.abc import Sequence
 from typing import Any
 
-from weft_contrib.arg_scope import add_arg_scope, arg_scope
+from weft_contrib.arg_scope import add_arg_scope
 from weft_contrib.layers.convolution import conv2d
-from weft_contrib.layers.normalization import batch_norm
 from weft_contrib.slim.nets.resnet_utils import (
     Block,
+    block_of,
     conv2d_same,
     head,
+    network_scope,
+    of_layers,
     resnet_arg_scope as resnet_arg_scope,
     root,
     stack_blocks_dense,
@@ -106,18 +108,12 @@ def resnet_v1(
       >>> net.shape.as_list(), layers["resnet_v1/block1"].shape.as_list()
       ([1, 1, 1, 10], [1, 4, 4, 16])
     """
-    with variable_scope(scope, "resnet_v1", [inputs], reuse=reuse) as opened:
-        collection = opened.original_name_scope + "_end_points"
-        collected = [conv2d, bottleneck, stack_blocks_dense]
-        with (
-            arg_scope(collected, outputs_collections=collection),
-            arg_scope([batch_norm], is_training=is_training),
-        ):
-            net = inputs
-            if include_root_block:
-                net, output_stride = root(net, output_stride)
-            net = stack_blocks_dense(net, blocks, output_stride)
-            return head(net, num_classes, global_pool, collection)
+    with network_scope(scope, "resnet_v1", inputs, reuse, bottleneck, is_training) as collection:
+        net = inputs
+        if include_root_block:
+            net, output_stride = root(net, output_stride)
+        net = stack_blocks_dense(net, blocks, output_stride)
+        return head(net, num_classes, global_pool, collection)
 
 
 def resnet_v1_block(scope: str, base_depth: int, num_units: int, stride: int) -> Block:
@@ -134,154 +130,10 @@ def resnet_v1_block(scope: str, base_depth: int, num_units: int, stride: int) ->
       >>> resnet_v1.resnet_v1_block("block1", 64, 3, 2).args[-1]
       {'depth': 256, 'depth_bottleneck': 64, 'stride': 2}
     """
-    unit = {"depth": base_depth * 4, "depth_bottleneck": base_depth, "stride": 1}
-    units = [*[unit] * (num_units - 1), unit | {"stride": stride}]
-    return Block(scope, bottleneck, units)
+    return block_of(bottleneck, scope, base_depth, num_units, stride)
 
 
-def _blocks(*counts: int) -> list[Block]:
-    last = len(counts)
-    return [
-        resnet_v1_block(f"block{i}", 32 * 2**i, count, 1 if i == last else 2)
-        for i, count in enumerate(counts, 1)
-    ]
-
-
-def resnet_v1_50(
-    inputs: Any,
-    num_classes: int | None = None,
-    is_training: Any = True,
-    global_pool: bool = True,
-    output_stride: int | None = None,
-    reuse: Any = None,
-    scope: Any = "resnet_v1_50",
-) -> tuple[Any, dict[str, Any]]:
-    """The network of 50 layers.
-
-    Args:
-      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
-    Returns: the last layer, shape (B, h, w, C), and all layers by name.
-
-    Examples:
-      >>> from weft_contrib import slim
-      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
-      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
-      ...     net, layers = slim.nets.resnet_v1.resnet_v1_50(images, 10, is_training=False)
-      >>> net.shape.as_list()
-      [None, 1, 1, 10]
-    """
-    return resnet_v1(
-        inputs,
-        _blocks(3, 4, 6, 3),
-        num_classes,
-        is_training,
-        global_pool,
-        output_stride,
-        reuse=reuse,
-        scope=scope,
-    )
-
-
-def resnet_v1_101(
-    inputs: Any,
-    num_classes: int | None = None,
-    is_training: Any = True,
-    global_pool: bool = True,
-    output_stride: int | None = None,
-    reuse: Any = None,
-    scope: Any = "resnet_v1_101",
-) -> tuple[Any, dict[str, Any]]:
-    """The network of 101 layers.
-
-    Args:
-      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
-    Returns: the last layer, shape (B, h, w, C), and all layers by name.
-
-    Examples:
-      >>> from weft_contrib import slim
-      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
-      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
-      ...     net, layers = slim.nets.resnet_v1.resnet_v1_101(images, 10, is_training=False)
-      >>> net.shape.as_list()
-      [None, 1, 1, 10]
-    """
-    return resnet_v1(
-        inputs,
-        _blocks(3, 4, 23, 3),
-        num_classes,
-        is_training,
-        global_pool,
-        output_stride,
-        reuse=reuse,
-        scope=scope,
-    )
-
-
-def resnet_v1_152(
-    inputs: Any,
-    num_classes: int | None = None,
-    is_training: Any = True,
-    global_pool: bool = True,
-    output_stride: int | None = None,
-    reuse: Any = None,
-    scope: Any = "resnet_v1_152",
-) -> tuple[Any, dict[str, Any]]:
-    """The network of 152 layers.
-
-    Args:
-      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
-    Returns: the last layer, shape (B, h, w, C), and all layers by name.
-
-    Examples:
-      >>> from weft_contrib import slim
-      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
-      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
-      ...     net, layers = slim.nets.resnet_v1.resnet_v1_152(images, 10, is_training=False)
-      >>> net.shape.as_list()
-      [None, 1, 1, 10]
-    """
-    return resnet_v1(
-        inputs,
-        _blocks(3, 8, 36, 3),
-        num_classes,
-        is_training,
-        global_pool,
-        output_stride,
-        reuse=reuse,
-        scope=scope,
-    )
-
-
-def resnet_v1_200(
-    inputs: Any,
-    num_classes: int | None = None,
-    is_training: Any = True,
-    global_pool: bool = True,
-    output_stride: int | None = None,
-    reuse: Any = None,
-    scope: Any = "resnet_v1_200",
-) -> tuple[Any, dict[str, Any]]:
-    """The network of 200 layers.
-
-    Args:
-      inputs, num_classes, is_training, global_pool, output_stride, reuse, scope: as `resnet_v1`.
-    Returns: the last layer, shape (B, h, w, C), and all layers by name.
-
-    Examples:
-      >>> from weft_contrib import slim
-      >>> images = wf.placeholder(wf.float32, [None, 64, 64, 3])
-      >>> with slim.arg_scope(slim.nets.resnet_v1.resnet_arg_scope()):
-      ...     net, layers = slim.nets.resnet_v1.resnet_v1_200(images, 10, is_training=False)
-      >>> net.shape.as_list()
-      [None, 1, 1, 10]
-    """
-    return resnet_v1(
-        inputs,
-        _blocks(3, 24, 36, 3),
-        num_classes,
-        is_training,
-        global_pool,
-        output_stride,
-        reuse=reuse,
-        scope=scope,
-    )
+resnet_v1_50 = of_layers(resnet_v1, resnet_v1_block, 50, (3, 4, 6, 3))
+resnet_v1_101 = of_layers(resnet_v1, resnet_v1_block, 101, (3, 4, 23, 3))
+resnet_v1_152 = of_layers(resnet_v1, resnet_v1_block, 152, (3, 8, 36, 3))
+resnet_v1_200 = of_layers(resnet_v1, resnet_v1_block, 200, (3, 24, 36, 3))
