@@ -22,7 +22,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import EACH, VIEW, Traits
+from weft_graph.ir.traits import EACH, VIEW, Role, Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import unchanged
 from weft_tensor.shape import Dims, merge_dims
@@ -185,6 +185,8 @@ def verify_tensor_all_finite(
 def add_check_numerics_ops() -> Node:
     """A node that checks every floating tensor of the default graph.
 
+    Of branches and loops it checks what comes out, since what is inside may not run.
+
     Raises: InvalidArgumentError: at run time, if one is infinite or not a number; the message names
       the tensor.
 
@@ -199,12 +201,20 @@ def add_check_numerics_ops() -> Node:
     graph = get_default_graph()
     checks: list[Node] = []
     for node in list(graph.nodes):
-        for output in node.outputs:
+        for output in () if _may_be_skipped(node) else node.outputs:
             if output.dtype.is_floating and not output.dtype.is_ref:
                 with graph.control_dependencies(checks[-1:]), graph.colocate_with(node):
                     checks.append(check_numerics(output, output.name).node)
     with graph.control_dependencies(checks):
         return create("NoOp", ())
+
+
+def _may_be_skipped(node: Node) -> bool:
+    """Whether a step may leave the outputs of a node without a value, or give them several."""
+    context = node.context
+    if context is not None and node.role is Role.EXIT:
+        context = context.outer
+    return context is not None or node.role is Role.SWITCH
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Output:
