@@ -111,7 +111,8 @@ def _matrix_diag_v3(node: Node, device: Device) -> KernelFunction:
     def run(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Any:
         lower, upper = int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
         sizes = sizes_for(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
-        inside, there, shape = _places(*sizes, k, align)
+        rows, columns = sizes
+        inside, there, shape = _places(rows, columns, k, align)
         if diagonal.shape[-len(shape) :] != shape:
             raise errors.InvalidArgumentError(
                 f"diagonal must end in the shape {list(shape)} for k = {k.tolist()}, got "
@@ -130,7 +131,8 @@ def _matrix_diag_part_v3(node: Node, device: Device) -> KernelFunction:
     align = node.attrs.get("align", "LEFT_LEFT")
 
     def run(x: Any, k: Any, padding: Any) -> Any:
-        inside, there, shape = _places(*x.shape[-2:], k, align)
+        rows, columns = x.shape[-2:]
+        inside, there, shape = _places(rows, columns, k, align)
         result = _filled_array(device, (*x.shape[:-2], *shape), padding)
         _by_rows(result, shape)[(..., *map(device.xp.asarray, there))] = x[
             (..., *map(device.xp.asarray, inside))
@@ -144,7 +146,8 @@ def _matrix_set_diag_v3(node: Node, device: Device) -> KernelFunction:
     align = node.attrs.get("align", "LEFT_LEFT")
 
     def run(x: Any, diagonal: Any, k: Any) -> Any:
-        inside, there, shape = _places(*x.shape[-2:], k, align)
+        rows, columns = x.shape[-2:]
+        inside, there, shape = _places(rows, columns, k, align)
         if diagonal.shape != (*x.shape[:-2], *shape):
             raise errors.InvalidArgumentError(
                 f"the diagonal must have shape {[*x.shape[:-2], *shape]}, got "
