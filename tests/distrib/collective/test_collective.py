@@ -15,6 +15,9 @@ from weft_testing.waiting import in_threads, wait_until
 import weft as wf
 import weft_distrib
 from weft import errors
+from weft_distrib.collective import runtime
+from weft_distrib.collective.groups import Member
+from weft_exec.resources.cancellation import Timer, call_at
 
 Build = Callable[[int], Any]
 
@@ -189,6 +192,28 @@ def together(replicas: list[Replica], count: int = 3) -> list[Any]:
     with in_threads(*works) as threads:
         pass
     return [thread.outcome for thread in threads]
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 3)], ids=["formed", "refused"])
+def test_who_waits_no_more_has_no_timer(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[Timer] = []
+
+    def kept(when: float, callback: Callable[[], None]) -> Timer:
+        timers.append(call_at(when, callback))
+        return timers[-1]
+
+    monkeypatch.setattr(runtime, "call_at", kept)
+    leader, outcomes = runtime.Leader(), list[Any]()
+    take_back = [
+        leader.join(1, size, Member(f"/job:a/task:{i}/device:CPU:0", i), 600, outcomes.append)
+        for i, size in enumerate(sizes)
+    ]
+    answered = len(outcomes)
+    assert [timer.callback is None for timer in timers] == [answered == 2, True]
+    take_back[0]()
+    assert timers[0].callback is None and len(outcomes) == answered
 
 
 def test_sessions_on_several_tasks_meet_and_meet_again_after_one_left() -> None:

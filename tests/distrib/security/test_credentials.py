@@ -291,6 +291,14 @@ def test_certificates_are_read_anew_when_they_change(folder: Path, tmp_path: Pat
             wf.Session(server.target + query(folder, "client"))
 
 
+@pytest.mark.parametrize("days", ["0", "-1", "nan", "inf", "1e-9", "1e9"])
+def test_certificates_that_would_not_be_valid_are_not_made(days: str, tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with pytest.raises(errors.InvalidArgumentError, match="a minute to 36500 days, not for"):
+        make_certificates(folder, TASKS, float(days))
+    assert not folder.exists()
+
+
 def test_calls_come_while_bytes_go(folder: Path) -> None:
     credentials = credentials_in(folder, "worker-0")
     big = np.arange(6_000_000, dtype=np.uint8)

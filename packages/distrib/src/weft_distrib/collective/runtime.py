@@ -42,6 +42,10 @@ class Leader:
                 told = self._groups.expire(key, member.number, seconds)
             _tell(told)
 
+        def over(outcome: Outcome) -> None:
+            timer.cancel()
+            answer(outcome)
+
         def take_back() -> None:
             timer.cancel()
             with self._lock:
@@ -49,7 +53,7 @@ class Leader:
 
         timer = call_at(time.monotonic() + seconds, expire)
         with self._lock:
-            told = self._groups.join(key, size, member, answer)
+            told = self._groups.join(key, size, member, over)
         _tell(told)
         return take_back
 

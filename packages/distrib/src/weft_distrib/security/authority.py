@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 DAYS: Final = 30.0
+_LEAST_DAYS: Final = 1 / (24 * 60)  # a minute; certificates count in seconds
+_MOST_DAYS: Final = 36_500.0
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -33,9 +35,12 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
       folder: gets `authority.crt`, and `<name>.crt` and `<name>.key` for the authority, for each
         task and for "client", and `token` and `client.token`.
       tasks: names of tasks such as "ps-0", and the hosts that others reach them by.
-      days: how long the certificates are valid; an authority is for ten times as long.
+      days: how long the certificates are valid, a minute to 100 years; an authority is for ten
+        times as long.
     Returns: the files that were written.
-    Raises: UnimplementedError: the package `cryptography` is not installed.
+    Raises:
+      InvalidArgumentError: `days` is out of range; the authority that is there cannot be read.
+      UnimplementedError: the package `cryptography` is not installed.
 
     Examples:
       >>> import tempfile
@@ -45,6 +50,10 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
       >>> sorted(path.name for path in made)[:3]
       ['authority.crt', 'authority.key', 'client.crt']
     """
+    if not _LEAST_DAYS <= days <= _MOST_DAYS:
+        raise errors.InvalidArgumentError(
+            f"certificates are valid for a minute to {_MOST_DAYS:g} days, not for {days:g} days"
+        )
     base = Path(folder)
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = Authority(base, days)
