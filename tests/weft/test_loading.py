@@ -78,6 +78,15 @@ def test_dir_lists_what_has_not_loaded() -> None:
     assert "Example" in child("import weft.train; print(*dir(weft.train))").split()
 
 
+def test_late_modules_show_what_their_all_names() -> None:
+    from weft_distrib.launch import in_process
+
+    assert "Any" in vars(in_process)
+    assert callable(wf.test.create_local_cluster)
+    assert "Any" not in dir(wf.test)
+    assert not hasattr(wf.test, "Any")
+
+
 @pytest.mark.parametrize(
     ("misspelt", "near"), [("Sesion", "Session"), ("reduce_men", "reduce_mean"), ("trian", "train")]
 )

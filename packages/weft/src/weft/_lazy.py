@@ -36,7 +36,7 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
             return import_module(f"{package}.{name}")
         if _may_be_shown(name):
             for module in map(import_module, late if name[0] != "_" else late[-1:]):
-                if name in vars(module):
+                if name in _public(module):
                     value = vars(module)[name]
                     setattr(sys.modules[package], name, value)
                     return value
@@ -56,7 +56,8 @@ def hint(package: str) -> None:
 
 
 def _public(module: ModuleType) -> list[str]:
-    return [name for name in vars(module) if _may_be_shown(name)]
+    """What `import *` takes: the names of `__all__`, where there is one."""
+    return vars(module).get("__all__") or [name for name in vars(module) if _may_be_shown(name)]
 
 
 def _may_be_shown(name: str) -> bool:
