@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,8 @@ from onnx import TensorProto, helper  # noqa: E402
 from weft._commands import main  # noqa: E402
 
 
-def _saved(path: Path, op: str) -> str:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+def _saved(path: Path, op: str, sizes: Sequence[Any] = (2,), kind: int = TensorProto.FLOAT) -> str:
+    x, y = (helper.make_tensor_value_info(name, kind, sizes) for name in "xy")
     graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name="n")], "g", [x], [y])
     (path / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
     return str(path / "m.onnx")
@@ -39,3 +41,29 @@ def test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "[-3. -4.]" in capsys.readouterr().out
     assert main(["onnx", "run", path, "-i", "z=1"]) != 0
     assert main(["onnx", "run", path, "-i", "x=a,b"]) != 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text", "expected"),
+    [
+        ([], "3", "-3"),
+        ([2, 2], "3", "[[-3 -3]\n [-3 -3]]"),
+        (["batch", 2], "1,2,3,4", "[[-1 -2]\n [-3 -4]]"),
+        (["batch", 2], "1,2,3", "of shape [?,2] must be"),
+        (["rows", "columns"], "1,2", "of shape [?,?] must be"),
+        ([2], "1,1.5", "must be whole numbers"),
+        ([2], "1,nan", "must be whole numbers"),
+        ([10**7, 10**7], None, "must be given"),
+    ],
+)
+def test_numbers_of_an_input(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    sizes: list[Any],
+    text: str | None,
+    expected: str,
+) -> None:
+    path = _saved(tmp_path, "Neg", sizes, TensorProto.INT32)
+    given = [] if text is None else ["-i", f"x={text}"]
+    assert (main(["onnx", "run", path, *given]) == 0) == expected.lstrip("[").startswith("-")
+    assert expected in "".join(capfd.readouterr())

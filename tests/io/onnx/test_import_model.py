@@ -194,8 +194,8 @@ def _calls(count: int, times: int) -> Any:
 
 def test_functions_do_not_unfold_without_end() -> None:
     with wf.Graph().as_default() as graph:
-        with pytest.raises(errors.ResourceExhaustedError, match="unfold to more than"):
-            wf.onnx.import_model(_calls(30, 2))
+        with pytest.raises(errors.ResourceExhaustedError, match=r"ONNX node .*unfold to more than"):
+            wf.onnx.import_model(_calls(14, 2))  # 32,767 nodes of a file of 2 kB
         assert not graph.get_operations(), "it is seen before anything is added"
         with pytest.raises(errors.ResourceExhaustedError, match="50 deep"):
             wf.onnx.import_model(_calls(300, 1))
@@ -210,11 +210,32 @@ def test_functions_do_not_unfold_without_end() -> None:
             helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[10**5] * 2, dilations=[2, 2]),
             "taps",
         ),
+        (helper.make_node("LRN", ["x"], ["y"], size=10**9), "LRN sums 1 to"),
     ],
 )
 def test_attributes_make_no_nodes_without_end(node: Any, match: str) -> None:
     model = _model([node], [_value("x", 1, 1, 4, 4)], [_value("y", "a", "b", "c", "d")])
     with wf.Graph().as_default(), pytest.raises(errors.OpError, match=match):
+        wf.onnx.import_model(model)
+
+
+@pytest.mark.parametrize(
+    ("node", "match"),
+    [
+        (helper.make_node("Flatten", ["x"], ["y"], axis=1.5), "'axis' must be of the type INT"),
+        (helper.make_node("Conv", ["x", "x"], ["y"], strides="ab"), "'strides' must be .* INTS"),
+        (helper.make_node("Conv", ["x", "x"], ["y"], pads=[0.5] * 4), "'pads' must be .* INTS"),
+        (helper.make_node("Elu", ["x"], ["y"], alpha="a"), "'alpha' must be of the type FLOAT"),
+        (helper.make_node("If", ["x"], ["y"], then_branch=1.0), "'then_branch' must be .* GRAPH"),
+    ],
+)
+def test_attributes_are_of_the_types_of_their_ops(node: Any, match: str) -> None:
+    node.name = "here"
+    model = _model([node], [_value("x", 1, 1, 4, 4)], [_value("y", "a", "b", "c", "d")])
+    with (
+        wf.Graph().as_default(),
+        pytest.raises(errors.InvalidArgumentError, match=f"'here'.* {match}"),
+    ):
         wf.onnx.import_model(model)
 
 
@@ -259,7 +280,7 @@ def test_errors_name_the_node() -> None:
                 helper.make_node("Unsqueeze", ["x", "axes"], ["image"]),
                 helper.make_node("MaxPool", ["image"], ["y"], kernel_shape="ab", name="pool"),
             ],
-            r"ONNX node 'pool' \(MaxPool\): its attributes do not fit",
+            r"ONNX node 'pool' \(MaxPool\): the attribute 'kernel_shape' must be of the type INTS",
         ),
         ([helper.make_node("Relu", ["x"], ["other"])], "the model's output 'y' is made by no node"),
     ],

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
+
+_MOST_RANDOM: Final = 10**8
+"""Elements of an input that are drawn at random."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -122,16 +126,22 @@ def _value(text: str, place: Any) -> Any:
         raise errors.InvalidArgumentError(
             f"an input of {place.dtype.name} must be numbers, got {text!r}"
         ) from None
-    sizes = None if place.dims is None or None in place.dims else place.dims
-    values = values.astype(place.dtype.numpy) if values.dtype.kind == "f" else values
-    if sizes is None:
-        return values[0] if len(parts) == 1 and place.dims == () else values
-    if values.size not in (1, int(np.prod(sizes))):
+    if place.dtype.is_integer and (values != np.round(values)).any():
         raise errors.InvalidArgumentError(
-            f"an input of shape {format_dims(sizes)} must be one number or {int(np.prod(sizes))}, "
-            f"got {values.size}"
+            f"an input of {place.dtype.name} must be whole numbers, got {text!r}"
         )
-    return np.broadcast_to(values, sizes) if values.size == 1 else values.reshape(sizes)
+    values = values.astype(place.dtype.numpy) if values.dtype.kind == "f" else values
+    if place.dims is None:
+        return values
+    if values.size == 1 and None not in place.dims:
+        return np.full(place.dims, values[0])
+    try:
+        return values.reshape([-1 if size is None else size for size in place.dims])
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"an input of shape {format_dims(place.dims)} must be one number, as many as it has "
+            f"elements, or @FILE.npy, got {values.size}"
+        ) from None
 
 
 def _random(name: str, place: Any, random: np.random.Generator) -> Any:
@@ -142,6 +152,10 @@ def _random(name: str, place: Any, random: np.random.Generator) -> Any:
     if place.dims is None or place.dtype.numpy.kind == "O":
         raise errors.InvalidArgumentError(f"the input {name!r} must be given: --input {name}=…")
     sizes = [1 if size is None else size for size in place.dims]
+    if prod(sizes) > _MOST_RANDOM:
+        raise errors.InvalidArgumentError(
+            f"the input {name!r} of shape {format_dims(place.dims)} must be given: it is large"
+        )
     if place.dtype.is_integer or place.dtype.is_bool:
         return random.integers(0, 2, sizes).astype(place.dtype.numpy)
     return random.standard_normal(sizes).astype(place.dtype.numpy)

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import onnx
-from onnx import FunctionProto, NodeProto, TypeProto, defs
+from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, defs
 
 from weft_io.onnx.values import Values
 from weft_tensor import errors
+from weft_tensor.nesting import shown
+
+_KINDS: Final[Mapping[str, Any]] = {
+    "FLOAT": (float, int),
+    "INT": int,
+    "STRING": str,
+    "TENSOR": np.ndarray,
+    "SPARSE_TENSOR": np.ndarray,
+    "GRAPH": GraphProto,
+    "TYPE_PROTO": TypeProto,
+}
+"""What attributes are read as; those of types with an S are lists of these."""
 
 
 @cache
@@ -33,6 +46,33 @@ def defaults(domain: str, op: str, version: int) -> Mapping[str, Any]:
         for name, each in schema.attributes.items()
         if each.default_value.name
     }
+
+
+def check_types(domain: str, op: str, version: int, attributes: Mapping[str, Any]) -> None:
+    """Raise InvalidArgumentError where an attribute is of another type than ONNX says."""
+    expected = _types(domain, op, version)
+    for name, value in attributes.items():
+        if name in expected and not _is_of(value, expected[name]):
+            raise errors.InvalidArgumentError(
+                f"the attribute {name!r} must be of the type {expected[name]}, got {shown(value)}"
+            )
+
+
+@cache
+def _types(domain: str, op: str, version: int) -> Mapping[str, str]:
+    schema = _schema(domain, op, version)
+    if schema is None:
+        return {}
+    return {name: each.type.name for name, each in schema.attributes.items()}
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Whether a value, as it was read, is of one of ONNX's types of attributes."""
+    if kind in _KINDS:
+        return isinstance(value, _KINDS[kind])
+    if isinstance(value, list) and kind[:-1] in _KINDS:
+        return all(isinstance(each, _KINDS[kind[:-1]]) for each in value[:1])
+    return False
 
 
 def is_defined(domain: str, op: str, version: int) -> bool:

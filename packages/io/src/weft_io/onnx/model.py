@@ -96,9 +96,9 @@ def plain_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """All nodes of a graph and the graphs in it."""
-    waiting = [graph]
+def all_nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """All nodes of a graph or function and the graphs in it."""
+    waiting: list[GraphProto | FunctionProto] = [body]
     while waiting:
         for node in waiting.pop().node:
             yield node
@@ -111,3 +111,13 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
     for each in node.attribute:
         found += each.graphs
     return found
+
+
+def placed(error: errors.OpError, node: NodeProto) -> errors.OpError:
+    """The same error, which names the ONNX node; the innermost one where they are nested."""
+    if "onnx_node" not in error.details:
+        name = node.name or ", ".join(node.output)
+        error.details["onnx_node"] = name
+        error.message = f"ONNX node {name!r} ({node.op_type}): {error.message}"
+        error.args = (error.message,)
+    return error

@@ -16,7 +16,7 @@ from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
 from weft_io.onnx import functions
 from weft_io.onnx.element_types import onnx_type
-from weft_io.onnx.model import opsets, plain_domain
+from weft_io.onnx.model import opsets, placed, plain_domain
 from weft_io.onnx.operation import Operation
 from weft_io.onnx.registry import ImportRule, import_rule, is_elementwise
 from weft_io.onnx.transpositions import Transpositions
@@ -139,17 +139,17 @@ class Scope:
         Raises: OpError: one cannot be added; the message names it.
         """
         for node in nodes:
-            self._shared.unfolding.count()
             try:
+                self._shared.unfolding.count()
                 self._add(node)
             except errors.OpError as error:
-                raise _placed(error, node) from error
+                raise placed(error, node) from error
             except MemoryError as error:
-                raise _placed(errors.ResourceExhaustedError(str(error)), node) from error
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                raise placed(errors.ResourceExhaustedError(str(error)), node) from error
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 # because rules compute with numbers of the file, which may contradict each other
                 found = errors.InvalidArgumentError(f"its attributes do not fit: {error}")
-                raise _placed(found, node) from error
+                raise placed(found, node) from error
 
     def _add(self, node: NodeProto) -> None:
         domain, op = plain_domain(node.domain), node.op_type
@@ -193,6 +193,8 @@ class Scope:
         attributes: dict[str, Any],
     ) -> Sequence[Output | None]:
         version = self._versions.get(domain, 1)
+        if domain in self._versions:  # bodies of ONNX's own functions need not say
+            functions.check_types(domain, node.op_type, version, attributes)
         given = {**functions.defaults(domain, node.op_type, version), **attributes}
         named = [index + 1 for index, name in enumerate(node.output) if name]
         before = None
@@ -297,16 +299,6 @@ class Scope:
         if not info.HasField("type") or info.type == TypeProto():
             return None, None
         return type_and_shape(info.type)
-
-
-def _placed(error: errors.OpError, node: NodeProto) -> errors.OpError:
-    """The same error, which names the ONNX node; the innermost one where they are nested."""
-    if "onnx_node" not in error.details:
-        name = node.name or ", ".join(node.output)
-        error.details["onnx_node"] = name
-        error.message = f"ONNX node {name!r} ({node.op_type}): {error.message}"
-        error.args = (error.message,)
-    return error
 
 
 def plain_name(name: str) -> str:

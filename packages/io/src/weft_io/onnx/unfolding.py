@@ -7,11 +7,14 @@ from typing import Final
 
 from onnx import FunctionProto, ModelProto, NodeProto
 
-from weft_io.onnx.model import plain_domain, subgraphs
+from weft_io.onnx.model import all_nodes, placed, plain_domain, subgraphs
 from weft_tensor import errors
 
-_MOST_NODES: Final = 1_000_000
-"""Nodes that functions which call functions may unfold to."""
+_TIMES: Final = 20
+"""How many times the nodes of its file a model may unfold to."""
+
+_ALWAYS: Final = 20_000
+"""Nodes that a model may unfold to, however small its file is."""
 
 _DEEPEST: Final = 50
 """Calls of functions in functions, each of which takes some of Python's stack."""
@@ -29,10 +32,21 @@ class Unfolding:
         self.functions: Mapping[tuple[str, str], FunctionProto] = {
             (plain_domain(each.domain), each.name): each for each in model.functions
         }
-        self._left = _MOST_NODES
+        bodies = [all_nodes(model.graph), *(all_nodes(each) for each in model.functions)]
+        self._most = max(_ALWAYS, _TIMES * sum(1 for body in bodies for _ in body))
+        self._left = self._most
         self._calls: list[tuple[str, str]] = []
-        if self.functions and self._size(model.graph.node, 0, {}) > _MOST_NODES:
-            raise _too_many()
+        if self.functions:
+            self._check(model.graph.node)
+
+    def _check(self, nodes: Iterable[NodeProto]) -> None:
+        """Raise ResourceExhaustedError at the node that makes too many."""
+        sizes: dict[tuple[str, str], int] = {}
+        total = 0
+        for node in nodes:
+            total += self._size([node], 0, sizes)
+            if total > self._most:
+                raise placed(self._too_many(), node)
 
     def _size(
         self, nodes: Iterable[NodeProto], depth: int, sizes: dict[tuple[str, str], int]
@@ -73,10 +87,9 @@ class Unfolding:
         """
         self._left -= 1
         if self._left < 0:
-            raise _too_many()
+            raise self._too_many()
 
-
-def _too_many() -> errors.ResourceExhaustedError:
-    return errors.ResourceExhaustedError(
-        f"the model's functions unfold to more than {_MOST_NODES} nodes"
-    )
+    def _too_many(self) -> errors.ResourceExhaustedError:
+        return errors.ResourceExhaustedError(
+            f"with it the model's functions unfold to more than {self._most} nodes"
+        )

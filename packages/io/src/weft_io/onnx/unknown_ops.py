@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onnx import ModelProto
 
 from weft_io.onnx import functions
-from weft_io.onnx.model import all_nodes, opsets, plain_domain, subgraphs
+from weft_io.onnx.model import all_nodes, opsets, plain_domain
 from weft_io.onnx.registry import import_rule
 from weft_tensor import errors
 
@@ -17,11 +17,7 @@ def unknown_ops(model: ModelProto) -> dict[str, list[str]]:
     local = {(plain_domain(each.domain), each.name) for each in model.functions}
     bodies = [(list(all_nodes(model.graph)), opsets(model.opset_import, "the model"))]
     for each in model.functions:
-        nodes = list(each.node)
-        for node in each.node:
-            for graph in subgraphs(node):
-                nodes += all_nodes(graph)
-        bodies.append((nodes, opsets(each.opset_import, f"function {each.name!r}")))
+        bodies.append((list(all_nodes(each)), opsets(each.opset_import, f"function {each.name!r}")))
     places: dict[str, list[str]] = {}
     for nodes, versions in bodies:
         for node in nodes:

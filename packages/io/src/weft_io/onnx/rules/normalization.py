@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from weft_graph.ir.node import Output
 from weft_graph.nn.statistics import moments
 from weft_graph.ops.arithmetic import abs as absolute
@@ -16,6 +18,9 @@ from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
+
+_MOST_SUMMED: Final = 1000
+"""Channels that LRN sums, each of which is a few nodes."""
 
 
 @importer("BatchNormalization")
@@ -92,6 +97,8 @@ def _layer_normalization(operation: Operation) -> list[Output]:
 @importer("LRN")
 def _lrn(operation: Operation) -> Output:
     x, size = operation[0], operation.required("size")
+    if not 1 <= size <= _MOST_SUMMED:
+        raise errors.InvalidArgumentError(f"LRN sums 1 to {_MOST_SUMMED} channels, got {size}")
     before = (size - 1) // 2
     sides = [[0, 0], [before, size - 1 - before], *[[0, 0]] * (operation.rank() - 2)]
     whole, sizes = pad(square(x), sides), shape64(x)
