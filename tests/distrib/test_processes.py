@@ -36,7 +36,7 @@ class Program:
         self.session = wf.Session(self.target)
         self.session.run(self.v.initializer)
 
-    def lose(self, how: Any) -> tuple[errors.OpError, float]:
+    def lose(self, how: Any, waits: Any = None) -> tuple[errors.OpError, float]:
         """What a step that waits is told when the server is lost, and after how long."""
         began: list[float] = []
         with wf.Session(self.target) as other:
@@ -49,7 +49,7 @@ class Program:
 
         threading.Thread(target=strike).start()
         with pytest.raises(errors.UnavailableError) as caught:
-            self.session.run(self.late)
+            self.session.run(self.late if waits is None else waits)
         return caught.value, time.monotonic() - began[0]
 
     def recover(self) -> None:
@@ -95,6 +95,13 @@ def test_a_frozen_server_is_an_error_though_it_holds_its_connections(program: Pr
     program.ps.kill()
     program.ps.restart()
     program.recover()
+
+
+def test_what_a_lost_task_may_have_waited_in_is_named(program: Program) -> None:
+    error, _ = program.lose(program.ps.kill, program.taken)  # nobody else has a part of the step
+    assert error.node is None and "/job:ps/replica:0/task:0 is lost" in error.message
+    name = program.taken.op.name
+    assert f"of this step it ran '{name}' (op QueueDequeueV2), which may wait" in str(error)
 
 
 def test_clients_in_other_processes_share_the_state(program: Program) -> None:

@@ -143,7 +143,9 @@ class Process:
 
 def _end(process: subprocess.Popen[str]) -> None:
     process.kill()
-    process.communicate()  # closes its pipes as well
+    assert process.stdin is not None
+    if not process.stdin.closed:  # else it was ended already
+        process.communicate()  # closes its pipes as well
 
 
 @contextmanager

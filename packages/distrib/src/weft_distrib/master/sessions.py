@@ -37,6 +37,7 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part
+from weft_graph.ir.traits import Role
 from weft_graph.serialize import part_pieces, read_graph
 from weft_tensor import errors
 
@@ -44,6 +45,7 @@ ABORT_SECONDS: Final = 2.0
 """How long an aborted step waits for the tasks that still run parts of it."""
 
 _REGISTER_SECONDS = 300.0
+_NAMED = 3  # nodes, in an error
 
 MAX_SIGNATURES: Final = 1 << 16
 """How many a session may have planned."""
@@ -56,6 +58,7 @@ class _Share(NamedTuple):
     link: WorkerLink
     feeds: tuple[int, ...]
     fetches: tuple[int, ...]
+    waits: str  # its nodes that may wait for others, as an error names them; or ""
 
 
 class _Planned(NamedTuple):
@@ -196,7 +199,7 @@ class MasterSession:
             link.register(self.number, signature, told, same_as, replies.of(task))
             feeds = sorted({place for part in own.values() for place in part.feeds})
             fetches = sorted({place for part in own.values() for place in part.fetches})
-            shares.append(_Share(task, link, tuple(feeds), tuple(fetches)))
+            shares.append(_Share(task, link, tuple(feeds), tuple(fetches), _waits(own)))
         replies.wait()
         self._kept.update(kept)
         return shares
@@ -382,6 +385,18 @@ class _Replies:
             raise error
 
 
+def _waits(parts: dict[str, Part]) -> str:
+    """Name the nodes that may wait for others than their inputs and other parts."""
+    found = [
+        f"{node.name!r} (op {node.type})"
+        for part in parts.values()
+        for node in part.nodes
+        if node.traits.asynchronous and node.role not in (Role.SEND, Role.RECEIVE)
+    ]
+    more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+    return ", ".join(found[:_NAMED] + more)
+
+
 def _digest(parts: TaskParts) -> bytes:
     """What two signatures' parts have in common only if they are the same."""
     digest = hashlib.sha256()
@@ -522,4 +537,17 @@ class _Step:
                 tracing.add_transfers(self._stats, self._passages)
             self._done(self._results, self._stats.SerializeToString() if self._traced else b"")
         else:
-            self._fail(how.error)
+            self._fail(self._naming(how.error))
+
+    def _naming(self, error: errors.OpError) -> errors.OpError:
+        """Name what a lost task may have waited in, where no other part waited for that."""
+        if error.node is not None or not isinstance(error, errors.UnavailableError):
+            return error
+        lost = error.details.get("task", "")
+        waits = {share.task.to_string(): share.waits for share in self._planned.shares}.get(lost)
+        if not waits:
+            return error
+        told = error.copy()
+        told.message = f"{error.message}; of this step it ran {waits}, which may wait"
+        told.args = (told.message,)
+        return told
