@@ -118,6 +118,51 @@ def test_axes_that_are_fed_decide_what_is_compiled(generated: list[Any]) -> None
     assert [ops for ops, _ in generated] == [["Exp", "Sum", "Mul"]] * 3
 
 
+def test_sizes_that_follow_from_shapes_are_known_where_shapes_are(generated: list[Any]) -> None:
+    """Axes of gradients too: none is computed in a step, and changing sizes are all right."""
+    x, b = wf.placeholder(wf.float64, [None, None]), wf.placeholder(wf.float64, [None])
+    y = wf.reshape(wf.tanh(x * b), wf.shape(x)[::-1]) * 2.0
+    fetches = [y, *wf.gradients(y, [x, b])]
+    with wf.Session() as session:
+        for rows, columns in ((2, 3), (5, 1), (2, 3), (0, 4), (3, 0), (1, 1)):
+            array = np.linspace(-1, 1, rows * columns).reshape(rows, columns)
+            feeds = {x: array, b: np.linspace(1, 2, columns)}
+            tanh = np.tanh(array * feeds[b])
+            found, dx, db = session.run(fetches, feeds)
+            np.testing.assert_allclose(found, 2 * tanh.reshape(columns, rows), rtol=1e-12)
+            np.testing.assert_allclose(dx, 2 * (1 - tanh**2) * feeds[b], rtol=1e-12)
+            np.testing.assert_allclose(db, (2 * (1 - tanh**2) * array).sum(0), atol=1e-12)
+        report = session.explain(fetches, [x, b])
+    assert len(report.compiled) == 1 and not report.left
+    assert {"Shape", "StridedSlice", "BroadcastGradientArgs"} <= set(generated[0][0])
+    assert len(generated) == 5
+
+
+def test_sizes_of_one_region_are_known_to_others_and_to_kernels(generated: list[Any]) -> None:
+    x, w = wf.placeholder(wf.float32, [None, None]), wf.placeholder(wf.float32, [3, 3])
+    y = wf.exp(x * 2.0)
+    size = wf.shape(y) * 2
+    product = wf.matmul(y, w)
+    z = wf.fill(size, 1.0) * wf.reduce_sum(wf.tanh(product) + 1.0)
+    with wf.Session() as session:
+        for rows in (2, 4, 2):
+            feeds = {x: np.zeros((rows, 3)), w: np.zeros((3, 3))}
+            found, sizes = session.run([z, size], feeds)
+            assert sizes.tolist() == [rows * 2, 6] and sizes.dtype == np.int32
+            np.testing.assert_array_equal(found, np.full(sizes, rows * 3, np.float32))
+    assert len(generated) == 4 and "Shape" in generated[0][0]
+
+
+def test_numbers_that_follow_from_no_shape_decide_nothing(generated: list[Any]) -> None:
+    """Small integers may be counters, which have another value in each step."""
+    x, n = wf.placeholder(wf.float32, [None]), wf.placeholder(wf.int32, [2])
+    y = wf.exp(x) * wf.cast(wf.reduce_sum(n * 2 + wf.size(x)), wf.float32)
+    with wf.Session() as session:
+        for count in range(4):
+            assert session.run(y, {x: [0.0], n: [count, 0]}) == [2 * count + 2]
+    assert len(generated) == 1
+
+
 def test_shapes_that_do_not_fit_are_refused_with_their_node(generated: list[Any]) -> None:
     x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
     z = wf.exp(wf.add(x, y, name="sum")) * 2.0

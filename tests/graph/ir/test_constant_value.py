@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from weft_graph.ir import op_def
-from weft_graph.ir.builder import constant, out
+from weft_graph.ir.builder import constant, create, out
 from weft_graph.ir.constant_value import (
     MAX_ELEMENTS,
     constant_value,
@@ -51,6 +52,25 @@ def known(value: Any) -> Any:
 
 def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
     return array.placeholder(dtype, shape)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "axes"),
+    [
+        ((2, 1, 3), (3,), ([], [0, 1])),
+        ((), (4,), ([0], [])),
+        ((0, 1), (1, 5), ([1], [0])),
+        ((1, 1), (1,), ([], [0])),
+        ((2,), (3,), (None, None)),
+        ((None,), (3,), (None, None)),
+    ],
+)
+def test_axes_of_gradients_follow_from_shapes(
+    first: Sequence[int | None], second: Sequence[int | None], axes: Any
+) -> None:
+    sizes = [shapes.shape(fed(*first)), shapes.shape(fed(*second))]
+    outputs = create("BroadcastGradientArgs", sizes).outputs
+    assert tuple(map(known, outputs)) == axes
 
 
 def test_constants_of_any_type() -> None:

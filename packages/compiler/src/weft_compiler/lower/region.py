@@ -85,11 +85,11 @@ def lower(
     for member in members:
         if update_of(member.type) is not None:
             continue
-        node = twins[member.outputs[0]].node
-        results = _lowered(node, [values[source] for source in node.inputs])
-        for output, value in zip(node.outputs, results, strict=True):
-            assert (value.dtype, value.shape) == (output.dtype, _shape(output)), (node, value)
-            values[output] = value
+        for node in dict.fromkeys(twins[output].node for output in member.outputs):
+            results = _lowered(node, [values[source] for source in node.inputs])
+            for output, value in zip(node.outputs, results, strict=True):
+                assert (value.dtype, value.shape) == (output.dtype, _shape(output)), (node, value)
+                values[output] = value
     wanted: list[Value] = []
     for output in outputs:
         value = values[twins[output]]
@@ -192,12 +192,28 @@ def specialise(
         except errors.OpError as error:
             raise Unsupported(f"{member.name} has no result for these shapes: {error}") from error
         types = [output.dtype for output in member.outputs]
-        if len(found) != len(types) or any(dims is None or None in dims for dims in found):
-            raise Unsupported(f"the shapes of what {member.name} gives depend on values")
+        require(len(found) == len(types), f"nobody knows the shapes of what {member.name} gives")
         name = graph.unique_name(member.name)
         twin = graph.add_derived(member, member.op_def, name, sources, member.attrs, types, found)
-        twins.update(zip(member.outputs, twin.outputs, strict=True))
+        for output, copy in zip(member.outputs, twin.outputs, strict=True):
+            known = copy.dims is not None and None not in copy.dims
+            twins[output] = copy if known else _constant_twin(graph, copy)
     return twins
+
+
+def _constant_twin(graph: Graph, output: Output) -> Output:
+    """A constant of what an output gives, whose shape only its value tells.
+
+    Raises: Unsupported: the value is known when a step runs only.
+    """
+    node, value = output.node, constant_value(output)
+    if value is None:
+        raise Unsupported(f"the shapes of what {node.name} gives depend on values")
+    name = graph.unique_name(node.name)
+    attrs = {"dtype": output.dtype, "value": value}
+    const = lookup_op("Const")
+    twin = graph.add_derived(node, const, name, (), attrs, [output.dtype], [value.shape])
+    return twin.outputs[0]
 
 
 def _lowered(node: Node, inputs: Sequence[Value]) -> Sequence[Value]:

@@ -10,6 +10,7 @@ import numpy as np
 from weft_exec.kernels.array import sizes_of
 from weft_exec.kernels.common import LARGE
 from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
+from weft_graph.ops.array_values import repeated_axes
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -73,21 +74,11 @@ def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
             return found  # type: ignore[no-any-return]  # because `last` has no types
         shapes = (a.tobytes(), b.tobytes())  # which rarely change from step to step
         if shapes != known:
-            first, second = _reduced_axes(sizes_of(a), sizes_of(b))
-            found = (np.array(first, dtype), np.array(second, dtype))
+            sizes = sizes_of(a), sizes_of(b)
+            whole = _broadcast(*sizes)
+            first, second = [np.array(repeated_axes(shape, whole), dtype) for shape in sizes]
+            found = (first, second)
         last = (a, b, shapes, found)
         return found  # type: ignore[no-any-return]  # because `last` has no types
 
     return run
-
-
-def _reduced_axes(x: tuple[int, ...], y: tuple[int, ...]) -> list[list[int]]:
-    """Along which axes of the whole shape each of two was repeated."""
-    whole = _broadcast(x, y)
-    axes = []
-    for shape in (x, y):
-        lead = len(whole) - len(shape)
-        axes.append(
-            [i for i, n in enumerate(whole) if i < lead or (shape[i - lead] == 1 and n != 1)]
-        )
-    return axes

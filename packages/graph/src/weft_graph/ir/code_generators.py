@@ -75,7 +75,8 @@ class CodeGenerator(Protocol):
         """A function that computes some nodes.
 
         Args:
-          members: sources before users.
+          members: sources before users. Results that `constant_value` knows for these shapes, such
+            as sizes and axes, may decide what is compiled of other members.
           inputs: what they take of other nodes; constants among them are known. Members that read
             a reference read what it has before any of them changes it.
           outputs: what is wanted of them.

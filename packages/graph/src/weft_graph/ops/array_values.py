@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -104,3 +104,18 @@ def broadcast_args_value(node: Node, index: int, values: Values) -> Array | None
     dims = broadcast_dims(a, b)
     assert dims is not None
     return np.array(dims, object if None in dims else np.int64)
+
+
+@value_rule()
+def gradient_axes_value(node: Node, index: int, values: Values) -> Array | None:
+    """The axes along which one of two shapes is repeated."""
+    shapes = [tuple(value.tolist()) for value in arrays(values)]
+    whole = broadcast_dims(*shapes)
+    assert whole is not None
+    return np.array(repeated_axes(shapes[index], whole), np.int64)
+
+
+def repeated_axes(shape: Sequence[int], whole: Sequence[int | None]) -> list[int]:
+    """The axes of a whole along which a shape that broadcasts to it is repeated."""
+    lead = len(whole) - len(shape)
+    return [i for i, n in enumerate(whole) if i < lead or (shape[i - lead] == 1 and n != 1)]

@@ -90,6 +90,7 @@ register_op(
     ("r0: T", "r1: T"),
     {"T": "{int32, int64} = int32"},
     _two_vectors,
+    value=array_values.gradient_axes_value,
     traits=NOT_DIFFERENTIABLE,
     doc="The axes to sum over for the gradients of two inputs of shapes s0 and s1.",
 )

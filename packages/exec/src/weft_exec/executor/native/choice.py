@@ -43,9 +43,13 @@ def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> C
     needs = _needs(offer, variables)
     known: dict[Node, _Waits] = {}
     groups: dict[tuple[object, _Waits], list[Node]] = {}
+    sizes: set[Node] = set()
     for node in _sources_first(offer.nodes, needs):
-        why = _why_not(offer, generator, variables, node) if node in asked else "nobody asks for it"
-        if not why and _asks_for_values(generator, node, known):
+        why = "" if node in asked else "nobody asks for it"
+        why = why or _why_not(offer, generator, variables, node, sizes)
+        if not why and _are_sizes(node):
+            sizes.add(node)
+        elif not why and _asks_for_values(generator, node, known, sizes):
             why = "what is compiled depends on a value that is computed with it"
         where = None if why else (offer.where(node), offer.place(node)[0].name)
         if why and not node.traits.routes and node.inputs:
@@ -135,16 +139,54 @@ def _waits(where: object, late: int, needs: Iterable[_Waits], ends: bool) -> _Wa
     return _Waits(where, steps, late, ends)
 
 
-def _asks_for_values(generator: CodeGenerator, node: Node, known: Mapping[Node, _Waits]) -> bool:
+def _asks_for_values(
+    generator: CodeGenerator, node: Node, known: Mapping[Node, _Waits], sizes: Collection[Node]
+) -> bool:
     """Whether a value that decides what is compiled is itself compiled, so nobody knows it."""
+    sources = [node.inputs[at].node for at in generator.needs_value(node)]
     return any(
-        known[node.inputs[at].node].where is not None
-        for at in generator.needs_value(node)
-        if node.inputs[at].node in known
+        source in known and known[source].where is not None and source not in sizes
+        for source in sources
     )
 
 
-def _why_not(offer: Offer, generator: CodeGenerator, variables: Variables, node: Node) -> str:
+def deciding_inputs(generator: CodeGenerator, node: Node) -> Sequence[int]:
+    """Positions of the inputs of a compiled node whose values decide what is compiled."""
+    if _are_sizes(node):
+        return _evaluated_from(node)
+    return generator.needs_value(node)
+
+
+def _are_sizes(node: Node) -> bool:
+    """Whether what a node gives may be sizes or axes."""
+    return bool(node.outputs) and all(map(_is_small, node.outputs))
+
+
+def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
+    """Whether sizes are known wherever shapes are.
+
+    Args:
+      sizes: the nodes whose results are.
+    """
+    if node.op_def.value_rule is None:
+        return False
+    sources = [node.inputs[at].node for at in _evaluated_from(node)]
+    return all(source.role is Role.CONSTANT or source in sizes for source in sources)
+
+
+def _evaluated_from(node: Node) -> Sequence[int]:
+    """Positions of the inputs by whose values sizes are evaluated; none where shapes suffice."""
+    rule = node.op_def.value_rule
+    return range(len(node.inputs)) if rule is None or rule.needs is None else rule.needs
+
+
+def _why_not(
+    offer: Offer,
+    generator: CodeGenerator,
+    variables: Variables,
+    node: Node,
+    sizes: Collection[Node],
+) -> str:
     """Why a node is not to be compiled, or ""."""
     changes = generator.changes(node)
     traits = node.traits
@@ -159,7 +201,7 @@ def _why_not(offer: Offer, generator: CodeGenerator, variables: Variables, node:
         return "it reads a variable for others"
     elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
         return "it takes a handle"
-    elif all(map(_is_small, node.outputs)):
+    elif _are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
     return generator.why_not(node) or _why_not_there(offer, node)
 
@@ -173,7 +215,7 @@ def _why_not_there(offer: Offer, node: Node) -> str:
 
 
 def _is_small(output: Output) -> bool:
-    """Whether a value may be sizes, axes or a counter: kernels compute these, since others ask."""
+    """Whether a value may be sizes, axes or a counter, which others ask for."""
     dims = output.dims
     if output.dtype not in (dtypes.int32, dtypes.int64):
         return False
@@ -182,6 +224,5 @@ def _is_small(output: Output) -> bool:
 
 def _is_worth_it(generator: CodeGenerator, members: Sequence[Node]) -> bool:
     """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
-    return (
-        sum((node.traits.view is None) + (generator.changes(node) > 1) for node in members) >= LEAST
-    )
+    work = [node for node in members if not _are_sizes(node)]
+    return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST

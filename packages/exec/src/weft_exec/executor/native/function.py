@@ -19,6 +19,7 @@ import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.native.check import Checked, results_of
+from weft_exec.executor.native.choice import deciding_inputs
 from weft_exec.executor.region import Region
 from weft_exec.kernels.training import state_of
 from weft_exec.resources.resources import VariableState
@@ -212,8 +213,8 @@ def _deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
     found = {
         position[member.inputs[at]]
         for member in region.members
-        for at in generator.needs_value(member)
-        if member.inputs[at].node.role is not Role.CONSTANT
+        for at in deciding_inputs(generator, member)
+        if member.inputs[at] in position and member.inputs[at].node.role is not Role.CONSTANT
     }
     return tuple(sorted(found))
 
