@@ -19,8 +19,8 @@ from weft_lite.schema import enums
 
 PAGE = Path(__file__).with_name("lite-ops.md")
 PACKED = {  # operands that are packed, by operation
-    "Conv2D": "filter: PANELS, PANELS4 of int8",
-    "FullyConnected": "weights: PANELS, PANELS4 of int8",
+    "Conv2D": "filter: PANELS; PANELS4 with int8",
+    "FullyConnected": "weights: PANELS; PANELS4 of int8 with int8 or float32",
     "LstmCell": "weights: PANELS",
     "GruCell": "weights: PANELS",
 }

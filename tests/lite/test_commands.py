@@ -87,6 +87,7 @@ def test_what_was_saved_converts_in_all_forms(tmp_path: Path) -> None:
         ["--weights", "float16"],
         ["--weights", "int8"],
         ["--calibration", str(tmp_path / "set.npz"), "--ranges", "percentile", "--limit", "0.05"],
+        ["--calibration", str(tmp_path / "set.npz"), "--activations", "int16"],
     ):
         found = converted("saved", *words)[1]
         assert 0 < np.abs(found - wanted).max() < 0.05, words
@@ -112,6 +113,11 @@ REFUSED = [
     (["convert", "graph.pb", "-o", "out"], 2, "bounds must give it whole"),
     (["convert", "graph.pb", "-o", "out", "--tags", "a"], 2, "read as frozen: no --tags"),
     (["convert", "graph.pb", "-o", "out", "--ranges", "average"], 2, "needs --calibration"),
+    (
+        ["convert", "graph.pb", "-o", "out", "-b", "x=8,4", "--activations", "int16"],
+        2,
+        "'int16' needs calibration",
+    ),
     (["convert", "graph.pb", "-o", "out", "--outputs", "z", "--inputs", "x"], 2, "no tensor 'z:0'"),
     (["convert", "graph.pb", "-o", "out", "--from", "checkpoint"], 2, "needs --inputs and --out"),
     (["convert", "graph.pb", "-o", "out", "--from", "onnx"], 2, "graph.pb"),

@@ -53,12 +53,14 @@ def kinds(content: bytes, dtype: DataType) -> list[OpKind]:
     return [OpKind(op.kind) for op in model.ops if model.tensors[op.outputs[0]].dtype == dtype]
 
 
+@pytest.mark.parametrize("activations", ["int8", "int16"])
 def test_a_trained_net_is_as_good_and_a_quarter_of_the_size(
-    trained: tuple[Converter, Array, Array],
+    trained: tuple[Converter, Array, Array], activations: str
 ) -> None:
     converter, pictures, right = trained
     whole = converter.convert()
-    small = converter.convert(calibration=[{"x": each[None]} for each in pictures[:64]])
+    samples = [{"x": each[None]} for each in pictures[:64]]
+    small = converter.convert(calibration=samples, activations=activations)
     assert kinds(small, DataType.FLOAT32) == [OpKind.Dequantize]
     assert len(decode(small).weights) < 0.4 * len(decode(whole).weights)
     scores = [
@@ -110,20 +112,76 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "MaxPool": lambda x: wf.nn.max_pool(wf.reshape(x, [1, 10, 4, 3]), [2, 2], [2, 2], "SAME"),
     "AvgPool": lambda x: wf.nn.avg_pool(wf.reshape(x, [1, 10, 4, 3]), [3, 3], [1, 1], "SAME"),
     "SpaceToDepth": lambda x: wf.space_to_depth(wf.reshape(x, [1, 10, 4, 3]), 2),
-    "FullyConnected": lambda x: wf.add(wf.matmul(x, [[1.0, 0], [-2, 0], [0.5, 0]]), [0.1, 3]),
+    "FullyConnected": lambda x: wf.add(wf.matmul(x, [[0.5, 0], [-1.27, 0], [0.25, 0]]), [0.1, 3]),
 }
+"""Weights that int8 has exactly."""
 
 
+@pytest.mark.parametrize(("activations", "limit"), [("int8", 0.05), ("int16", 3e-4)])
 @pytest.mark.parametrize("kind", ONE)
-def test_an_op_in_int8_is_close(kind: str) -> None:
-    """A twentieth of the largest value: some units, where operand and result are rounded."""
+def test_a_quantised_op_is_close(kind: str, activations: str, limit: float) -> None:
+    """By parts of the largest value: some units, where operand and result are rounded."""
     value = np.linspace(-3, 3, 120).astype("float32").reshape(40, 3)
     with wf.Graph().as_default():
         x = wf.placeholder(wf.float32, [40, 3], name="x")
         converter = Converter(x.graph, [x], [ONE[kind](x)])
-        content = converter.convert(limit=0.05, calibration=[{"x": value}])
-    assert OpKind[kind] in kinds(content, DataType.INT8)
+        content = converter.convert(
+            limit=limit, calibration=[{"x": value}], activations=activations
+        )
+    assert OpKind[kind] in kinds(content, DataType[activations.upper()])
     assert kinds(content, DataType.FLOAT32) == [OpKind.Dequantize]
+
+
+def test_int16_keeps_what_int8_loses(trained: tuple[Converter, Array, Array]) -> None:
+    """What is left is what the weights lose, which are int8 in both."""
+    converter, pictures, _ = trained
+    noise = [
+        dict(converter.noise([{"x": pictures}], activations=activations))
+        for activations in ("int8", "int16")
+    ]
+    assert noise[0].keys() == noise[1].keys()
+    assert min(noise[1].values()) > min(noise[0].values()) + 3
+    images = noise[0].keys() & {"depthwise", "conv2d/Relu"}
+    assert all(noise[1][name] > noise[0][name] for name in images)
+
+
+def test_sums_of_int16_and_biases_are_beyond_32_bits() -> None:
+    """The largest number in each product; a bias far above all of them, and one without weights."""
+    weights = np.ones((3000, 3), "float32") * np.float32([1, -1, 0])
+    bias = [0.25, 9000.0, -7000.0]
+    value = np.where(np.arange(3000)[None] < 2900, 1.0, [[1.0], [-1.0]]).astype("float32")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2, 3000], name="x")
+        y = wf.matmul(x, wf.constant(weights)) + bias
+        content = Converter(x.graph, [x], [y]).convert(
+            limit=1e-4, calibration=[{"x": value}], activations="int16"
+        )
+    got = Interpreter(model_content=content).get_signature_runner()(x=value)
+    np.testing.assert_allclose(next(iter(got.values())), value @ weights + bias, atol=0.3)
+
+
+def test_ranges_that_training_found_hold_in_int16() -> None:
+    with wf.Graph().as_default():
+        fake = wf.quantization.fake_quant_with_min_max_args
+        x = wf.placeholder(wf.float32, [8], name="x")
+        y = fake(wf.square(fake(x, -2.0, 2.0)), 0.0, 4.0)
+        converter = Converter(x.graph, [x], [y])
+        value = np.linspace(-1.9, 1.9, 8, dtype="float32")
+        content = converter.convert({"x": value}, ranges="trained", activations="int16")
+    assert OpKind.Square in kinds(content, DataType.INT16)
+
+
+def test_activations_that_are_none_or_of_nothing_are_refused() -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2], name="x")
+        converter = Converter(x.graph, [x], [wf.exp(x)])
+        refused = wf.errors.InvalidArgumentError
+        with pytest.raises(refused, match="not 'int4'"):
+            converter.convert(calibration=[{"x": [1.0, 2.0]}], activations="int4")
+        with pytest.raises(refused, match="activations='int16' needs calibration"):
+            converter.convert(activations="int16")
+        with pytest.raises(refused, match="activations='int16' needs calibration"):
+            converter.noise([{"x": [1.0, 2.0]}], weights="int8", activations="int16")
 
 
 def test_what_has_no_kernel_for_int8_stays_in_float() -> None:

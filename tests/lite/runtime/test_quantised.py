@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from weft_lite import Interpreter, errors
-from weft_lite.convert.packing import panels4
+from weft_lite.convert.packing import panels, panels4
 from weft_lite.schema import tables as t
 from weft_lite.schema.codec import aligned, encode
 from weft_lite.schema.enums import Activation, DataType, Layout, OpKind, Padding, Storage
@@ -32,7 +32,7 @@ EXACT = {
     OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected, OpKind.Add, OpKind.Sub,
     OpKind.Quantize,
 }  # fmt: skip
-"""What all instruction sets compute alike, to the bit, where types are of eight bits."""
+"""What all instruction sets compute alike, to the bit, in quantised types."""
 
 
 @dataclass
@@ -109,7 +109,7 @@ class File:
                 interpreter.set_tensor(index, array)
             interpreter.invoke()
             found.append(interpreter.get_tensor(result))
-        for i in range(8 if kind in EXACT and found[0].dtype.itemsize == 1 else 0):
+        for i in range(8 if kind in EXACT and found[0].dtype.name in SMALL else 0):
             if interpreter._library.wl_use_instruction_set(interpreter._handle, i):
                 interpreter.invoke()
                 found.append(interpreter.get_tensor(result))
@@ -180,11 +180,24 @@ def drawn_bias(random: np.random.Generator, x: Q, w: Q, axes: Any) -> tuple[Arra
     """The real bias, and what is stored: with the zero point of x in it."""
     whole = random.integers(-3000, 3000, w.stored.shape[-1])
     real = whole * np.float64(np.float32(x.scales)) * np.float32(w.scales)
-    return real, (whole - x.zero * w.stored.astype(np.int64).sum(axes)).astype("int32")
+    stored = whole - x.zero * w.stored.astype(np.int64).sum(axes)
+    return real, stored.astype("int64" if x.stored.dtype == np.int16 else "int32")
 
 
+def packed(w: Array, dtype: str) -> tuple[Array, Layout]:
+    """Weights (taps, depth, columns) as products with a type take them."""
+    return (panels(w), Layout.PANELS) if dtype == "int16" else (panels4(w), Layout.PANELS4)
+
+
+def drawn_ends(random: np.random.Generator, real: Array, dtype: str) -> tuple[float, int]:
+    """A scale and a zero point for a result."""
+    zero, scale = int(random.integers(-128, 128)), fitting(real)
+    return (scale / 256, 0) if dtype == "int16" else (scale, zero)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
 @pytest.mark.parametrize("seed", range(24))
-def test_conv(seed: int) -> None:
+def test_conv(seed: int, dtype: str) -> None:
     random = np.random.default_rng(seed)
     kernel = (int(random.integers(1, 4)), int(random.integers(1, 4)))
     depth, channels = (
@@ -193,65 +206,71 @@ def test_conv(seed: int) -> None:
     )
     options = drawn_conv(random, kernel)
     options.channels = channels
-    x = drawn(random, (2, 7, 6, depth))
+    x = drawn(random, (2, 7, 6, depth), dtype)
     w = weights(random, (*kernel, depth, channels), bool(seed % 2))
     bias, stored_bias = drawn_bias(random, x, w, (0, 1, 2))
     seen = windows(x.real, kernel, options)
     flat = w.real.reshape(-1, depth, channels)
     real = np.einsum("nhwtc,tco->nhwo", seen, flat) + bias
-    scale, zero = fitting(real), int(random.integers(-128, 128))
+    scale, zero = drawn_ends(random, real, dtype)
     file = File()
     given = file.value(x.stored, x.quantization)
-    packed = panels4(w.stored.reshape(-1, depth, channels))
-    filters = file.constant(packed, w.quantization, Layout.PANELS4)
-    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([scale], [zero]))
+    numbers, layout = packed(w.stored.reshape(-1, depth, channels), dtype)
+    filters = file.constant(numbers, w.quantization, layout)
+    out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
     operands = [given, filters, file.constant(stored_bias)]
     got = file.run(OpKind.Conv2D, operands, out, options, {given: x.stored})
     near(got, real, scale, zero, options.activation)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
 @pytest.mark.parametrize("seed", range(16))
-def test_depthwise(seed: int) -> None:
+def test_depthwise(seed: int, dtype: str) -> None:
     random = np.random.default_rng(seed)
     kernel = (int(random.integers(1, 4)), int(random.integers(1, 4)))
     depth, multiplier = int(random.choice([1, 3, 16, 70, 131])), int(random.integers(1, 3))
     options = drawn_conv(random, kernel)
     options.channels = depth * multiplier
-    x = drawn(random, (2, 6, 7, depth))
+    x = drawn(random, (2, 6, 7, depth), dtype)
     w = weights(random, (*kernel, depth * multiplier), bool(seed % 2))
     bias, stored_bias = drawn_bias(random, x, w, (0, 1))
     seen = np.repeat(windows(x.real, kernel, options), multiplier, axis=-1)
     real = (seen * w.real.reshape(-1, depth * multiplier)).sum(3) + bias
-    scale, zero = fitting(real), int(random.integers(-128, 128))
+    scale, zero = drawn_ends(random, real, dtype)
     file = File()
     given = file.value(x.stored, x.quantization)
     filters = file.constant(w.stored, w.quantization)
-    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([scale], [zero]))
+    out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
     operands = [given, filters, file.constant(stored_bias)]
     got = file.run(OpKind.DepthwiseConv2D, operands, out, options, {given: x.stored})
     near(got, real, scale, zero, options.activation)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.parametrize("extreme", [False, True])
-def test_fully_connected(seed: int, extreme: bool) -> None:
+def test_fully_connected(seed: int, extreme: bool, dtype: str) -> None:
     """Where all is at the ends of the range, sums of products are as large as they get."""
     random = np.random.default_rng(seed)
-    depth, columns = int(random.choice([1, 4, 7, 64, 130])), int(random.choice([1, 16, 31, 50]))
+    depth, columns = (
+        int(random.choice([1, 4, 7, 64, 130, 600])),
+        int(random.choice([1, 16, 31, 50])),
+    )
     shape = [(depth,), (3, depth), (2, 3, depth), (37, depth)][seed % 4]
-    x, w = drawn(random, shape), weights(random, (depth, columns), bool(seed % 2))
+    x, w = drawn(random, shape, dtype), weights(random, (depth, columns), bool(seed % 2))
     if extreme:
-        x.stored[...] = random.choice([-128, 127])
+        x.stored[...] = random.choice([np.iinfo(dtype).min, np.iinfo(dtype).max])
         w.stored[...] = random.choice([-127, 127], columns)
     bias, stored_bias = drawn_bias(random, x, w, 0)
     real = x.real @ w.real + bias
-    scale, zero = fitting(real), int(random.integers(-128, 128))
+    scale, zero = drawn_ends(random, real, dtype)
     options = t.MatMulOptions(activation=int(random.integers(4)), columns=columns)
     file = File()
     given = file.value(x.stored, x.quantization)
-    packed = file.constant(panels4(w.stored[None]), w.quantization, Layout.PANELS4)
-    out = file.value(np.zeros(real.shape, "int8"), t.Quantization([scale], [zero]))
-    operands = [given, packed, file.constant(stored_bias)]
+    numbers, layout = packed(w.stored[None], dtype)
+    filters = file.constant(numbers, w.quantization, layout)
+    out = file.value(np.zeros(real.shape, dtype), t.Quantization([scale], [zero]))
+    operands = [given, filters, file.constant(stored_bias)]
     got = file.run(OpKind.FullyConnected, operands, out, options, {given: x.stored})
     near(got, real, scale, zero, options.activation)
 
@@ -271,9 +290,9 @@ def test_floats_times_bytes(seed: int) -> None:
     wanted = np.maximum(scale * (stored.astype(np.float64) @ w.real) + bias, 0)
     file = File()
     given, out = file.value(x), file.value(np.zeros(wanted.shape, "float32"))
-    packed = file.constant(panels4(w.stored[None]), w.quantization, Layout.PANELS4)
+    filters = file.constant(panels4(w.stored[None]), w.quantization, Layout.PANELS4)
     options = t.MatMulOptions(activation=Activation.RELU, columns=columns)
-    operands = [given, packed, file.constant(bias)]
+    operands = [given, filters, file.constant(bias)]
     got = file.run(OpKind.FullyConnected, operands, out, options, {given: x})
     np.testing.assert_allclose(got, wanted, 1e-5, 1e-5 * np.abs(wanted).max(initial=1))
 
@@ -285,15 +304,15 @@ def test_what_is_not_finite_stays_so_in_its_row(bad: float) -> None:
     file = File()
     given, out = file.value(x), file.value(np.zeros((2, 1), "float32"))
     numbers = panels4(np.ones((1, 4, 1), "int8"))
-    packed = file.constant(numbers, t.Quantization([1.0]), Layout.PANELS4)
+    filters = file.constant(numbers, t.Quantization([1.0]), Layout.PANELS4)
     options = t.MatMulOptions(columns=1)
-    got = file.run(OpKind.FullyConnected, [given, packed], out, options, {given: x})
+    got = file.run(OpKind.FullyConnected, [given, filters], out, options, {given: x})
     assert got[0] == 4.0
     assert not np.isfinite(got[1])
 
 
 @pytest.mark.parametrize("kind", [OpKind.MaxPool, OpKind.AvgPool])
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("dtype", SMALL)
 @pytest.mark.parametrize("padding", [Padding.VALID, Padding.SAME])
 def test_pool(kind: OpKind, dtype: str, padding: Padding) -> None:
     """Of what is inside of the image alone; both sides have one scale."""

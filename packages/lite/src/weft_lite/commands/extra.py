@@ -87,6 +87,8 @@ def _add_forms(group: Any) -> None:
     group.add_argument("--ranges", choices=("extremes", "percentile", "average", "trained"),
                        help="how calibration finds them (extremes); `trained` computes in int8 "
                        "without it, as fake-quant ops say")  # fmt: skip
+    group.add_argument("--activations", choices=("int8", "int16"), default="int8",
+                       help="the type of values between int8 weights (int8)")  # fmt: skip
     group.add_argument("--keep-float", action="append", default=[], metavar="NAME",
                        help="a result that stays in float")  # fmt: skip
     group.add_argument("--limit", type=float, help="how far outputs may be from the graph's")

@@ -18,6 +18,7 @@ from weft_lite.convert.quantise import (
     Quantiser,
     measure,
     noise_of_weights,
+    require_activations,
     require_method,
     samples_of,
 )
@@ -231,6 +232,7 @@ class Converter:
         keep_float: Iterable[str] = (),
         weights: str = "float32",
         ranges: str = "extremes",
+        activations: str = "int8",
     ) -> bytes:
         """The bytes of the file, after a trial: it must give what the graph gives for a sample.
 
@@ -251,10 +253,13 @@ class Converter:
             lowest and the highest hundredth of a percent of each sample; or the "average" of the
             samples' extremes. Where fake-quant ops say a range, it is that. With "trained" they say
             all, and the file computes in int8 without calibration.
+          activations: "int8", or "int16" for values between int8 weights: as with floats, but for
+            what the weights lose; twice the memory of "int8", and several times the time.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
           InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
+            a form, method or type is none, or has nothing to do;
             the calibration set is empty, or an input or result in it is constant or not finite;
             fake-quant ops leave ranges open; a name in keep_float is of no result.
           DataLossError: an output differs by more than the limit; says which and by how much.
@@ -271,6 +276,7 @@ class Converter:
             raise errors.InvalidArgumentError(f"limit must be at least 0, not {limit}")
         require_method(ranges, calibration is not None)
         keep_float, in_int8 = list(keep_float), calibration is not None or ranges == TRAINED
+        require_activations(activations, in_int8)
         if limit is None and (weights in ("int8", "dynamic") or in_int8):
             limit = agreement.INT8_LIMIT
         if limit is None and weights == "float16":
@@ -281,7 +287,7 @@ class Converter:
         values = agreement.complete(samples or {}, inputs, bounds)
         if kept is not None and not samples:
             values = kept[0]
-        content = self._content(bounds, kept, keep_float, weights, ranges)
+        content = self._content(bounds, kept, keep_float, weights, ranges, activations)
         agreement.require(content, self._source, values, limit)
         return content
 
@@ -291,14 +297,16 @@ class Converter:
         keep_float: Iterable[str] = (),
         weights: str | None = None,
         ranges: str = "extremes",
+        activations: str = "int8",
     ) -> list[Noise]:
-        """What int8 would do to each result, the worst first: candidates for `keep_float`.
+        """What int8 or int16 does to each result, the worst first: candidates for `keep_float`.
 
         Args:
           calibration: samples of all inputs, by name, as `convert` takes them.
           keep_float: names of results that stay in float.
           weights: "int8", "dynamic" or "float16" to look at smaller weights alone.
           ranges: as `convert` takes it.
+          activations: as `convert` takes it.
         Returns: a pair for each result of int8, or of floats with smaller weights: its name, and
           the ratio of the signal to the error that it and what comes before it make, in decibels;
           infinite without an error.
@@ -312,6 +320,7 @@ class Converter:
           [('mul', True), ('t', True)]
         """
         require_method(ranges, calibrated=ranges != TRAINED)
+        require_activations(activations, quantised=weights is None)
         bounds = self._input_bounds()
         samples = samples_of(calibration, self._source.inputs, bounds)
         lowered = self._lowered(bounds)
@@ -320,7 +329,7 @@ class Converter:
             shrink(small, weights)
             return noise_of_weights(lowered, small, samples)
         measured = measure(lowered, samples, ranges)
-        quantiser = Quantiser(lowered, measured, keep_float, ranges == TRAINED)
+        quantiser = Quantiser(lowered, measured, keep_float, ranges == TRAINED, activations)
         quantiser.result()
         return quantiser.noise(samples)
 
@@ -331,12 +340,14 @@ class Converter:
         keep_float: Iterable[str] = (),
         weights: str = "float32",
         ranges: str = "extremes",
+        activations: str = "int8",
     ) -> bytes:
         """The bytes of the file, which nobody has tried yet."""
         lowered = self._lowered(bounds)
         if calibration is not None or ranges == TRAINED:
             measured = measure(lowered, calibration or (), ranges)
-            lowered = Quantiser(lowered, measured, keep_float, ranges == TRAINED).result()
+            trained = ranges == TRAINED
+            lowered = Quantiser(lowered, measured, keep_float, trained, activations).result()
         shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))

@@ -2,6 +2,9 @@
 
 Activations have one scale and a zero point, weights a scale for each channel, biases int32. What
 has no kernel for int8 stays in float, between a Dequantize and a Quantize.
+
+With activations of int16, which have no zero point, weights are the same, and biases and sums of
+int64: a few hundred products are beyond 32 bits.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 from weft_graph.ir.node import Output
 from weft_lite.convert import agreement
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
-from weft_lite.convert.packing import panels4, unpacked
+from weft_lite.convert.packing import panels, panels4, unpacked
 from weft_lite.convert.prune import read_inside
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
@@ -40,17 +43,31 @@ SHARING: Final = {
 
 
 MOST_PRODUCTS: Final = 1 << 15
-"""For one result: their sum, with a bias of at most 2^30, stays within int32."""
+"""For one result of int8: their sum, with a bias of at most 2^30, stays within int32."""
+
+MOST_BIAS: Final = {DataType.INT8: 1 << 30, DataType.INT16: 1 << 46}
+"""By the type of activations; a channel of small weights has a larger scale, so that it fits."""
+
+BIASES: Final = {DataType.INT8: np.int32, DataType.INT16: np.int64}
+"""By the type of activations."""
+
+ACTIVATIONS: Final = ("int8", "int16")
 
 
 class Scale(NamedTuple):
-    """How numbers of int8 stand for real ones."""
+    """How numbers of int8 or int16 stand for real ones."""
 
     scale: float
     zero: int
 
+    def range(self) -> Range:
+        """What int8 has."""
+        return Range((-128 - self.zero) * self.scale, (127 - self.zero) * self.scale)
 
-FIXED: Final = {OpKind.Softmax: Scale(1 / 256, -128)}
+
+FIXED: Final = {
+    OpKind.Softmax: {DataType.INT8: Scale(1 / 256, -128), DataType.INT16: Scale(1 / 32768, 0)}
+}
 """What is the same for all that goes in."""
 
 
@@ -60,15 +77,17 @@ class Range(NamedTuple):
     low: float
     high: float
 
-    def scale(self) -> Scale:
-        """The scale that has the range, and zero exactly."""
+    def scale(self, dtype: DataType = DataType.INT8) -> Scale:
+        """The scale that has the range, and zero exactly; of int16 that of both signs."""
         low, high = min(self.low, 0.0), max(self.high, 0.0)
+        if dtype is DataType.INT16:
+            return Scale(float(np.float32(max(-low, high) / 32767)) or 1.0, 0)
         step = float(np.float32((high - low) / 255)) or 1.0
         return Scale(step, int(np.clip(round(-128 - low / step), -128, 127)))
 
 
 class Noise(NamedTuple):
-    """What int8 does to a result: its name, and its signal over the error, in decibels."""
+    """What int8 or int16 does to a result: its name, and its signal over the error, in decibels."""
 
     name: str
     decibels: float
@@ -186,6 +205,21 @@ def _noises(names: Sequence[str], signal: Array, error: Array) -> list[Noise]:
     return sorted(found, key=lambda each: each.decibels)
 
 
+def require_activations(activations: str, quantised: bool) -> None:
+    """Refuse a type of activations that is none, or that nothing would have.
+
+    Raises: InvalidArgumentError: it is so.
+    """
+    if activations not in ACTIVATIONS:
+        raise errors.InvalidArgumentError(
+            f"activations must be one of {ACTIVATIONS}, not {activations!r}"
+        )
+    if activations != ACTIVATIONS[0] and not quantised:
+        raise errors.InvalidArgumentError(
+            f"activations={activations!r} needs calibration: else all is in float"
+        )
+
+
 def require_method(method: str, calibrated: bool) -> None:
     """Refuse a way to find ranges that is none, or that lacks what it needs.
 
@@ -242,10 +276,10 @@ def _say_of_operands(source: Lowered, said: dict[Value, Scale]) -> None:
 
 
 class Quantiser:
-    """Makes the graph of int8 of one of floats.
+    """Makes the graph of int8 or int16 of one of floats.
 
-    Each value of floats is there as it was, as its twin of int8, or as both, where each is made of
-    the other once somebody asks for it.
+    Each value of floats is there as it was, as its quantised twin, or as both, where each is made
+    of the other once somebody asks for it.
     """
 
     def __init__(
@@ -254,7 +288,9 @@ class Quantiser:
         ranges: Mapping[Value, Range],
         keep_float: Iterable[str] = (),
         trained: bool = False,
+        activations: str = "int8",
     ) -> None:
+        self._dtype = DataType[activations.upper()]
         self._said = take_out_fakes(source)
         self._source = source
         self._kept = frozenset(keep_float)
@@ -276,7 +312,7 @@ class Quantiser:
     def result(self) -> Lowered:
         """The graph; what goes in and comes out is of the types it was.
 
-        Raises: InvalidArgumentError: what int8 would compute has no range, by names.
+        Raises: InvalidArgumentError: what would be quantised has no range, by names.
         """
         for op in self._source.ops:
             if op.kind in PRODUCTS and self._may(op):
@@ -318,12 +354,20 @@ class Quantiser:
         if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
             return False
         operands = [each for each in op.inputs if each and each.dtype is DataType.FLOAT32]
-        if op.kind in PRODUCTS and not _multiplies_constants(first, operands[1:], out):
+        if op.kind in PRODUCTS and not self._multiplies(first, operands[1:], out):
             return False
         needed = [each for each in operands if each.array is None and each not in self._twins]
         if op.kind not in SHARING and op.kind not in FIXED:
             needed.append(out)
         return self._have_ranges(needed, op)
+
+    def _multiplies(self, x: Value, others: Sequence[Value], out: Value) -> bool:
+        """Whether a product is of what varies and constants, and its sums fit."""
+        most = MOST_PRODUCTS if self._dtype is DataType.INT8 else MOST_BIAS[self._dtype]
+        constants = [each.array for each in others]
+        return x.array is None and all(
+            each is not None and each.size <= most * out.shape[-1] for each in constants
+        )
 
     def _have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
         unsaid = [each for each in needed if each not in self._said]
@@ -348,7 +392,7 @@ class Quantiser:
             )
 
     def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
-        """How far each result of int8 is from that of floats; worst first. After `result`."""
+        """How far each quantised result is from that of floats; worst first. After `result`."""
         pairs = list(self._computed_twins.items())
         exact = Writer(self._giving(self._source.ops, [value for value, _ in pairs])).content([])
         close = Writer(self._giving(self._ops, [twin for _, twin in pairs])).content([])
@@ -378,10 +422,10 @@ class Quantiser:
         return value
 
     def _twin(self, value: Value) -> Value:
-        """A value of int8; made of the one of floats if that is all there is."""
+        """A quantised value; made of the one of floats if that is all there is."""
         if value not in self._twins:
             if value.array is not None:
-                self._twins[value] = _quantised(value)
+                self._twins[value] = _quantised(value, self._dtype)
             else:
                 made = self._new_twin(value, self._scale(value))
                 name = f"{value.name}/quantize"
@@ -390,10 +434,14 @@ class Quantiser:
 
     def _scale(self, value: Value) -> Scale:
         """What a fake-quant op says, or else calibration."""
-        return self._said.get(value) or self._ranges[value].scale()
+        said = self._said.get(value)
+        if said is not None and self._dtype is DataType.INT8:
+            return said
+        return (said.range() if said is not None else self._ranges[value]).scale(self._dtype)
 
     def _new_twin(self, value: Value, scale: Scale) -> Value:
-        twin = Value(f"{value.name}/int8", DataType.INT8, value.shape, value.declared)
+        name = f"{value.name}/{self._dtype.name.lower()}"
+        twin = Value(name, self._dtype, value.shape, value.declared)
         twin.scales, twin.zero_points = [scale.scale], [scale.zero]
         self._twins[value] = twin
         return twin
@@ -404,7 +452,7 @@ class Quantiser:
             for value in op.inputs
         ]
         (out,) = op.outputs
-        scale = FIXED.get(op.kind) or self._scale(out)
+        scale = FIXED[op.kind][self._dtype] if op.kind in FIXED else self._scale(out)
         self._add(op.kind, inputs, self._new_twin(out, scale), op)
 
     def _sharing(self, op: Operation) -> None:
@@ -423,8 +471,8 @@ class Quantiser:
         bias = op.inputs[2].array if len(op.inputs) > 2 and op.inputs[2] is not None else None
         offset = np.zeros(out.shape[-1]) if bias is None else bias.astype(np.float64)
         most = np.abs(matrix).max(axis=(0, 1), initial=0)
-        # A bias whose channel has tiny weights must fit into int32 as well.
-        scales = np.maximum(most / 127, np.abs(offset) / (twin.scales[0] * 2**30))
+        # A bias whose channel has tiny weights must fit as well.
+        scales = np.maximum(most / 127, np.abs(offset) / (twin.scales[0] * MOST_BIAS[self._dtype]))
         scales = np.where(scales > 1e-30, scales, 1.0).astype(np.float32)
         numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
         whole = np.rint(offset / (twin.scales[0] * scales.astype(np.float64))).astype(np.int64)
@@ -432,19 +480,13 @@ class Quantiser:
         if op.kind is OpKind.DepthwiseConv2D:
             kept = constant(weights.name, numbers.reshape(weights.shape))
             kept.axis = 2
+        elif self._dtype is DataType.INT16:
+            kept = constant(weights.name, panels(numbers), Layout.PANELS)
         else:
             kept = constant(weights.name, panels4(numbers), Layout.PANELS4)
         kept.scales = scales.tolist()
-        biases = constant(f"{op.name}/bias", stored.astype(np.int32))
+        biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
         self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._scale(out)), op)
-
-
-def _multiplies_constants(x: Value, others: Sequence[Value], out: Value) -> bool:
-    """Whether a product is of what varies and constants, and its sums stay within int32."""
-    constants = [each.array for each in others]
-    return x.array is None and all(
-        each is not None and each.size <= MOST_PRODUCTS * out.shape[-1] for each in constants
-    )
 
 
 def _matrix(weights: Value, columns: int) -> Array:
@@ -455,12 +497,12 @@ def _matrix(weights: Value, columns: int) -> Array:
     return unpacked(weights.array, columns)
 
 
-def _quantised(value: Value) -> Value:
-    """A constant of int8."""
+def _quantised(value: Value, dtype: DataType) -> Value:
+    """A constant of int8 or int16."""
     assert value.array is not None
     low, high = float(value.array.min(initial=0)), float(value.array.max(initial=0))
-    scale = Range(low, high).scale()
-    numbers = np.clip(np.rint(value.array / scale.scale) + scale.zero, -128, 127).astype(np.int8)
-    made = constant(f"{value.name}/int8", numbers)
+    scale, info = Range(low, high).scale(dtype), np.iinfo(dtype.name.lower())
+    numbers = np.clip(np.rint(value.array / scale.scale) + scale.zero, info.min, info.max)
+    made = constant(f"{value.name}/{dtype.name.lower()}", numbers.astype(info.dtype))
     made.storage, made.scales, made.zero_points = Storage.CONSTANT, [scale.scale], [scale.zero]
     return made

@@ -48,8 +48,7 @@ static wl_status check_sizes(wl_interpreter *r, wl_op *op) {
 static wl_status check_bias(wl_interpreter *r, const wl_op *op, int64_t channels) {
   const wl_tensor *bias = wl_in(r, op, 2), *x = wl_in(r, op, 0);
   if (!bias) return WL_OK;
-  uint32_t type = x->dtype == WL_TYPE_FLOAT32 ? WL_TYPE(FLOAT32) : WL_TYPE(INT32);
-  WL_TRY(wl_expect_type(r, bias, "the bias", type));
+  WL_TRY(wl_expect_type(r, bias, "the bias", wl_bias_type(x->dtype)));
   if (bias->rank != 1 || bias->dims[0] != channels)
     return wl_fail(r, WL_DATA_LOSS, "the bias has shape %S, not one number for each of %d channels",
                    bias, channels);
@@ -58,16 +57,16 @@ static wl_status check_bias(wl_interpreter *r, const wl_op *op, int64_t channels
 
 static wl_status check_conv(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1);
-  bool floats = x->dtype == WL_TYPE_FLOAT32;
+  bool floats = x->dtype == WL_TYPE_FLOAT32, fours = x->dtype == WL_TYPE_INT8;
   WL_TRY(check_sizes(r, op));
   WL_TRY(wl_expect_type(r, filter, "the filter", floats ? WL_TYPE(FLOAT32) : WL_TYPE(INT8)));
   WL_TRY(wl_expect_same_type(r, x, wl_out(r, op, 0), "the result"));
   int64_t taps = (int64_t)wl_int(r, op, WL_CONV_KERNEL_H) * wl_int(r, op, WL_CONV_KERNEL_W);
   int64_t channels = wl_int(r, op, WL_CONV_CHANNELS);
-  if (filter->layout != (floats ? WL_LAYOUT_PANELS : WL_LAYOUT_PANELS4) ||
-      filter->rank != (floats ? 4 : 5) || filter->dims[1] != taps || channels < 1 ||
+  if (filter->layout != (fours ? WL_LAYOUT_PANELS4 : WL_LAYOUT_PANELS) ||
+      filter->rank != (fours ? 5 : 4) || filter->dims[1] != taps || channels < 1 ||
       filter->dims[0] != (channels + WL_PANEL - 1) / WL_PANEL || filter->dims[3] != WL_PANEL ||
-      (!floats && filter->dims[4] != 4))
+      (fours && filter->dims[4] != 4))
     return wl_fail(r, WL_DATA_LOSS, "its filter is not packed for %d taps and %d channels", taps,
                    channels);
   WL_TRY(check_bias(r, op, channels));
@@ -100,15 +99,15 @@ static uint64_t pointers(const wl_interpreter *r, const wl_op *op) {
 static wl_status shape_conv(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1);
   WL_TRY(wl_expect_rank(r, x, "operand 0", 4, 4));
-  bool floats = x->dtype == WL_TYPE_FLOAT32;
-  int64_t depth = filter->dims[2] * (floats ? 1 : 4);
-  if (floats ? depth != x->dims[3] : depth != (x->dims[3] + 3) / 4 * 4)
+  bool fours = x->dtype == WL_TYPE_INT8;
+  int64_t depth = filter->dims[2] * (fours ? 4 : 1);
+  if (fours ? depth != (x->dims[3] + 3) / 4 * 4 : depth != x->dims[3])
     return wl_fail(r, WL_INVALID_ARGUMENT, "operand 0 has %d channels, and the filter takes %d",
                    (int64_t)x->dims[3], depth);
   WL_TRY(shape_windows(r, op, wl_int(r, op, WL_CONV_CHANNELS)));
   size_t taps = (size_t)filter->dims[1];
-  op->scratch = pointers(r, op) + (uint64_t)depth * (floats ? 4 : 1) + 2 * WL_ALIGNMENT;
-  if (!floats) op->scratch += wl_rows8_scratch(x, taps);
+  op->scratch = pointers(r, op) + (uint64_t)depth * (fours ? 1 : wl_type_size(x->dtype)) + 2 * WL_ALIGNMENT;
+  if (fours) op->scratch += wl_rows8_scratch(x, taps);
   return WL_OK;
 }
 
@@ -227,7 +226,10 @@ static wl_status compute_conv(wl_interpreter *r, wl_op *op) {
   conv c = {.windows = windows_of(r, op), .out = (float *)(void *)out->data};
   c.channels = (size_t)wl_int(r, op, WL_CONV_CHANNELS);
   size_t results = (size_t)(wl_elements(out) / (int64_t)c.channels);
-  if (x->dtype != WL_TYPE_FLOAT32)
+  if (x->dtype == WL_TYPE_INT16)
+    return wl_conv16(r, op, (wl_points *)point, &c.windows, c.windows.taps, results, c.channels,
+                     wl_byte(r, op, WL_CONV_ACTIVATION));
+  if (x->dtype == WL_TYPE_INT8)
     return wl_conv8(r, op, (wl_points *)point, &c.windows, c.windows.taps, results, c.channels,
                     wl_byte(r, op, WL_CONV_ACTIVATION));
   c.tile = (wl_tile){.taps = c.windows.taps, .depth = (size_t)x->dims[3],
@@ -239,14 +241,15 @@ static wl_status compute_conv(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_Conv2D = {"Conv2D", check_conv, shape_conv, compute_conv,
-                                WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
+                                WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 3, 1,
+                                1 + WL_TABLE_CONV_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- depthwise */
 
 static wl_status check_depthwise(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1);
   WL_TRY(check_sizes(r, op));
-  WL_TRY(wl_expect_same_type(r, x, filter, "the filter"));
+  WL_TRY(wl_expect_type(r, filter, "the filter", x->dtype == WL_TYPE_FLOAT32 ? WL_FLOATS : WL_TYPE(INT8)));
   WL_TRY(wl_expect_same_type(r, x, wl_out(r, op, 0), "the result"));
   WL_TRY(wl_expect_plain(r, filter, "the filter"));
   if (filter->rank != 3 || filter->dims[0] != wl_int(r, op, WL_CONV_KERNEL_H) ||
@@ -312,7 +315,10 @@ static wl_status compute_depthwise(wl_interpreter *r, wl_op *op) {
   d.channels = (size_t)d.filter->dims[2];
   d.multiplier = d.channels / (size_t)d.windows.x->dims[3];
   size_t results = (size_t)(wl_elements(d.out) / (int64_t)d.channels);
-  if (d.windows.x->dtype != WL_TYPE_FLOAT32)
+  if (d.windows.x->dtype == WL_TYPE_INT16)
+    return wl_depthwise16(r, op, (wl_points *)point, &d.windows, d.windows.taps, results,
+                          wl_byte(r, op, WL_CONV_ACTIVATION));
+  if (d.windows.x->dtype == WL_TYPE_INT8)
     return wl_depthwise8(r, op, (wl_points *)point, &d.windows, d.windows.taps, results,
                          wl_byte(r, op, WL_CONV_ACTIVATION));
   wl_clamp(wl_byte(r, op, WL_CONV_ACTIVATION), &d.low, &d.high);
@@ -322,7 +328,7 @@ static wl_status compute_depthwise(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_DepthwiseConv2D = {
     "DepthwiseConv2D", check_depthwise, shape_depthwise, compute_depthwise,
-    WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
+    WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- transposed */
 

@@ -9,6 +9,11 @@ static bool is_dynamic(const wl_tensor *x, const wl_tensor *w) {
   return x->dtype == WL_TYPE_FLOAT32 && w->dtype == WL_TYPE_INT8;
 }
 
+/* Whether weights lie by fours, as bytes that meet bytes do. */
+static bool fours(const wl_tensor *x, const wl_tensor *w) {
+  return w->dtype == WL_TYPE_INT8 && x->dtype != WL_TYPE_INT16;
+}
+
 static wl_status check_column_scales(wl_interpreter *r, const wl_tensor *w, int64_t columns) {
   if (w->scale_count != 1 && w->scale_count != columns)
     return wl_fail(r, WL_DATA_LOSS, "its weights have %d scales for %d columns", (int64_t)w->scale_count, columns);
@@ -24,12 +29,12 @@ static wl_status check_connected(wl_interpreter *r, wl_op *op) {
   WL_TRY(wl_check_activation(r, wl_byte(r, op, WL_MAT_MUL_ACTIVATION)));
   WL_TRY(wl_expect_same_type(r, x, wl_out(r, op, 0), "the result"));
   WL_TRY(wl_expect_type(r, w, "the weights", WL_TYPE(INT8) | (floats ? WL_FLOATS : 0)));
-  bool bytes = w->dtype == WL_TYPE_INT8;
+  bool bytes = fours(x, w);
   if (w->layout != (bytes ? WL_LAYOUT_PANELS4 : WL_LAYOUT_PANELS) || w->rank != (bytes ? 5 : 4) ||
       w->dims[1] != 1 || columns < 1 || w->dims[0] != (columns + WL_PANEL - 1) / WL_PANEL ||
       w->dims[3] != WL_PANEL || (bytes && w->dims[4] != 4))
     return wl_fail(r, WL_DATA_LOSS, "its weights are not packed for %d columns", columns);
-  if (bias) WL_TRY(wl_expect_type(r, bias, "the bias", floats ? WL_FLOATS : WL_TYPE(INT32)));
+  if (bias) WL_TRY(wl_expect_type(r, bias, "the bias", wl_bias_type(x->dtype)));
   if (bias && (bias->rank != 1 || bias->dims[0] != columns))
     return wl_fail(r, WL_DATA_LOSS, "the bias has shape %S for %d columns", bias, columns);
   if (is_dynamic(x, w)) return check_column_scales(r, w, columns);
@@ -39,7 +44,7 @@ static wl_status check_connected(wl_interpreter *r, wl_op *op) {
 static wl_status shape_connected(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *w = wl_in(r, op, 1);
   WL_TRY(wl_expect_rank(r, x, "operand 0", 1, WL_MAX_RANK));
-  bool bytes = w->dtype == WL_TYPE_INT8;
+  bool bytes = fours(x, w);
   int64_t depth = x->dims[x->rank - 1], dims[WL_MAX_RANK];
   if (bytes ? w->dims[2] != (depth + 3) / 4 : w->dims[2] != depth)
     return wl_fail(r, WL_INVALID_ARGUMENT, "operand 0 has shape %S, and the weights %d rows", x,
@@ -48,7 +53,7 @@ static wl_status shape_connected(wl_interpreter *r, wl_op *op) {
   dims[x->rank - 1] = wl_int(r, op, WL_MAT_MUL_COLUMNS);
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), x->rank, dims));
   uint64_t copied = is_dynamic(x, w) ? WL_PADDED_ROWS * ((uint64_t)depth + 3) : bytes ? wl_rows8_scratch(x, 1) : 0;
-  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + (uint64_t)depth + 2 * WL_ALIGNMENT + copied;
+  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + 2 * (uint64_t)depth + 2 * WL_ALIGNMENT + copied;
   op->cost = wl_work((uint64_t)wl_elements(x), (uint64_t)dims[x->rank - 1]) / 16384;
   return WL_OK;
 }
@@ -191,7 +196,9 @@ static wl_status compute_connected(wl_interpreter *r, wl_op *op) {
   size_t columns = (size_t)wl_int(r, op, WL_MAT_MUL_COLUMNS);
   size_t count = (size_t)wl_product(x->dims, 0, x->rank - 1);
   unsigned activation = wl_byte(r, op, WL_MAT_MUL_ACTIVATION);
-  if (x->dtype != WL_TYPE_FLOAT32)
+  if (x->dtype == WL_TYPE_INT16)
+    return wl_conv16(r, op, connected_rows, x->data, 1, count, columns, activation);
+  if (x->dtype == WL_TYPE_INT8)
     return wl_conv8(r, op, connected_rows, x->data, 1, count, columns, activation);
   if (is_dynamic(x, wl_in(r, op, 1))) {
     compute_dynamic(r, op, count, columns);
@@ -209,7 +216,7 @@ static wl_status compute_connected(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_FullyConnected = {
     "FullyConnected", check_connected, shape_connected, compute_connected,
-    WL_FLOATS | WL_TYPE(INT8), 2, 3, 1, 1 + WL_TABLE_MAT_MUL_OPTIONS, 0};
+    WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 3, 1, 1 + WL_TABLE_MAT_MUL_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- any two */
 

@@ -109,6 +109,7 @@ static area area_of(const windows *w, size_t result) {
 LOOPS(float, float, float, -INFINITY)
 LOOPS(int8, int8_t, int32_t, -128)
 LOOPS(uint8, uint8_t, int32_t, 0)
+LOOPS(int16, int16_t, int64_t, INT16_MIN)
 #undef LOOPS
 
 static void float_result(const windows *w, area a, size_t result, size_t first, size_t count) {
@@ -133,6 +134,16 @@ static void byte_result(const windows *w, area a, size_t result, size_t first, s
   }
 }
 
+static void word_result(const windows *w, area a, size_t result, size_t first, size_t count) {
+  int64_t found[CHANNELS], inside = (a.bottom - a.top) * (a.right - a.left);
+  int16_t *out = (int16_t *)(void *)w->out->data + result * (size_t)w->x->dims[3] + first;
+  int16_channels(w, a, first, count, found);
+  for (size_t c = 0; c < count; c++) {
+    int64_t v = w->average && inside ? (int64_t)nearbyint((double)found[c] / (double)inside) : found[c];
+    out[c] = (int16_t)(v < w->low8 ? w->low8 : v > w->high8 ? w->high8 : v);
+  }
+}
+
 static void piece(void *argument, unsigned task, size_t begin, size_t end) {
   const windows *w = argument;
   size_t channels = (size_t)w->x->dims[3];
@@ -142,6 +153,7 @@ static void piece(void *argument, unsigned task, size_t begin, size_t end) {
     for (size_t first = 0; first < channels; first += CHANNELS) {
       size_t count = channels - first < CHANNELS ? channels - first : CHANNELS;
       if (w->x->dtype == WL_TYPE_FLOAT32) float_result(w, a, m, first, count);
+      else if (w->x->dtype == WL_TYPE_INT16) word_result(w, a, m, first, count);
       else byte_result(w, a, m, first, count);
     }
   }
@@ -160,7 +172,7 @@ static wl_status compute(wl_interpreter *r, wl_op *op) {
 
 #define KERNEL(kind)                                                                         \
   const wl_kernel wl_op_##kind = {#kind, check, shape, compute,                              \
-                                  WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(UINT8), 1, 1, 1,       \
+                                  WL_FLOATS | WL_QUANTISED, 1, 1, 1,                       \
                                   1 + WL_TABLE_POOL_OPTIONS, 0};
 KERNEL(MaxPool)
 KERNEL(AvgPool)

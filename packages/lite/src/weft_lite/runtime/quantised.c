@@ -23,7 +23,8 @@ void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t 
   wl_clamp(activation, &from, &to);
   int32_t zero = wl_zero_point(out, 0);
   float least = from / out->scales[0] + (float)zero, most = to / out->scales[0] + (float)zero;
-  float first = out->dtype == WL_TYPE_UINT8 ? 0 : -128, last = first + 255;
+  bool words = out->dtype == WL_TYPE_INT16;
+  float first = words ? INT16_MIN : out->dtype == WL_TYPE_UINT8 ? 0 : -128, last = first + (words ? 65535 : 255);
   *low = (int32_t)(least > first ? nearbyintf(least < last ? least : last) : first);
   *high = (int32_t)(most < last ? nearbyintf(most > first ? most : first) : last);
 }
@@ -181,5 +182,143 @@ wl_status wl_depthwise8(wl_interpreter *r, wl_op *op, wl_points *points, const v
                       .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
   wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
   wl_split(r, results, 1 + 8192 / (1 + taps * p.channels), depthwise8_piece, &p);
+  return WL_OK;
+}
+
+/* ---------------------------------------------------------------- words times bytes */
+
+enum { ROWS16 = 4, CHANNELS16 = 64 };
+
+static product product16(wl_interpreter *r, const wl_op *op, unsigned activation) {
+  product p = {.r = r, .x = wl_in(r, op, 0), .filter = wl_in(r, op, 1), .bias = wl_in(r, op, 2), .out = wl_out(r, op, 0)};
+  p.pixel = (size_t)p.x->dims[p.x->rank - 1];
+  p.tile = (wl_tile8){.depth = p.pixel, .b = (const int8_t *)p.filter->data, .scales = p.filter->scales,
+                      .one_scale = p.filter->scale_count == 1};
+  wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+  return p;
+}
+
+/* Sums of `count` channels from `first` on become results at `to`. */
+static void store16(const product *p, const int64_t *sums, size_t first, size_t count, int16_t *to) {
+  const int64_t *bias = p->bias ? (const int64_t *)(const void *)p->bias->data + first : NULL;
+  double factor = (double)p->x->scales[0] / (double)p->out->scales[0], low = p->tile.low, high = p->tile.high;
+  for (size_t c = 0; c < count; c++) {
+    uint64_t sum = (uint64_t)sums[c] + (bias ? (uint64_t)bias[c] : 0); /* that of a hostile file may wrap */
+    double v = (double)(int64_t)sum * factor * (double)p->tile.scales[p->tile.one_scale ? 0 : first + c];
+    v = v < low ? low : v > high ? high : v;
+    to[c] = (int16_t)((v + 0x1.8p52) - 0x1.8p52); /* rounds to an integer */
+  }
+}
+
+static void add_up(int64_t *sums, int32_t *parts, size_t count) {
+  for (size_t i = 0; i < count; i++) sums[i] += parts[i];
+  memset(parts, 0, count * sizeof *parts);
+}
+
+/* The sums of a panel for some rows: in 32 bits as long as these hold them. */
+static void panel16(const product *p, const void *const *rows, size_t count, const int8_t *b, int64_t *sums) {
+  int32_t parts[ROWS16 * WL_PANEL] = {0};
+  size_t left = WL_MOST_DEPTH16, n;
+  memset(sums, 0, count * WL_PANEL * sizeof *sums);
+  for (size_t t = 0; t < p->taps; t++, rows += count)
+    for (size_t k = 0; k < p->tile.depth; k += n, b += n * WL_PANEL, left -= n) {
+      if (!left) {
+        add_up(sums, parts, count * WL_PANEL);
+        left = WL_MOST_DEPTH16;
+      }
+      n = p->tile.depth - k < left ? p->tile.depth - k : left;
+      const int16_t *a[ROWS16];
+      for (size_t m = 0; m < count; m++) a[m] = (const int16_t *)rows[m] + k;
+      p->r->vector->sums16(count, n, a, b, parts);
+    }
+  add_up(sums, parts, count * WL_PANEL);
+}
+
+/* Results [begin, end), panels [first, last). */
+static void multiply16(const product *p, unsigned task, size_t begin, size_t end, size_t first, size_t last) {
+  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
+  void *border = rows + p->taps * WL_MOST_ROWS8;
+  memset(border, 0, p->pixel * 2);
+  for (size_t count; begin < end; begin += count) {
+    count = end - begin < ROWS16 ? end - begin : ROWS16;
+    p->points(p->windows, begin, count, p->pixel * 2, border, rows);
+    for (size_t panel = first; panel < last; panel++) {
+      int64_t sums[ROWS16 * WL_PANEL];
+      size_t column = panel * WL_PANEL, left = p->channels - column;
+      panel16(p, rows, count, p->tile.b + column * p->taps * p->tile.depth, sums);
+      for (size_t m = 0; m < count; m++)
+        store16(p, sums + m * WL_PANEL, column, left < WL_PANEL ? left : WL_PANEL,
+                (int16_t *)(void *)p->out->data + (begin + m) * p->channels + column);
+    }
+  }
+}
+
+static void results16(void *argument, unsigned task, size_t begin, size_t end) {
+  const product *p = argument;
+  multiply16(p, task, begin, end, 0, (p->channels + WL_PANEL - 1) / WL_PANEL);
+}
+
+static void panels16(void *argument, unsigned task, size_t begin, size_t end) {
+  const product *p = argument;
+  multiply16(p, task, 0, p->results, begin, end);
+}
+
+wl_status wl_conv16(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows, size_t taps,
+                    size_t results, size_t channels, unsigned activation) {
+  product p = product16(r, op, activation);
+  p.points = points;
+  p.windows = windows;
+  p.taps = taps;
+  p.results = results;
+  p.channels = channels;
+  size_t work = 1 + taps * p.pixel;
+  if (results >= 4 * ROWS16 || channels < 2 * WL_PANEL)
+    wl_split(r, results, 1 + 16384 / (work * channels), results16, &p);
+  else
+    wl_split(r, (channels + WL_PANEL - 1) / WL_PANEL, 1 + 16384 / (work * results * WL_PANEL), panels16, &p);
+  return WL_OK;
+}
+
+/* The sums of some channels from `first` on, at one result. */
+static void channels16(const product *p, const int16_t *const *rows, size_t first, size_t count, int64_t *sums) {
+  int32_t parts[CHANNELS16] = {0};
+  size_t multiplier = p->channels / p->pixel;
+  memset(sums, 0, count * sizeof *sums);
+  for (size_t t = 0; t < p->taps; t++) {
+    const int16_t *x = rows[t];
+    const int8_t *w = p->tile.b + t * p->channels + first;
+    if (t && t % WL_MOST_DEPTH16 == 0) add_up(sums, parts, count);
+    if (multiplier == 1)
+      for (size_t c = 0; c < count; c++) parts[c] += x[first + c] * w[c];
+    else
+      for (size_t c = 0; c < count; c++) parts[c] += x[(first + c) / multiplier] * w[c];
+  }
+  add_up(sums, parts, count);
+}
+
+static void depthwise16_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const product *p = argument;
+  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
+  void *border = rows + p->taps * WL_MOST_ROWS8;
+  memset(border, 0, p->pixel * 2);
+  for (; begin < end; begin++) {
+    p->points(p->windows, begin, 1, p->pixel * 2, border, rows);
+    for (size_t first = 0; first < p->channels; first += CHANNELS16) {
+      size_t count = p->channels - first < CHANNELS16 ? p->channels - first : CHANNELS16;
+      int64_t sums[CHANNELS16];
+      channels16(p, (const int16_t *const *)rows, first, count, sums);
+      store16(p, sums, first, count, (int16_t *)(void *)p->out->data + begin * p->channels + first);
+    }
+  }
+}
+
+wl_status wl_depthwise16(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows,
+                         size_t taps, size_t results, unsigned activation) {
+  product p = product16(r, op, activation);
+  p.points = points;
+  p.windows = windows;
+  p.taps = taps;
+  p.channels = (size_t)p.filter->dims[2];
+  wl_split(r, results, 1 + 8192 / (1 + taps * p.channels), depthwise16_piece, &p);
   return WL_OK;
 }

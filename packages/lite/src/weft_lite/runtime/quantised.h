@@ -1,4 +1,4 @@
-/* Products of bytes, for the kernels of convolutions and matrices. */
+/* Products of bytes, or of words and bytes, for the kernels of convolutions and matrices. */
 #ifndef WEFT_LITE_QUANTISED_H
 #define WEFT_LITE_QUANTISED_H
 
@@ -16,7 +16,16 @@ wl_status wl_conv8(wl_interpreter *, wl_op *, wl_points *, const void *windows, 
                    size_t results, size_t channels, unsigned activation);
 wl_status wl_depthwise8(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
                         size_t results, unsigned activation);
+wl_status wl_conv16(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
+                    size_t results, size_t channels, unsigned activation);
+wl_status wl_depthwise16(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
+                         size_t results, unsigned activation);
 void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t *high);
+
+/* Of the bias that goes with a type: sums with words are beyond 32 bits. */
+static inline uint32_t wl_bias_type(unsigned dtype) {
+  return dtype == WL_TYPE_FLOAT32 ? WL_TYPE(FLOAT32) : dtype == WL_TYPE_INT16 ? WL_TYPE(INT64) : WL_TYPE(INT32);
+}
 
 static inline int32_t wl_zero_point(const wl_tensor *t, uint32_t i) {
   return !t->zero_point_count ? 0 : t->zero_points[t->zero_point_count > 1 ? i : 0];

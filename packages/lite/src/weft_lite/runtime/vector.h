@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 4 };
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_DEPTH16 = 256, WL_MOST_VECTORS = 4 };
 
 /* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
  * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
@@ -50,6 +50,9 @@ typedef struct wl_vector {
   size_t rows8;
   void (*tile8)(const wl_tile8 *);
   void (*depthwise8)(const wl_tile8 *); /* any rows; b[tap * columns + column] */
+  /* sums[row * 16 + column] += a[row][k] * b[k * 16 + column]; rows are 4 at most, and so many k that 32
+   * bits hold the sums: WL_MOST_DEPTH16 */
+  void (*sums16)(size_t rows, size_t depth, const int16_t *const *a, const int8_t *b, int32_t *sums);
   void (*add8)(const wl_sum8 *, size_t n, const int8_t *a, const int8_t *b, int8_t *out);
   void (*quantise8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
   /* out[c] = clamp(bias[c] + sum over taps of in[tap][c] * weights[tap * channels + c]) */

@@ -33,6 +33,7 @@ def call(arguments: argparse.Namespace) -> int:
         content = converter.convert(
             limit=arguments.limit, calibration=samples, keep_float=arguments.keep_float,
             weights=arguments.weights, ranges=arguments.ranges or "extremes",
+            activations=arguments.activations,
         )  # fmt: skip
     arguments.output.write_bytes(content)
     output.table(["file", "size"], [[arguments.output, output.size(len(content))]])
