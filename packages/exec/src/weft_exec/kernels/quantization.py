@@ -6,11 +6,13 @@ them: the order of operations is TensorFlow's, and all are in float32 unless som
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft_exec.kernels.common import as_exact, wide
+from weft_exec.kernels.common import as_exact, new_array, wide
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -34,13 +36,43 @@ def require_shape(op: str, what: str, got: Any, wanted: tuple[int, ...]) -> None
 
 def round_away(xp: Any, x: Any) -> Any:
     """The nearest integers, of two the one farther from 0."""
-    whole = xp.trunc(x)
-    return whole + xp.sign(x) * (abs(x - whole) >= 0.5)
+    # Half would lead the number below it to 1; the one below half leads half to 1, by rounding.
+    kind = x.dtype.type
+    half = np.nextafter(kind(0.5), kind(0))
+    moved = np.copysign(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
+    moved += x
+    return xp.trunc(moved)
 
 
-def clip(xp: Any, x: Any, low: Any, high: Any) -> Any:
+def clip(xp: Any, x: Any, low: Any, high: Any, out: Any = None) -> Any:
     """x moved to the nearest number of a range."""
-    return xp.minimum(xp.maximum(x, low), high)
+    return xp.minimum(xp.maximum(x, low, out=out), high, out=out)
+
+
+_BLOCK: Final = 1 << 14
+"""Elements whose passes stay in the cache."""
+
+
+def _in_blocks(
+    xp: Any, fill: Callable[..., Any], arrays: Sequence[Any], ends: Sequence[Any]
+) -> None:
+    """`fill(*arrays, *ends)` for block after block of arrays of one shape, the last one contiguous.
+
+    Ends are scalars or have an element for each channel, the last axis of the arrays, and are
+    repeated over a block: loops over a few channels cost more than what is done in them, and the
+    minimum with a scalar takes three times as long as with an array. On a device, and where the
+    ends lie along another axis, all is one block.
+    """
+    size, width = arrays[0].size, max((end.size for end in ends if end.ndim), default=1)
+    step = max(1, _BLOCK // max(width, 1)) * width
+    if xp is not np or size <= step or any(end.ndim > 1 for end in ends):
+        fill(*arrays, *ends)
+        return
+    ends = [np.tile(end, step // end.size) for end in ends]
+    flat = [array.reshape(-1) for array in arrays]
+    for start in range(0, size, step):
+        parts = [array[start : start + step] for array in flat]
+        fill(*parts, *(end[: parts[0].size] for end in ends))
 
 
 # ---------------------------------------------------------------------- fake quantization
@@ -67,15 +99,21 @@ def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _Nudged:
     return _Nudged(low, high, scale, inverse, xp.floor(-low * inverse + F32(0.5)))
 
 
-def _fake(xp: Any, x: Any, nudged: _Nudged) -> Any:
-    y = clip(xp, x, nudged.low, nudged.high)
-    y -= nudged.low
-    y *= nudged.inverse
-    y -= nudged.zero
-    y += F32(0.5)
-    y = xp.floor(y)
-    y *= nudged.scale
-    return y
+def _fake(device: Device, x: Any, nudged: _Nudged) -> Any:
+    xp = device.xp
+
+    def fill(x: Any, y: Any, low: Any, high: Any, scale: Any, inverse: Any, zero: Any) -> None:
+        clip(xp, x, low, high, y)
+        y -= low
+        y *= inverse
+        y -= zero
+        y += F32(0.5)
+        xp.floor(y, out=y)
+        y *= scale
+
+    result = new_array(device, x.shape, np.dtype(F32))
+    _in_blocks(xp, fill, [x, result], nudged)
+    return result
 
 
 def _require_channels(op: str, x: Any, low: Any, high: Any, per_channel: bool) -> None:
@@ -87,9 +125,8 @@ def _require_channels(op: str, x: Any, low: Any, high: Any, per_channel: bool) -
 
 @kernel("FakeQuantWithMinMaxArgs", device=ARRAY_DEVICE)
 def _fake_args(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
     nudged = _nudge(np, node, F32(node.attrs["min"]), F32(node.attrs["max"]))
-    return lambda x: as_exact(_fake(xp, x, nudged), np.dtype(F32), device)
+    return lambda x: _fake(device, x, nudged)
 
 
 @kernel("FakeQuantWithMinMaxArgsGradient", device=ARRAY_DEVICE)
@@ -110,7 +147,7 @@ def _fake_vars(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, low: Any, high: Any) -> Any:
         _require_channels(op, x, low, high, per_channel)
-        return as_exact(_fake(xp, x, _nudge(xp, node, low, high)), np.dtype(F32), device)
+        return _fake(device, x, _nudge(xp, node, low, high))
 
     return run
 
@@ -128,10 +165,23 @@ def _fake_vars_gradient(node: Node, device: Device) -> KernelFunction:
         _require_channels(op, x, low, high, per_channel)
         nudged = _nudge(xp, node, low, high)
         nothing = (low == 0) & (high == 0)  # such a range passes all gradients on
-        below, above = (x < nudged.low) & ~nothing, (x > nudged.high) & ~nothing
-        axes = tuple(range(x.ndim - 1)) if per_channel else None
-        inside = grad * ~(below | above)
-        return inside, (grad * below).sum(axes), (grad * above).sum(axes)
+        ends = xp.where(nothing, -inf, nudged.low), xp.where(nothing, inf, nudged.high)
+        inside, sums = new_array(device, x.shape, np.dtype(F32)), list[Any]()
+
+        def fill(grad: Any, x: Any, inside: Any, low: Any, high: Any) -> None:
+            below, above = x < low, x > high
+            xp.multiply(grad, ~(below | above), out=inside)
+            parts = [grad * below, grad * above]
+            for total, part in zip(sums, parts, strict=False):
+                total[: part.size] += part
+            sums.extend(parts[len(sums) :])
+
+        _in_blocks(xp, fill, [grad, x, inside], ends)
+        if per_channel:
+            width = x.shape[-1]
+            rows = (sums[0].size // max(width, 1), width)
+            return inside, *(total.reshape(rows).sum(0) for total in sums)
+        return inside, *(total.sum() for total in sums)
 
     return run
 
@@ -160,18 +210,18 @@ def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
 
 
 def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
-    """Floating integers as a type; those beyond its limits, or NaN, as the nearest limit."""
+    """Floating integers as a type; those beyond its limits as the nearest, NaN as the lowest."""
     low, high = limits(dtype)
     if dtype.size == 4:  # float32 has no 2 ** 31 - 1
         x = x.astype(np.float64)
-    return clip(xp, xp.where(x == x, x, low), low, high).astype(dtype.numpy)
+    return xp.minimum(xp.fmax(x, low), high).astype(dtype.numpy)
 
 
 @kernel("QuantizeV2")
 def _quantize(node: Node, device: Device) -> KernelFunction:
     xp, attrs, dtype = device.xp, node.attrs, node.attrs["T"]
     axis, mode, smallest = attrs["axis"], attrs["mode"], F32(attrs["ensure_minimum_range"])
-    compute = {"MIN_COMBINED": _combined, "MIN_FIRST": _min_first, "SCALED": _scaled}[mode]
+    prepare = {"MIN_COMBINED": _combined, "MIN_FIRST": _min_first, "SCALED": _scaled}[mode]
 
     def run(x: Any, low: Any, high: Any) -> Any:
         shape = low.shape
@@ -184,32 +234,48 @@ def _quantize(node: Node, device: Device) -> KernelFunction:
         margin = xp.maximum(F32(1), size) * smallest
         low = xp.minimum(F32(0), low)
         high = xp.maximum(F32(0), xp.maximum(high, low + margin))
-        y, low, high = compute(xp, node, x, low, high)
-        ends = (xp.asarray(end, F32).reshape(shape) for end in (low, high))
-        return (as_exact(to_integers(xp, y, dtype), dtype.numpy, device), *ends)
+        low, high, round_all, numbers = prepare(xp, node, low, high)
+        result = new_array(device, x.shape, dtype.numpy)
+
+        def fill(x: Any, y: Any, *numbers: Any) -> None:
+            y[...] = to_integers(xp, round_all(x, *numbers), dtype)
+
+        _in_blocks(xp, fill, [x, result], numbers)
+        return (result, *(xp.asarray(end, F32).reshape(shape) for end in (low, high)))
 
     return run
 
 
-def _combined(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+_Way = tuple[Any, Any, Callable[..., Any], Sequence[Any]]
+"""The ends of a range as they are told to others, how elements become floating integers, and the
+scalars or rows that this takes besides them."""
+
+
+def _combined(xp: Any, node: Node, low: Any, high: Any) -> _Way:
     least, most = limits(node.attrs["T"])
-    scale = (F32(most - least) / (high - low)).astype(F32)
-    y = (clip(xp, x, low, high) - low) * scale
     half = F32(0) if least == 0 else F32((most - least + 1) / 2)
-    return round_away(xp, y - half), low, high
+
+    def round_all(x: Any, low: Any, high: Any, scale: Any) -> Any:
+        y = clip(xp, x, low, high)
+        y -= low
+        y *= scale
+        y -= half
+        return round_away(xp, y)
+
+    scale = (F32(most - least) / (high - low)).astype(F32)
+    return low, high, round_all, [low, high, scale]
 
 
-def _min_first(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+def _min_first(xp: Any, node: Node, low: Any, high: Any) -> _Way:
     least, most = limits(node.attrs["T"])
     steps = most - least + 1
     span = (high - low).astype(np.float64) * (steps / (steps - 1))
     scale = (xp.where(span == 0, 0, steps / xp.where(span == 0, 1, span))).astype(F32)
-    moved = round_away(xp, low * scale)
-    y = round_away(xp, x * scale) - (moved - F32(least))
-    return y, low, high
+    first = round_away(xp, low * scale) - F32(least)
+    return low, high, lambda x, scale, first: round_away(xp, x * scale) - first, [scale, first]
 
 
-def _scaled(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+def _scaled(xp: Any, node: Node, low: Any, high: Any) -> _Way:
     lowest, highest = limits(node.attrs["T"])
     least, most = F32(lowest + node.attrs["narrow_range"]), F32(highest)
     huge = np.finfo(F32).max
@@ -217,9 +283,14 @@ def _scaled(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any,
     from_high = xp.where(high > 0, most / xp.where(high == 0, 1, high), huge).astype(F32)
     scale = xp.minimum(from_low, from_high)
     low, high = least / scale, most / scale
-    y = clip(xp, x, low, high) * scale
     half_even = node.attrs["round_mode"] == "HALF_TO_EVEN"
-    return xp.rint(y) if half_even else round_away(xp, y), low, high
+
+    def round_all(x: Any, low: Any, high: Any, scale: Any) -> Any:
+        y = clip(xp, x, low, high)
+        y *= scale
+        return xp.rint(y) if half_even else round_away(xp, y)
+
+    return low, high, round_all, [low, high, scale]
 
 
 @kernel("Dequantize")
@@ -253,9 +324,11 @@ def _dequantize(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------- rounding to what integers hold
 
 
-def _round_to(xp: Any, attrs: Any, x: Any, low: Any, high: Any, bits: int, given: bool) -> Any:
+def _round_to(
+    device: Device, attrs: Any, x: Any, low: Any, high: Any, bits: int, given: bool
+) -> Any:
     """x rounded to the values that integers of `bits` stand for in a range."""
-    kind = x.dtype.type
+    xp, kind = device.xp, x.dtype.type
     if attrs["signed_input"]:
         least, most = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
         least += 1 if attrs.get("narrow_range") else 0
@@ -269,22 +342,28 @@ def _round_to(xp: Any, attrs: Any, x: Any, low: Any, high: Any, bits: int, given
     lower = from_low < from_high
     scale = xp.where(lower, from_low, from_high)
     inverse = xp.where(lower, low / (least if least else one), high / most)
-    if given:
-        x = clip(
-            xp, x, xp.where(lower, low, least * inverse), xp.where(lower, most * inverse, high)
-        )
-    y = x * scale
+    low, high = xp.where(lower, low, least * inverse), xp.where(lower, most * inverse, high)
     half_up = attrs.get("round_mode") == "HALF_UP"
-    y = xp.floor(y + kind(0.5)) if half_up else xp.rint(y)
-    y *= inverse
-    return y
+
+    def fill(x: Any, y: Any, scale: Any, inverse: Any, low: Any, high: Any) -> None:
+        if given:
+            x = clip(xp, x, low, high, y)
+        xp.multiply(x, scale, out=y)
+        if half_up:
+            y += kind(0.5)
+        xp.floor(y, out=y) if half_up else xp.rint(y, out=y)
+        y *= inverse
+
+    result = new_array(device, x.shape, x.dtype)
+    _in_blocks(xp, fill, [x, result], [scale, inverse, low, high])
+    return result
 
 
 @kernel("QuantizeAndDequantize", device=ARRAY_DEVICE)
 @kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", device=ARRAY_DEVICE)
 @kernel("QuantizeAndDequantizeV3", device=ARRAY_DEVICE, host=("num_bits",))
 def _round(node: Node, device: Device) -> KernelFunction:
-    xp, op, attrs, exact = device.xp, node.type, node.attrs, node.outputs[0].dtype.numpy
+    op, attrs, exact = node.type, node.attrs, node.outputs[0].dtype.numpy
     given, axis, kind = attrs["range_given"], attrs.get("axis", -1), wide(node.outputs[0].dtype)
     ends = [exact.type(attrs[key]) for key in ("input_min", "input_max") if key in attrs]
     least = 2 if attrs["signed_input"] else 1
@@ -308,7 +387,7 @@ def _round(node: Node, device: Device) -> KernelFunction:
         else:
             axes = None if axis < 0 else tuple(i for i in range(x.ndim) if i != axis)
             low, high = x.min(axes, keepdims=axis >= 0), x.max(axes, keepdims=axis >= 0)
-        return as_exact(_round_to(xp, attrs, x, low, high, int(bits), given), exact, device)
+        return as_exact(_round_to(device, attrs, x, low, high, int(bits), given), exact, device)
 
     return run
 

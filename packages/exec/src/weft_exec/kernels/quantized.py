@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def _as_integer(value: float, dtype: DType, low: Any, high: Any) -> float:
     """The integer that stands for a number in a range, which may be beyond the type's limits."""
     least, most = limits(dtype)
-    low, high = float(low), float(high)
+    low, high = np.float64(low), np.float64(high)
     if low == high:
         return least
     scale = (most - least) / (high - low)

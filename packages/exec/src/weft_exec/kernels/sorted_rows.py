@@ -12,6 +12,8 @@ FEW = 16
 """Rows for which a call for each costs less than steps over all of them."""
 LONG = 256
 """Values of a row that NumPy finds as quickly by itself."""
+_BLOCK = 1 << 13
+"""Values whose steps stay in the cache."""
 
 
 def search(keys: Array, values: Array, right: bool) -> Array:
@@ -29,19 +31,32 @@ def search(keys: Array, values: Array, right: bool) -> Array:
         for at, row in enumerate(keys):
             found[at] = np.searchsorted(row, values[at], "right" if right else "left")
         return found
-    low = np.zeros(values.shape, np.intp)
+    found = np.zeros(values.shape, np.intp)
     if not width or not values.size:
-        return low
-    high = np.full(values.shape, width, np.intp)
-    flat, base = keys.reshape(-1), np.arange(rows)[:, None] * width
-    numbers = bool((values == values).all())
-    for _ in range(width.bit_length()):
-        middle = (low + high) >> 1
-        probe = flat.take(base + middle, mode="clip")
+        return found
+    step = max(1, _BLOCK // values.shape[1])
+    for at in range(0, rows, step):
+        part = slice(at, at + step)
+        _halve(keys[part], values[part], right, found[part])
+    return found
+
+
+def _halve(keys: Array, values: Array, right: bool, found: Array) -> None:
+    """All searches go on by the same steps, as the rows are equally long."""
+    rows, left = keys.shape
+    flat, base = np.ascontiguousarray(keys).reshape(-1), np.arange(rows)[:, None] * left
+    unknown = values != values
+    numbers = not unknown.any()
+    place, probe = np.empty(values.shape, np.intp), np.empty(values.shape, keys.dtype)
+    found[...] = base
+    while left:
+        half = (left + 1) // 2
+        np.add(found, half - 1, out=place)
+        flat.take(place, out=probe, mode="clip")
         before = probe <= values if right else probe < values
         if not numbers:
-            before |= (values != values) & ((probe == probe) | right)
-        before &= middle < high
-        low = np.where(before, middle + 1, low)
-        high = np.where(before, high, middle)
-    return low
+            before |= unknown & ((probe == probe) | right)
+        np.multiply(before, half, out=place)
+        np.add(found, place, out=found)
+        left -= half
+    found -= base
