@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 from weft_distrib import Server
+from weft_distrib.launch.local import free_addresses
 
 Jobs = Mapping[str, Sequence[str]]
 
@@ -39,9 +39,7 @@ runpy.run_module("weft", run_name="__main__", alter_sys=True)
 
 def free_ports(count: int) -> list[int]:
     """Ports of this machine that nobody listens on, each another one."""
-    with ExitStack() as stack:
-        made = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in made]
+    return [int(each.rpartition(":")[2]) for each in free_addresses(count)]
 
 
 def jobs(**counts: int) -> dict[str, list[str]]:

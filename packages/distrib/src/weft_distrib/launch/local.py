@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import selectors
 import signal
 import socket
@@ -17,12 +18,15 @@ from typing import IO, Final
 from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.launch.spec import Launch, Place, here, tf_config
 from weft_distrib.launch.supervisor import Instruction, Start, Stop, Supervisor, how
+from weft_tensor import errors
 
 GRACE_SECONDS: Final = 10.0
 """How long a task has to end after SIGTERM, before it is killed."""
 
 _LINE_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
+_PORTS = range(10_000, 32_768)
+"""Below those that Linux gives to connections, one of which would take a port before its task."""
 _TIED = Path(__file__).with_name("tied.py")
 
 Say = Callable[[Place | None, str], None]
@@ -30,9 +34,21 @@ Say = Callable[[Place | None, str], None]
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses of this machine that nobody listens on, each another one."""
+    """Addresses of this machine that nobody listens on, each another one.
+
+    Raises: ResourceExhaustedError: there are too few.
+    """
     with ExitStack() as stack:
-        made = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
+        made: list[socket.socket] = []
+        for _ in range(100 * count):
+            if len(made) < count:
+                with suppress(OSError):  # somebody listens there
+                    address = "localhost", secrets.choice(_PORTS)
+                    made.append(stack.enter_context(socket.create_server(address)))
+        if len(made) < count:
+            raise errors.ResourceExhaustedError(
+                f"{count} free ports are needed, and {len(made)} were found"
+            )
         return [f"localhost:{each.getsockname()[1]}" for each in made]
 
 
