@@ -163,6 +163,28 @@ def test_taps_without_channels_cost_work() -> None:
         opened(model).invoke()
 
 
+def test_a_filter_that_gets_smaller_than_its_bound_is_refused() -> None:
+    """Its bound fits the window; what it has after a resize does not, and would be read beyond."""
+    x = t.Tensor("x", DataType.FLOAT32, shape=[1, 4, 4, 2], size=128)
+    y = t.Tensor("y", DataType.FLOAT32, shape=[1, 2, 2, 2], offset=128, size=32)
+    filters = t.Tensor("f", DataType.FLOAT32, shape=[-1, 3, 2], offset=192, size=72)
+    filters.bound = [3, 3, 2]
+    options = t.ConvOptions(padding=Padding.VALID, kernel_h=3, kernel_w=3)
+    model = t.Model(
+        tensors=[x, filters, y], ops=[t.Op(OpKind.DepthwiseConv2D, [0, 1], [2], options)],
+        subgraphs=[t.Subgraph(0, 1, [0, 1], [2])], arena_size=320, scratch_size=1 << 13,
+    )  # fmt: skip
+    interpreter = opened(model)
+    interpreter.resize_tensor_input(1, [2, 3, 2])
+    with pytest.raises(errors.LiteError, match=r"DepthwiseConv2D.*filter"):
+        interpreter.allocate_tensors()
+    interpreter.resize_tensor_input(1, [3, 3, 2])
+    interpreter.set_tensor(0, [[[[1.0] * 2] * 4] * 4])
+    interpreter.set_tensor(1, [[[1.0] * 2] * 3] * 3)
+    interpreter.invoke()
+    assert interpreter.get_tensor(2).tolist() == [[[[9.0] * 2] * 2] * 2]
+
+
 def test_loops_around_an_empty_axis_are_not_run() -> None:
     shape = [1 << 20, 1 << 20, 0]
     axis = t.Tensor("axis", DataType.INT32, Storage.CONSTANT, shape=[], size=4)

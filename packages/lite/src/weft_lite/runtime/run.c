@@ -71,9 +71,17 @@ static void know(wl_interpreter *r, wl_op *op) {
   for (uint32_t i = 0; i < op->output_count; i++) wl_out(r, op, i)->known = known;
 }
 
+/* What an op was checked with when the file was opened were bounds; the sizes of now may be smaller. */
+static wl_status check_again(wl_interpreter *r, wl_op *op) {
+  for (uint32_t i = 0; op->kernel->check && i < op->input_count; i++)
+    if (wl_in(r, op, i) && wl_in(r, op, i)->bound) return op->kernel->check(r, op);
+  return WL_OK;
+}
+
 static wl_status shape(wl_interpreter *r, wl_op *op) {
   op->scratch = 0;
   op->cost = 0;
+  WL_TRY(check_again(r, op));
   wl_status status = op->kernel->shape(r, op);
   bool later = status == WL_LATER;
   if (later) status = take_bounds(r, op);
