@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft_testing.loading import load
 from weft_testing.onnx_not_passed import NOT_PASSED
 from weft_testing.parts import Parts
+from weft_testing.workspace import ROOT
 
 onnx = pytest.importorskip("onnx")
 
@@ -23,10 +25,12 @@ import weft as wf  # noqa: E402
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 PIECES = 8
+page = load(ROOT / "docs" / "onnx_backend_page.py")
 
 
 @cache
-def _cases() -> list[Any]:
+def cases() -> list[Any]:
+    """All tests of the installed version."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of NumPy, where ONNX makes the expected values
         return [case for kind in KINDS for case in load_model_tests(kind=kind)]
@@ -60,6 +64,15 @@ def _data(case: Any) -> Iterator[tuple[list[Any], list[Any]]]:
         )
 
 
+def failure(case: Any) -> Exception | None:
+    """What is wrong with a test, None where it passes."""
+    try:
+        _run(case)
+    except Exception as error:  # because which ones fail is what is asked
+        return error
+    return None
+
+
 def _run(case: Any) -> None:
     model = case.model if case.model is not None else Path(case.model_dir) / "model.onnx"
     prepared = wf.onnx.Backend.prepare(model)
@@ -71,7 +84,7 @@ def _run(case: Any) -> None:
 
 @pytest.mark.parametrize("piece", range(PIECES))
 def test_a_tenth_of_onnx_tests(piece: int) -> None:
-    chosen = [case for case in _cases() if case.name not in NOT_PASSED]
+    chosen = [case for case in cases() if case.name not in NOT_PASSED]
     chosen = random.Random(28).sample(chosen, len(chosen) // 10)
     with Parts() as parts:
         for case in chosen[piece::PIECES]:
@@ -81,10 +94,10 @@ def test_a_tenth_of_onnx_tests(piece: int) -> None:
 
 @pytest.mark.long
 def test_all_of_onnx_tests() -> None:
-    failed = {}
-    for case in _cases():
-        try:
-            _run(case)
-        except Exception as error:  # because which ones fail is what is compared
-            failed[case.name] = error
+    failed = {case.name for case in cases() if failure(case) is not None}
     assert sorted(failed) == sorted(NOT_PASSED)
+
+
+def test_the_page_says_which_do_not_pass() -> None:
+    made = page.not_passed(NOT_PASSED)
+    assert made in page.PAGE.read_text("utf-8"), "run python docs/onnx_backend_page.py"

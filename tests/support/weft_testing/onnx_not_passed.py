@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-_DRAWN = "it compares random numbers, which are those of ONNX's own generator"
+_DRAWN = "compares random numbers, which are those of ONNX's own generator"
 _E8M0 = "elements of the type FLOAT8E8M0, which TensorFlow has no number for"
-_HALF = "it wants more digits of a softmax in float16 than float16 has"
+_HALF = "wants more digits of a softmax in float16 than float16 has"
 _RANK = "ranks depend on a condition that only a step knows"
 _IMAGES = "wf.image does not decode JPEG 2000, PNM and TIFF"
 
