@@ -16,7 +16,7 @@ import numpy as np
 
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFactory, KernelFunction, kernel
-from weft_exec.resources.resources import ResourceHandle, VariableState
+from weft_exec.resources.resources import VariableState, state_of
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
 
@@ -540,18 +540,6 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
         return run
 
     return make
-
-
-def state_of(value: Any) -> VariableState:
-    """The variable that a reference or a handle gives.
-
-    Raises: InvalidArgumentError: it gives something else.
-    """
-    if type(value) is ResourceHandle:
-        value = value.resource
-    if not isinstance(value, VariableState):
-        raise errors.InvalidArgumentError(f"requires a variable, got {value!r}")
-    return value
 
 
 def check_scalar(name: str, value: Any) -> None:

@@ -420,6 +420,18 @@ class VariableState(Resource):
             )
 
 
+def state_of(value: Any) -> VariableState:
+    """The variable that a reference or a handle gives.
+
+    Raises: InvalidArgumentError: it gives something else.
+    """
+    if type(value) is ResourceHandle:
+        value = value.resource
+    if not isinstance(value, VariableState):
+        raise errors.InvalidArgumentError(f"requires a variable, got {value!r}")
+    return value
+
+
 def _sole_in_pair() -> int:
     """What getrefcount says in `_writable` of an array that only a (state, value) pair holds."""
 

@@ -11,7 +11,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.priority import changed_by
 from weft_exec.executor.region import Region
 from weft_exec.kernels.registry import require_kernel
-from weft_exec.kernels.training import state_of
+from weft_exec.resources.resources import state_of
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 

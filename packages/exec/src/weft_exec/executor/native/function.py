@@ -21,8 +21,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
 from weft_exec.executor.region import Region
-from weft_exec.kernels.training import state_of
-from weft_exec.resources.resources import VariableState
+from weft_exec.resources.resources import VariableState, state_of
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
