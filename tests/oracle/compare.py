@@ -52,6 +52,7 @@ THERE = (
     *("Erfinv *", "Quantized*", "QuantizeDownAndShrinkRange *", "FusedBatchNorm-* gradient"),
     *("CTC* float64 *", "CropAndResizeGradImage-* float64 *", "Resize*Grad-* float64 *"),
     "SoftmaxCrossEntropyWithLogits* gradient",
+    "Matrix*Diag*V2-* gradient",
     *(
         f"{op}* complex64 gradient"
         for op in (
