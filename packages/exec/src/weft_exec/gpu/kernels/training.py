@@ -12,7 +12,7 @@ from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.generated import Source
 from weft_exec.kernels import training
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
-from weft_exec.resources.resources import VariableState
+from weft_exec.resources.resources import VariableState, state_of
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
         flags = [bool(node.attrs[attr]) for attr in rule.attrs]
 
         def run(*inputs: Any) -> Any:
-            states = tuple([training.state_of(value) for value in inputs[:count]])
+            states = tuple([state_of(value) for value in inputs[:count]])
             numbers = dict(zip(rule.dense, inputs[count:], strict=True))
             given = numbers.pop(of_grad)
             grad = xp.ascontiguousarray(given).reshape(given.shape)
