@@ -70,13 +70,30 @@ def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
     return result
 
 
+def _bounds(k: Any) -> tuple[int, int]:
+    """The lowest and the highest diagonal.
+
+    Raises: InvalidArgumentError: `k` has another shape than [], [1] or [2].
+    """
+    if k.ndim > 1 or k.size not in (1, 2):
+        raise errors.InvalidArgumentError(
+            f"k must be one integer or two, got the shape {list(k.shape)}"
+        )
+    return int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
+
+
+def _check_rank(value: Any, least: int, name: str, most: int | None = None) -> None:
+    if value.ndim < least or (most is not None and value.ndim > most):
+        wanted = f"rank {least}" if most == least else f"rank {least} or more"
+        raise errors.InvalidArgumentError(f"{name} must have {wanted}, got {list(value.shape)}")
+
+
 def _places(
     rows: int, columns: int, k: Any, align: str
 ) -> tuple[tuple[Any, Any], tuple[Any, Any], tuple[int, ...]]:
     """Where elements of diagonals are: in the matrices, in the rows of diagonals; their shape."""
-    lower, upper = int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
-    inside = lower == upper == 0 or -rows < lower <= upper < columns
-    if k.size > 2 or not inside:
+    lower, upper = _bounds(k)
+    if not (lower == upper == 0 or -rows < lower <= upper < columns):
         raise errors.InvalidArgumentError(
             f"k must be a diagonal of matrices of shape {[rows, columns]}, or the lowest and the "
             f"highest of several, got {k.tolist()}"
@@ -109,7 +126,11 @@ def _matrix_diag_v3(node: Node, device: Device) -> KernelFunction:
     align = node.attrs.get("align", "LEFT_LEFT")
 
     def run(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Any:
-        lower, upper = int(k.reshape(-1)[0]), int(k.reshape(-1)[-1])
+        lower, upper = _bounds(k)
+        _check_rank(diagonal, 1 + (upper > lower), "diagonal")
+        for name, value in (("num_rows", num_rows), ("num_cols", num_cols)):
+            _check_rank(value, 0, name, 0)
+        _check_rank(padding, 0, "padding_value", 0)
         sizes = sizes_for(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
         rows, columns = sizes
         inside, there, shape = _places(rows, columns, k, align)
@@ -131,6 +152,8 @@ def _matrix_diag_part_v3(node: Node, device: Device) -> KernelFunction:
     align = node.attrs.get("align", "LEFT_LEFT")
 
     def run(x: Any, k: Any, padding: Any) -> Any:
+        _check_rank(x, 2, "input")
+        _check_rank(padding, 0, "padding_value", 0)
         rows, columns = x.shape[-2:]
         inside, there, shape = _places(rows, columns, k, align)
         result = _filled_array(device, (*x.shape[:-2], *shape), padding)
@@ -146,6 +169,7 @@ def _matrix_set_diag_v3(node: Node, device: Device) -> KernelFunction:
     align = node.attrs.get("align", "LEFT_LEFT")
 
     def run(x: Any, diagonal: Any, k: Any) -> Any:
+        _check_rank(x, 2, "input")
         rows, columns = x.shape[-2:]
         inside, there, shape = _places(rows, columns, k, align)
         if diagonal.shape != (*x.shape[:-2], *shape):

@@ -59,7 +59,7 @@ def crop_to_bounding_box(
         begin = _vector([*lead, *offsets, 0])
         size = _vector([*[-1] * len(lead), *targets, -1])
         part = out("Slice", [value, begin, size], name=scope)
-        _set_size(part, *targets)
+        _set_size(part, target_height, target_width)
         return part
 
 

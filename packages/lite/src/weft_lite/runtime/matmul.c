@@ -53,7 +53,8 @@ static wl_status shape_connected(wl_interpreter *r, wl_op *op) {
   dims[x->rank - 1] = wl_int(r, op, WL_MAT_MUL_COLUMNS);
   WL_TRY(wl_set_shape(r, wl_out(r, op, 0), x->rank, dims));
   uint64_t copied = is_dynamic(x, w) ? WL_PADDED_ROWS * ((uint64_t)depth + 3) : bytes ? wl_rows8_scratch(x, 1) : 0;
-  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + 2 * (uint64_t)depth + 2 * WL_ALIGNMENT + copied;
+  uint64_t zeros = (uint64_t)depth * (x->dtype == WL_TYPE_INT16 ? 2 : 1);
+  op->scratch = 4 * WL_MOST_ROWS * sizeof(void *) + zeros + 2 * WL_ALIGNMENT + copied;
   op->cost = wl_work((uint64_t)wl_elements(x), (uint64_t)dims[x->rank - 1]) / 16384;
   return WL_OK;
 }
