@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
+import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,33 @@ def test_calls_and_replies(pair: Pair) -> None:
     a, _ = pair(echo)
     values, meta = ask(a, 1, b"meta", [np.float32(2), np.arange(3)], 30)
     assert meta == b"meta" and values[0] == 2 and values[1].tolist() == [0, 1, 2]
+
+
+def test_ctrl_c_ends_no_message_half_way() -> None:
+    """It comes when some bytes are sent and none are counted; the next call goes all the same."""
+
+    class Interrupted(SocketStream):
+        due = False
+
+        def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
+            count = super().send(buffers, wait)
+            if self.due and threading.current_thread() is threading.main_thread():
+                self.due = False
+                signal.raise_signal(signal.SIGINT)
+            return count
+
+    near, far = socket.socketpair()
+    stream = Interrupted(near)
+    a, b = Channel(stream, "b"), Channel(SocketStream(far), "a", echo)
+    for size in (1, 100_000):
+        stream.due = True
+        with pytest.raises(KeyboardInterrupt):
+            ask(a, 1, b"first", [np.zeros(size)], 30)
+        assert not stream.due
+        values, meta = ask(a, 1, b"second", [np.arange(size)], 30)
+        assert meta == b"second" and values[0].tolist() == list(range(size))
+    a.close()
+    b.close()
 
 
 def test_errors_come_whole(pair: Pair) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["vgg_16", "vgg_19", "vgg_a", "vgg_arg_scope"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_contrib.arg_scope import arg_scope
@@ -45,122 +45,62 @@ def vgg_arg_scope(weight_decay: float = 0.0005) -> Any:
         return scope
 
 
-def _vgg(
-    inputs: Any,
-    layers: Sequence[int],
-    num_classes: int,
-    is_training: Any,
-    dropout_keep_prob: float,
-    spatial_squeeze: bool,
-    scope: Any,
-) -> tuple[Any, dict[str, Any]]:
-    with variable_scope(scope, "vgg", [inputs]) as opened:
-        collection = opened.original_name_scope + "_end_points"
-        with arg_scope([conv2d, fully_connected, max_pool2d], outputs_collections=collection):
-            net = inputs
-            widths = (64, 128, 256, 512, 512)
-            for i, (count, width) in enumerate(zip(layers, widths, strict=True), 1):
-                net = repeat(net, count, conv2d, width, [3, 3], scope=f"conv{i}")
-                net = max_pool2d(net, [2, 2], scope=f"pool{i}")
-            net = conv2d(net, 4096, [7, 7], padding="VALID", scope="fc6")
-            net = dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout6")
-            net = conv2d(net, 4096, [1, 1], scope="fc7")
-            net = dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout7")
-            net = conv2d(
-                net, num_classes, [1, 1], activation_fn=None, normalizer_fn=None, scope="fc8"
-            )
-            end_points = convert_collection_to_dict(collection)
-            if spatial_squeeze:
-                net = squeeze(net, [1, 2], name="fc8/squeezed")
-                end_points[opened.name + "/fc8"] = net
-            return net, end_points
+_DOC = """VGG with {layers} layers of weights.
+
+Args:
+  inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
+  num_classes: how many logits.
+  is_training: whether there is dropout.
+  dropout_keep_prob: of the two wide layers.
+  spatial_squeeze: whether the logits lose their axes of space.
+  scope: of the variables.
+Returns: the logits, shape (B, num_classes), and all layers by name.
+
+Examples:
+  >>> from weft_contrib.slim.nets import vgg
+  >>> logits, layers = vgg.{name}(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
+  >>> logits.shape.as_list(), layers["{name}/pool5"].shape.as_list()
+  ([None, 10], [None, 7, 7, 512])
+"""
 
 
-def vgg_a(
-    inputs: Any,
-    num_classes: int = 1000,
-    is_training: Any = True,
-    dropout_keep_prob: float = 0.5,
-    spatial_squeeze: bool = True,
-    scope: Any = "vgg_a",
-) -> tuple[Any, dict[str, Any]]:
-    """VGG with 11 layers of weights.
+def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dict[str, Any]]]:
+    """The function that makes a network with so many convolutions before each pool."""
 
-    Args:
-      inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
-      num_classes: how many logits.
-      is_training: whether there is dropout.
-      dropout_keep_prob: of the two wide layers.
-      spatial_squeeze: whether the logits lose their axes of space.
-      scope: of the variables.
-    Returns: the logits, shape (B, num_classes), and all layers by name.
+    def make(
+        inputs: Any,
+        num_classes: int = 1000,
+        is_training: Any = True,
+        dropout_keep_prob: float = 0.5,
+        spatial_squeeze: bool = True,
+        scope: Any = name,
+    ) -> tuple[Any, dict[str, Any]]:
+        with variable_scope(scope, name, [inputs]) as opened:
+            collection = opened.original_name_scope + "_end_points"
+            with arg_scope([conv2d, fully_connected, max_pool2d], outputs_collections=collection):
+                net = inputs
+                widths = (64, 128, 256, 512, 512)
+                for i, (count, width) in enumerate(zip(counts, widths, strict=True), 1):
+                    net = repeat(net, count, conv2d, width, [3, 3], scope=f"conv{i}")
+                    net = max_pool2d(net, [2, 2], scope=f"pool{i}")
+                net = conv2d(net, 4096, [7, 7], padding="VALID", scope="fc6")
+                net = dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout6")
+                net = conv2d(net, 4096, [1, 1], scope="fc7")
+                net = dropout(net, dropout_keep_prob, is_training=is_training, scope="dropout7")
+                net = conv2d(
+                    net, num_classes, [1, 1], activation_fn=None, normalizer_fn=None, scope="fc8"
+                )
+                end_points = convert_collection_to_dict(collection)
+                if spatial_squeeze:
+                    net = squeeze(net, [1, 2], name="fc8/squeezed")
+                    end_points[opened.name + "/fc8"] = net
+                return net, end_points
 
-    Examples:
-      >>> from weft_contrib.slim.nets import vgg
-      >>> logits, layers = vgg.vgg_a(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
-      >>> logits.shape.as_list(), layers["vgg_a/pool5"].shape.as_list()
-      ([None, 10], [None, 7, 7, 512])
-    """
-    return _vgg(
-        inputs, (1, 1, 2, 2, 2), num_classes, is_training, dropout_keep_prob, spatial_squeeze, scope
-    )
-
-
-def vgg_16(
-    inputs: Any,
-    num_classes: int = 1000,
-    is_training: Any = True,
-    dropout_keep_prob: float = 0.5,
-    spatial_squeeze: bool = True,
-    scope: Any = "vgg_16",
-) -> tuple[Any, dict[str, Any]]:
-    """VGG with 16 layers of weights.
-
-    Args:
-      inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
-      num_classes: how many logits.
-      is_training: whether there is dropout.
-      dropout_keep_prob: of the two wide layers.
-      spatial_squeeze: whether the logits lose their axes of space.
-      scope: of the variables.
-    Returns: the logits, shape (B, num_classes), and all layers by name.
-
-    Examples:
-      >>> from weft_contrib.slim.nets import vgg
-      >>> logits, layers = vgg.vgg_16(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
-      >>> logits.shape.as_list(), layers["vgg_16/pool5"].shape.as_list()
-      ([None, 10], [None, 7, 7, 512])
-    """
-    return _vgg(
-        inputs, (2, 2, 3, 3, 3), num_classes, is_training, dropout_keep_prob, spatial_squeeze, scope
-    )
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = _DOC.format(layers=sum(counts) + 3, name=name)
+    return make
 
 
-def vgg_19(
-    inputs: Any,
-    num_classes: int = 1000,
-    is_training: Any = True,
-    dropout_keep_prob: float = 0.5,
-    spatial_squeeze: bool = True,
-    scope: Any = "vgg_19",
-) -> tuple[Any, dict[str, Any]]:
-    """VGG with 19 layers of weights.
-
-    Args:
-      inputs: floating, shape (B, H, W, 3), H and W of 224 at least; of 224 for `spatial_squeeze`.
-      num_classes: how many logits.
-      is_training: whether there is dropout.
-      dropout_keep_prob: of the two wide layers.
-      spatial_squeeze: whether the logits lose their axes of space.
-      scope: of the variables.
-    Returns: the logits, shape (B, num_classes), and all layers by name.
-
-    Examples:
-      >>> from weft_contrib.slim.nets import vgg
-      >>> logits, layers = vgg.vgg_19(wf.placeholder(wf.float32, [None, 224, 224, 3]), 10)
-      >>> logits.shape.as_list(), layers["vgg_19/pool5"].shape.as_list()
-      ([None, 10], [None, 7, 7, 512])
-    """
-    return _vgg(
-        inputs, (2, 2, 4, 4, 4), num_classes, is_training, dropout_keep_prob, spatial_squeeze, scope
-    )
+vgg_a = _of_layers("vgg_a", (1, 1, 2, 2, 2))
+vgg_16 = _of_layers("vgg_16", (2, 2, 3, 3, 3))
+vgg_19 = _of_layers("vgg_19", (2, 2, 4, 4, 4))
