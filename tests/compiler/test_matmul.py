@@ -7,31 +7,35 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft_compiler.blas import addresses
 from weft_compiler.codegen.options import Options
 from weft_compiler.ir.parser import parse
+from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import NativeProgram, load
+from weft_tensor import errors
 
 SIZES = (0, 1, 2, 5, 14, 15, 16, 17, 33, 70, 130, 300)
 CPUS = ("", "x86-64-v3", "x86-64")
 
 
-def product(m: int, n: int, k: int, dtype: str, turned: Any, add: int, cpu: str) -> NativeProgram:
+def text(routine: str, m: int, n: int, k: int, dtype: str, turned: Any, add: int) -> str:
     """A program that multiplies, with `a` or `b` given as their transposes."""
     a, b = ([k, m] if turned[0] else [m, k]), ([n, k] if turned[1] else [k, n])
     steps = [(1, a[1]) if turned[0] else (a[1], 1), (1, b[1]) if turned[1] else (b[1], 1)]
     start = "0, 0"
-    return load(
-        parse(f"""
+    return f"""
 program product(a: {dtype}{a}, b: {dtype}{b}, d: {dtype}[{m}, {n}]) -> (c: {dtype}[{m}, {n}]):
   for i in {m}:
     for j in {n}:
       c[i, j] = d[i, j]
-  call matmul(a[{start}], b[{start}], c[{start}], m={m}, n={n}, k={k}, \
+  call {routine}(a[{start}], b[{start}], c[{start}], m={m}, n={n}, k={k}, \
 a_row={steps[0][0]}, a_column={steps[0][1]}, b_row={steps[1][0]}, b_column={steps[1][1]}, \
 c_row={n}, accumulate={add})
-"""),
-        Options(cpu=cpu),
-    )
+"""
+
+
+def product(m: int, n: int, k: int, dtype: str, turned: Any, add: int, cpu: str) -> NativeProgram:
+    return load(parse(text("matmul", m, n, k, dtype, turned, add)), Options(cpu=cpu))
 
 
 @pytest.mark.parametrize("cpu", CPUS)
@@ -50,6 +54,40 @@ def test_products_of_all_shapes(dtype: str, cpu: str) -> None:
         np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
 
 
+@pytest.mark.skipif(not addresses(), reason="NumPy brings no BLAS that can be called")
+@pytest.mark.parametrize("turned", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_by_blas_have_the_bits_of_numpy(dtype: str, turned: tuple[int, int]) -> None:
+    random = np.random.default_rng(3)
+    for m, n, k in [(1, 1, 9), (1, 70, 33), (70, 1, 33), (3, 2, 1), (16, 16, 16), (33, 70, 130)]:
+        a, b = random.normal(size=(m, k)).astype(dtype), random.normal(size=(k, n)).astype(dtype)
+        given = [np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), turned, strict=True)]
+        as_given = [x.T if t else x for x, t in zip(given, turned, strict=True)]
+        d = np.full((m, n), 7, dtype)
+        program = parse(text("gemm", m, n, k, dtype, turned, 0))
+        verify(program)
+        np.testing.assert_array_equal(load(program)(*given, d)[0], as_given[0] @ as_given[1])
+        (c,) = load(parse(text("gemm", m, n, k, dtype, turned, 1)))(*given, d)
+        np.testing.assert_allclose(c, a @ b + d, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("a_row=3", "a_row=2", "columns of a were required to be dense"),
+        ("b_column=1", "b_column=2", "columns of b were required to be dense"),
+        ("k=3", "k=0", "sizes of at least 1"),
+        ("m=2", "m=3", "a needs 9 elements, and there are 6"),
+        ("float32", "int32", "elements of float32 or float64"),
+    ],
+)
+def test_a_call_of_blas_that_would_read_elsewhere_is_refused(old: str, new: str, said: str) -> None:
+    right = text("gemm", 2, 4, 3, "float32", (0, 0), 0)
+    verify(parse(right))
+    with pytest.raises(errors.InternalError, match=said):
+        verify(parse(right.replace(old, new)))
+
+
 @pytest.mark.parametrize("add", [0, 1])
 @pytest.mark.parametrize("k", [0, 1, 4, 7, 300])
 def test_a_row_times_a_matrix(k: int, add: int) -> None:
@@ -61,7 +99,7 @@ def test_a_row_times_a_matrix(k: int, add: int) -> None:
 
 def test_a_product_touches_its_own_elements_only() -> None:
     """Rows of the result lie in a larger one, whose other elements stay as they are."""
-    text = """
+    program = """
 program inside(a: float32[5, 7], b: float32[7, 3]) -> (c: float32[9, 20]):
   for i in 9:
     for j in 20:
@@ -74,4 +112,4 @@ c_row=20, accumulate=0)
     expected[2:7, 4:7] = 7 * np.ones((5, 3))
     b[:] = 2
     expected[2:7, 4:7] = 14
-    np.testing.assert_array_equal(load(parse(text))(a, b)[0], expected)
+    np.testing.assert_array_equal(load(parse(program))(a, b)[0], expected)

@@ -138,16 +138,56 @@ def test_sizes_that_follow_from_shapes_are_known_where_shapes_are(generated: lis
     assert len(generated) == 5
 
 
+def products() -> tuple[Any, list[Any], dict[Any, Any]]:
+    """A layer and its gradients, and attention's products of broadcast batches."""
+    random = np.random.default_rng(2)
+    x = wf.placeholder(wf.float32, [5, 4])
+    w = wf.get_variable("w", initializer=random.normal(size=(4, 6)).astype(np.float32))
+    u = wf.constant(random.normal(size=(2, 1, 3, 6)), wf.float64)
+    layer = wf.nn.relu(wf.matmul(x, w) + 1.0)
+    scores = wf.matmul(u, wf.constant(random.normal(size=(3, 7, 6))), transpose_b=True)
+    fetches = [layer, *wf.gradients(layer, [x, w]), wf.identity(scores * 1.0)]
+    return fetches, [x], {x: random.normal(size=(5, 4))}
+
+
+def test_products_are_compiled_with_what_follows_and_have_the_bits_of_kernels(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetches, inputs, feeds = products()
+    found = []
+    for said in ("now", "off"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            found.append(session.run(fetches, feeds))
+            left = session.explain(fetches, inputs).left
+            assert not [op for op, _ in left if "MatMul" in op]
+    assert sum(ops.count("MatMul") for ops, _ in generated) == 3
+    for compiled, by_kernels in zip(*found, strict=True):
+        np.testing.assert_array_equal(compiled, by_kernels)
+
+
+def test_products_stay_with_kernels_where_no_blas_can_be_called(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft_compiler.lower.rules.matmul.addresses", dict)
+    fetches, inputs, feeds = products()
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        session.run(fetches, feeds)
+        left = session.explain(fetches, inputs).left
+    assert left["MatMul", "NumPy brings no BLAS that compiled code can call"] == 3
+
+
 def test_sizes_of_one_region_are_known_to_others_and_to_kernels(generated: list[Any]) -> None:
-    x, w = wf.placeholder(wf.float32, [None, None]), wf.placeholder(wf.float32, [3, 3])
+    x = wf.placeholder(wf.float32, [None, None])
     y = wf.exp(x * 2.0)
     size = wf.shape(y) * 2
-    product = wf.matmul(y, w)
-    z = wf.fill(size, 1.0) * wf.reduce_sum(wf.tanh(product) + 1.0)
+    largest = wf.nn.top_k(y, 3).values  # by its kernel
+    z = wf.fill(size, 1.0) * wf.reduce_sum(wf.tanh(largest - 1.0) + 1.0)
     with wf.Session() as session:
         for rows in (2, 4, 2):
-            feeds = {x: np.zeros((rows, 3)), w: np.zeros((3, 3))}
-            found, sizes = session.run([z, size], feeds)
+            found, sizes = session.run([z, size], {x: np.zeros((rows, 3))})
             assert sizes.tolist() == [rows * 2, 6] and sizes.dtype == np.int32
             np.testing.assert_array_equal(found, np.full(sizes, rows * 3, np.float32))
     assert len(generated) == 4 and "Shape" in generated[0][0]
@@ -363,8 +403,7 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = wf.placeholder(wf.float32, [6, 6])
-    v = wf.Variable(np.ones((6, 6), "f"))
-    y = wf.matmul(wf.tanh(x) * 2.0, v)
+    y = wf.nn.top_k(wf.tanh(x) * 2.0).values
     with wf.xla.experimental.jit_scope(compile_ops=False):
         z = wf.exp(y, name="last") + 1.0
     with wf.Session() as session:
@@ -372,7 +411,7 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
         assert [[op for _, op in region] for region in report.compiled] == [["Tanh", "Mul"]]
         text = str(report)
         assert "compiled: 2 nodes in 1 regions\n  mul: Tanh, Mul\n" in text
-        assert "by kernels: MatMul 1: the kernel of MatMul is faster" in text
+        assert "by kernels: TopKV2 1: no rule says how TopKV2 is computed" in text
         assert "by kernels: Exp 1: nobody asks for it" in text
         monkeypatch.setenv("WEFT_JIT", "off")
         assert "compiled" not in str(session.explain(z, [x]))

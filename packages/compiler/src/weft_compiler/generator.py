@@ -56,9 +56,7 @@ class LlvmGenerator:
 
     def why_not(self, node: Node) -> str:
         """Why a node had better run by its kernel, or ""."""
-        if wants_kernel(node.type):
-            return f"the kernel of {node.type} is faster"
-        return why_not(node)
+        return why_not(node) or wants_kernel(node)
 
     def changes(self, node: Node) -> int:
         """How many variables a node changes, its first inputs; see `CodeGenerator`."""

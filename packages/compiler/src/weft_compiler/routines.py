@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 Views = Mapping[str, tuple[DType, int]]
@@ -56,6 +56,11 @@ def routine(name: str) -> Routine:
     return _ROUTINES[name]
 
 
+def work_of(parameters: Mapping[str, int]) -> int:
+    """How many products of numbers a call takes."""
+    return parameters.get("m", 1) * parameters.get("n", 1) * parameters.get("k", 1)
+
+
 def _matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
     size = view.itemsize
     return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
@@ -86,15 +91,28 @@ def _matmul(a: Any, b: Any, c: Any, **of: int) -> None:
     result[...] = left @ right + (result if of["accumulate"] else 0)
 
 
+def _wrong_gemm(views: Views, of: Mapping[str, int]) -> str:
+    if not {dtype for dtype, _ in views.values()} <= {dtypes.float32, dtypes.float64}:
+        return "elements of float32 or float64 were required"
+    if min(of["m"], of["n"], of["k"]) < 1:
+        return "sizes of at least 1 were required"
+    for name, rows, columns in (("a", of["m"], of["k"]), ("b", of["k"], of["n"])):
+        row, column = of[f"{name}_row"], of[f"{name}_column"]
+        if not ((column == 1 and row >= columns) or (row == 1 and column >= rows)):
+            return f"rows or columns of {name} were required to be dense, and apart from each other"
+    return _wrong_matmul(views, of)
+
+
+_PRODUCT: Final = (
+    ("a", "b", "c"),
+    ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row", "accumulate"),
+    frozenset("c"),
+)
 _ROUTINES: Final = {
-    "matmul": Routine(
-        "matmul",
-        ("a", "b", "c"),
-        ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row", "accumulate"),
-        frozenset("c"),
-        _wrong_matmul,
-        _matmul,
-    )
+    "matmul": Routine("matmul", *_PRODUCT, _wrong_matmul, _matmul),
+    "gemm": Routine("gemm", *_PRODUCT, _wrong_gemm, _matmul),
 }
 """`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
-Strides are in elements; c's columns are neighbours."""
+Strides are in elements; c's columns are neighbours.
+
+`gemm`: the same by NumPy's own BLAS, with the bits of `np.matmul`."""

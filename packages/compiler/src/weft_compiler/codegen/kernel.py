@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from weft_compiler.codegen import blas, matmul
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -36,6 +37,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
+from weft_compiler.routines import work_of
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -47,6 +49,9 @@ FRAME: Final = 192
 
 _POLL: Final = 500
 """A loop polls the flag that interrupts programs where a turn runs that many statements."""
+
+_AT_ONCE: Final = 16
+"""Products of numbers that a routine computes in the time of a statement, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,8 @@ def turns(body: Body) -> int:
                 count += 100 * turns(each.body)
             case If():
                 count += turns(each.then) + turns(each.otherwise)
+            case Call(parameters=parameters):
+                count += 1 + work_of(dict(parameters)) // _AT_ONCE
             case _:
                 count += 1
     return count
@@ -97,6 +104,7 @@ class Kernel:
       functions: their texts.
       regions: its outermost parallel loops, which the worker calls by number from 1.
       routines: the types of the products that are called.
+      blas: the functions of BLAS that are called.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -108,6 +116,7 @@ class Kernel:
         self.functions: list[str] = []
         self.regions: list[Region] = []
         self.routines: set[DType] = set()
+        self.blas: set[str] = set()
         self.checks = {
             id(each): number
             for number, each in enumerate(
@@ -357,11 +366,15 @@ class _Function:
 
     def _call(self, call: Call) -> None:
         dtype = self.kernel.buffers[call.views[0].buffer].dtype
-        name = f"weft.{call.routine}.{dtype.name}"
+        views = [self.address(view.buffer, view.indices) for view in call.views]
+        if call.routine == "gemm":
+            a, b, c = views
+            self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, dict(call.parameters)))
+            return
         self.kernel.routines.add(dtype)
-        views = [f"ptr {self.address(view.buffer, view.indices)}" for view in call.views]
         numbers = [f"i64 {value}" for _, value in call.parameters]
-        self.w.do(f"call void @{name}({', '.join([*views, *numbers, f'ptr {self._workspace()}'])})")
+        given = ", ".join([*(f"ptr {view}" for view in views), *numbers])
+        self.w.do(f"call void @{matmul.name_of(dtype)}({given}, ptr {self._workspace()})")
 
     def _workspace(self) -> str:
         """Memory of this thread that routines work in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import matmul, team
+from weft_compiler.codegen import blas, matmul, team
 from weft_compiler.codegen.kernel import Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -34,6 +34,7 @@ class Module:
       team: bytes of the memory through which threads meet.
       checks: the messages of the checks, in the order of their numbers.
       routines: the types of the products that it calls.
+      blas: the functions of BLAS that it calls.
     """
 
     text: str
@@ -42,6 +43,7 @@ class Module:
     team: int
     checks: tuple[str, ...]
     routines: tuple[DType, ...]
+    blas: tuple[str, ...]
 
 
 def module_of(program: Program, options: Options | None = None) -> Module:
@@ -68,6 +70,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         else team.alone(kernel.parameters),
         *library.texts(scalars.used, target),
         *map(matmul.declaration, sorted(kernel.routines, key=str)),
+        *map(blas.declaration, sorted(kernel.blas)),
         _attributes(target),
         *kernel.metadata.lines,
     ]
@@ -79,6 +82,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         team.team_bytes(kernel.regions),
         tuple(messages),
         tuple(sorted(kernel.routines, key=str)),
+        tuple(sorted(kernel.blas)),
     )
 
 
@@ -93,6 +97,10 @@ def _require_supported(expression: Expr) -> None:
                 )
 
 
+_ROUTINES: Final = {"matmul": matmul.supported, "gemm": blas.supported}
+"""Whether there is machine code of a routine for a type."""
+
+
 def _workspace(program: Program, target: Target) -> int:
     """How many bytes the routines that a program calls work in."""
     buffers = program.buffers
@@ -100,11 +108,12 @@ def _workspace(program: Program, target: Target) -> int:
     for call in walk(program.body):
         if isinstance(call, Call):
             dtype = buffers[call.views[0].buffer].dtype
-            if call.routine != "matmul" or not matmul.supported(dtype):
+            if not _ROUTINES[call.routine](dtype):
                 raise errors.UnimplementedError(
                     f"there is no machine code for {call.routine} of {dtype.name}"
                 )
-            most = max(most, matmul.workspace(dtype, target, dict(call.parameters)))
+            if call.routine == "matmul":
+                most = max(most, matmul.workspace(dtype, target, dict(call.parameters)))
     return most
 
 

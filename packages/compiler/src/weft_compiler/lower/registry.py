@@ -125,19 +125,19 @@ def update_of(op: str) -> Update | None:
     return _updates.get(op)
 
 
-_by_kernel: Final[set[str]] = set()
+_by_kernel: Final[dict[str, Callable[[Node], str]]] = {}
 _known: Final[dict[str, tuple[int, ...]]] = {}
 
 
 def lowers(
-    *ops: str, known: tuple[int, ...] = (), kernel_is_faster: bool = False
+    *ops: str, known: tuple[int, ...] = (), by_kernel: Callable[[Node], str] = lambda _: ""
 ) -> Callable[[Rule], Rule]:
     """Decorator that registers the rule for some op types.
 
     Args:
       known: positions of the operands whose values the rule, or the shape of the result, depends
         on, such as axes; negative ones count from the last.
-      kernel_is_faster: so who has kernels had better run these.
+      by_kernel: why who has kernels had better run a node by its own, or "".
     Raises: AlreadyExistsError: there is one.
     """
 
@@ -145,7 +145,7 @@ def lowers(
         for op in ops:
             _rules.register(op, rule)
             _known[op] = known
-        _by_kernel.update(ops if kernel_is_faster else ())
+            _by_kernel[op] = by_kernel
         return rule
 
     return register
@@ -156,9 +156,9 @@ def known_operands(op: str) -> tuple[int, ...]:
     return _known.get(op, ()) if rule_of(op) is not None else ()
 
 
-def wants_kernel(op: str) -> bool:
-    """Whether an op had better run by its kernel."""
-    return rule_of(op) is not None and op in _by_kernel
+def wants_kernel(node: Node) -> str:
+    """Why a node that a rule lowers had better run by its kernel, or ""."""
+    return _by_kernel[node.type](node) if rule_of(node.type) is not None else ""
 
 
 def rule_of(op: str) -> Rule | None:

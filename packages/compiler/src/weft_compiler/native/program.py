@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.codegen import matmul
+from weft_compiler.blas import MISSING, addresses
+from weft_compiler.codegen import blas, matmul
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
@@ -53,8 +54,17 @@ class Code:
             matmul.name_of(dtype): library.address(matmul.name_of(dtype))
             for dtype, library in zip(self.module.routines, self._routines, strict=True)
         }
+        imports |= _blas(self.module.blas)
         self.library = Library(image, [ENTRY], imports)
         self.address = self.library.address(ENTRY)
+
+
+def _blas(functions: Sequence[str]) -> dict[str, int]:
+    """Where functions of BLAS are in this process; cached code has their names alone."""
+    found = addresses()
+    if functions and not found:
+        raise errors.UnimplementedError(MISSING)
+    return {blas.symbol(function): found[function] for function in functions}
 
 
 @functools.cache

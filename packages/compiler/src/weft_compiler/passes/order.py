@@ -32,6 +32,7 @@ from weft_compiler.ir.program import (
 from weft_compiler.ir.ranges import affine
 from weft_compiler.ir.rewrite import map_bodies, replaced
 from weft_compiler.passes.effects import effects_of, places
+from weft_compiler.routines import work_of
 
 LEAST_WORK: Final = 50_000
 """Operations below which a loop is not worth being shared by threads: it takes some 10 us."""
@@ -126,8 +127,7 @@ def work(statement: Statement) -> int:
         for part in parts(expression)
     )
     if isinstance(statement, Call):
-        sizes = dict(statement.parameters)
-        return sizes.get("m", 1) * sizes.get("n", 1) * sizes.get("k", 1)
+        return work_of(dict(statement.parameters))
     inner = sum(work(each) for body in bodies(statement) for each in body)
     if isinstance(statement, For):
         extent = statement.extent

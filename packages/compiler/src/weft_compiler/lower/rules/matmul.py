@@ -1,31 +1,44 @@
-"""Products of matrices: kernels have BLAS with all its threads."""
+"""Products of matrices, by the BLAS that kernels call."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, index, number
 from weft_compiler.ir.indices import reshaped, unflattened
 from weft_compiler.ir.program import Body, Buffer, Call, For, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, Written, broadcast
+from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
+_TYPES: Final = (dtypes.float32, dtypes.float64)
 
-@lowers("MatMul", kernel_is_faster=True)
+
+def _by_kernel(node: Node) -> str:
+    """Why a product had better run by its kernel, or ""."""
+    if not addresses():
+        return MISSING
+    dtype = node.outputs[0].dtype
+    return "" if dtype in _TYPES else f"no rule says how a product of {dtype.name} is computed"
+
+
+@lowers("MatMul", by_kernel=_by_kernel)
 def _matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("transpose_a")), bool(op.attr("transpose_b")))
 
 
-@lowers("BatchMatMul", "BatchMatMulV2", kernel_is_faster=True)
+@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=_by_kernel)
 def _batch_matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("adj_x")), bool(op.attr("adj_y")))
 
 
 def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
+    require(op.dtype() in _TYPES, f"a product of {op.dtype().name}")
     (a, b), shape = op.inputs, op.shape()
-    require(op.dtype() in (dtypes.float32, dtypes.float64), f"a product of {op.dtype().name}")
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     sizes = {
         "m": m,
@@ -49,7 +62,9 @@ def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
             _matrix(buffer, value.shape, at)
             for buffer, value in zip((*operands, c), (a, b, Value("", c.dtype, shape)), strict=True)
         ]
-        body: Body = (Call("matmul", tuple(views), tuple(sizes.items())),)
+        # NumPy computes products of a column and a row without BLAS, each element by itself.
+        routine = "gemm" if k > 1 and addresses() else "matmul"
+        body: Body = (Call(routine, tuple(views), tuple(sizes.items())),)
         for variable, size in reversed(list(zip(at, shape[:-2], strict=True))):
             body = (For(variable.name, index(size), body),)
         return body

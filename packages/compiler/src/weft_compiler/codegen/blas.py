@@ -1,0 +1,87 @@
+"""The routine `gemm`: calls of BLAS, those that `np.matmul` makes for the same operands.
+
+Which function that is, and in which order and with which strides, decides the last bits of a
+product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from weft_compiler.codegen.writer import Writer, literal
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_PREFIX: Final = {dtypes.float32: "s", dtypes.float64: "d"}
+_KIND: Final = {"s": "float", "d": "double"}
+_ROW_MAJOR, _COLUMN_MAJOR = 101, 102
+_PLAIN, _TRANSPOSED = 111, 112
+
+
+def supported(dtype: DType) -> bool:
+    """Whether there are functions for a type."""
+    return dtype in _PREFIX
+
+
+def symbol(function: str) -> str:
+    """What a function of BLAS is called in machine code."""
+    return f"weft.blas.{function}"
+
+
+def declaration(function: str) -> str:
+    """What a module that calls a function declares."""
+    kind = _KIND[function[0]]
+    takes = {
+        "gemm": f"i32, i32, i32, i64, i64, i64, {kind}, ptr, i64, ptr, i64, {kind}, ptr, i64",
+        "gemv": f"i32, i32, i64, i64, {kind}, ptr, i64, ptr, i64, {kind}, ptr, i64",
+        "dot": "i64, ptr, i64, ptr, i64",
+    }[function[1:]]
+    result = kind if function[1:] == "dot" else "void"
+    return f"declare {result} @{symbol(function)}({takes}) nounwind"
+
+
+def call(w: Writer, dtype: DType, a: str, b: str, c: str, of: Mapping[str, int]) -> str:
+    """Write the call.
+
+    Args:
+      a, b, c: pointers to the first elements.
+      of: the parameters of `gemm`.
+    Returns: the function of BLAS.
+    """
+    prefix = _PREFIX[dtype]
+    kind = _KIND[prefix]
+    one, beta = literal(1.0, dtype), literal(float(of["accumulate"]), dtype)
+    m, n, k = of["m"], of["n"], of["k"]
+    if m == n == 1 and not of["accumulate"]:
+        strides = f"i64 {of['a_column']}, ptr {b}, i64 {of['b_row']}"
+        found = w.put(f"call {kind} @{symbol(prefix + 'dot')}(i64 {k}, ptr {a}, {strides})")
+        w.do(f"store {kind} {found}, ptr {c}, align {dtype.size}")
+        return prefix + "dot"
+    if m == 1 or n == 1:
+        # A row times a matrix is the matrix, transposed, times a column.
+        matrix, vector, rows = (b, a, n) if m == 1 else (a, b, m)
+        near, far = ("b_row", "b_column") if m == 1 else ("a_column", "a_row")
+        step = of["a_column" if m == 1 else "b_row"]
+        order, apart = _COLUMN_MAJOR, of[far]
+        if of[near] != 1 or apart < k:
+            order, apart = _ROW_MAJOR, of[near]
+        w.do(
+            f"call void @{symbol(prefix + 'gemv')}(i32 {order}, i32 {_TRANSPOSED}, i64 {k}, "
+            f"i64 {rows}, {kind} {one}, ptr {matrix}, i64 {apart}, ptr {vector}, i64 {step}, "
+            f"{kind} {beta}, ptr {c}, i64 {1 if m == 1 else of['c_row']})"
+        )
+        return prefix + "gemv"
+    turned_a, apart_a = _stored(of["a_row"], of["a_column"], k)
+    turned_b, apart_b = _stored(of["b_row"], of["b_column"], n)
+    w.do(
+        f"call void @{symbol(prefix + 'gemm')}(i32 {_ROW_MAJOR}, i32 {turned_a}, i32 {turned_b}, "
+        f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "
+        f"i64 {apart_b}, {kind} {beta}, ptr {c}, i64 {of['c_row']})"
+    )
+    return prefix + "gemm"
+
+
+def _stored(row: int, column: int, columns: int) -> tuple[int, int]:
+    """How a matrix lies in memory, and how far apart its rows, or columns, are."""
+    return (_PLAIN, row) if column == 1 and row >= columns else (_TRANSPOSED, column)
