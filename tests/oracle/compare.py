@@ -49,7 +49,7 @@ THERE = (
     *("*-ends *", "*-far *", "Zeta-limits *", "AddN-large bfloat16 *", "Round-int *"),
     *("QuantizeV2-saturates *", "SparseAdd* int64 *", "SparseAddGrad*"),
     *("DecodePng-of jpeg *", "DecodeImage-jpeg *", "DepthwiseConv2dNative*-dilated *"),
-    *("Erfinv *", "Quantized*", "QuantizeDownAndShrinkRange *", "FusedBatchNorm-* gradient"),
+    *("Erfinv *", "QuantizedA* *", "QuantizeDownAndShrinkRange *", "FusedBatchNorm-* gradient"),
     *("CTC* float64 *", "CropAndResizeGradImage-* float64 *", "Resize*Grad-* float64 *"),
     "SoftmaxCrossEntropyWithLogits* gradient",
     "Matrix*Diag*V2-* gradient",
@@ -191,6 +191,24 @@ def reference(sample: Sample, seeds: list[Array]) -> tuple[list[Any], list[Any]]
     return results, [None if g is None else next(known) for g in grads]
 
 
+def reference_or_forward(
+    sample: Sample, seeds: list[Array], verbose: bool
+) -> tuple[list[Any], list[Any]]:
+    """The same; outputs alone where TensorFlow cannot compute the gradients.
+
+    Raises: LookupError, Exception: it has no outputs either.
+    """
+    try:
+        return reference(sample, seeds)
+    except Exception as why:  # because TensorFlow's kernels fail in all kinds of ways
+        if not seeds:
+            raise
+        results, _ = reference(sample, [])
+        if verbose:
+            print(f"{sample.case.name} gradient: {type(why).__name__}: {str(why)[:200]!r}")
+        return results, [None for x in sample.node.inputs if _inexact(x.dtype)]
+
+
 def _paired(sample: Sample) -> Iterator[tuple[Output, Array]]:
     return zip(sample.node.inputs, sample.inputs, strict=True)
 
@@ -268,7 +286,7 @@ def measure(case: Case, dtype: str, round_: int, worst: Worst, verbose: bool = F
             pairs = zip(sample.node.outputs, sample.results, strict=True)
             seeds = [random_like(rng, np.asarray(v)) for y, v in pairs if _inexact(y.dtype)]
             grads = sample.gradients(seeds)
-        results, wanted = reference(sample, seeds)
+        results, wanted = reference_or_forward(sample, seeds, verbose)
     elementwise = sample.node.traits.elementwise
     pairs = [("forward", g, w) for g, w in zip(sample.results, results, strict=True)]
     both = zip(grads, wanted, strict=True)
