@@ -219,3 +219,67 @@ def test_beams_with_attention_are_scored_as_their_symbols_are_in_training() -> N
                 path = path[: path.index(0) + 1] if 0 in path else path
                 total = sum(each[example, i, symbol] for i, symbol in enumerate(path))
                 np.testing.assert_allclose(total, sums[example, beam], rtol=1e-4)
+
+
+def test_layers_of_one_op_are_loops_over_cells() -> None:
+    """LSTMBlockFusedCell, LSTMBlockCell and LSTMCell from one checkpoint's variables."""
+    x, lengths = wf.placeholder(wf.float32, [4, 3, 5]), [4, 2, 0]
+    options: dict[str, Any] = {"use_peephole": True, "cell_clip": 0.3}
+    fused = rnn.LSTMBlockFusedCell(6, **options)
+    outputs, state = fused(x, dtype=wf.float32, sequence_length=lengths)
+    assert names() == [
+        f"lstm_fused_cell/{n}" for n in ("kernel", "bias", "w_i_diag", "w_f_diag", "w_o_diag")
+    ]
+    cells = {
+        "block": rnn.LSTMBlockCell(6, **options),
+        "plain": rnn.LSTMCell(6, use_peepholes=True, cell_clip=0.3),
+    }
+    found = {
+        scope: wf.nn.dynamic_rnn(cell, x, lengths, dtype=wf.float32, time_major=True, scope=scope)
+        for scope, cell in cells.items()
+    }
+    listed, _ = fused(wf.unstack(x), initial_state=(state.c, state.h))
+    assert [value.shape.as_list() for value in listed] == [[3, 6]] * 4
+    first = {v.op.name.split("/")[-1]: v for v in fused.variables}
+    copies = [
+        v.assign(first[v.op.name.split("/")[-1]]) for v in wf.global_variables() if "cell" in v.name
+    ]
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        session.run(copies)
+        fed = {x: np.random.default_rng(0).normal(size=(4, 3, 5))}
+        wanted = session.run([outputs, state], fed)
+        assert not wanted[0][2:, 1].any() and not wanted[0][:, 2].any()
+        for pair in found.values():
+            for a, b in zip(wanted[1], session.run(pair[1], fed), strict=True):
+                np.testing.assert_allclose(a, b, atol=1e-6)
+            np.testing.assert_allclose(wanted[0], session.run(pair[0], fed), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("block", "kernel"), [("GRUBlockCell", "w_ru"), ("GRUBlockCellV2", "gates/kernel")]
+)
+def test_block_gated_recurrent_units(block: str, kernel: str) -> None:
+    x, h = wf.random_normal([3, 4], seed=1), wf.ones([3, 2])
+    cell, plain = getattr(rnn, block)(2), rnn.GRUCell(2, name="plain")
+    values = wf.stack([cell(x, h)[0], plain(x, h)[0]])
+    assert cell.variables[0].op.name == f"gru_cell/{kernel}"
+    order = [0, 2, 1, 3]  # its kernels come first
+    copies = [v.assign(cell.variables[at]) for v, at in zip(plain.variables, order, strict=True)]
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        session.run(copies)
+        one, other = session.run(values)
+    np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_block_cells_say_what_they_need() -> None:
+    fused = rnn.LSTMBlockFusedCell(2)
+    with pytest.raises(errors.InvalidArgumentError, match="initial_state or dtype"):
+        fused(wf.ones([2, 3, 4]))
+    with pytest.raises(errors.InvalidArgumentError, match=r"must be a pair \(c, h\)"):
+        rnn.LSTMBlockCell(2)(wf.ones([3, 4]), wf.ones([3, 4]))
+    with pytest.raises(errors.InvalidArgumentError, match="last size is known"):
+        rnn.LSTMBlockFusedCell(2)(wf.placeholder(wf.float32, [2, 3, None]), dtype=wf.float32)
+    with pytest.raises(errors.InvalidArgumentError, match="num_units or its former name"):
+        rnn.GRUBlockCell()

@@ -6,9 +6,10 @@ __all__ = ["CudnnCompatibleGRUCell", "CudnnCompatibleLSTMCell"]
 
 from typing import Any
 
-from weft_contrib.rnn_cells import GRUBlockCellV2, LSTMBlockCell
+from weft_contrib.rnn_block_cells import LSTMBlockCell
 from weft_graph.ops import join, matmul, nn, trigonometry
 from weft_graph.ops.elementary import sigmoid
+from weft_graph.rnn.cell.basic import GRUCell
 from weft_graph.variables.initializers import Ones, Zeros
 
 
@@ -24,7 +25,7 @@ class CudnnCompatibleLSTMCell(LSTMBlockCell):
         super().__init__(num_units, 0.0, reuse=reuse, name="cudnn_compatible_lstm_cell")
 
 
-class CudnnCompatibleGRUCell(GRUBlockCellV2):
+class CudnnCompatibleGRUCell(GRUCell):
     """A GRU cell that resets behind the product, as cuDNN's.
 
     Args:

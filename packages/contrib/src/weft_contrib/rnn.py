@@ -19,6 +19,8 @@ __all__ = [
     "HighwayWrapper",
     "InputProjectionWrapper",
     "LSTMBlockCell",
+    "LSTMBlockFusedCell",
+    "LSTMBlockWrapper",
     "LSTMCell",
     "LSTMStateTuple",
     "LayerNormBasicLSTMCell",
@@ -37,13 +39,17 @@ __all__ = [
     "transpose_batch_time",
 ]
 
-from weft_contrib.rnn_cells import (
-    EmbeddingWrapper,
+from weft_contrib.rnn_block_cells import (
     GRUBlockCell,
     GRUBlockCellV2,
+    LSTMBlockCell,
+    LSTMBlockFusedCell,
+    LSTMBlockWrapper,
+)
+from weft_contrib.rnn_cells import (
+    EmbeddingWrapper,
     InputProjectionWrapper,
     LayerNormBasicLSTMCell,
-    LSTMBlockCell,
     OutputProjectionWrapper,
 )
 from weft_contrib.rnn_more_cells import (

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "EmbeddingWrapper",
-    "GRUBlockCell",
-    "GRUBlockCellV2",
     "InputProjectionWrapper",
-    "LSTMBlockCell",
     "LayerNormBasicLSTMCell",
     "OutputProjectionWrapper",
 ]
@@ -20,8 +17,7 @@ from weft_graph.nn import activation as nn_activation, embedding
 from weft_graph.ops import join, matmul, nn, shapes, trigonometry
 from weft_graph.ops.elementary import sigmoid
 from weft_graph.rnn.cell.base import RNNCell
-from weft_graph.rnn.cell.basic import GRUCell
-from weft_graph.rnn.cell.lstm import BasicLSTMCell, LSTMStateTuple
+from weft_graph.rnn.cell.lstm import LSTMStateTuple
 from weft_graph.variables.initializers import Constant, RandomUniform, Zeros
 from weft_graph.variables.scope import get_variable, variable_scope
 from weft_tensor import errors
@@ -172,81 +168,6 @@ class EmbeddingWrapper(_Wrapper):
         table = get_variable("embedding", self._shape, first.dtype, self._initializer)
         rows = embedding.embedding_lookup(table, shapes.reshape(inputs, [-1]))
         return self._cell(rows, state)
-
-
-class LSTMBlockCell(BasicLSTMCell):
-    """`BasicLSTMCell` with the variables of TensorFlow's fused cell, which are the same.
-
-    Args:
-      num_units: H.
-      forget_bias: added to the forget gate's input.
-      cell_clip: not supported.
-      use_peephole: not supported.
-      dtype: of the variables.
-      reuse: of the variables.
-      name: of the cell.
-    Raises: UnimplementedError: peepholes or clipping are asked for; `LSTMCell` has them.
-    """
-
-    def __init__(
-        self,
-        num_units: int,
-        forget_bias: float = 1.0,
-        cell_clip: float | None = None,
-        use_peephole: bool = False,
-        dtype: Any = None,
-        reuse: Any = None,
-        name: str | None = "lstm_cell",
-    ) -> None:
-        if use_peephole or cell_clip not in (None, -1, -1.0):
-            raise errors.UnimplementedError(
-                "LSTMBlockCell has neither peepholes nor clipping here: use LSTMCell, whose "
-                "variables have other names"
-            )
-        super().__init__(num_units, forget_bias, reuse=reuse, name=name, dtype=dtype)
-
-
-class GRUBlockCellV2(GRUCell):
-    """`GRUCell` with the name of TensorFlow's fused cell.
-
-    Args:
-      num_units: H.
-      cell_size: former name of `num_units`.
-      reuse: of the variables.
-      name: of the cell.
-    """
-
-    def __init__(
-        self,
-        num_units: int | None = None,
-        cell_size: int | None = None,
-        reuse: Any = None,
-        name: str | None = "gru_cell",
-    ) -> None:
-        units = cell_size if num_units is None else num_units
-        if units is None:
-            raise errors.InvalidArgumentError("num_units is required")
-        super().__init__(units, reuse=reuse, name=name)
-
-
-_OLD_NAMES = {
-    "gates/kernel": "w_ru",
-    "gates/bias": "b_ru",
-    "candidate/kernel": "w_c",
-    "candidate/bias": "b_c",
-}
-
-
-class GRUBlockCell(GRUBlockCellV2):
-    """`GRUBlockCellV2` with the older names of its variables: w_ru, b_ru, w_c, b_c.
-
-    Args:
-      num_units, cell_size, reuse, name: as `GRUBlockCellV2`.
-    """
-
-    def add_weight(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """A variable, by its older name."""
-        return super().add_weight(_OLD_NAMES.get(name, name), *args, **kwargs)
 
 
 class LayerNormBasicLSTMCell(RNNCell):

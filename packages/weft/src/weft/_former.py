@@ -65,7 +65,7 @@ ELSEWHERE: Final = {
         "CoupledInputForgetGateLSTMCell": _CELLS,
         "EmbeddingWrapper": "nn.embedding_lookup before the cell does it",
         "InputProjectionWrapper": "layers.dense before the cell does it",
-        "LSTMBlockCell": "nn.rnn_cell.LSTMCell computes the same",
+        "LSTMBlockCell": "it is contrib.rnn.LSTMBlockCell, in the package weftml-contrib",
         "LayerNormBasicLSTMCell": _CELLS,
         "OutputProjectionWrapper": "layers.dense after the cell does it",
         "linear": "layers.dense of concat(inputs, 1) does it",

@@ -1,0 +1,90 @@
+"""Gradients of block LSTMs and of the block gated recurrent unit.
+
+Ops of their own compute them, of what flows back to the states; these have no gradients.
+"""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import mul
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import join
+from weft_tensor import errors
+
+Grads = list[Output | None]
+
+
+def _flowing(node: Node, grads: tuple[Output | None, ...], states: tuple[str, ...]) -> list[Output]:
+    """What flows back to the states, zeros where nothing does.
+
+    Raises: LookupError: something flows back to a gate.
+    """
+    named = {arg.name: i for i, arg in enumerate(node.op_def.outputs)}
+    other = [name for name, i in named.items() if grads[i] is not None and name not in states]
+    if other:
+        raise errors.NotFoundError(
+            f"{node.type} has gradients of its outputs {' and '.join(states)} alone, got one of "
+            f"{', '.join(other)}: a cell of nn.rnn_cell has gradients of all that it computes",
+            op=node.type,
+            node=node.name,
+        )
+    found = [(grads[named[state]], node.outputs[named[state]]) for state in states]
+    return [out("ZerosLike", [value]) if grad is None else grad for grad, value in found]
+
+
+def _layer(version: str) -> None:
+    @RegisterGradient(f"BlockLSTM{version}", accepts_none=True)
+    def of_forward(node: Node, *grads: Output | None) -> Grads:
+        flowing = _flowing(node, grads, ("cs", "h"))
+        attrs = {"use_peephole": node.attrs["use_peephole"]}
+        inputs = [*node.inputs, *node.outputs, *flowing]
+        return [None, *create(f"BlockLSTMGrad{version}", inputs, attrs).outputs]
+
+
+_layer("")
+_layer("V2")
+
+
+def _sides(rows: Output, weights: Output, x: Output, h: Output) -> tuple[list[Output], Output]:
+    """What flows through [x, h] @ weights: back to x and h, and to the weights."""
+    both = out("MatMul", [rows, weights], {"transpose_b": True})
+    sizes = [out("Shape", [value])[1] for value in (x, h)]
+    x_grad, h_grad = join.split(both, out("Pack", [sizes]), 1, num=2)
+    weights_grad = out("MatMul", [join.concat([x, h], 1), rows], {"transpose_a": True})
+    return [x_grad, h_grad], weights_grad
+
+
+@RegisterGradient("LSTMBlockCell", accepts_none=True)
+def _lstm_cell(node: Node, *grads: Output | None) -> Grads:
+    flowing = _flowing(node, grads, ("cs", "h"))
+    attrs = {"use_peephole": node.attrs["use_peephole"]}
+    inputs = [*node.inputs, *node.outputs[:-1], *flowing]
+    by_cs, gates, *peepholes = create("LSTMBlockCellGrad", inputs, attrs).outputs
+    x, _, h, w = node.inputs[:4]
+    (by_x, by_h), by_w = _sides(gates, w, x, h)
+    return [by_x, by_cs, by_h, by_w, *peepholes, out("BiasAddGrad", [gates])]
+
+
+@RegisterGradient("GRUBlockCell", accepts_none=True)
+def _gru_cell(node: Node, *grads: Output | None) -> Grads:
+    (flowing,) = _flowing(node, grads, ("h",))
+    inputs = [*node.inputs, *node.outputs[:3], flowing]
+    by_x, by_h, c, gates = create("GRUBlockCellGrad", inputs).outputs
+    (x, h), r = node.inputs[:2], node.outputs[0]
+    by_gates = out("MatMul", [join.concat([x, h], 1), gates], {"transpose_a": True})
+    by_c = out("MatMul", [join.concat([x, mul(h, r)], 1), c], {"transpose_a": True})
+    return [by_x, by_h, by_gates, by_c, out("BiasAddGrad", [gates]), out("BiasAddGrad", [c])]
+
+
+def _none(node: Node, *grads: Output | None) -> Grads:
+    raise errors.NotFoundError(
+        f"the gradient {node.type} has no gradient of its own, as in TensorFlow: second "
+        "derivatives take dynamic_rnn over a cell of nn.rnn_cell",
+        op=node.type,
+        node=node.name,
+    )
+
+
+for _op in ("BlockLSTMGrad", "BlockLSTMGradV2", "LSTMBlockCellGrad", "GRUBlockCellGrad"):
+    RegisterGradient(_op)(_none)

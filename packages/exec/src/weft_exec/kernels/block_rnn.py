@@ -1,0 +1,405 @@
+"""Kernels of block LSTMs and of the block gated recurrent unit, and of their gradients.
+
+What the inputs add to the gates of all steps is one product, and so are the gradients by inputs and
+weights; a step is one product with the state. Everything that need not wait for the step before is
+computed for all steps at once. Narrow types are computed in float32 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.common import NARROW, new_array
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = Any
+
+_ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
+"""How the gates stand side by side, c that of the cell's input."""
+
+
+def _widened(values: Sequence[Array], narrow: bool) -> Sequence[Array]:
+    return [value.astype(np.float32) for value in values] if narrow else values
+
+
+def _narrowed(values: Sequence[Array], node: Node) -> tuple[Array, ...]:
+    dtype = node.outputs[0].dtype
+    return tuple([v.astype(dtype.numpy) for v in values] if dtype in NARROW else values)
+
+
+def _refuse_unless(fits: bool, node: Node, values: Sequence[Array]) -> None:
+    if not fits:
+        shapes = [format_dims(np.shape(value)) for value in values]
+        names = [arg.name for arg in node.op_def.inputs]
+        got = ", ".join(f"{name} {dims}" for name, dims in zip(names, shapes, strict=True))
+        raise errors.InvalidArgumentError(f"the shapes of {node.type} do not fit: got {got}")
+
+
+# --------------------------------------------------------------------------- LSTM, forward
+
+
+class _Steps:
+    """The steps of one run.
+
+    Args:
+      xp: the array module.
+      weights: (width, 4 * width), of the state, arranged as by `_arranged`.
+      peepholes: wci, wcf and wco, or nothing.
+      clip: the bound of the cell; none unless positive.
+      outputs: i, cs, f, o, ci, co, h of each step, to be written.
+    """
+
+    def __init__(
+        self, xp: Any, weights: Array, peepholes: Sequence[Array], clip: float, outputs: Any
+    ) -> None:
+        self.xp, self.weights, self.clip, self.outputs = xp, weights, clip, outputs
+        _, batch, width = outputs[0].shape
+        dtype = outputs[0].dtype
+        self.one = xp.ones((), dtype)
+        self.space = xp.empty((batch, 4 * width), dtype)
+        self.scratch = xp.empty((batch, width), dtype)
+        self.wco = peepholes[2] if peepholes else None
+        seen = 2 * width if peepholes else 3 * width  # by the gates that do not see the new cell
+        self.first = self.space[..., :seen]
+        self.parts = [self.space[..., k * width : (k + 1) * width] for k in range(4)]
+        self.peepholes = list(zip(self.parts, peepholes[:2], strict=False))
+
+    def step(self, at: int, gates: Array, cs: Array, h: Array | None) -> tuple[Array, Array]:
+        """Write one step's outputs; returns the new states.
+
+        Args:
+          at: which step.
+          gates: what its input and the bias add to them, arranged.
+          cs, h: the states; h is None where `gates` has its part.
+        """
+        xp, space, scratch = self.xp, self.space, self.scratch
+        add, multiply, one = xp.add, xp.multiply, self.one
+        i, new, f, o, ci, co, shown = [output[at] for output in self.outputs]
+        if h is None:
+            space[...] = gates
+        else:
+            xp.dot(h, self.weights, out=space)
+            add(space, gates, out=space)
+        for part, weight in self.peepholes:
+            multiply(cs, weight, out=scratch)
+            xp.subtract(part, scratch, out=part)
+        negated_i, negated_f, negated_o, entry = self.parts
+        xp.exp(self.first, out=self.first)
+        add(self.first, one, out=self.first)
+        xp.divide(one, negated_i, out=i)
+        xp.divide(one, negated_f, out=f)
+        xp.tanh(entry, out=ci)
+        multiply(cs, f, out=scratch)
+        multiply(ci, i, out=new)
+        add(new, scratch, out=new)
+        if self.clip > 0:
+            xp.minimum(new, self.clip, out=new)
+            xp.maximum(new, -self.clip, out=new)
+        if self.wco is not None:
+            multiply(new, self.wco, out=scratch)
+            xp.subtract(negated_o, scratch, out=negated_o)
+            xp.exp(negated_o, out=negated_o)
+            add(negated_o, one, out=negated_o)
+        xp.divide(one, negated_o, out=o)
+        xp.tanh(new, out=co)
+        multiply(co, o, out=shown)
+        return new, shown
+
+
+def _arranged(xp: Any, columns: Array, order: str) -> Array:
+    """Columns of four gates as -i, -f, -o, c: a sigmoid begins with its argument negated."""
+    width = columns.shape[-1] // 4
+    result = xp.empty(columns.shape, columns.dtype)
+    for to, gate in enumerate("ifoc"):
+        at = order.index(gate) * width
+        part = result[..., to * width : (to + 1) * width]
+        if gate == "c":
+            part[...] = columns[..., at : at + width]
+        else:
+            xp.negative(columns[..., at : at + width], out=part)
+    return result
+
+
+def _with_bias(bias: Array, amount: float, order: str) -> Array:
+    """The bias with what is added to that of the forget gate."""
+    width, at = bias.shape[0] // 4, order.index("f")
+    result = bias.copy()
+    result[at * width : (at + 1) * width] += amount
+    return result
+
+
+def _lstm_fits(x: Array, cs: Array, h: Array, w: Array, vectors: Sequence[Array]) -> bool:
+    if x.ndim != 3 or h.ndim != 2:
+        return False
+    (_, batch, depth), width = x.shape, h.shape[1]
+    *peepholes, bias = vectors
+    return (
+        h.shape == cs.shape == (batch, width)
+        and w.shape == (depth + width, 4 * width)
+        and bias.shape == (4 * width,)
+        and all(each.shape == (width,) for each in peepholes)
+    )
+
+
+def _number_of_steps(node: Node, given: Array, there: int) -> int:
+    """`seq_len_max`.
+
+    Raises: InvalidArgumentError: it is negative, or x has fewer steps.
+    """
+    count = int(given)
+    if not 0 <= count <= there:
+        raise errors.InvalidArgumentError(
+            f"{node.type} requires seq_len_max from 0 to {there}, the steps of x, got {count}"
+        )
+    return count
+
+
+@kernel(
+    "BlockLSTM", "BlockLSTMV2", "LSTMBlockCell",
+    device=ARRAY_DEVICE, host=("seq_len_max",), heavy=True,
+)  # fmt: skip
+def _lstm(node: Node, device: Device) -> KernelFunction:
+    attrs, order, xp = node.attrs, _ORDER[node.type], device.xp
+    narrow = node.outputs[0].dtype in NARROW
+    forget, clip, peephole = attrs.get("forget_bias", 0), attrs["cell_clip"], attrs["use_peephole"]
+    layer = len(node.inputs) == 9
+
+    def run(*given: Array) -> tuple[Array, ...]:
+        x, cs, h, w, *vectors = _widened(given[-8:], narrow)
+        x = x if layer else x[None]
+        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, given)
+        (there, batch, depth), width = x.shape, h.shape[1]
+        count = _number_of_steps(node, given[0], there) if layer else 1
+        outputs = [new_array(device, (there, batch, width), x.dtype) for _ in range(7)]
+        bias = _with_bias(vectors[3], forget, order)
+        if layer:
+            w, bias = _arranged(xp, w, order), _arranged(xp, bias, order)
+        steps = _Steps(xp, w[depth:], vectors[:3] if peephole else (), clip, outputs)
+        if layer:
+            gates = new_array(device, (count * batch, 4 * width), x.dtype)
+            xp.matmul(x[:count].reshape(count * batch, depth), w[:depth], out=gates)
+            gates = xp.add(gates, bias, out=gates).reshape(count, batch, 4 * width)
+            for at in range(count):
+                cs, h = steps.step(at, gates[at], cs, h)
+        else:  # so few rows that arranging the weights would take longer than the product
+            product = xp.matmul(xp.concatenate([x[0], h], 1), w)
+            steps.step(0, _arranged(xp, xp.add(product, bias, out=product), order), cs, None)
+        for output in outputs:
+            output[count:] = 0
+        return _narrowed(outputs if layer else [output[0] for output in outputs], node)
+
+    return run
+
+
+# -------------------------------------------------------------------------- LSTM, backward
+
+
+class _Backward:
+    """What flows back through the steps of one run.
+
+    Args:
+      xp: the array module.
+      order: of the gates; the last is that of the output.
+      values: i, cs, f, o, ci, co of each step.
+      before: the cell before each step.
+      peepholes: wci, wcf and wco, or nothing.
+
+    Attributes:
+      gates: (steps, batch, 4, width), what flows to the gates.
+      cs: what flows to the cell before the first step.
+      h: the same of the other state; zeros where there is no product with it.
+    """
+
+    def __init__(
+        self, xp: Any, order: str, values: Any, before: Array, peepholes: Sequence[Array]
+    ) -> None:
+        i, cs, f, o, ci, co = values
+        self.xp, self.order, self.peepholes = xp, order, peepholes
+        self.values, self.before = values, before
+        one = xp.ones((), cs.dtype)
+        slopes = {
+            "i": i * (one - i) * ci,
+            "c": (one - ci * ci) * i,
+            "f": f * (one - f) * before,
+        }
+        self._to_gates = xp.stack([slopes[gate] for gate in order[:3]], 2)
+        self._to_o = o * (one - o) * co
+        self._to_cell = (one - co * co) * o
+        self.gates = xp.empty((*cs.shape[:2], 4, cs.shape[2]), cs.dtype)
+        self.cs, self.h = (
+            xp.zeros(cs.shape[1:], cs.dtype),
+            xp.zeros(cs.shape[1:], cs.dtype),
+        )
+
+    def run(self, cs_grad: Array, h_grad: Array, weights: Array | None) -> None:
+        """All steps, the last one first."""
+        xp, cs, h, gates = self.xp, self.cs, self.h, self.gates
+        add, multiply, f = xp.add, xp.multiply, self.values[2]
+        through = xp.empty(cs.shape, cs.dtype)
+        transposed = None if weights is None else weights.T
+        rows = gates.reshape(*gates.shape[:2], 4 * gates.shape[3])
+        for at in reversed(range(len(gates))):
+            add(h, h_grad[at], out=h)
+            to_o = gates[at, :, 3]
+            multiply(h, self._to_o[at], out=to_o)
+            multiply(h, self._to_cell[at], out=through)
+            add(cs, cs_grad[at], out=cs)
+            add(cs, through, out=cs)
+            if self.peepholes:
+                cs += to_o * self.peepholes[2]
+            multiply(self._to_gates[at], cs[:, None], out=gates[at, :, :3])
+            multiply(cs, f[at], out=cs)
+            for gate, weight in zip("if", self.peepholes, strict=False):
+                cs += gates[at, :, self.order.index(gate)] * weight
+            if transposed is not None:
+                xp.dot(rows[at], transposed, out=h)
+
+    def by_peepholes(self) -> list[Array]:
+        """The gradients by wci, wcf and wco."""
+        xp, gates, cs = self.xp, self.gates, self.values[1]
+        if not self.peepholes:
+            return [xp.zeros(cs.shape[2:], cs.dtype) for _ in range(3)]
+        seen = {"i": self.before, "f": self.before, "o": cs}
+        return [
+            (gates[:, :, self.order.index(gate)] * value).sum((0, 1))
+            for gate, value in seen.items()
+        ]
+
+
+def _behind(xp: Any, first: Array, values: Array) -> Array:
+    """The state before each step."""
+    return xp.concatenate([first[None], values])[: len(values)]
+
+
+def _checked_values(node: Node, given: Sequence[Array], begin: int, shape: Any) -> None:
+    _refuse_unless(all(value.shape == shape for value in given[begin:]), node, given)
+
+
+@kernel("LSTMBlockCellGrad", device=ARRAY_DEVICE, heavy=True)
+def _lstm_cell_grad(node: Node, device: Device) -> KernelFunction:
+    xp, order, peephole = device.xp, _ORDER["LSTMBlockCell"], node.attrs["use_peephole"]
+    narrow = node.outputs[0].dtype in NARROW
+
+    def run(*given: Array) -> tuple[Array, ...]:
+        x, cs, h, w, *vectors = _widened(given[:8], narrow)
+        _refuse_unless(_lstm_fits(x[None], cs, h, w, vectors), node, given)
+        _checked_values(node, given, 8, h.shape)
+        *values, cs_grad, h_grad = [value[None] for value in _widened(given[8:], narrow)]
+        back = _Backward(xp, order, values, cs[None], vectors[:3] if peephole else ())
+        back.run(cs_grad, h_grad, None)
+        gates = back.gates.reshape(h.shape[0], 4 * h.shape[1])
+        return _narrowed([back.cs, gates, *back.by_peepholes()], node)
+
+    return run
+
+
+@kernel("BlockLSTMGrad", "BlockLSTMGradV2", device=ARRAY_DEVICE, host=("seq_len_max",), heavy=True)
+def _lstm_grad(node: Node, device: Device) -> KernelFunction:
+    order = _ORDER[node.type.replace("Grad", "")]
+    xp, peephole, narrow = device.xp, node.attrs["use_peephole"], node.outputs[0].dtype in NARROW
+
+    def run(*given: Array) -> tuple[Array, ...]:
+        x, cs, h, w, *vectors = _widened(given[1:9], narrow)
+        _refuse_unless(_lstm_fits(x, cs, h, w, vectors), node, given)
+        (there, batch, depth), width = x.shape, h.shape[1]
+        _checked_values(node, given, 9, (there, batch, width))
+        count = _number_of_steps(node, given[0], there)
+        cut = _widened([value[:count] for value in given[9:]], narrow)
+        *values, shown, cs_grad, h_grad = cut
+        back = _Backward(
+            xp, order, values, _behind(xp, cs, values[1]), vectors[:3] if peephole else ()
+        )
+        back.run(cs_grad, h_grad, w[depth:])
+        rows = back.gates.reshape(count * batch, 4 * width)
+        x_grad = new_array(device, x.shape, x.dtype)
+        xp.matmul(rows, w[:depth].T, out=x_grad[:count].reshape(count * batch, depth))
+        x_grad[count:] = 0
+        w_grad = new_array(device, w.shape, w.dtype)
+        xp.matmul(x[:count].reshape(count * batch, depth).T, rows, out=w_grad[:depth])
+        states = _behind(xp, h, shown).reshape(count * batch, width)
+        xp.matmul(states.T, rows, out=w_grad[depth:])
+        by_vectors = [*back.by_peepholes(), rows.sum(0)]
+        return _narrowed([x_grad, back.cs, back.h, w_grad, *by_vectors], node)
+
+    return run
+
+
+# ------------------------------------------------------------------------------------- GRU
+
+
+def _sigmoid(xp: Any, x: Array) -> Array:
+    """In place."""
+    xp.negative(x, out=x)
+    xp.exp(x, out=x)
+    one = xp.ones((), x.dtype)
+    xp.add(x, one, out=x)
+    return xp.divide(one, x, out=x)
+
+
+def _gru_fits(x: Array, h: Array, w_ru: Array, w_c: Array, b_ru: Array, b_c: Array) -> bool:
+    if x.ndim != 2 or h.ndim != 2:
+        return False
+    rows, width = x.shape[1] + h.shape[1], h.shape[1]
+    return (
+        len(x) == len(h)
+        and w_ru.shape == (rows, 2 * width)
+        and w_c.shape == (rows, width)
+        and b_ru.shape == (2 * width,)
+        and b_c.shape == (width,)
+    )
+
+
+@kernel("GRUBlockCell", device=ARRAY_DEVICE, heavy=True)
+def _gru(node: Node, device: Device) -> KernelFunction:
+    xp, narrow = device.xp, node.outputs[0].dtype in NARROW
+
+    def run(*given: Array) -> tuple[Array, ...]:
+        x, h, w_ru, w_c, b_ru, b_c = values = _widened(given, narrow)
+        _refuse_unless(_gru_fits(*values), node, given)
+        depth, width = x.shape[1], h.shape[1]
+        both = xp.concatenate([x, h], 1)
+        gates = xp.matmul(both, w_ru)
+        gates = _sigmoid(xp, xp.add(gates, b_ru, out=gates))
+        r, u = gates[:, :width].copy(), gates[:, width:].copy()
+        xp.multiply(h, r, out=both[:, depth:])
+        c = xp.matmul(both, w_c)
+        c = xp.tanh(xp.add(c, b_c, out=c), out=c)
+        new = h - c
+        xp.multiply(new, u, out=new)
+        return _narrowed([r, u, c, xp.add(new, c, out=new)], node)
+
+    return run
+
+
+@kernel("GRUBlockCellGrad", device=ARRAY_DEVICE, heavy=True)
+def _gru_grad(node: Node, device: Device) -> KernelFunction:
+    xp, narrow = device.xp, node.outputs[0].dtype in NARROW
+
+    def run(*given: Array) -> tuple[Array, ...]:
+        values = _widened(given, narrow)
+        _refuse_unless(_gru_fits(*values[:6]), node, given)
+        _checked_values(node, given, 6, given[1].shape)
+        x, h, w_ru, w_c, _, _, r, u, c, d_h = values
+        depth, width = x.shape[1], h.shape[1]
+        one = xp.ones((), h.dtype)
+        d_c = d_h * (one - u) * (one - c * c)
+        d_gates = xp.empty((len(h), 2 * width), h.dtype)
+        inner = xp.matmul(d_c, w_c.T)
+        reset = inner[:, depth:]
+        xp.multiply(reset * h, r * (one - r), out=d_gates[:, :width])
+        xp.multiply(d_h * (h - c), u * (one - u), out=d_gates[:, width:])
+        outer = xp.matmul(d_gates, w_ru.T)
+        d_x = inner[:, :depth] + outer[:, :depth]
+        d_prev = d_h * u + reset * r + outer[:, depth:]
+        return _narrowed([d_x, d_prev, d_c, d_gates], node)
+
+    return run
