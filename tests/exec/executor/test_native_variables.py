@@ -14,6 +14,7 @@ import weft as wf
 from weft import errors
 from weft_compiler.generator import LlvmGenerator
 from weft_compiler.lower import region
+from weft_exec.resources.resources import VariableState
 
 
 @pytest.fixture
@@ -76,6 +77,50 @@ def test_optimizers_change_variables_as_their_kernels_do(
     for value, want in zip(compiled, by_kernels, strict=True):
         near = 1e-5 if dtype is np.float32 else 1e-12
         np.testing.assert_allclose(value, want, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_what_one_region_reads_and_changes_is_not_copied(
+    resource: bool, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[Any] = []
+    copy = VariableState._copy
+    monkeypatch.setattr(
+        VariableState, "_copy", lambda self, value: copies.append(value) or copy(self, value)
+    )
+    start = np.linspace(-1, 1, 12).reshape(3, 4)
+    w = wf.Variable(start, use_resource=resource)
+    x = wf.constant(np.linspace(0, 1, 6).reshape(2, 3))
+    loss = wf.reduce_sum(wf.tanh(wf.matmul(x, w))) + 0.1 * wf.nn.l2_loss(w)
+    step = wf.train.MomentumOptimizer(0.1, 0.9).minimize(loss)
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        for _ in range(3):
+            del copies[:]
+            session.run(step)
+        assert not copies
+        compiled = session.run(w)
+        monkeypatch.setenv("WEFT_JIT", "off")
+        session.run(wf.global_variables_initializer())
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        for _ in range(3):
+            session.run(step)
+        np.testing.assert_allclose(compiled, session.run(w), rtol=1e-12)
+    assert ("ReadVariableOp" if resource else "Identity") in generated
+
+
+def test_a_value_that_others_take_too_stays_as_it_was_read(generated: list[str]) -> None:
+    v = wf.Variable([1.0, 2.0])
+    read = wf.identity(v.read_value())
+    change = v.assign_add(wf.sin(read) * 0.0 + read)
+    largest = wf.nn.top_k(read, 1).values  # by its kernel
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        with_fetch = session.run([read, change.op, largest])
+        assert with_fetch[0].tolist() == [1.0, 2.0] and with_fetch[2].tolist() == [2.0]
+        assert session.run(v).tolist() == [2.0, 4.0]
+    assert "AssignAdd" in generated
 
 
 def _random_program(seed: int) -> tuple[list[Any], Any]:

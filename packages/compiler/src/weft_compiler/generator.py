@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_compiler.lower.region import changed, lower, why_not
+from weft_compiler.lower.region import changed, lower, reads_state, why_not
 from weft_compiler.lower.registry import Unsupported, known_operands, update_of, wants_kernel
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
@@ -62,6 +62,10 @@ class LlvmGenerator:
         """How many variables a node changes, its first inputs; see `CodeGenerator`."""
         update = update_of(node.type)
         return 0 if update is None else update.states
+
+    def reads(self, node: Node) -> bool:
+        """Whether a node gives the value of a variable, its input; see `CodeGenerator`."""
+        return reads_state(node)
 
     def needs_value(self, node: Node) -> Sequence[int]:
         """Positions of the inputs of a node that decide what is compiled, such as axes."""

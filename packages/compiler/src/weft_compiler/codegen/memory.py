@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft_compiler.ir.expressions import Expr, Load, walk as walk_expression
+from weft_compiler.ir.expressions import Load, walk as walk_expression
 from weft_compiler.ir.program import (
     Allocate,
     Body,
     Buffer,
-    Call,
     For,
     Order,
     Program,
@@ -99,6 +98,8 @@ class _Numbering:
     def __init__(self, program: Program) -> None:
         self._numbers = {id(each): at for at, each in enumerate(walk(program.body))}
         self._ends: dict[int, int] = {}
+        self._names: dict[int, frozenset[str]] = {}
+        self._parallel: dict[int, bool] = {}
 
     def _end(self, statement: Statement) -> int:
         """The number of the last statement within one."""
@@ -106,6 +107,23 @@ class _Numbering:
         if found is None:
             inner = [self._end(body[-1]) for body in bodies(statement) if body]
             found = self._ends[id(statement)] = max([self._numbers[id(statement)], *inner])
+        return found
+
+    def _touched(self, statement: Statement) -> frozenset[str]:
+        """The buffers that a statement reads or writes, with its bodies."""
+        found = self._names.get(id(statement))
+        if found is None:
+            inner = [self._touched(each) for body in bodies(statement) for each in body]
+            found = self._names[id(statement)] = frozenset(_own(statement)).union(*inner)
+        return found
+
+    def _has_parallel(self, statement: Statement) -> bool:
+        found = self._parallel.get(id(statement))
+        if found is None:
+            found = self._parallel[id(statement)] = any(
+                isinstance(each, For) and each.order is Order.PARALLEL
+                for each in walk((statement,))
+            )
         return found
 
     def places(self, body: Body, in_loop: bool, in_parallel: bool) -> Iterator[Place]:
@@ -124,28 +142,20 @@ class _Numbering:
         first = last = self._numbers[id(allocate)]
         shared_with_threads = False
         for sibling in rest:
-            if any(uses(each, buffer.name) for each in walk((sibling,))):
+            if buffer.name in self._touched(sibling):
                 last = self._end(sibling)
-                shared_with_threads |= not in_parallel and any(
-                    isinstance(each, For) and each.order is Order.PARALLEL
-                    for each in walk((sibling,))
-                )
+                shared_with_threads |= not in_parallel and self._has_parallel(sibling)
         small = buffer.bytes <= _STACK_BUFFER and in_loop and not shared_with_threads
         where = "stack" if small else "thread" if in_parallel else "shared"
         return Place(buffer, where, first, last)
 
 
-def uses(statement: Statement, name: str) -> bool:
-    """Whether a statement itself, without its bodies, reads or writes a buffer."""
-    if isinstance(statement, Store) and statement.buffer == name:
-        return True
-    if isinstance(statement, Call) and any(view.buffer == name for view in statement.views):
-        return True
-    return any(_loads(expression, name) for expression in expressions(statement))
-
-
-def _loads(expression: Expr, name: str) -> bool:
-    return any(isinstance(e, Load) and e.buffer == name for e in walk_expression(expression))
+def _own(statement: Statement) -> Iterator[str]:
+    """The buffers that a statement itself, without its bodies, reads or writes."""
+    if isinstance(statement, Store):
+        yield statement.buffer
+    for expression in expressions(statement):
+        yield from (e.buffer for e in walk_expression(expression) if isinstance(e, Load))
 
 
 def _rounded(size: int) -> int:

@@ -23,7 +23,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, lookup_op
 from weft_graph.ir.scalar import Scalar, applications
 from weft_graph.ir.traits import Role
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
@@ -114,6 +114,15 @@ def changed_by(node: Node) -> Sequence[Output]:
     return node.inputs[: update.states] if update is not None else ()
 
 
+def reads_state(node: Node) -> bool:
+    """Whether a node gives the value of a variable, its input."""
+    if len(node.inputs) != 1 or len(node.outputs) != 1 or not _computes_with(node.outputs[0].dtype):
+        return False
+    source = node.inputs[0].dtype
+    by_reference = source.is_ref and node.op_def.traits.identity
+    return by_reference or (source is dtypes.resource and rule_of(node.type) is not None)
+
+
 def state_type(node: Node) -> DType:
     """The element type of the variables that a node changes."""
     dtype: DType = node.attrs["T" if "T" in node.attrs else "dtype"]
@@ -188,7 +197,10 @@ def specialise(
         sources = tuple([twins[source] for source in member.inputs])
         rule = member.op_def.shape_rule
         try:
-            found = list(rule(NodeSpec(sources, member.attrs))) if rule is not None else []
+            if reads_state(member):
+                found = [sources[0].dims]
+            else:
+                found = list(rule(NodeSpec(sources, member.attrs))) if rule is not None else []
         except errors.OpError as error:
             raise Unsupported(f"{member.name} has no result for these shapes: {error}") from error
         types = [output.dtype for output in member.outputs]

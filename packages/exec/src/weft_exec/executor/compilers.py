@@ -15,7 +15,7 @@ Compilers are registered by `register_compiler`, or by modules that the entry-po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -33,7 +33,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.ir.traits import Role
+from weft_graph.ir.traits import Role, State
 from weft_graph.ops.step import REGION
 from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
 from weft_graph.passes.memory import BytesOf
@@ -205,6 +205,7 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims nothing")
     first = claim.members[0]
+    changed = {source for node, count in claim.updates.items() for source in node.inputs[:count]}
     for node in claim.members:
         traits = node.traits
         changes = claim.updates.get(node, 0)
@@ -212,7 +213,9 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
             raise _refused(name, node, "it has no kernel that could be left out")
         if changes:
             _check_update(name, node, changes)
-        elif traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs))):
+        elif not _is_read(node, changed) and (
+            traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs)))
+        ):
             raise _refused(name, node, "it has state")
         if place(node)[1].asynchronous or needs_counters(node):
             raise _refused(name, node, "it is asynchronous, or may draw random numbers")
@@ -231,6 +234,11 @@ def _check_update(name: str, node: Node, changes: int) -> None:
         raise _refused(name, node, "it has state besides the variables that it changes")
     if any(output.consumers() for output in node.outputs):
         raise _refused(name, node, "its reference is taken")
+
+
+def _is_read(node: Node, changed: Collection[Output]) -> bool:
+    """Whether a node gives the value of a variable that others of its region change."""
+    return node.traits.state is State.READS and set(node.inputs).issubset(changed)
 
 
 def _is_value(output: Output) -> bool:

@@ -60,6 +60,13 @@ class CodeGenerator(Protocol):
         """
         ...
 
+    def reads(self, node: Node) -> bool:
+        """Whether a node gives the value of a variable, its input, and may be compiled.
+
+        A handle is read where other members change its variable.
+        """
+        ...
+
     def needs_value(self, node: Node) -> Sequence[int]:
         """Positions of the inputs of a node whose values decide what is compiled, such as axes."""
         ...

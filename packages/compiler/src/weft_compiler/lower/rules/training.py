@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft_compiler.lower.registry import changes
+from weft_compiler.lower.registry import Operation, changes, lowers
+from weft_compiler.lower.values import Value
 from weft_graph.ir.scalar import Scalar, sqrt
 
 Attrs = Mapping[str, Any]
 New = Sequence[Scalar]
+
+
+@lowers("ReadVariableOp")
+def _read(op: Operation) -> Value:
+    """In the place of its handle a variable itself is the operand."""
+    return op.inputs[0]
 
 
 @changes("Assign", "AssignVariableOp")

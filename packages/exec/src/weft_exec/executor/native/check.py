@@ -72,7 +72,10 @@ class Checked:
         for member, kernel in self._kernels:
             changed = changed_by(member)
             given = kernel(
-                *[(states if s in changed and s in before else values)[s] for s in member.inputs]
+                *[
+                    (states if s in before and _as_state(s, changed) else values)[s]
+                    for s in member.inputs
+                ]
             )
             given = given if isinstance(given, tuple | list) else (given,)
             values.update(zip(member.outputs, given, strict=False))
@@ -96,6 +99,11 @@ class Checked:
             node=node.name,
             line=node.line or None,
         )
+
+
+def _as_state(source: Output, changed: Collection[Output]) -> bool:
+    """Whether a kernel takes the variable itself: to change it, or by its handle."""
+    return source in changed or not source.dtype.is_ref
 
 
 def results_of(members: Sequence[Node], updated: Collection[Output]) -> list[Output]:

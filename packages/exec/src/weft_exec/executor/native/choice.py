@@ -60,10 +60,38 @@ def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> C
         if where is not None:
             groups.setdefault((where, waits._replace(ends=False)), []).append(node)
     found = [members for members in groups.values() if _is_worth_it(generator, members)]
+    for members in found:
+        members[:0] = _snapshots(offer, generator, variables, members, asked)
     chosen = {node for members in found for node in members}
+    left = {node: why for node, why in left.items() if node not in chosen}
     few = "too little waits for the same things"
     left |= {node: few for group in groups.values() for node in group if node not in chosen}
     return Choice(found, left)
+
+
+def _snapshots(
+    offer: Offer,
+    generator: CodeGenerator,
+    variables: Variables,
+    members: Sequence[Node],
+    asked: Collection[Node],
+) -> list[Node]:
+    """Reads of variables whose values members alone take, and so may read where they are.
+
+    A value that is held while its variable is updated makes the update copy the variable.
+    """
+    inside = set(members)
+    sources = dict.fromkeys(source.node for member in members for source in member.inputs)
+    return [
+        node
+        for node in sources
+        if node in asked
+        and node not in inside
+        and generator.reads(node)
+        and variables.may_be_read_by(node, inside)
+        and offer.where(node) == offer.where(members[0])
+        and offer.place(node)[0] == offer.place(members[0])[0]
+    ]
 
 
 def _needs(offer: Offer, variables: Variables) -> dict[Node, list[Node]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.priority import variable_of
@@ -53,6 +53,25 @@ class Variables:
             and (source.node not in self._touches or source.node in self._settled)
             for source in node.inputs
             if source.dtype.is_ref
+        )
+
+    def may_be_read_by(self, node: Node, members: Collection[Node]) -> bool:
+        """Whether a read of a variable gives its value to some nodes alone, and waits for nothing.
+
+        What changes the variable, if anything does, has to be among them: it waits for the read.
+        Handles are read by who changes the variable only.
+        """
+        source = node.inputs[0]
+        changing = {t.node for t in self._touches.get(source.node, ()) if t.changes}
+        return (
+            source.node.role is Role.VARIABLE
+            and self.may_read(node)
+            and (source.dtype.is_ref or bool(changing))
+            and changing.issubset(members)
+            and node.outputs[0] not in self._fetched
+            and not node.control_inputs
+            and not self.before(node)
+            and set(node.consumers).issubset(members)
         )
 
     def may_change(self, node: Node, count: int) -> bool:
