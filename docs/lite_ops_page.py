@@ -21,8 +21,8 @@ PAGE = Path(__file__).with_name("lite-ops.md")
 PACKED = {  # operands that are packed, by operation
     "Conv2D": "filter: PANELS; PANELS4 with int8",
     "FullyConnected": "weights: PANELS; PANELS4 of int8 with int8 or float32",
-    "LstmCell": "weights: PANELS",
-    "GruCell": "weights: PANELS",
+    "LstmCell": "weights: PANELS; PANELS4 of int8",
+    "GruCell": "weights: PANELS; PANELS4 of int8",
 }
 INTRODUCTION = """\
 # Operations of lite

@@ -1,15 +1,20 @@
 """Networks by the API that weft and TensorFlow share, with random weights.
 
-python models.py FOLDER weft | tensorflow | onnxruntime [NAME ...]   writes for each `<name>` and
-`<name>_int8` what the runtime opens: `.weftlite` with `.onnx`, `.tflite`, or from the former the
-`_int8.onnx`.
+python models.py FOLDER weft | tensorflow | onnxruntime | ncnn [NAME ...]   writes for each
+`<name>`, `<name>_int8` and `<name>_int16` (int8 weights, int16 between) what the runtime opens:
+`.weftlite` with `.onnx` of floats, `.tflite`, or from the `.onnx` the `_int8.onnx` and, by pnnx,
+the `.ncnn.param` with its `.ncnn.bin`. ONNX Runtime has no int16, and what makes int8 for ncnn is
+in no wheel.
 """
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -174,17 +179,22 @@ def _weft(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
     converter, shape = Converter.from_session(session, [x], [y]), [int(d) for d in x.shape]
     path.with_suffix(".weftlite").write_bytes(converter.convert())
     tf.onnx.export([y], [x], session, path.with_suffix(".onnx"))
-    small = converter.convert(calibration=[{"x": each} for each in _samples(shape)], limit=10.0)
-    path.with_name(f"{path.name}_int8.weftlite").write_bytes(small)
+    for form in ("int8", "int16"):
+        calibration = [{"x": each} for each in _samples(shape)]
+        small = converter.convert(calibration=calibration, limit=10.0, activations=form)
+        path.with_name(f"{path.name}_{form}.weftlite").write_bytes(small)
 
 
 def _tensorflow(tf: Any, session: Any, x: Any, y: Any, path: Path) -> None:
     shape = [int(d) for d in x.shape]
-    for suffix in ("", "_int8"):
+    words = tf.lite.OpsSet.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
+    for suffix in ("", "_int8", "_int16"):
         converter = tf.lite.TFLiteConverter.from_session(session, [x], [y])
         if suffix:
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
             converter.representative_dataset = lambda: ([each] for each in _samples(shape))
+        if suffix == "_int16":
+            converter.target_spec.supported_ops = [words, tf.lite.OpsSet.TFLITE_BUILTINS]
         path.with_name(f"{path.name}{suffix}.tflite").write_bytes(converter.convert())
 
 
@@ -212,10 +222,30 @@ def quantise_onnx(path: Path) -> None:
     folded.unlink()
 
 
+def to_ncnn(path: Path) -> None:
+    """A network of floats for ncnn, if it gives the same results there."""
+    import pnnx
+    from subject import open_file
+
+    ends = [
+        f"ncnn{kind}={path.resolve().with_suffix(f'.ncnn.{kind}')}" for kind in ("param", "bin")
+    ]
+    with TemporaryDirectory() as folder:  # for what else it writes
+        copy = shutil.copy(path, folder)
+        command = [pnnx.EXEC_PATH, copy, "fp16=0", *ends]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    net = open_file(str(path.with_suffix(".ncnn.param")), 1)
+    want, got = open_file(str(path), 1).invoke()[0], np.array(net.invoke())
+    if got.size != want.size or np.abs(got.reshape(want.shape) - want).max() > 1e-3 * want.max():
+        for kind in ("param", "bin"):
+            path.with_suffix(f".ncnn.{kind}").unlink()
+        print(f"{path.stem}: what pnnx makes of it computes something else")
+
+
 def write(folder: Path, kind: str, names: Sequence[str]) -> None:
-    if kind == "onnxruntime":
+    if kind in ("onnxruntime", "ncnn"):
         for name in names:
-            quantise_onnx(folder / f"{name}.onnx")
+            (to_ncnn if kind == "ncnn" else quantise_onnx)(folder / f"{name}.onnx")
         return
     if kind == "weft":
         import weft as tf

@@ -1,10 +1,11 @@
-"""Lite beside its peers: float32 and int8, by network and number of threads; what a start costs.
+"""Lite beside its peers: float32, int8 and int16, by network and threads; what a start costs.
 
     python benchmarks/lite/run.py FOLDER --tensorflow TF/bin/python --litert P/bin/python
-        --onnxruntime P/bin/python
+        --onnxruntime P/bin/python --ncnn P/bin/python
 
 FOLDER keeps the models: what is not there is made first, the peers' with the Pythons that are
-given (TensorFlow's makes LiteRT's). All peers are optional. Subjects take turns, in processes of
+given (TensorFlow's makes LiteRT's; ncnn's has pnnx and onnxruntime). All peers are optional, and a
+cell is empty where one has no such form. Subjects take turns, in processes of
 their own; figures are medians of the turns, each turn's being the median of its invocations (its
 least, with `--least`, for machines that do other work), and the ratio is the median of those of the
 turns to the fastest peer in each. Where it is above 1.3 a profile follows: the kinds of ops that
@@ -26,7 +27,14 @@ import models
 from weft_lite import library
 
 HERE = Path(__file__).parent
-SUFFIXES = {"lite": ".weftlite", "litert": ".tflite", "onnxruntime": ".onnx"}
+SUFFIXES = {
+    "lite": ".weftlite",
+    "litert": ".tflite",
+    "onnxruntime": ".onnx",
+    "ncnn": ".ncnn.param",
+}
+PEERS = ("tensorflow", "litert", "onnxruntime", "ncnn")
+FORMS = ("float32", "int8", "int16")
 BAR = 1.3
 
 
@@ -44,12 +52,13 @@ def make(folder: Path, names: Iterable[str], pythons: dict[str, str]) -> None:
     """The files that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     makers = [
-        ("weft", sys.executable, ".weftlite"),
-        ("tensorflow", pythons.get("tensorflow"), ".tflite"),
-        ("onnxruntime", pythons.get("onnxruntime"), ".onnx"),
+        ("weft", sys.executable, "_int16.weftlite"),
+        ("tensorflow", pythons.get("tensorflow"), "_int16.tflite"),
+        ("onnxruntime", pythons.get("onnxruntime"), "_int8.onnx"),
+        ("ncnn", pythons.get("ncnn"), ".ncnn.param"),
     ]
-    for kind, python, suffix in makers:
-        missing = [name for name in names if not (folder / f"{name}_int8{suffix}").exists()]
+    for kind, python, last in makers:
+        missing = [name for name in names if not (folder / f"{name}{last}").exists()]
         if python and missing:
             call([python, HERE / "models.py", folder, kind, *missing])
 
@@ -122,28 +131,29 @@ def starts(folder: Path, pythons: dict[str, str], turns: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    for peer in ("tensorflow", "litert", "onnxruntime"):
+    for peer in PEERS:
         parser.add_argument(f"--{peer}", help="a Python that has it")
     parser.add_argument("--networks", nargs="+", default=list(models.MODELS))
+    parser.add_argument("--forms", nargs="+", default=list(FORMS), choices=FORMS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--least", action="store_true")
     parser.add_argument("--processor-time", action="store_true", help="of all threads together")
     arguments = parser.parse_args()
-    pythons = {
-        k: v for k in ("tensorflow", "litert", "onnxruntime") if (v := getattr(arguments, k))
-    }
+    pythons = {k: v for k in PEERS if (v := getattr(arguments, k))}
     pythons["lite"] = sys.executable
     arguments.folder = arguments.folder.absolute()
     make(arguments.folder, [*arguments.networks, "tiny"], pythons)
     table = Table(arguments, pythons)
-    print("| network | threads | lite, ms | LiteRT, ms | ONNX Runtime, ms | ratio to the fastest |")
-    print("|---|---|---|---|---|---|")
+    heads = ("lite", "LiteRT", "ONNX Runtime", "ncnn")
+    print(f"| network | threads | {', ms | '.join(heads)}, ms | ratio to the fastest |")
+    print("|---" * (len(heads) + 3) + "|")
     for name in [*arguments.networks, "tiny"]:
-        for form in ("", "_int8") if name != "tiny" else ("",):
+        for form in arguments.forms if name != "tiny" else FORMS[:1]:
+            suffix = "" if form == FORMS[0] else f"_{form}"
             for threads in arguments.threads if name != "tiny" else [1]:
-                print(table.row(name + form, threads), flush=True)
+                print(table.row(name + suffix, threads), flush=True)
     for file in table.behind:
         profile(file)
     starts(arguments.folder, pythons, arguments.turns)

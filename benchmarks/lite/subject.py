@@ -17,6 +17,8 @@ def open_file(path: str, threads: int) -> Any:
     """Something with `invoke()` whose input is set: of the runtime that the suffix says."""
     if path.endswith(".onnx"):
         return OnnxRuntime(path, threads)
+    if path.endswith(".param"):
+        return Ncnn(path, threads)
     if path.endswith(".weftlite"):
         from weft_lite import Interpreter
     else:
@@ -40,8 +42,43 @@ class OnnxRuntime:
         given = self._session.get_inputs()[0]
         self._feeds = {given.name: value(given.shape)}
 
-    def invoke(self) -> None:
-        self._session.run(None, self._feeds)
+    def invoke(self) -> Any:
+        return self._session.run(None, self._feeds)
+
+
+class Ncnn:
+    """A network of ncnn, likewise; in float32, as the others are. It knows no batches."""
+
+    def __init__(self, path: str, threads: int) -> None:
+        import ncnn
+
+        self._net = ncnn.Net()
+        options = self._net.opt
+        options.num_threads = threads
+        options.use_fp16_packed = options.use_fp16_storage = options.use_fp16_arithmetic = False
+        options.use_bf16_storage = options.use_bf16_packed = False
+        for load, file in (
+            (self._net.load_param, path),
+            (self._net.load_model, f"{path.removesuffix('param')}bin"),
+        ):
+            if load(file):
+                raise ValueError(f"ncnn does not load {file}")
+        given = value(shape_beside(path))[0]
+        self._given = ncnn.Mat(given).clone()  # since it has no hold of the array
+
+    def invoke(self) -> Any:
+        asked = self._net.create_extractor()
+        asked.input("in0", self._given)
+        return asked.extract("out0")[1].clone()  # since its memory is the extractor's
+
+
+def shape_beside(path: str) -> list[int]:
+    """The shape of the input, which the network that a file was made from says."""
+    import onnxruntime
+
+    model = onnxruntime.InferenceSession(path.replace(".ncnn.param", ".onnx"))
+    shape: list[int] = model.get_inputs()[0].shape
+    return shape
 
 
 def value(shape: Any) -> Any:

@@ -48,6 +48,31 @@ def test_weights_of_another_form(network: Any, form: str, bytes_each: int, apart
     assert noise[0].decibels > (60 if form == "float16" else 30)
 
 
+def test_images_have_scales_of_their_own() -> None:
+    """A dim image beside a bright one; both branches read the bytes of one op."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [None, 9, 8, 6], name="x")
+        one = wf.layers.conv2d(x, 20, 3, 2, "same", activation=wf.nn.relu)
+        two = wf.layers.separable_conv2d(x, 20, 5, 2, "same", depth_multiplier=2)
+        y = wf.identity(one + two, name="y")
+        wf.set_random_seed(1)
+        session.run(wf.global_variables_initializer())
+        converter = Converter.from_session(session, [x], [y], {"x": [4, 9, 8, 6]})
+        value = RANDOM.normal(size=(3, 9, 8, 6)).astype("float32")
+        value[1] *= 1e-3
+        wanted = session.run(y, {x: value})
+    content = converter.convert(weights="dynamic")
+    model = decode(content).model
+    assert [op.kind for op in model.ops].count(OpKind.DynamicQuantize) == 2  # of x, and between
+    products = [op for op in model.ops if op.kind in (OpKind.Conv2D, OpKind.DepthwiseConv2D)]
+    assert {model.tensors[op.inputs[1]].dtype for op in products} == {DataType.INT8}
+    interpreter = Interpreter(model_content=content, num_threads=2)
+    interpreter.resize_tensor_input(0, value.shape)
+    got = interpreter.get_signature_runner()(x=value)["y"]
+    for image, each in zip(got, wanted, strict=True):
+        assert np.abs(image - each).max() < 0.02 * np.abs(each).max()
+
+
 def test_what_is_no_form_or_method(network: Any) -> None:
     converter, value, _ = network
     with pytest.raises(wf.errors.InvalidArgumentError, match="not 'int4'"):

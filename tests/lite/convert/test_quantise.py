@@ -136,7 +136,10 @@ def test_int16_keeps_what_int8_loses(trained: tuple[Converter, Array, Array]) ->
     """What is left is what the weights lose, which are int8 in both."""
     converter, pictures, _ = trained
     noise = [
-        dict(converter.noise([{"x": pictures}], activations=activations))
+        {
+            each.name: each.decibels
+            for each in converter.noise([{"x": pictures}], activations=activations)
+        }
         for activations in ("int8", "int16")
     ]
     assert noise[0].keys() == noise[1].keys()
@@ -206,10 +209,10 @@ def test_the_noisiest_result_is_named_and_can_stay_in_float() -> None:
         converter = Converter(x.graph, [x], [y])
         found = converter.noise([{"x": value}])
         assert found[0].name == "few"
-        ratios = dict(found)
+        ratios = {each.name: each.decibels for each in found}
         assert ratios["fine"] > ratios["few"] + 15
         kept = converter.noise([{"x": value}], keep_float=[found[0].name])
-        assert "few" not in dict(kept)
+        assert "few" not in {each.name for each in kept}
         content = converter.convert(calibration=[{"x": value}], keep_float=["few"])
         assert OpKind.Minimum in kinds(content, DataType.FLOAT32)
         with pytest.raises(wf.errors.InvalidArgumentError, match=r"no results .*: \['fex'\]"):

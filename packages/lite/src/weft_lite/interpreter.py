@@ -8,6 +8,7 @@ import ctypes
 import mmap
 import operator
 import os
+import sys
 
 from weft_lite import library
 from weft_lite.errors import (
@@ -162,6 +163,8 @@ class Interpreter:
         config = library.Config(tasks=threads, work_limit=work_limit)
         if threads > 1:
             self._pool = self._library.wl_pool_create(threads)
+            if not self._pool and sys.platform != "win32":  # where the pool has no threads
+                raise ResourceExhaustedError(f"no memory for a pool of {threads} threads")
             if self._pool:
                 run = ctypes.cast(self._library.wl_pool_run, ctypes.c_void_p)
                 config.parallel, config.context = run, self._pool

@@ -110,6 +110,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "wl_use_instruction_set": (c_char_p, [c_void_p, c_uint32]),
     "wl_pool_create": (c_void_p, [ctypes.c_uint]),
     "wl_pool_destroy": (None, [c_void_p]),
+    "wl_pool_threads": (ctypes.c_uint, [c_void_p]),
     "wl_pool_run": (None, [c_void_p, c_void_p, c_void_p, ctypes.c_uint]),
 }
 

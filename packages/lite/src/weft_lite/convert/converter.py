@@ -248,13 +248,14 @@ class Converter:
           keep_float: results that stay in float all the same, by the names that `noise` gives.
           weights: how the file holds weights that floats are computed with: "float32", "float16",
             or "int8" with a scale for each channel; half and a quarter of the bytes. "dynamic" is
-            "int8" whose dense layers multiply bytes: each row that comes in gets a scale.
+            "int8" whose convolutions, dense layers and recurrent cells multiply bytes: each image
+            or row that comes in gets a scale.
           ranges: how calibration finds them: "extremes" of all samples; "percentile", without the
             lowest and the highest hundredth of a percent of each sample; or the "average" of the
             samples' extremes. Where fake-quant ops say a range, it is that. With "trained" they say
             all, and the file computes in int8 without calibration.
           activations: "int8", or "int16" for values between int8 weights: as with floats, but for
-            what the weights lose; twice the memory of "int8", and several times the time.
+            what the weights lose; twice the memory of "int8", and about the time of floats.
         Returns: the content of a `.weftlite` file.
         Raises:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
@@ -307,17 +308,18 @@ class Converter:
           weights: "int8", "dynamic" or "float16" to look at smaller weights alone.
           ranges: as `convert` takes it.
           activations: as `convert` takes it.
-        Returns: a pair for each result of int8, or of floats with smaller weights: its name, and
-          the ratio of the signal to the error that it and what comes before it make, in decibels;
-          infinite without an error.
+        Returns: for each result of int8, or of floats with smaller weights: its name, the ratio of
+          the signal to the error that it and what comes before it make, in decibels, infinite
+          without an error; and its form, which is "hybrid" for recurrent cells of a graph of int8:
+          they multiply bytes, and have floats for gates and states.
         Raises: InvalidArgumentError: as `convert`.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [3], name="x")
           >>> converter = wf.lite.Converter(x.graph, [x], [wf.exp(wf.tanh(x, name="t") * 9.0)])
           >>> found = converter.noise([{"x": [-1.0, 0.1, 2.0]}])
-          >>> [(name, decibels > 20) for name, decibels in found]
-          [('mul', True), ('t', True)]
+          >>> [(each.name, each.decibels > 20, each.form) for each in found]
+          [('mul', True, 'int8'), ('t', True, 'int8')]
         """
         require_method(ranges, calibrated=ranges != TRAINED)
         require_activations(activations, quantised=weights is None)
@@ -327,7 +329,7 @@ class Converter:
         if weights is not None:
             small = self._lowered(bounds)
             shrink(small, weights)
-            return noise_of_weights(lowered, small, samples)
+            return noise_of_weights(lowered, small, samples, weights)
         measured = measure(lowered, samples, ranges)
         quantiser = Quantiser(lowered, measured, keep_float, ranges == TRAINED, activations)
         quantiser.result()

@@ -1,7 +1,8 @@
 """Full int8: ranges from a calibration set or fake-quant ops, then ops of int8 for those of floats.
 
 Activations have one scale and a zero point, weights a scale for each channel, biases int32. What
-has no kernel for int8 stays in float, between a Dequantize and a Quantize.
+has no kernel for int8 stays in float, between a Dequantize and a Quantize; recurrent cells among it
+multiply bytes all the same (`dynamic`), since gates and states want more than 8 bits.
 
 With activations of int16, which have no zero point, weights are the same, and biases and sums of
 int64: a few hundred products are beyond 32 bits.
@@ -17,9 +18,10 @@ import numpy as np
 
 from weft_graph.ir.node import Output
 from weft_lite.convert import agreement
+from weft_lite.convert.dynamic import CELLS, Bytes
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.packing import panels, panels4, unpacked
-from weft_lite.convert.prune import read_inside
+from weft_lite.convert.prune import called, read_inside
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
 from weft_tensor import errors
@@ -87,10 +89,16 @@ class Range(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """What int8 or int16 does to a result: its name, and its signal over the error, in decibels."""
+    """What a result in another form loses: its name, and its signal over the error, in decibels.
+
+    Attributes:
+      form: "int8" or "int16"; "float16", "int8" or "dynamic" of the weights; "hybrid" for
+        recurrent cells of a graph of int8, which multiply bytes, with floats for gates and states.
+    """
 
     name: str
     decibels: float
+    form: str
 
 
 def samples_of(
@@ -169,10 +177,10 @@ def _joined(ranges: Sequence[Range], method: str) -> Range:
 
 
 def noise_of_weights(
-    exact: Lowered, small: Lowered, samples: Sequence[Sequence[Array]]
+    exact: Lowered, small: Lowered, samples: Sequence[Sequence[Array]], form: str
 ) -> list[Noise]:
     """How far the results of a graph with smaller weights are from its own; worst first."""
-    names = {out.name for op in small.ops if op.kind is OpKind.Dequantize for out in op.outputs}
+    names = {out.name for op in exact.ops for out in op.outputs}
     graphs = [
         Lowered(
             each.inputs,
@@ -180,7 +188,7 @@ def noise_of_weights(
                 out
                 for op in each.ops
                 for out in op.outputs
-                if out.dtype is DataType.FLOAT32 and out.name not in names
+                if out.dtype is DataType.FLOAT32 and out.name in names
             ],
             each.ops,
             each.bodies,
@@ -195,13 +203,15 @@ def noise_of_weights(
         for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             signal[i] += np.square(a, dtype=np.float64).sum()
             error[i] += np.square(b.astype(np.float64) - a).sum()
-    return _noises([value.name for value in values], signal, error)
+    return _noises([(value.name, form) for value in values], signal, error)
 
 
-def _noises(names: Sequence[str], signal: Array, error: Array) -> list[Noise]:
+def _noises(names: Sequence[tuple[str, str]], signal: Array, error: Array) -> list[Noise]:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(error == 0, np.inf, 10 * np.log10(signal / error))
-    found = [Noise(name, float(ratio)) for name, ratio in zip(names, ratios, strict=True)]
+    found = [
+        Noise(name, float(ratio), form) for (name, form), ratio in zip(names, ratios, strict=True)
+    ]
     return sorted(found, key=lambda each: each.decibels)
 
 
@@ -308,6 +318,8 @@ class Quantiser:
         self._computed_twins: dict[Value, Value] = {}
         self._floats: set[Value] = set(source.inputs)
         self._ops: list[Operation] = []
+        self._bodies = source.bodies
+        self._hybrid: list[Value] = []
 
     def result(self) -> Lowered:
         """The graph; what goes in and comes out is of the types it was.
@@ -325,7 +337,30 @@ class Quantiser:
                 self._as_it_was(op)
         self._require_ranges()
         outputs = [self._float(value) for value in self._source.outputs]
-        return Lowered(self._source.inputs, outputs, self._ops, self._source.bodies)
+        self._take_cells()
+        return Lowered(self._source.inputs, outputs, self._ops, self._bodies)
+
+    def _take_cells(self) -> None:
+        """Let recurrent cells multiply bytes, also in bodies, but where results are kept."""
+        if self._dtype is not DataType.INT8:
+            return
+        kept = [op for op in self._ops if any(out.name in self._kept for out in op.outputs)]
+        floats = {id(body) for op in kept for body in _called(op, self._source)}
+        small = Bytes(CELLS, self._kept)
+        self._ops = small.ops(self._ops)
+        self._bodies = [
+            body if id(body) in floats else Lowered(body.inputs, body.outputs, small.ops(body.ops))
+            for body in self._source.bodies
+        ]
+        for op in self._ops:
+            inside = (
+                out
+                for body in _called(op, self._source)
+                for each in body.ops
+                for out in each.outputs
+            )
+            if small.changed.intersection([*op.outputs, *inside]):
+                self._hybrid += [out for out in op.outputs if out.dtype is DataType.FLOAT32]
 
     def _as_it_was(self, op: Operation) -> None:
         for value in sorted(read_inside(op, self._source), key=lambda each: each.name):
@@ -393,20 +428,24 @@ class Quantiser:
 
     def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
         """How far each quantised result is from that of floats; worst first. After `result`."""
-        pairs = list(self._computed_twins.items())
-        exact = Writer(self._giving(self._source.ops, [value for value, _ in pairs])).content([])
-        close = Writer(self._giving(self._ops, [twin for _, twin in pairs])).content([])
+        pairs = [*self._computed_twins.items(), *((value, value) for value in self._hybrid)]
+        source = self._source
+        exact = _giving(source.inputs, [value for value, _ in pairs], source.ops, source.bodies)
+        close = _giving(source.inputs, [twin for _, twin in pairs], self._ops, self._bodies)
         signal, error = np.zeros(len(pairs)), np.zeros(len(pairs))
         for sample in samples:
             floats, numbers = agreement.run(exact, sample), agreement.run(close, sample)
             for i, (_, twin) in enumerate(pairs):
-                real = (numbers[i].astype(np.float64) - twin.zero_points[0]) * twin.scales[0]
+                real = numbers[i].astype(np.float64)
+                if twin.scales:
+                    real = (real - twin.zero_points[0]) * twin.scales[0]
                 signal[i] += np.square(floats[i], dtype=np.float64).sum()
                 error[i] += np.square(real - floats[i]).sum()
-        return _noises([value.name for value, _ in pairs], signal, error)
-
-    def _giving(self, ops: list[Operation], outputs: list[Value]) -> Lowered:
-        return Lowered(self._source.inputs, outputs, ops, self._source.bodies)
+        names = [
+            (value.name, self._dtype.name.lower() if twin.scales else "hybrid")
+            for value, twin in pairs
+        ]
+        return _noises(names, signal, error)
 
     def _add(self, kind: OpKind, inputs: list[Value | None], out: Value, op: Operation) -> None:
         self._computed_twins[op.outputs[0]] = out
@@ -487,6 +526,22 @@ class Quantiser:
         kept.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
         self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._scale(out)), op)
+
+
+def _giving(
+    inputs: list[Value], outputs: list[Value], ops: list[Operation], bodies: list[Lowered]
+) -> bytes:
+    """A file that gives out some values."""
+    return Writer(Lowered(inputs, outputs, ops, bodies)).content([])
+
+
+def _called(op: Operation, whole: Lowered) -> list[Lowered]:
+    """The bodies that an op calls, and those that these call."""
+    found = called(op, whole)
+    return [
+        *found,
+        *(inner for body in found for each in body.ops for inner in _called(each, whole)),
+    ]
 
 
 def _matrix(weights: Value, columns: int) -> Array:

@@ -1,8 +1,8 @@
 """Smaller weights: of float16, or of int8 with a scale for each channel; floats are computed.
 
 An op in front of the one that takes them makes floats of them, so that the arena has one set of
-weights at a time. Those that a body takes are made before the loop. With "dynamic" dense layers
-take theirs as they are: each row of floats becomes bytes as it comes.
+weights at a time. Those that a body takes are made before the loop. With "dynamic" products of
+weights multiply bytes (`dynamic`), and other weights are as with "int8".
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from typing import Final
 
 import numpy as np
 
+from weft_lite.convert.dynamic import CELLS, Bytes, is_large
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
-from weft_lite.convert.packing import PANEL, panels4, unpacked
+from weft_lite.convert.packing import PANEL
 from weft_lite.convert.prune import called
 from weft_lite.schema.enums import DataType, Layout, OpKind
 from weft_tensor import errors
 
 FORMS: Final = ("float32", "float16", "int8", "dynamic")
-LEAST: Final = 256
-"""Elements below which a constant stays as it is."""
-
 WEIGHTS: Final = {
     OpKind.Conv2D: (1,), OpKind.DepthwiseConv2D: (1,), OpKind.FullyConnected: (1,),
     OpKind.Conv2DTranspose: (1,), OpKind.BatchMatMul: (0, 1), OpKind.Gather: (0,),
-    OpKind.LstmCell: (3,), OpKind.GruCell: (2, 4),
+    **CELLS,
 }  # fmt: skip
 """The operands that are weights, which int8 is precise enough for."""
 
@@ -38,19 +36,18 @@ def shrink(lowered: Lowered, form: str) -> None:
         raise errors.InvalidArgumentError(f"weights must be one of {FORMS}, not {form!r}")
     if form == "float32":
         return
+    if form == "dynamic":
+        small = Bytes()
+        for graph in lowered.graphs():
+            graph.ops[:] = small.ops(graph.ops)
     made: dict[Value, Value] = {}
-    dense: dict[Value, Value] = {}
     ops: list[Operation] = []
     for op in lowered.ops:
         for each in _with_bodies(op, lowered):
             places = range(len(each.inputs)) if form == "float16" else WEIGHTS.get(each.kind, ())
             for place in places:
                 value = each.inputs[place]
-                if value is None or not _is_large(value):
-                    continue
-                if form == "dynamic" and each.kind is OpKind.FullyConnected:
-                    each.inputs[place] = _columns(value, each.options.columns, dense)
-                else:
+                if value is not None and is_large(value):
                     each.inputs[place] = _floats(value, form, made, ops)
         ops.append(op)
     lowered.ops[:] = ops
@@ -62,11 +59,6 @@ def _with_bodies(op: Operation, whole: Lowered) -> list[Operation]:
         for each in body.ops:
             found += _with_bodies(each, whole)
     return found
-
-
-def _is_large(value: Value) -> bool:
-    array = value.array
-    return array is not None and value.dtype is DataType.FLOAT32 and array.size >= LEAST
 
 
 def _floats(value: Value, form: str, made: dict[Value, Value], ops: list[Operation]) -> Value:
@@ -99,16 +91,3 @@ def _bytes(value: Value) -> Value:
     kept.scales = scales.reshape(-1).tolist()
     kept.axis = 0 if packed else array.ndim - 1
     return kept
-
-
-def _columns(value: Value, columns: int, made: dict[Value, Value]) -> Value:
-    """Weights of a dense layer as bytes that are multiplied as they are."""
-    if value not in made:
-        assert value.array is not None
-        matrix = unpacked(value.array, columns)
-        most = np.abs(matrix).max(axis=(0, 1))
-        scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
-        numbers = np.clip(np.rint(matrix / scales), -127, 127).astype(np.int8)
-        kept = made[value] = constant(value.name, panels4(numbers), Layout.PANELS4)
-        kept.scales = scales.tolist()
-    return made[value]

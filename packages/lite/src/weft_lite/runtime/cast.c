@@ -1,4 +1,5 @@
 /* Between types: Cast of numbers, Quantize and Dequantize by scales and zero points. */
+#include "quantised.h"
 #include "runtime.h"
 
 static wl_status shape(wl_interpreter *r, wl_op *op) {
@@ -201,3 +202,56 @@ static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_Dequantize = {"Dequantize", check_dequantize, shape, compute_dequantize, WL_QUANTISED | WL_TYPE(INT32) | WL_TYPE(FLOAT16), 1, 1, 1, 0, 0};
+
+/* ---------------------------------------------------------------- scales that values tell */
+
+static wl_status check_dynamic(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *out = wl_out(r, op, 0);
+  WL_TRY(wl_expect_type(r, out, "the result", WL_TYPE(INT8)));
+  if (out->scale_count) return wl_fail(r, WL_DATA_LOSS, "its result has scales already");
+  return wl_expect_type(r, wl_out(r, op, 1), "the scales", WL_FLOATS);
+}
+
+static wl_status shape_dynamic(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  WL_TRY(wl_expect_rank(r, x, "operand 0", 1, WL_MAX_RANK));
+  WL_TRY(wl_set_shape_of(r, wl_out(r, op, 0), x));
+  return wl_set_shape(r, wl_out(r, op, 1), 1, (int64_t[]){x->dims[0]});
+}
+
+typedef struct slab {
+  const wl_interpreter *r;
+  const float *x;
+  int8_t *out;
+  float scale;
+  int32_t largest[WL_MAX_TASKS]; /* of each piece */
+} slab;
+
+static void measure_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  slab *s = argument;
+  s->largest[task] = s->r->vector->largest(end - begin, s->x + begin);
+}
+
+static void slab_piece(void *argument, unsigned task, size_t begin, size_t end) {
+  const slab *s = argument;
+  (void)task;
+  s->r->vector->bytes_of(end - begin, s->x + begin, 1 / s->scale, s->out + begin);
+}
+
+static wl_status compute_dynamic(wl_interpreter *r, wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0);
+  size_t count = (size_t)x->dims[0], each = (size_t)wl_product(x->dims, 1, x->rank);
+  float *scales = (float *)(void *)wl_out(r, op, 1)->data;
+  for (size_t i = 0; i < count; i++) {
+    slab s = {.r = r, .x = (const float *)(const void *)x->data + i * each,
+              .out = (int8_t *)wl_out(r, op, 0)->data + i * each};
+    int32_t largest = 0;
+    wl_split(r, each, 16384, measure_piece, &s);
+    for (size_t task = 0; task < WL_MAX_TASKS; task++) largest = s.largest[task] > largest ? s.largest[task] : largest;
+    s.scale = scales[i] = wl_scale_of(largest);
+    wl_split(r, each, 16384, slab_piece, &s);
+  }
+  return WL_OK;
+}
+
+const wl_kernel wl_op_DynamicQuantize = {"DynamicQuantize", check_dynamic, shape_dynamic, compute_dynamic, WL_FLOATS, 1, 1, 2, 0, 0};

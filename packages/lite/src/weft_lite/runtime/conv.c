@@ -46,13 +46,31 @@ static wl_status check_sizes(wl_interpreter *r, wl_op *op) {
 }
 
 static wl_status check_bias(wl_interpreter *r, const wl_op *op, int64_t channels) {
-  const wl_tensor *bias = wl_in(r, op, 2), *x = wl_in(r, op, 0);
+  const wl_tensor *bias = wl_in(r, op, 2);
   if (!bias) return WL_OK;
-  WL_TRY(wl_expect_type(r, bias, "the bias", wl_bias_type(x->dtype)));
+  WL_TRY(wl_expect_type(r, bias, "the bias", wl_bias_type(wl_out(r, op, 0)->dtype)));
   if (bias->rank != 1 || bias->dims[0] != channels)
     return wl_fail(r, WL_DATA_LOSS, "the bias has shape %S, not one number for each of %d channels",
                    bias, channels);
   return WL_OK;
+}
+
+/* Types of operand 0 and the result: the same, but where bytes that got a scale as they came, which is in
+ * operand 3, give real numbers. */
+static wl_status check_types(wl_interpreter *r, const wl_op *op) {
+  const wl_tensor *x = wl_in(r, op, 0), *scales = wl_in(r, op, 3);
+  if (!scales) return wl_expect_same_type(r, x, wl_out(r, op, 0), "the result");
+  WL_TRY(wl_expect_type(r, x, "operand 0, which has scales in operand 3,", WL_TYPE(INT8)));
+  if (x->scale_count) return wl_fail(r, WL_DATA_LOSS, "operand 0 has scales of its own beside operand 3");
+  WL_TRY(wl_expect_type(r, scales, "operand 3", WL_FLOATS));
+  WL_TRY(wl_expect_rank(r, scales, "operand 3", 1, 1));
+  return wl_expect_type(r, wl_out(r, op, 0), "the result", WL_FLOATS);
+}
+
+static wl_status check_scales(wl_interpreter *r, const wl_op *op, int64_t channels) {
+  if (wl_in(r, op, 0)->dtype == WL_TYPE_FLOAT32) return WL_OK;
+  if (wl_in(r, op, 3)) return wl_check_column_scales(r, wl_in(r, op, 1), channels);
+  return wl_check_product8(r, op, channels);
 }
 
 static wl_status check_conv(wl_interpreter *r, wl_op *op) {
@@ -60,7 +78,7 @@ static wl_status check_conv(wl_interpreter *r, wl_op *op) {
   bool floats = x->dtype == WL_TYPE_FLOAT32, fours = x->dtype == WL_TYPE_INT8;
   WL_TRY(check_sizes(r, op));
   WL_TRY(wl_expect_type(r, filter, "the filter", floats ? WL_TYPE(FLOAT32) : WL_TYPE(INT8)));
-  WL_TRY(wl_expect_same_type(r, x, wl_out(r, op, 0), "the result"));
+  WL_TRY(check_types(r, op));
   int64_t taps = (int64_t)wl_int(r, op, WL_CONV_KERNEL_H) * wl_int(r, op, WL_CONV_KERNEL_W);
   int64_t channels = wl_int(r, op, WL_CONV_CHANNELS);
   if (filter->layout != (fours ? WL_LAYOUT_PANELS4 : WL_LAYOUT_PANELS) ||
@@ -70,13 +88,16 @@ static wl_status check_conv(wl_interpreter *r, wl_op *op) {
     return wl_fail(r, WL_DATA_LOSS, "its filter is not packed for %d taps and %d channels", taps,
                    channels);
   WL_TRY(check_bias(r, op, channels));
-  return floats ? WL_OK : wl_check_product8(r, op, channels);
+  return check_scales(r, op, channels);
 }
 
 static wl_status shape_windows(wl_interpreter *r, wl_op *op, int64_t channels) {
   const wl_tensor *x = wl_in(r, op, 0);
   int64_t kernel_h = wl_int(r, op, WL_CONV_KERNEL_H), kernel_w = wl_int(r, op, WL_CONV_KERNEL_W);
+  const wl_tensor *scales = wl_in(r, op, 3);
   int64_t dims[4] = {x->dims[0], 0, 0, channels};
+  if (scales && scales->dims[0] != x->dims[0])
+    return wl_fail(r, WL_INVALID_ARGUMENT, "operand 0 has shape %S, and the scales of its images %S", x, scales);
   WL_TRY(place(r, op, x->dims[1], (kernel_h - 1) * positive(wl_int(r, op, WL_CONV_DILATION_H)) + 1,
                positive(wl_int(r, op, WL_CONV_STRIDE_H)), 0, &dims[1], &op->memo[PAD_TOP]));
   WL_TRY(place(r, op, x->dims[2], (kernel_w - 1) * positive(wl_int(r, op, WL_CONV_DILATION_W)) + 1,
@@ -241,7 +262,7 @@ static wl_status compute_conv(wl_interpreter *r, wl_op *op) {
 }
 
 const wl_kernel wl_op_Conv2D = {"Conv2D", check_conv, shape_conv, compute_conv,
-                                WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 3, 1,
+                                WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 4, 1,
                                 1 + WL_TABLE_CONV_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- depthwise */
@@ -250,14 +271,14 @@ static wl_status check_depthwise(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1);
   WL_TRY(check_sizes(r, op));
   WL_TRY(wl_expect_type(r, filter, "the filter", x->dtype == WL_TYPE_FLOAT32 ? WL_FLOATS : WL_TYPE(INT8)));
-  WL_TRY(wl_expect_same_type(r, x, wl_out(r, op, 0), "the result"));
+  WL_TRY(check_types(r, op));
   WL_TRY(wl_expect_plain(r, filter, "the filter"));
   if (filter->rank != 3 || filter->dims[0] != wl_int(r, op, WL_CONV_KERNEL_H) ||
       filter->dims[1] != wl_int(r, op, WL_CONV_KERNEL_W) || filter->dims[2] < 1)
     return wl_fail(r, WL_DATA_LOSS, "its filter has shape %S, which is not its height, width, channels",
                    filter);
   WL_TRY(check_bias(r, op, filter->dims[2]));
-  return x->dtype == WL_TYPE_FLOAT32 ? WL_OK : wl_check_product8(r, op, filter->dims[2]);
+  return check_scales(r, op, filter->dims[2]);
 }
 
 static wl_status shape_depthwise(wl_interpreter *r, wl_op *op) {
@@ -328,7 +349,7 @@ static wl_status compute_depthwise(wl_interpreter *r, wl_op *op) {
 
 const wl_kernel wl_op_DepthwiseConv2D = {
     "DepthwiseConv2D", check_depthwise, shape_depthwise, compute_depthwise,
-    WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 3, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
+    WL_FLOATS | WL_TYPE(INT8) | WL_TYPE(INT16), 2, 4, 1, 1 + WL_TABLE_CONV_OPTIONS, 0};
 
 /* ---------------------------------------------------------------- transposed */
 

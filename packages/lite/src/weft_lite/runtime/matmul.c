@@ -14,14 +14,6 @@ static bool fours(const wl_tensor *x, const wl_tensor *w) {
   return w->dtype == WL_TYPE_INT8 && x->dtype != WL_TYPE_INT16;
 }
 
-static wl_status check_column_scales(wl_interpreter *r, const wl_tensor *w, int64_t columns) {
-  if (w->scale_count != 1 && w->scale_count != columns)
-    return wl_fail(r, WL_DATA_LOSS, "its weights have %d scales for %d columns", (int64_t)w->scale_count, columns);
-  for (uint32_t i = 0; i < w->zero_point_count; i++)
-    if (w->zero_points[i]) return wl_fail(r, WL_DATA_LOSS, "the zero point of weights must be 0");
-  return WL_OK;
-}
-
 static wl_status check_connected(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0), *w = wl_in(r, op, 1), *bias = wl_in(r, op, 2);
   bool floats = x->dtype == WL_TYPE_FLOAT32;
@@ -37,7 +29,7 @@ static wl_status check_connected(wl_interpreter *r, wl_op *op) {
   if (bias) WL_TRY(wl_expect_type(r, bias, "the bias", wl_bias_type(x->dtype)));
   if (bias && (bias->rank != 1 || bias->dims[0] != columns))
     return wl_fail(r, WL_DATA_LOSS, "the bias has shape %S for %d columns", bias, columns);
-  if (is_dynamic(x, w)) return check_column_scales(r, w, columns);
+  if (is_dynamic(x, w)) return wl_check_column_scales(r, w, columns);
   return floats ? WL_OK : wl_check_product8(r, op, columns);
 }
 
@@ -113,20 +105,6 @@ static void split_rows(wl_interpreter *r, rows *p) {
              1 + 32768 / (1 + p->tile.depth * p->count * WL_PANEL), by_panels, p);
 }
 
-/* The largest magnitude; a NaN is larger than any. By their bits, which are ordered as they are. */
-static float largest(const float *x, size_t n) {
-  int32_t most = 0;
-  for (size_t i = 0; i < n; i++) {
-    int32_t bits;
-    memcpy(&bits, x + i, 4);
-    bits &= INT32_MAX;
-    most = bits > most ? bits : most;
-  }
-  float found;
-  memcpy(&found, &most, 4);
-  return found;
-}
-
 typedef struct dynamic {
   wl_interpreter *r;
   const float *x;
@@ -147,15 +125,7 @@ static void multiply_dynamic(const dynamic *p, unsigned task, size_t begin, size
   tile.row_scales = scales;
   for (; begin < end; begin += tile.rows) {
     tile.rows = end - begin < most ? end - begin : most;
-    for (size_t m = 0; m < tile.rows; m++) {
-      const float *x = p->x + (begin + m) * p->depth;
-      int8_t *to = bytes + m * tile.depth;
-      scales[m] = largest(x, p->depth) / 127;
-      if (scales[m] < FLT_MIN) scales[m] = 1; /* nothing but zeros, as far as bytes can tell */
-      vector->quantise8(p->depth, x, scales[m], 0, to);
-      memset(to + p->depth, 0, tile.depth - p->depth);
-      rows[m] = to;
-    }
+    wl_rows_to_bytes(vector, tile.rows, p->x + begin * p->depth, p->depth, p->depth, bytes, rows, scales);
     tile.real = p->out + begin * tile.stride + column;
     vector->tile8(&tile);
   }
@@ -182,6 +152,7 @@ static void compute_dynamic(wl_interpreter *r, const wl_op *op, size_t count, si
   dynamic p = {.r = r, .x = (const float *)(const void *)x->data, .count = count,
                .depth = (size_t)x->dims[x->rank - 1], .out = (float *)(void *)wl_out(r, op, 0)->data};
   p.tile = (wl_tile8){.columns = columns, .taps = 1, .depth = (p.depth + 3) / 4 * 4, .stride = columns,
+                      .panel = (p.depth + 3) / 4 * 4 * WL_PANEL,
                       .b = (const int8_t *)w->data, .scales = w->scales, .one_scale = w->scale_count == 1,
                       .factor = 1, .real_bias = bias ? (const float *)(const void *)bias->data : NULL};
   wl_clamp(wl_byte(r, op, WL_MAT_MUL_ACTIVATION), &p.tile.least, &p.tile.most);

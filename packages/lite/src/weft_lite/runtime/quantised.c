@@ -18,6 +18,34 @@ wl_status wl_check_product8(wl_interpreter *r, const wl_op *op, int64_t channels
   return WL_OK;
 }
 
+wl_status wl_check_column_scales(wl_interpreter *r, const wl_tensor *w, int64_t columns) {
+  if (w->scale_count != 1 && w->scale_count != columns)
+    return wl_fail(r, WL_DATA_LOSS, "its weights have %d scales for %d columns", (int64_t)w->scale_count, columns);
+  for (uint32_t i = 0; i < w->zero_point_count; i++)
+    if (w->zero_points[i]) return wl_fail(r, WL_DATA_LOSS, "the zero point of weights must be 0");
+  return WL_OK;
+}
+
+/* The scale with which the largest magnitude is 127. */
+float wl_scale_of(int32_t largest) {
+  float most;
+  memcpy(&most, &largest, 4);
+  return most / 127 < FLT_MIN ? 1 : most / 127; /* nothing but zeros, as far as bytes can tell */
+}
+
+/* Rows of `depth` real numbers, `stride` apart, as bytes with a scale for each, and zeros behind them up to
+ * a multiple of 4. */
+void wl_rows_to_bytes(const wl_vector *vector, size_t count, const float *x, size_t stride, size_t depth, int8_t *bytes,
+                      const int8_t **rows, float *scales) {
+  size_t deep = (depth + 3) / 4 * 4;
+  for (size_t m = 0; m < count; m++, x += stride, bytes += deep) {
+    scales[m] = wl_scale_of(vector->largest(depth, x));
+    vector->bytes_of(depth, x, 1 / scales[m], bytes);
+    memset(bytes + depth, 0, deep - depth);
+    rows[m] = bytes;
+  }
+}
+
 void wl_clamp8(const wl_tensor *out, unsigned activation, int32_t *low, int32_t *high) {
   float from, to;
   wl_clamp(activation, &from, &to);
@@ -42,8 +70,47 @@ typedef struct product {
   const wl_tensor *x, *filter, *bias;
   wl_tensor *out;
   size_t taps, pixel, channels, results;
+  const float *scales; /* of the images, where results are real */
+  size_t each;         /* results of an image */
   wl_tile8 tile;
 } product;
+
+/* What of bytes is not words. */
+static product product8(wl_interpreter *r, const wl_op *op, wl_points *points, const void *windows, size_t taps,
+                        size_t results, size_t channels, unsigned activation) {
+  product p = {.r = r, .points = points, .windows = windows, .x = wl_in(r, op, 0), .filter = wl_in(r, op, 1),
+               .bias = wl_in(r, op, 2), .out = wl_out(r, op, 0), .taps = taps, .channels = channels, .results = results};
+  const wl_tensor *scales = wl_in(r, op, 3);
+  p.pixel = (size_t)p.x->dims[p.x->rank - 1];
+  p.tile = (wl_tile8){.columns = channels, .taps = taps, .b = (const int8_t *)p.filter->data,
+                      .scales = p.filter->scales, .one_scale = p.filter->scale_count == 1, .stride = channels};
+  if (scales) {
+    p.scales = (const float *)(const void *)scales->data;
+    p.each = results / (size_t)scales->dims[0];
+    p.tile.factor = 1;
+    p.tile.real = (float *)(void *)p.out->data;
+    p.tile.real_bias = p.bias ? (const float *)(const void *)p.bias->data : NULL;
+    wl_clamp(activation, &p.tile.least, &p.tile.most);
+  } else {
+    p.tile.factor = p.x->scales[0] / p.out->scales[0];
+    p.tile.zero = wl_zero_point(p.out, 0);
+    p.tile.bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL;
+    wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+  }
+  return p;
+}
+
+/* Where a tile's results from `first` on go; `scales` has room for those of its rows. */
+static void point_results(const product *p, wl_tile8 *tile, size_t first, size_t column, float *scales) {
+  size_t at = first * p->channels + column;
+  if (!p->scales) {
+    tile->c = (int8_t *)p->out->data + at;
+    return;
+  }
+  for (size_t m = 0; m < tile->rows; m++) scales[m] = p->scales[(first + m) / p->each];
+  tile->real = p->tile.real + at;
+  tile->row_scales = scales;
+}
 
 /* A pixel of less than four bytes, with what follows it: weights have zeros there. */
 static uint32_t word_at(const uint8_t *from) {
@@ -88,6 +155,7 @@ static void multiply(const product *p, unsigned task, size_t begin, size_t end, 
   uint8_t *border = (uint8_t *)(rows + p->taps * WL_MOST_ROWS8);
   bool padded = p->pixel % 4;
   size_t depth = tile.depth, most = p->r->vector->rows8;
+  float scales[WL_MOST_ROWS8];
   memset(border, wl_zero_point(p->x, 0), depth);
   if (padded && most > WL_PADDED_ROWS) most = WL_PADDED_ROWS;
   for (size_t tiles = (end - begin + most - 1) / most; tiles; tiles--) {
@@ -97,7 +165,7 @@ static void multiply(const product *p, unsigned task, size_t begin, size_t end, 
     p->points(p->windows, begin, tile.rows, p->pixel, border, rows);
     if (padded) pad_rows(p, &tile, rows, border + depth);
     tile.a = (const int8_t *const *)rows;
-    tile.c = (int8_t *)p->out->data + begin * p->channels + column;
+    point_results(p, &tile, begin, column, scales);
     p->r->vector->tile8(&tile);
     begin += tile.rows;
   }
@@ -115,21 +183,16 @@ static void by_panels(void *argument, unsigned task, size_t begin, size_t end) {
   tile.columns = last - first;
   tile.b += first * tile.taps * tile.depth;
   if (tile.bias) tile.bias += first;
+  if (tile.real_bias) tile.real_bias += first;
   if (!tile.one_scale) tile.scales += first;
   multiply(p, task, 0, p->results, tile, first);
 }
 
 wl_status wl_conv8(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows, size_t taps,
                    size_t results, size_t channels, unsigned activation) {
-  product p = {r, points, windows, wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2),
-               wl_out(r, op, 0), taps, 0, channels, results, {0}};
-  p.pixel = (size_t)p.x->dims[p.x->rank - 1];
-  p.tile = (wl_tile8){.columns = channels, .taps = taps, .depth = (p.pixel + 3) / 4 * 4,
-                      .b = (const int8_t *)p.filter->data, .scales = p.filter->scales,
-                      .one_scale = p.filter->scale_count == 1, .stride = channels,
-                      .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
-                      .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
-  wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+  product p = product8(r, op, points, windows, taps, results, channels, activation);
+  p.tile.depth = (p.pixel + 3) / 4 * 4;
+  p.tile.panel = taps * p.tile.depth * WL_PANEL;
   size_t work = 1 + taps * p.tile.depth;
   if (results >= 4 * WL_PADDED_ROWS || channels < 2 * WL_PANEL)
     wl_split(r, results, 1 + 65536 / (work * channels), by_results, &p);
@@ -141,14 +204,19 @@ wl_status wl_conv8(wl_interpreter *r, wl_op *op, wl_points *points, const void *
 /* ---------------------------------------------------------------- depthwise */
 
 /* Several results for each channel: the loops of the definition. */
-static void multiply_channels(const product *p, const int8_t *const *rows, size_t multiplier, int8_t *out) {
-  for (size_t c = 0; c < p->channels; c++) {
-    uint32_t sum = p->tile.bias ? (uint32_t)p->tile.bias[c] : 0; /* that of a hostile file may wrap */
-    for (size_t t = 0; t < p->taps; t++) sum += (uint32_t)(rows[t][c / multiplier] * p->tile.b[t * p->channels + c]);
-    float scale = p->tile.factor * p->tile.scales[p->tile.one_scale ? 0 : c];
-    float value = rintf((float)(int32_t)sum * scale) + (float)p->tile.zero;
-    value = value < (float)p->tile.low ? (float)p->tile.low : value;
-    out[c] = (int8_t)(value > (float)p->tile.high ? (float)p->tile.high : value);
+static void multiply_channels(const wl_tile8 *tile, size_t multiplier) {
+  for (size_t c = 0; c < tile->columns; c++) {
+    uint32_t sum = tile->bias ? (uint32_t)tile->bias[c] : 0; /* that of a hostile file may wrap */
+    for (size_t t = 0; t < tile->taps; t++) sum += (uint32_t)(tile->a[t][c / multiplier] * tile->b[t * tile->columns + c]);
+    float scale = tile->factor * tile->scales[tile->one_scale ? 0 : c];
+    if (tile->real) {
+      float v = (float)(int32_t)sum * (scale * tile->row_scales[0]) + (tile->real_bias ? tile->real_bias[c] : 0);
+      tile->real[c] = v < tile->least ? tile->least : v > tile->most ? tile->most : v;
+      continue;
+    }
+    float value = rintf((float)(int32_t)sum * scale) + (float)tile->zero;
+    value = value < (float)tile->low ? (float)tile->low : value;
+    tile->c[c] = (int8_t)(value > (float)tile->high ? (float)tile->high : value);
   }
 }
 
@@ -158,167 +226,114 @@ static void depthwise8_piece(void *argument, unsigned task, size_t begin, size_t
   uint8_t *border = (uint8_t *)(rows + p->taps * WL_MOST_ROWS8);
   memset(border, wl_zero_point(p->x, 0), p->pixel);
   size_t multiplier = p->channels / p->pixel;
+  float scales[WL_MOST_ROWS8];
   wl_tile8 tile = p->tile;
   for (; begin < end; begin += tile.rows) {
     size_t most = multiplier > 1 ? 1 : WL_MOST_ROWS8;
     tile.rows = end - begin < most ? end - begin : most;
-    tile.c = (int8_t *)p->out->data + begin * p->channels;
+    point_results(p, &tile, begin, 0, scales);
     tile.a = (const int8_t *const *)rows;
     p->points(p->windows, begin, tile.rows, p->pixel, border, rows);
-    if (multiplier > 1) multiply_channels(p, tile.a, multiplier, tile.c);
+    if (multiplier > 1) multiply_channels(&tile, multiplier);
     else p->r->vector->depthwise8(&tile);
   }
 }
 
 wl_status wl_depthwise8(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows,
                         size_t taps, size_t results, unsigned activation) {
-  product p = {r, points, windows, wl_in(r, op, 0), wl_in(r, op, 1), wl_in(r, op, 2),
-               wl_out(r, op, 0), taps, 0, 0, results, {0}};
-  p.pixel = (size_t)p.x->dims[3];
-  p.channels = (size_t)p.filter->dims[2];
-  p.tile = (wl_tile8){.columns = p.channels, .taps = taps, .b = (const int8_t *)p.filter->data,
-                      .scales = p.filter->scales, .one_scale = p.filter->scale_count == 1, .stride = p.channels,
-                      .factor = p.x->scales[0] / p.out->scales[0], .zero = wl_zero_point(p.out, 0),
-                      .bias = p.bias ? (const int32_t *)(const void *)p.bias->data : NULL};
-  wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+  product p = product8(r, op, points, windows, taps, results, (size_t)wl_in(r, op, 1)->dims[2], activation);
   wl_split(r, results, 1 + 8192 / (1 + taps * p.channels), depthwise8_piece, &p);
   return WL_OK;
 }
 
 /* ---------------------------------------------------------------- words times bytes */
 
-enum { ROWS16 = 4, CHANNELS16 = 64 };
+typedef struct product16 {
+  wl_interpreter *r;
+  wl_points *points;
+  const void *windows;
+  size_t pixel, channels, results;
+  int16_t *out;
+  wl_tile16 tile;
+} product16;
 
-static product product16(wl_interpreter *r, const wl_op *op, unsigned activation) {
-  product p = {.r = r, .x = wl_in(r, op, 0), .filter = wl_in(r, op, 1), .bias = wl_in(r, op, 2), .out = wl_out(r, op, 0)};
-  p.pixel = (size_t)p.x->dims[p.x->rank - 1];
-  p.tile = (wl_tile8){.depth = p.pixel, .b = (const int8_t *)p.filter->data, .scales = p.filter->scales,
-                      .one_scale = p.filter->scale_count == 1};
-  wl_clamp8(p.out, activation, &p.tile.low, &p.tile.high);
+static product16 product16_of(wl_interpreter *r, const wl_op *op, wl_points *points, const void *windows, size_t taps,
+                              size_t results, size_t channels, unsigned activation) {
+  const wl_tensor *x = wl_in(r, op, 0), *filter = wl_in(r, op, 1), *bias = wl_in(r, op, 2), *out = wl_out(r, op, 0);
+  product16 p = {r, points, windows, (size_t)x->dims[x->rank - 1], channels, results, (int16_t *)(void *)out->data, {0}};
+  int32_t low, high;
+  wl_clamp8(out, activation, &low, &high);
+  p.tile = (wl_tile16){.columns = channels, .taps = taps, .depth = p.pixel, .b = (const int8_t *)filter->data,
+                       .bias = bias ? (const int64_t *)(const void *)bias->data : NULL, .scales = filter->scales,
+                       .one_scale = filter->scale_count == 1, .stride = channels, .low = low, .high = high,
+                       .factor = (double)x->scales[0] / (double)out->scales[0]};
   return p;
 }
 
-/* Sums of `count` channels from `first` on become results at `to`. */
-static void store16(const product *p, const int64_t *sums, size_t first, size_t count, int16_t *to) {
-  const int64_t *bias = p->bias ? (const int64_t *)(const void *)p->bias->data + first : NULL;
-  double factor = (double)p->x->scales[0] / (double)p->out->scales[0], low = p->tile.low, high = p->tile.high;
-  for (size_t c = 0; c < count; c++) {
-    uint64_t sum = (uint64_t)sums[c] + (bias ? (uint64_t)bias[c] : 0); /* that of a hostile file may wrap */
-    double v = (double)(int64_t)sum * factor * (double)p->tile.scales[p->tile.one_scale ? 0 : first + c];
-    v = v < low ? low : v > high ? high : v;
-    to[c] = (int16_t)((v + 0x1.8p52) - 0x1.8p52); /* rounds to an integer */
-  }
-}
-
-static void add_up(int64_t *sums, int32_t *parts, size_t count) {
-  for (size_t i = 0; i < count; i++) sums[i] += parts[i];
-  memset(parts, 0, count * sizeof *parts);
-}
-
-/* The sums of a panel for some rows: in 32 bits as long as these hold them. */
-static void panel16(const product *p, const void *const *rows, size_t count, const int8_t *b, int64_t *sums) {
-  int32_t parts[ROWS16 * WL_PANEL] = {0};
-  size_t left = WL_MOST_DEPTH16, n;
-  memset(sums, 0, count * WL_PANEL * sizeof *sums);
-  for (size_t t = 0; t < p->taps; t++, rows += count)
-    for (size_t k = 0; k < p->tile.depth; k += n, b += n * WL_PANEL, left -= n) {
-      if (!left) {
-        add_up(sums, parts, count * WL_PANEL);
-        left = WL_MOST_DEPTH16;
-      }
-      n = p->tile.depth - k < left ? p->tile.depth - k : left;
-      const int16_t *a[ROWS16];
-      for (size_t m = 0; m < count; m++) a[m] = (const int16_t *)rows[m] + k;
-      p->r->vector->sums16(count, n, a, b, parts);
-    }
-  add_up(sums, parts, count * WL_PANEL);
-}
-
-/* Results [begin, end), panels [first, last). */
-static void multiply16(const product *p, unsigned task, size_t begin, size_t end, size_t first, size_t last) {
+/* Results [begin, end), the columns of a tile alone, which are `column` and on; `most` at a time. */
+static void multiply16(const product16 *p, unsigned task, size_t begin, size_t end, wl_tile16 tile, size_t column,
+                       size_t most, void (*multiplied)(const wl_tile16 *)) {
   const void **rows = (const void **)(void *)wl_scratch(p->r, task);
-  void *border = rows + p->taps * WL_MOST_ROWS8;
+  void *border = rows + tile.taps * WL_MOST_ROWS8;
   memset(border, 0, p->pixel * 2);
-  for (size_t count; begin < end; begin += count) {
-    count = end - begin < ROWS16 ? end - begin : ROWS16;
-    p->points(p->windows, begin, count, p->pixel * 2, border, rows);
-    for (size_t panel = first; panel < last; panel++) {
-      int64_t sums[ROWS16 * WL_PANEL];
-      size_t column = panel * WL_PANEL, left = p->channels - column;
-      panel16(p, rows, count, p->tile.b + column * p->taps * p->tile.depth, sums);
-      for (size_t m = 0; m < count; m++)
-        store16(p, sums + m * WL_PANEL, column, left < WL_PANEL ? left : WL_PANEL,
-                (int16_t *)(void *)p->out->data + (begin + m) * p->channels + column);
-    }
+  tile.a = (const int16_t *const *)rows;
+  for (size_t tiles = (end - begin + most - 1) / most; tiles; tiles--, begin += tile.rows) {
+    tile.rows = (end - begin + tiles - 1) / tiles;
+    tile.c = p->out + begin * p->channels + column;
+    p->points(p->windows, begin, tile.rows, p->pixel * 2, border, rows);
+    multiplied(&tile);
   }
 }
 
 static void results16(void *argument, unsigned task, size_t begin, size_t end) {
-  const product *p = argument;
-  multiply16(p, task, begin, end, 0, (p->channels + WL_PANEL - 1) / WL_PANEL);
+  const product16 *p = argument;
+  multiply16(p, task, begin, end, p->tile, 0, p->r->vector->rows, p->r->vector->tile16);
 }
 
 static void panels16(void *argument, unsigned task, size_t begin, size_t end) {
-  const product *p = argument;
-  multiply16(p, task, 0, p->results, begin, end);
+  const product16 *p = argument;
+  wl_tile16 tile = p->tile;
+  size_t first = begin * WL_PANEL, last = end * WL_PANEL < p->channels ? end * WL_PANEL : p->channels;
+  tile.columns = last - first;
+  tile.b += first * tile.taps * tile.depth;
+  if (tile.bias) tile.bias += first;
+  if (!tile.one_scale) tile.scales += first;
+  multiply16(p, task, 0, p->results, tile, first, p->r->vector->rows, p->r->vector->tile16);
 }
 
 wl_status wl_conv16(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows, size_t taps,
                     size_t results, size_t channels, unsigned activation) {
-  product p = product16(r, op, activation);
-  p.points = points;
-  p.windows = windows;
-  p.taps = taps;
-  p.results = results;
-  p.channels = channels;
+  product16 p = product16_of(r, op, points, windows, taps, results, channels, activation);
   size_t work = 1 + taps * p.pixel;
-  if (results >= 4 * ROWS16 || channels < 2 * WL_PANEL)
-    wl_split(r, results, 1 + 16384 / (work * channels), results16, &p);
+  if (results >= 4 * r->vector->rows || channels < 2 * WL_PANEL)
+    wl_split(r, results, 1 + 32768 / (work * channels), results16, &p);
   else
-    wl_split(r, (channels + WL_PANEL - 1) / WL_PANEL, 1 + 16384 / (work * results * WL_PANEL), panels16, &p);
+    wl_split(r, (channels + WL_PANEL - 1) / WL_PANEL, 1 + 32768 / (work * results * WL_PANEL), panels16, &p);
   return WL_OK;
 }
 
-/* The sums of some channels from `first` on, at one result. */
-static void channels16(const product *p, const int16_t *const *rows, size_t first, size_t count, int64_t *sums) {
-  int32_t parts[CHANNELS16] = {0};
-  size_t multiplier = p->channels / p->pixel;
-  memset(sums, 0, count * sizeof *sums);
-  for (size_t t = 0; t < p->taps; t++) {
-    const int16_t *x = rows[t];
-    const int8_t *w = p->tile.b + t * p->channels + first;
-    if (t && t % WL_MOST_DEPTH16 == 0) add_up(sums, parts, count);
-    if (multiplier == 1)
-      for (size_t c = 0; c < count; c++) parts[c] += x[first + c] * w[c];
-    else
-      for (size_t c = 0; c < count; c++) parts[c] += x[(first + c) / multiplier] * w[c];
+/* Several results for each channel, at one result: the loops of the definition. */
+static void multiply_words(const wl_tile16 *t) {
+  size_t multiplier = t->columns / t->depth;
+  for (size_t c = 0; c < t->columns; c++) {
+    double sum = t->bias ? (double)t->bias[c] : 0;
+    for (size_t tap = 0; tap < t->taps; tap++) sum += t->a[tap][c / multiplier] * t->b[tap * t->columns + c];
+    double v = sum * (t->factor * (double)t->scales[t->one_scale ? 0 : c]);
+    t->c[c] = (int16_t)rint(v < t->low ? t->low : v > t->high ? t->high : v);
   }
-  add_up(sums, parts, count);
 }
 
 static void depthwise16_piece(void *argument, unsigned task, size_t begin, size_t end) {
-  const product *p = argument;
-  const void **rows = (const void **)(void *)wl_scratch(p->r, task);
-  void *border = rows + p->taps * WL_MOST_ROWS8;
-  memset(border, 0, p->pixel * 2);
-  for (; begin < end; begin++) {
-    p->points(p->windows, begin, 1, p->pixel * 2, border, rows);
-    for (size_t first = 0; first < p->channels; first += CHANNELS16) {
-      size_t count = p->channels - first < CHANNELS16 ? p->channels - first : CHANNELS16;
-      int64_t sums[CHANNELS16];
-      channels16(p, (const int16_t *const *)rows, first, count, sums);
-      store16(p, sums, first, count, (int16_t *)(void *)p->out->data + begin * p->channels + first);
-    }
-  }
+  const product16 *p = argument;
+  bool several = p->channels > p->pixel;
+  multiply16(p, task, begin, end, p->tile, 0, several ? 1 : WL_MOST_ROWS8,
+             several ? multiply_words : p->r->vector->depthwise16);
 }
 
 wl_status wl_depthwise16(wl_interpreter *r, wl_op *op, wl_points *points, const void *windows,
                          size_t taps, size_t results, unsigned activation) {
-  product p = product16(r, op, activation);
-  p.points = points;
-  p.windows = windows;
-  p.taps = taps;
-  p.channels = (size_t)p.filter->dims[2];
-  wl_split(r, results, 1 + 8192 / (1 + taps * p.channels), depthwise16_piece, &p);
+  size_t channels = (size_t)wl_in(r, op, 1)->dims[2];
+  product16 p = product16_of(r, op, points, windows, taps, results, channels, activation);
+  wl_split(r, results, 1 + 8192 / (1 + taps * channels), depthwise16_piece, &p);
   return WL_OK;
 }

@@ -11,6 +11,12 @@ typedef void wl_points(const void *windows, size_t first, size_t rows, size_t pi
                        const void *border, const void **found);
 
 wl_status wl_check_product8(wl_interpreter *, const wl_op *, int64_t channels);
+/* Where bytes that got their scales as they came meet weights: results are real. */
+wl_status wl_check_column_scales(wl_interpreter *, const wl_tensor *weights, int64_t columns);
+float wl_scale_of(int32_t largest);
+void wl_rows_to_bytes(const wl_vector *, size_t count, const float *x, size_t stride, size_t depth, int8_t *bytes,
+                      const int8_t **rows, float *scales);
+
 uint64_t wl_rows8_scratch(const wl_tensor *x, size_t taps);
 wl_status wl_conv8(wl_interpreter *, wl_op *, wl_points *, const void *windows, size_t taps,
                    size_t results, size_t channels, unsigned activation);

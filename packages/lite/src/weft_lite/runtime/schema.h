@@ -167,6 +167,7 @@ enum {
   WL_OP_Cast = 170,
   WL_OP_Quantize = 171,
   WL_OP_Dequantize = 172,
+  WL_OP_DynamicQuantize = 173,
   WL_OP_LstmCell = 180,
   WL_OP_GruCell = 181,
   WL_OP_Copy = 190,
@@ -296,6 +297,7 @@ enum {
   OP(Cast) \
   OP(Quantize) \
   OP(Dequantize) \
+  OP(DynamicQuantize) \
   OP(LstmCell) \
   OP(GruCell) \
   OP(Copy) \

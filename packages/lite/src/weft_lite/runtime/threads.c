@@ -66,17 +66,21 @@ static void begin_round(wl_pool *p) {
 wl_pool *wl_pool_create(unsigned threads) {
   wl_pool *p = calloc(1, sizeof *p);
   if (!p) return NULL;
-  pthread_mutex_init(&p->mutex, NULL);
-  pthread_cond_init(&p->wake, NULL);
-  for (unsigned i = 1; i < threads && i < WL_MAX_TASKS; i++) {
-    if (pthread_create(&p->threads[p->count], NULL, work, p) != 0) {
-      wl_pool_destroy(p);
-      return NULL;
-    }
-    p->count++;
+  if (pthread_mutex_init(&p->mutex, NULL) != 0) {
+    free(p);
+    return NULL;
   }
+  if (pthread_cond_init(&p->wake, NULL) != 0) {
+    pthread_mutex_destroy(&p->mutex);
+    free(p);
+    return NULL;
+  }
+  for (unsigned i = 1; i < threads && i < WL_MAX_TASKS; i++, p->count++)
+    if (pthread_create(&p->threads[p->count], NULL, work, p) != 0) break; /* those that there are do all */
   return p;
 }
+
+unsigned wl_pool_threads(const wl_pool *p) { return p->count + 1; }
 
 void wl_pool_destroy(wl_pool *p) {
   if (!p) return;
@@ -108,6 +112,10 @@ void wl_pool_run(void *pool, wl_task *task, void *argument, unsigned count) {
 wl_pool *wl_pool_create(unsigned threads) {
   (void)threads;
   return NULL;
+}
+unsigned wl_pool_threads(const wl_pool *p) {
+  (void)p;
+  return 1;
 }
 void wl_pool_destroy(wl_pool *p) { (void)p; }
 void wl_pool_run(void *pool, wl_task *task, void *argument, unsigned count) {

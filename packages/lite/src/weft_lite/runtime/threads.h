@@ -11,8 +11,10 @@ extern "C" {
 
 typedef struct wl_pool wl_pool;
 
-/* A pool that runs tasks on `threads` threads, the caller's among them; NULL without memory or threads. */
+/* A pool that runs tasks on `threads` threads, the caller's among them; on fewer where the system gives no
+ * more. NULL where there is no memory, or no threads on this system. */
 WL_API wl_pool *wl_pool_create(unsigned threads);
+WL_API unsigned wl_pool_threads(const wl_pool *);
 WL_API void wl_pool_destroy(wl_pool *);
 
 /* For wl_config.parallel, with the pool as its context. One caller at a time. */

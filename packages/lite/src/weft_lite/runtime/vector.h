@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_DEPTH16 = 256, WL_MOST_VECTORS = 4 };
+enum { WL_PANEL = 16, WL_MOST_ROWS = 16, WL_MOST_ROWS8 = 64, WL_MOST_VECTORS = 4 };
 
 /* A tile of a product: results (rows, columns) = bias + sum over taps and depth of a * b, clamped.
  * a[tap * rows + row] points to `depth` numbers; b is the first of the panels (Layout PANELS). */
@@ -24,6 +24,7 @@ typedef struct wl_tile8 {
   size_t rows, columns, taps, depth; /* depth: a multiple of 4 */
   const int8_t *const *a;
   const int8_t *b;
+  size_t panel; /* bytes from a panel of b to the next, of which these taps are a part */
   const int32_t *bias; /* of `columns`, with the zero point of a taken into account; or NULL */
   const float *scales; /* of each column, or one where `one_scale` */
   int one_scale;
@@ -38,6 +39,19 @@ typedef struct wl_tile8 {
   float least, most;
 } wl_tile8;
 
+/* Words times bytes: b has Layout PANELS, or is b[tap * columns + column] for filters of each channel. */
+typedef struct wl_tile16 {
+  size_t rows, columns, taps, depth;
+  const int16_t *const *a;
+  const int8_t *b;
+  const int64_t *bias; /* of `columns`, or NULL */
+  const float *scales; /* of each column, or one where `one_scale` */
+  int one_scale;
+  double factor, low, high; /* as of wl_tile8 */
+  int16_t *c;
+  size_t stride;
+} wl_tile16;
+
 /* Sums of bytes of other scales: ((a * x + b * y + bias) >> shift) + zero, clamped. */
 typedef struct wl_sum8 {
   int32_t a, b, bias, shift, zero, low, high;
@@ -50,11 +64,12 @@ typedef struct wl_vector {
   size_t rows8;
   void (*tile8)(const wl_tile8 *);
   void (*depthwise8)(const wl_tile8 *); /* any rows; b[tap * columns + column] */
-  /* sums[row * 16 + column] += a[row][k] * b[k * 16 + column]; rows are 4 at most, and so many k that 32
-   * bits hold the sums: WL_MOST_DEPTH16 */
-  void (*sums16)(size_t rows, size_t depth, const int16_t *const *a, const int8_t *b, int32_t *sums);
+  void (*tile16)(const wl_tile16 *); /* of as many rows as `tile` has */
+  void (*depthwise16)(const wl_tile16 *); /* any rows */
   void (*add8)(const wl_sum8 *, size_t n, const int8_t *a, const int8_t *b, int8_t *out);
   void (*quantise8)(size_t n, const float *x, float scale, int32_t zero, int8_t *out);
+  int32_t (*largest)(size_t n, const float *x); /* bits of a magnitude, which are ordered as these; most of all NaN */
+  void (*bytes_of)(size_t n, const float *x, float factor, int8_t *out); /* x * factor to the nearest */
   /* out[c] = clamp(bias[c] + sum over taps of in[tap][c] * weights[tap * channels + c]) */
   void (*depthwise)(size_t taps, size_t channels, const float *const *in, const float *weights,
                     const float *bias, float *out, float low, float high);

@@ -72,8 +72,8 @@ class OpKind(IntEnum):
     """The operations. Where a graph has an op of the same name, inputs and results are as there."""
 
     # Products: filters and matrices of weights may be packed (Layout).
-    Conv2D = 1  # x, filter (Kh, Kw, C, O), bias?
-    DepthwiseConv2D = 2  # x, filter (Kh, Kw, C * multiplier), bias?
+    Conv2D = 1  # x, filter (Kh, Kw, C, O), bias?, scales of x?
+    DepthwiseConv2D = 2  # x, filter (Kh, Kw, C * multiplier), bias?, scales of x?
     FullyConnected = 3  # x (..., K), weights (K, N), bias?
     BatchMatMul = 4  # a, b
     Conv2DTranspose = 5  # sizes, filter (Kh, Kw, O, C), x, bias?
@@ -207,6 +207,7 @@ class OpKind(IntEnum):
     Cast = 170
     Quantize = 171  # float to a quantised type, or from one quantised type to another
     Dequantize = 172
+    DynamicQuantize = 173  # x -> int8, scales: one for each index of the first axis
 
     # Recurrent cells. Gates are in the order input, new, forget, output.
     LstmCell = 180  # x, c, h, weights (X + H, 4 H), bias -> c, h

@@ -1,0 +1,123 @@
+"""Products of floats that multiply bytes: activations become bytes as they come, weights before.
+
+Weights have a scale for each channel. A row of a dense layer or of a recurrent cell has a scale of
+its own, in a cell one for what comes in and one for the state; an image that goes into a
+convolution has one, found by an op in front of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import numpy as np
+
+from weft_lite.convert.lowered import Array, Operation, Value, constant
+from weft_lite.convert.packing import panels4, unpacked
+from weft_lite.schema.enums import DataType, Layout, OpKind
+
+CELLS: Final = {OpKind.LstmCell: (3,), OpKind.GruCell: (2, 4)}
+"""Their operands that are weights; a bias follows each."""
+
+CONVOLUTIONS: Final = {OpKind.Conv2D: (1,), OpKind.DepthwiseConv2D: (1,)}
+PRODUCTS: Final = {**CONVOLUTIONS, **CELLS, OpKind.FullyConnected: (1,)}
+"""What multiplies bytes so, and its weights."""
+
+LEAST: Final = 256
+"""Elements below which a constant stays as it is."""
+
+
+def is_large(value: Value | None) -> bool:
+    """Whether a value is a constant of floats that is worth another form."""
+    array = value.array if value is not None and value.dtype is DataType.FLOAT32 else None
+    return array is not None and array.size >= LEAST
+
+
+def scaled(numbers: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Numbers as bytes, and the scales that are one along some axes, for all others."""
+    most = np.abs(numbers).max(axis=axes, keepdims=True, initial=0)
+    scales = np.where(most > 1e-30, most / 127, 1.0).astype(np.float32)
+    return np.clip(np.rint(numbers / scales), -127, 127).astype(np.int8), scales.reshape(-1)
+
+
+class Bytes:
+    """Lets products of a graph and its bodies multiply bytes; weights that are shared stay so.
+
+    Args:
+      kinds: those that do.
+      kept: names of results that stay as they are.
+    Attributes:
+      changed: the results of what multiplies bytes.
+    """
+
+    def __init__(self, kinds: Collection[OpKind] = tuple(PRODUCTS), kept: Collection[str] = ()):
+        self._kinds, self._kept = kinds, kept
+        self._weights: dict[Value, Value] = {}
+        self.changed: set[Value] = set()
+
+    def ops(self, ops: Sequence[Operation]) -> list[Operation]:
+        """Those of a graph or a body, with what they need before them."""
+        made: list[Operation] = []
+        images: dict[Value, tuple[Value, Value]] = {}
+        for op in ops:
+            if not self._takes(op):
+                made.append(op)
+                continue
+            inputs = list(op.inputs)
+            for place in PRODUCTS[op.kind]:
+                inputs[place] = self._small(op, place)
+            x = inputs[0]
+            assert x is not None
+            if op.kind in CONVOLUTIONS:
+                if x not in images:
+                    images[x] = _image(x, made)
+                inputs = [images[x][0], *inputs[1:], *[None] * (3 - len(inputs)), images[x][1]]
+            self.changed.update(op.outputs)
+            made.append(Operation(op.kind, inputs, op.outputs, op.options, op.name))
+        return made
+
+    def _takes(self, op: Operation) -> bool:
+        if op.kind not in self._kinds or any(out.name in self._kept for out in op.outputs):
+            return False
+        x = op.inputs[0]
+        return (
+            x is not None
+            and x.dtype is DataType.FLOAT32
+            and all(is_large(op.inputs[place]) for place in PRODUCTS[op.kind])
+        )
+
+    def _small(self, op: Operation, place: int) -> Value:
+        x, weights = op.inputs[0], op.inputs[place]
+        assert x is not None
+        assert weights is not None
+        if weights not in self._weights:
+            self._weights[weights] = _weights(op, weights, place, x.shape[-1])
+        return self._weights[weights]
+
+
+def _weights(op: Operation, weights: Value, place: int, depth: int) -> Value:
+    """Weights as bytes, in the layout in which they are multiplied with bytes."""
+    assert weights.array is not None
+    if op.kind is OpKind.DepthwiseConv2D:
+        numbers, scales = scaled(weights.array, (0, 1))
+        kept = constant(weights.name, numbers)
+        kept.axis = 2
+    else:
+        bias = op.inputs[place + 1] if op.kind in CELLS else None
+        columns = op.outputs[0].shape[-1] if bias is None else bias.shape[0]
+        numbers, scales = scaled(unpacked(weights.array, columns), (0, 1))
+        halves = [numbers[:, :depth], numbers[:, depth:]] if op.kind in CELLS else [numbers]
+        packed = np.concatenate([panels4(half) for half in halves], axis=2)
+        kept = constant(weights.name, packed, Layout.PANELS4)
+    kept.scales = scales.tolist()
+    return kept
+
+
+def _image(x: Value, ops: list[Operation]) -> tuple[Value, Value]:
+    """Images as bytes, and their scales, by an op that finds them."""
+    made = Value(f"{x.name}/bytes", DataType.INT8, x.shape, x.declared)
+    scales = Value(f"{x.name}/scales", DataType.FLOAT32, x.shape[:1], x.declared[:1])
+    ops.append(
+        Operation(OpKind.DynamicQuantize, [x], [made, scales], None, f"{x.name}/dynamic_quantize")
+    )
+    return made, scales
