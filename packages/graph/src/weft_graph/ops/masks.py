@@ -223,7 +223,7 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
     """Each element repeated in place.
 
     Args:
-      input: any type and shape; laid flat where `axis` is not given.
+      input: any type and shape; laid flat where `axis` is not given, a scalar always.
       repeats: integer of rank 0, or one per element along `axis`.
       axis: along which slices are repeated.
     Raises: InvalidTypeError: `repeats` are no integers.
@@ -236,6 +236,8 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         values = convert_to_tensor(input)
         if axis is None:
             values, axis = shapes.reshape(values, [-1]), 0
+        elif not values.dims:
+            values = _of_some_rank(values)
         if values.dims is not None:
             axis = normal_axis(axis, len(values.dims))
         counts = _counts(repeats)
@@ -247,6 +249,14 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
             shapes.expand_dims(out("Range", [0, size, 1]), 1), join.stack([size, longest])
         )
         return gather.gather(values, boolean_mask(grid, mask), axis=axis)
+
+
+def _of_some_rank(values: Output) -> Output:
+    """A scalar as one element, also where only a run knows that it is one."""
+    if values.dims is not None:
+        return shapes.reshape(values, [1])
+    sizes = join.concat([[1], shapes.shape(values)], 0)
+    return shapes.reshape(values, sizes[-out("Maximum", [shapes.rank(values), 1]) :])
 
 
 def _counts(repeats: Any) -> Output:

@@ -13,13 +13,14 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, masks, reduction, sequence, shapes
 from weft_graph.ops.control import Assert
-from weft_graph.ops.identity import identity
+from weft_graph.ops.identity import ensure_shape, identity
 from weft_graph.ops.join import concat
 from weft_graph.ops.shape_rules import normal_axis
 from weft_graph.ragged import making
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims, format_dims, merge_dims
 
@@ -86,8 +87,7 @@ def from_tensor(
                 f"ragged_rank must be 1 or the number of lengths, {len(nested)}, got {ragged_rank}"
             )
         ragged_rank = len(nested)
-    if not isinstance(ragged_rank, int) or ragged_rank < 1:
-        raise errors.InvalidArgumentError(f"ragged_rank must be at least 1, got {ragged_rank!r}")
+    ragged_rank = integer(ragged_rank, "ragged_rank", 1)
     rank = static_rank(value)
     if rank is None or rank <= ragged_rank:
         raise errors.InvalidArgumentError(
@@ -166,20 +166,20 @@ def _unpadded(ragged: RaggedTensor, values: Output, places: Output, padding: Any
 
 def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
     """`RaggedTensor.from_sparse`."""
-    rank = sparse.dense_shape.dims
-    if not rank or rank[0] is None:
-        raise errors.InvalidArgumentError(f"a SparseTensor of a known rank is required: {sparse!r}")
-    if rank[0] != 2:
-        raise errors.InvalidArgumentError(f"a SparseTensor of rank 2 is required, got {rank[0]}")
-    rows = sparse.indices[:, 0]
-    nrows = sparse.dense_shape[0]
+    dims = sparse.dims
+    if dims is not None and len(dims) != 2:
+        raise errors.InvalidArgumentError(f"a SparseTensor of rank 2 is required, got {len(dims)}")
+    indices, sizes = sparse.indices, sparse.dense_shape
+    if dims is None:
+        indices, sizes = ensure_shape(indices, [None, 2]), ensure_shape(sizes, [2])
+    rows, columns, nrows = indices[:, 0], indices[:, 1], sizes[0]
     splits = making.splits_by_ids(rows, nrows)
     starts = out("GatherV2", [splits, rows, 0])
     count = shapes.size(sparse.values, out_type=dtypes.int64)
     expected = sequence.range(count) - starts
-    filled = reduction.reduce_all(out("Equal", [sparse.indices[:, 1], expected]))
+    filled = reduction.reduce_all(out("Equal", [columns, expected]))
     what = "the values of a SparseTensor must fill each row from the left, in order"
-    with get_default_graph().control_dependencies([Assert(filled, [what, sparse.indices])]):
+    with get_default_graph().control_dependencies([Assert(filled, [what, indices])]):
         values = identity(sparse.values)
     return RaggedTensor(values, Rows(_as(splits, dtype)))
 

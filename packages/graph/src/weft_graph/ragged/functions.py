@@ -34,7 +34,7 @@ from weft_graph.ragged.reductions import segments_by
 from weft_graph.ragged.rows import Rows, segment_ids as ids_of
 from weft_graph.ragged.tensor import RaggedTensor, is_ragged, ragged_or_tensor, static_rank
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import format_dims
+from weft_tensor.shape import compatible_dims, format_dims
 
 
 def range(
@@ -271,6 +271,8 @@ def stack_dynamic_partitions(
             raise errors.InvalidArgumentError("partitions must have a known rank")
         if rank == 0:
             values, which, rank = expanded(values, dtypes.int64), shapes.expand_dims(which, 0), 1
+        if isinstance(values, Output) and values.dims is not None:
+            _check_begins(values.dims, which)
         for _ in builtins.range(rank - 1):
             values = uniform_levels(values, 1, dtypes.int64).values
         numbers = making.Given(shapes.reshape(which, [-1]), "partitions")
@@ -289,6 +291,14 @@ def stack_dynamic_partitions(
             else out("GatherV2", [values, order, 0])
         )
         return RaggedTensor(found, making.from_lengths(lengths, found, False))
+
+
+def _check_begins(dims: tuple[int | None, ...], partitions: Output) -> None:
+    if not compatible_dims(dims[: len(partitions.dims or ())], partitions.dims):
+        raise errors.InvalidArgumentError(
+            "the shape of data must begin with that of partitions, got "
+            f"{format_dims(dims)} and {format_dims(partitions.dims)}"
+        )
 
 
 def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Output:

@@ -73,22 +73,42 @@ def _outer_like(value: Any, indices: Output) -> Any:
 def _in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
     """Row by row: the rows of params that belong to each row of indices."""
     dtype = _splits_type(params, indices)
-    params, indices = [_divided(value, dtype) for value in (params, indices)]
-    if batch > 1 or axis > 1:
-        if batch > 1:
-            params = _same_rows(params, indices)
-            inner = gathered(params.values, indices.values, axis - 1, batch - 1)
-            return indices.with_values(inner)
+    params = _divided(params, dtype)
+    if batch == 1 and axis > 1:
         return _rows_apart(params, indices, axis)
-    places = _within(indices, params)
-    return indices.with_values(gathered(params.values, places, 0, 0))
+    if batch == 1 and static_rank(indices) == 1:
+        column = _in_batches(params, shapes.expand_dims(indices, 1), 1, 1)
+        if isinstance(column, RaggedTensor):
+            return column.values
+        return out("Squeeze", [column], {"squeeze_dims": [1]})
+    rows = _divided(indices, dtype)
+    if batch > 1:
+        params = _same_rows(params, rows)
+        inner = gathered(params.values, rows.values, axis - 1, batch - 1)
+    else:
+        inner = gathered(params.values, _within(rows, params), 0, 0)
+    if isinstance(indices, RaggedTensor) or isinstance(inner, RaggedTensor):
+        return rows.with_values(inner)
+    return _undivided(inner, indices)
 
 
-def _rows_apart(params: RaggedTensor, indices: RaggedTensor, axis: int) -> Any:
+def _undivided(values: Output, indices: Output) -> Output:
+    """Values that are laid out as the indices, whose two first axes `_divided` made one."""
+    sizes = out("ConcatV2", [[shapes.shape(indices)[:2], shapes.shape(values)[1:]], 0])
+    found = shapes.reshape(values, sizes)
+    if indices.dims is not None and values.dims is not None:
+        found.set_shape([*indices.dims[:2], *values.dims[1:]])
+    return found
+
+
+def _rows_apart(params: RaggedTensor, indices: Any, axis: int) -> Any:
     """With one batch axis, and others between it and that of the indices."""
     values = params.values
     owner = params.levels[0].ids()
-    picked = gathered_rows(indices, owner)
+    if isinstance(indices, RaggedTensor):
+        picked: Any = gathered_rows(indices, owner)
+    else:
+        picked = out("GatherV2", [indices, owner, 0])
     return params.with_values(gathered(values, picked, axis - 1, 1))
 
 
@@ -104,10 +124,19 @@ def _divided(value: Any, dtype: Any) -> RaggedTensor:
     return found
 
 
+def _check_counts(params: RaggedTensor, indices: RaggedTensor) -> None:
+    a, b = params.levels[0].static_nrows, indices.levels[0].static_nrows
+    if a is not None and b is not None and a != b:
+        raise errors.InvalidArgumentError(
+            f"params and indices must have equally many rows, got {a} and {b}"
+        )
+
+
 def _same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
     """Params of which the batch axes are checked against those of indices."""
     if params.row_splits is indices.row_splits:
         return params
+    _check_counts(params, indices)
     checks = making.Checks(validate=True)
     a = making.Given(params.row_splits, "params")
     b = making.Given(indices.row_splits, "indices")
@@ -121,6 +150,7 @@ def _within(indices: RaggedTensor, params: RaggedTensor) -> Any:
     Raises (when it runs): InvalidArgumentError: an index is not in its row.
     """
     dtype = params.row_splits.dtype.base_dtype
+    _check_counts(params, indices)
     checks = making.Checks(validate=True)
     a = making.Given(params.nrows(), "params", 0)
     b = making.Given(indices.nrows(), "indices", 0)
@@ -162,12 +192,10 @@ def _along(params: Any, indices: Any, axis: int) -> Any:
         zeros = out("Fill", [shapes.reshape(count, [1]), constant_of(np.array(0, dtype.numpy))])
         repeated: Any = gathered_rows(whole, zeros)
     else:
-        rank = static_rank(indices) or 0
         tail = shapes.shape(indices, out_type=dtype)
         repeated = broadcast_to(indices, out("ConcatV2", [[shapes.reshape(count, [1]), tail], 0]))
-        if rank == 0:
-            column = _in_batches(value, shapes.expand_dims(repeated, 1), 1, 1)
-            return column.values
+        if indices.dims is not None:
+            repeated.set_shape([value.levels[0].static_nrows, *indices.dims])
     return _in_batches(value, repeated, 1, 1)
 
 

@@ -118,7 +118,7 @@ def joined(values: Sequence[Any], axis: int) -> Any:
     """Values joined along an axis that they have."""
     if not any(isinstance(value, RaggedTensor) for value in values):
         return concat(list(values), axis)
-    found = same_kind(values, axis)
+    found = same_kind(values)
     if axis == 0:
         return _end_to_end(found)
     if axis > 1:
@@ -224,7 +224,14 @@ def stacked(values: Sequence[Any], axis: int) -> Any:
     axis = normal_axis(axis, rank + 1)
     if rank == 0:
         return out("Pack", [found], {"axis": 0})
-    return _stacked(same_kind(found, max(axis - 1, 0)), axis)
+    return _stacked(same_kind(found, max(axis - 1, _uneven(found))), axis)
+
+
+def _uneven(values: Sequence[Any]) -> int:
+    """The last axis behind the first along which sizes of tensors differ; 0 for none."""
+    shaped = [value.dims for value in values if not isinstance(value, RaggedTensor) and value.dims]
+    sizes = list(zip(*shaped, strict=False))
+    return max((axis for axis, each in enumerate(sizes) if len(set(each)) > 1), default=0)
 
 
 def _stacked(values: Sequence[Any], axis: int) -> Any:
