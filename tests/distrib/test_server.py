@@ -458,6 +458,34 @@ def test_a_task_that_is_not_there_is_named_in_time() -> None:
             wf.Session(made[0].target, config=config)
 
 
+def test_a_session_without_a_config_has_that_of_its_server() -> None:
+    config = wf.ConfigProto(operation_timeout_in_ms=200, log_device_placement=True)
+    with closing(Server.create_local_server(config=config)) as server, wf.Graph().as_default():
+        blocked = wf.FIFOQueue(1, wf.float32).dequeue()
+        late = errors.DeadlineExceededError
+        with wf.Session(server.target) as session, pytest.raises(late, match="past 200 ms"):
+            session.run(blocked)
+        own = wf.ConfigProto(operation_timeout_in_ms=300)
+        with (
+            wf.Session(server.target, config=own) as session,
+            pytest.raises(late, match=r"300 ms|0\.3"),
+        ):
+            session.run(blocked)
+
+
+def test_a_session_that_describes_another_cluster_is_refused(cluster: list[Server]) -> None:
+    same = wf.ConfigProto(
+        cluster_def=wf.train.ClusterSpec(cluster[0].server_def.cluster).as_cluster_def()
+    )
+    with wf.Graph().as_default(), wf.Session(cluster[0].target, config=same) as session:
+        assert session.run(wf.constant(1)) == 1
+    other = wf.ConfigProto(
+        cluster_def=wf.train.ClusterSpec({"a": ["localhost:1"]}).as_cluster_def()
+    )
+    with pytest.raises(errors.UnimplementedError, match="must be the cluster of its servers"):
+        wf.Session(cluster[0].target, config=other)
+
+
 def test_targets_and_servers_that_are_wrong() -> None:
     (port,) = free_ports(1)
     with pytest.raises(errors.InvalidArgumentError, match="target must be like host:2222"):

@@ -156,6 +156,7 @@ def test_a_global_step_of_int32() -> None:
     sync = wf.train.SyncReplicasOptimizer(plain, replicas_to_aggregate=1, total_num_replicas=1)
     train = sync.minimize(w * w, global_step=step)
     hook = sync.make_session_run_hook(is_chief=True)
+    assert [each.op.name for each in wf.local_variables()] == ["sync_rep_local_step"]
     with wf.train.SingularMonitoredSession(hooks=[hook]) as session:
         for _ in range(3):
             session.run(train)

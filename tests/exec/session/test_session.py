@@ -484,3 +484,35 @@ def test_a_failed_step_leaves_no_memory_behind(executor: str, devices: int) -> N
     finally:
         gc.enable()
         experimental.set_virtual_device_configuration(cpu, None)
+
+
+def test_metadata_is_of_the_last_step_alone() -> None:
+    x, metadata = wf.constant(1), wf.RunMetadata()
+    with wf.Session() as session:
+        session.run(x, options=wf.RunOptions(output_partition_graphs=True), run_metadata=metadata)
+        assert len(metadata.partition_graphs) == 1
+        session.run(x, run_metadata=metadata)
+        assert metadata == wf.RunMetadata()
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_the_graph_def_of_a_session_has_shapes_if_it_is_told_so(infer: bool) -> None:
+    wf.constant([[1, 2]])
+    config = wf.ConfigProto(graph_options=wf.GraphOptions(infer_shapes=infer))
+    with wf.Session(config=config) as session:
+        assert ("_output_shapes" in session.graph_def.node[0].attr) is infer
+
+
+def test_names_may_be_bytes() -> None:
+    assert wf.constant(1, name=b"one").name == "one:0"
+    assert wf.Session().run(b"one:0") == 1
+
+
+def test_a_known_shape_of_a_sparse_tensor_need_not_be_fed() -> None:
+    x = wf.sparse_placeholder(wf.float32, shape=[3, 2])
+    dense, fed = wf.sparse.to_dense(x), ([[0, 1], [2, 0]], [1.0, 2.0])
+    with wf.Session() as session:
+        assert session.run(dense, {x: fed}).tolist() == [[0, 1], [0, 0], [2, 0]]
+        other = wf.sparse_placeholder(wf.float32)
+        with pytest.raises(TypeError, match="is fed 3 values"):
+            session.run(other, {other: fed})

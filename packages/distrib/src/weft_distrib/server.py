@@ -80,7 +80,8 @@ class Server:
       protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine;
         or "inproc", by which values go between servers of one process without sockets, where both
         have it.
-      config: a ConfigProto, for the devices and threads of this task.
+      config: a ConfigProto, for the devices and threads of this task, and for sessions on it that
+        bring none.
       start: whether to start at once.
       credentials: what it shows to other tasks, and whom it lets in; those of the environment by
         default.
@@ -142,7 +143,9 @@ class Server:
         leader = leader_of(self._cluster, _leader_asked(self._config))
         self._collectives = Collectives(self._worker, self._connections, leader)
         self._packages = _packages()
-        self._master = Master(self._cluster, self._worker, self._connections, self._packages, lease)
+        self._master = Master(
+            self._cluster, self._worker, self._connections, self._packages, lease, self._config
+        )
         host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
         self._control = service.ControlServer(
             f"{f'[{host}]' if ':' in host else host}:{port}",

@@ -157,7 +157,7 @@ from weft_tensor.shape import *
 # What has another name in TensorFlow 1.15
 no_gradient = _registry.NotDifferentiable
 NoGradient = _registry.NotDifferentiable
-get_static_value = _constant_value.constant_value
+get_static_value = _constant_value.get_static_value
 Operation = _node.Node
 Tensor = _node.Output
 tensor_scatter_add = _gather.tensor_scatter_nd_add

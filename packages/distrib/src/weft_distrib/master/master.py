@@ -55,6 +55,7 @@ class Master:
       worker: of the master's own task.
       connections: to the other tasks.
       packages: as of `messages.Status`: those of this process.
+      config: the ConfigProto of sessions that bring none; None for the defaults.
       lease: seconds after which a session is closed that no client has claimed.
     """
 
@@ -65,8 +66,10 @@ class Master:
         connections: Connections,
         packages: Sequence[str],
         lease: float = LEASE_SECONDS,
+        config: Any = None,
     ) -> None:
         self._lease = lease
+        self._config = proto.ConfigProto() if config is None else config
         self._created = Rate("new sessions", _SESSIONS_A_SECOND, MAX_SESSIONS)
         self._leaving = False
         self._cluster = cluster
@@ -107,6 +110,7 @@ class Master:
           UnavailableError: a task did not answer in time; the message names all such tasks. Or this
             one is about to end.
           ResourceExhaustedError: there are too many sessions.
+          UnimplementedError: its config describes another cluster than this one.
           CancelledError: the client is gone.
         """
         self._check_staying()
@@ -115,7 +119,8 @@ class Master:
             raise errors.ResourceExhaustedError(
                 f"{self._worker.task.to_string()} has {MAX_SESSIONS} sessions, and no more"
             )
-        config = _config_of(request.config)
+        config = _config_of(request.config) if request.config else self._config
+        self._check_cluster(config)
         isolated = config.isolate_session_state
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
         tasks = self._visible(config.device_filters)
@@ -146,6 +151,15 @@ class Master:
             raise errors.CancelledError("the client does not wait for its session any more")
         told = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
         return messages.Session(number, told, incarnations)
+
+    def _check_cluster(self, config: Any) -> None:
+        told = config.cluster_def
+        if told.job and ClusterSpec(told) != self._cluster:
+            raise errors.UnimplementedError(
+                "cluster_def of a session's config must be the cluster of its servers, got "
+                f"{ClusterSpec(told)!r} on a server of {self._cluster!r}: servers are not told of "
+                "others than the cluster that they were started with"
+            )
 
     def _expire_unclaimed(self, number: int) -> None:
         expired = partial(self._expire, number)

@@ -104,6 +104,7 @@ class MasterSession:
         self._links = links
         overlap = Overlap.of(config.executor_type, config.inter_op_threads)
         self._deterministic = config.deterministic
+        self._timeout = config.timeout_ms
         self._isolated = config.proto is not None and config.proto.isolate_session_state
         self._own = devices[0].task
         self._planner = PartPlanner(devices, host, config, overlap)
@@ -227,6 +228,8 @@ class MasterSession:
         """
         planned = self._signature(request)
         planned.feeds.check(values)
+        if not request.timeout and self._timeout:
+            request = request._replace(timeout=self._timeout)
         if request.traced:
             done = self._learning(done)
         step, running = self._new_step(planned, done, fail, self._forget_step)

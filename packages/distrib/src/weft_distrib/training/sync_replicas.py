@@ -137,7 +137,7 @@ class SyncReplicasOptimizer(Optimizer):
     def _make_local_step(self, global_step: Any) -> None:
         # With the replica's other nodes, whatever spreads variables over parameter servers.
         place = no_op("local_step_place").device
-        with device(None), device(place):
+        with name_scope(None), device(None), device(place):
             self._local_step = Variable(
                 initial_value=0,
                 trainable=False,

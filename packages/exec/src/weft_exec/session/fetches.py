@@ -179,7 +179,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
       NotFoundError: the name is unknown.
     """
     if isinstance(key, SparseTensor):
-        indices, values, shape = _parts_of(key, value, "indices, values, dense_shape")
+        indices, values, shape = _sparse_parts(key, value)
         parts = [(key.indices, indices), (key.values, values)]
         if not _is_known(graph, key, shape):
             parts.append((key.dense_shape, shape))
@@ -221,6 +221,15 @@ def _parts_of(key: Any, value: Any, wanted: str) -> Sequence[Any]:
             f"{key!r} is fed {count} values ({wanted}), or such a value of a fetch, got {value!r}"
         )
     return value
+
+
+def _sparse_parts(key: SparseTensor, value: Any) -> Sequence[Any]:
+    """Indices, values and shape; a shape that the graph knows may be left out."""
+    if isinstance(value, list | tuple) and len(value) == 2:
+        known = constant_value(key.dense_shape)
+        if known is not None:
+            return [*value, known]
+    return _parts_of(key, value, "indices, values, dense_shape")
 
 
 def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:

@@ -148,8 +148,10 @@ class BaseSession:
 
     @property
     def graph_def(self) -> Any:
-        """The graph as a GraphDef message."""
-        return self._graph.as_graph_def()
+        """The graph as a GraphDef message, with shapes if `graph_options.infer_shapes` says so."""
+        config = self._config.proto
+        shapes = config is not None and config.graph_options.infer_shapes
+        return self._graph.as_graph_def(add_shapes=shapes)
 
     @property
     def sess_str(self) -> str:
@@ -187,7 +189,8 @@ class BaseSession:
             lists, tuples, named tuples and mappings of these.
           feed_dict: outputs, or their names, to the values that take their place.
           options: RunOptions: `timeout_in_ms`, `trace_level`, `output_partition_graphs`.
-          run_metadata: RunMetadata, which gets the trace and the graphs that `options` ask for.
+          run_metadata: RunMetadata, which gets the trace and the graphs that `options` ask for,
+            in place of what it had.
         Returns: the structure of `fetches` with values in place: arrays and NumPy scalars that
           belong to the caller, bytes for rank-0 strings, None for nodes.
         Raises:
@@ -230,6 +233,8 @@ class BaseSession:
 
     def _step(self, signature: _Signature, values: Any, options: Any, run_metadata: Any) -> Any:
         """Run one step of a signature with some fed values; returns what `run` returns."""
+        if run_metadata is not None:
+            run_metadata.Clear()
         try:
             if options is None and self._plain:
                 executable = signature.executable

@@ -117,9 +117,11 @@ def _handed_over(
     return cast(Node, Applied(results))
 
 
-def _node_name(graph: Graph, op: str, name: str | None) -> str:
+def _node_name(graph: Graph, op: str, name: str | bytes | None) -> str:
     if not name:
         return graph.unique_name(op)
+    if isinstance(name, bytes):
+        name = name.decode()
     if not isinstance(name, str):
         raise errors.InvalidTypeError(f"a name must be text, got {shown(name)}")
     if name[-1] == "/":

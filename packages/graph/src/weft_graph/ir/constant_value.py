@@ -10,6 +10,7 @@ no more than a few thousand nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,19 +29,27 @@ _cache: WeakKeyDictionary[Output, Array | None] = WeakKeyDictionary()
 # -------------------------------------------------------------------------------- questions
 
 
-def constant_value(tensor: Output, partial: bool = False) -> Array | None:
-    """The value of an output where it is known while the graph is built, else None.
+def get_static_value(tensor: Any, partial: bool = False) -> Any:
+    """The value of a tensor where it is known while the graph is built, else None.
 
-    An output whose value was used this way can no longer be fed.
+    A tensor whose value was used this way can no longer be fed.
 
     Args:
+      tensor: Tensor; any other value is known, but for variables.
       partial: return a value with unknown integers as an array of objects, with None for them.
-    Returns: an array that must not be written to.
+    Returns: an array that must not be written to; None; or what was given, where it is no tensor.
 
     Examples:
       >>> wf.get_static_value(wf.constant([1, 2]) + 1)
       array([2, 3], dtype=int32)
     """
+    if isinstance(tensor, Output):
+        return constant_value(tensor, partial)
+    return None if hasattr(tensor, "graph") else tensor
+
+
+def constant_value(tensor: Output, partial: bool = False) -> Array | None:
+    """As `get_static_value`, of outputs alone."""
     value = partial_value(tensor)
     if value is None or partial or not has_unknown(tensor, value):
         return value
