@@ -495,13 +495,20 @@ def test_other_savers_are_left_out(graph: Graph) -> None:
     v = Variable([1.0], name="v")
     w = Variable([1.0], name="w", use_resource=True)
     y = add(v, w, name="y")
-    Saver([v], name="first")
+    first = Saver([v], name="first")
     kept = Saver([v, w], name="second")
+    for saver in (first, kept):
+        graph.add_to_collection(GraphKeys.SAVERS, saver)
+    assert len(kept.export_meta_graph().collection_def["savers"].bytes_list.value) == 2
     message = kept.export_meta_graph(clear_extraneous_savers=True)
     names = {node.name for node in message.graph_def.node}
     assert not any(name.startswith("first") for name in names)
     assert {"second/SaveV2", "second/restore_all", "v/Assign", "w", y.node.name} <= names
+    assert list(message.collection_def["savers"].bytes_list.value) == [
+        message.saver_def.SerializeToString()
+    ]
     bare = export_meta_graph(clear_extraneous_savers=True)
+    assert "savers" not in bare.collection_def
     assert not any(node.op in ("SaveV2", "RestoreV2") for node in bare.graph_def.node)
     assert {node.name for node in bare.graph_def.node} >= {"v", "v/Assign", "w", "y"}
     with Graph().as_default() as other:

@@ -14,7 +14,7 @@ from weft_exec.resources.cancellation import Cancellation
 from weft_exec.session.session import Session
 from weft_graph import proto
 from weft_graph.ir.builder import constant, create
-from weft_graph.ir.default_graph import control_dependencies
+from weft_graph.ir.default_graph import control_dependencies, get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import no_op
@@ -64,6 +64,9 @@ def test_properties() -> None:
         assert queue.name == "q" and queue.queue_ref.dtype == dtypes.resource
         assert queue.dtypes == [F32, dtypes.int32] and queue.names == ["a", "b"]
         assert queue.shapes == [TensorShape([2]), TensorShape([])]
+        with get_default_graph().name_scope("scope"):
+            inner = FIFOQueue(10, [F32], name="q")
+        assert inner.name == "scope/q" and inner.size().op.name == "q_Size"
         loose = FIFOQueue(10, [F32])
         assert loose.shapes[0].ndims is None and loose.names is None
 

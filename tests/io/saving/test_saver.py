@@ -31,6 +31,7 @@ from weft_io import (
 from weft_io.checkpoint.index import Index
 from weft_io.checkpoint.reader import CheckpointReader
 from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
+from weft_io.saving.meta_graph import import_meta_graph
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import ALL_DTYPES
 
@@ -272,9 +273,12 @@ class TestWhatIsSaved:
     def test_nothing_on_request(self, tmp_path: Path) -> None:
         saver = Saver(allow_empty=True)
         with Session() as session:
-            assert saver.save(session, str(tmp_path / "m")) is None
+            assert saver.save(session, str(tmp_path / "m"), write_meta_graph=False) is None
             saver.restore(session, str(tmp_path / "m"))
-        assert not names(tmp_path)
+            assert not names(tmp_path)
+            assert saver.save(session, str(tmp_path / "m")) is None
+        assert names(tmp_path) == ["m.meta"]
+        assert import_meta_graph(str(tmp_path / "m.meta")) is None
 
     def test_built_later(self, tmp_path: Path) -> None:
         saver = Saver(defer_build=True)

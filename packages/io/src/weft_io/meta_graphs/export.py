@@ -7,6 +7,7 @@ __all__ = ["export_meta_graph"]
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files.message_files import write_message
 from weft_io.meta_graphs.collections import add_collections
@@ -95,9 +96,25 @@ def export_meta_graph(
         if own is not None:
             message.saver_def.CopyFrom(own)
     add_collections(message, chosen, collection_list, scope)
+    if clear_extraneous_savers:
+        _remove_savers(message)
     if filename is not None:
         write_message(filename, message, as_text)
     return message
+
+
+def _remove_savers(message: proto.MetaGraphDef) -> None:
+    """Leave no savers in the collection but the one whose nodes are there."""
+    from weft_graph import proto
+
+    own = message.saver_def.save_tensor_name
+    for key in {GraphKeys.SAVERS} & set(message.collection_def):
+        values = message.collection_def[key].bytes_list.value
+        kept = [v for v in values if proto.SaverDef.FromString(v).save_tensor_name == own]
+        if kept:
+            values[:] = kept
+        else:
+            del message.collection_def[key]
 
 
 def renamed_saver(

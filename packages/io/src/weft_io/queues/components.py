@@ -16,7 +16,7 @@ class HasComponents:
 
     @property
     def name(self) -> str:
-        """The name of its node, without scopes; of a staging area, that of the area."""
+        """Its own name, without scopes."""
         return self._name
 
     @property

@@ -69,6 +69,11 @@ class QueueBase(HasComponents):
         self._queue_ref = queue_ref
         self._name = queue_ref.op.name.rpartition("/")[2]
 
+    @property
+    def name(self) -> str:
+        """The name of its node, with all scopes."""
+        return self._queue_ref.op.name
+
     @staticmethod
     def from_list(index: Any, queues: Sequence[QueueBase]) -> QueueBase:
         """The queue among `queues` that `index` chooses when it runs.

@@ -313,7 +313,7 @@ class Saver:
             `max_to_keep`.
           strip_default_attrs: leave attributes with default values out of the graph's file.
           save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
-        Returns: the prefix to restore from; None when there is nothing to save.
+        Returns: the prefix to restore from; None when there is nothing to save but the graph.
         Raises:
           InvalidTypeError, InvalidArgumentError: an argument is not what it must be, for instance
             a `global_step` that is no whole number.
@@ -331,8 +331,6 @@ class Saver:
             prefix = paths.absolute(prefix)
         directory, _ = paths.split_prefix(prefix)
         state.state_path(directory, latest_filename)
-        if self._is_empty:
-            return None
         save = _Save(
             prefix,
             directory,
@@ -340,6 +338,9 @@ class Saver:
             f"{prefix}.{meta_graph_suffix}" if write_meta_graph else None,
             strip_default_attrs,
         )
+        if self._is_empty:
+            self._write_graph(save, self._graph_file(sess.graph, save))
+            return None
         if self._asynchronous:
             return self._start(sess, save)
         return self._carry_out(
@@ -409,11 +410,14 @@ class Saver:
         else:
             with self._lock:
                 written = self._write_and_record(save, save.list_name, write)
-        data = None if save.graph_path is None else graph_file()
+        if save.graph_path is not None:
+            self._write_graph(save, graph_file())
+        return written
+
+    def _write_graph(self, save: _Save, data: bytes | None) -> None:
         if save.graph_path is not None and data is not None:
             with reported("writing", save.graph_path):
                 paths.write_atomically(save.graph_path, data)
-        return written
 
     def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
         prefix, directory = save.prefix, save.directory
