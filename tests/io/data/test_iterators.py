@@ -505,6 +505,27 @@ def test_lines_and_fixed_lengths(tmp_path: Path) -> None:
         assert reader.take() == [b"abc", b"def"]
 
 
+def test_files_of_lines_and_fixed_lengths_in_parallel(tmp_path: Path) -> None:
+    names = []
+    for each in "ab":
+        (tmp_path / each).write_text("".join(f"{each}{i}\n" for i in range(3)))
+        names.append(str(tmp_path / each))
+    want = [b"a0", b"b0", b"a1", b"b1", b"a2", b"b2"]
+    with Reader(lambda: TextLineDataset(names, num_parallel_reads=2)) as reader:
+        assert reader.take() == want
+    with Reader(lambda: FixedLengthRecordDataset(names, 3, num_parallel_reads=2)) as reader:
+        assert reader.take() == [line + b"\n" for line in want]
+    with pytest.raises(errors.InvalidArgumentError, match="num_parallel_reads must be at least 1"):
+        TextLineDataset(names, num_parallel_reads=0)
+
+
+def test_the_string_of_an_iterator_is_there_before_it_is_asked_for() -> None:
+    with Graph().as_default() as graph:
+        iterator = Dataset.range(3).make_initializable_iterator()
+        graph.finalize()
+        assert iterator.string_handle() is iterator.string_handle()
+
+
 def test_missing_and_damaged_files_do_not_end_it(paths: list[str], tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     data = bytearray(Path(paths[1]).read_bytes())

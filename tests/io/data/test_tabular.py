@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,10 +145,54 @@ def test_a_place_in_a_csv_file_is_restored(written: Any) -> None:
 def test_only_the_start_of_a_csv_file_is_a_header(written: Any) -> None:
     path = written("a,b\n1,2\n3,4\n")
     for offset, wanted in ((0, [b"1,2", b"3,4"]), (4, [b"1,2", b"3,4"]), (8, [b"3,4"])):
-        records = tabular._CsvRecords(path, "", offset, header=True, quotes=True)
+        records = tabular.CsvRecords(path, "", offset, True, b",")
         assert records.read_chunk() == wanted
         assert (records.offset, records.read_chunk()) == (12, [])
         records.close()
+
+
+@pytest.mark.parametrize("quotes", [True, False])
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_lines_of_csv_files_end_in_any_way(written: Any, end: str, quotes: bool) -> None:
+    lines = ["a,b", "", "c d,", ",e"]
+    for last in ("", end):
+        path = written(end.join(lines) + last)
+        rows = elements(CsvDataset(path, [["-"], ["-"]], use_quote_delim=quotes))
+        assert [rows[0], *rows[2:]] == [(b"a", b"b"), (b"c d", b"-"), (b"-", b"e")]
+        assert rows[1].startswith("Expect 2 fields but have 1")
+
+
+def test_ends_of_lines_in_quotes_are_kept(written: Any) -> None:
+    path = written('"a\r",b\r"c\n\n",d\r\n"e""\r\n""","f"\r')
+    wanted = [(b"a\r", b"b"), (b"c\n\n", b"d"), (b'e"\r\n"', b"f")]
+    assert elements(CsvDataset(path, [STRING, STRING])) == wanted
+
+
+def test_a_stray_quote_spoils_no_other_record(written: Any) -> None:
+    path = written('1,2"3\na,b\n"c"d,e\nf,g\nh,"i\nj"x"\nk,l\n')
+    rows = elements(CsvDataset(path, [STRING, STRING]))
+    assert [row for row in rows if isinstance(row, tuple)] == [
+        (b"a", b"b"),
+        (b"f", b"g"),
+        (b"k", b"l"),
+    ]
+    assert next(row for row in rows if isinstance(row, str)).startswith("Unquoted fields")
+    assert len(rows) == 6
+
+
+def test_wrong_arguments_of_csv_files_are_refused_at_once(written: Any) -> None:
+    path = written("a,b\n")
+    with pytest.raises(errors.InvalidArgumentError, match="buffer_size must be at least 1, got 0"):
+        CsvDataset(path, [STRING, STRING], buffer_size=0)
+    with pytest.raises(errors.InvalidArgumentError, match=r"rank 1 at most, got shape \[1,1\]"):
+        CsvDataset(path, [STRING, [["b"]]])
+
+
+def test_names_and_types_in_compressed_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b'a,"b\nc"\r\n1,"x\ny"\r\n9000000000,\r\n'))
+    made = make_csv_dataset(str(path), 2, num_epochs=1, shuffle=False, compression_type="GZIP")
+    assert elements(made) == [{"a": [1, 9000000000], "b\nc": [b"x\ny", b""]}]
 
 
 def test_csv_files_by_names(written: Any, tmp_path: Path) -> None:

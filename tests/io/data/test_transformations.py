@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,10 +18,13 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops.array import fill, placeholder
 from weft_graph.ops.comparison import equal
+from weft_graph.ops.control import py_func
 from weft_graph.ops.division import floormod as mod
 from weft_graph.variables.reference import Variable, global_variables_initializer
-from weft_io.data.dataset import AUTOTUNE, Dataset
+from weft_io.data import transformations
+from weft_io.data.dataset import Dataset
 from weft_io.data.iterator import Iterator
+from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 
@@ -304,6 +309,60 @@ def test_sparse_tensors_are_elements() -> None:
     assert found.values.tolist() == [1, 1] and found.indices.tolist() == [[0], [2]]
 
 
+def test_rows_of_sparse_tensors() -> None:
+    with Graph().as_default() as graph:
+        whole = SparseTensor([[0, 1], [2, 0]], [5, 6], [3, 2])
+        row = Dataset.from_sparse_tensor_slices(whole).make_one_shot_iterator().get_next()
+        with Session(graph=graph) as session:
+            found = [session.run(row) for _ in range(3)]
+    assert [each.values.tolist() for each in found] == [[5], [], [6]]
+    assert [each.indices.tolist() for each in found] == [[[1]], [], [[0]]]
+
+
+@pytest.mark.parametrize("calls", [None, 2])
+def test_a_function_of_an_element_cannot_end_the_dataset_around_it(calls: int | None) -> None:
+    def stop(x: Any) -> Any:
+        if x == 1:
+            raise StopIteration
+        return x
+
+    def stopping(x: Any) -> Any:
+        return py_func(stop, [x], dtypes.int64)
+
+    for made in (
+        lambda: R(3).apply(transformations.map_and_batch(stopping, 1, num_parallel_calls=calls)),
+        lambda: R(3).scan(0, lambda state, x: (state, stopping(x))),
+    ):
+        with Graph().as_default() as graph:
+            following = made().make_one_shot_iterator().get_next()
+            with Session(graph=graph) as session:
+                assert session.run(following) == 0
+                with pytest.raises(errors.InvalidArgumentError, match="an OutOfRangeError"):
+                    session.run(following)
+                assert session.run(following) == 2
+
+
+def test_a_generator_is_let_go_at_its_end() -> None:
+    held: list[Any] = []
+
+    class Numbers:
+        def __iter__(self) -> Any:
+            held.append(weakref.ref(self))
+            return self
+
+        def __next__(self) -> int:
+            raise StopIteration
+
+    with Graph().as_default() as graph:
+        dataset = Dataset.from_generator(Numbers, dtypes.int64)
+        following = dataset.make_one_shot_iterator().get_next()
+        with Session(graph=graph) as session:
+            with pytest.raises(errors.OutOfRangeError):
+                session.run(following)
+            gc.collect()
+            assert held[0]() is None
+
+
 # --------------------------------------------------------------------------- iterators
 
 
@@ -510,6 +569,9 @@ WRONG: list[tuple[Callable[[], Any], Any, str]] = [
     (lambda: _inner(2, 0), VALUE, "block_length must be at least 1, got 0"),
     (lambda: _inner(2, 1, [2]), VALUE, "num_parallel_calls must be a scalar"),
     (lambda: _inner(2, 1, 0), VALUE, "num_parallel_calls must be at least 1, or -1"),
+    (lambda: Dataset.from_tensors(([1, 2], [1])).unbatch(), VALUE, "of one size, got 2 and 1"),
+    (lambda: R(3).unbatch(), VALUE, "unbatch requires rank 1 at least"),
+    (lambda: Dataset.from_sparse_tensor_slices([[1]]), TYPE, "a SparseTensor is required"),
     (lambda: Dataset.list_files("a", seed="x"), TYPE, "seed must be an integer or None"),
 ]
 

@@ -135,12 +135,24 @@ class Dataset(specs.DatasetBase):
         """
         values = specs.converted(tensors)
         form = nest.map_structure(lambda spec: spec.row, specs.form_of(values))
-        _check_rows(specs.form_of(values))
+        _check_rows(specs.form_of(values), "from_tensor_slices")
         if any_variant(form):
             slices: Dataset = unpacked_each(Dataset.from_tensor_slices(packed(values)), form)
             return slices
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
         return Dataset._made("TensorSliceDataset", [specs.components(values)], attrs, form)
+
+    @staticmethod
+    def from_sparse_tensor_slices(sparse_tensor: Any) -> Dataset:
+        """The rows of a SparseTensor: as `from_tensor_slices`, which takes any tensors.
+
+        Args:
+          sparse_tensor: SparseTensor of rank 1 at least.
+        Raises: InvalidTypeError: it is no SparseTensor.
+        """
+        if not isinstance(sparse_tensor, SparseTensor):
+            raise errors.InvalidTypeError(f"a SparseTensor is required, got {sparse_tensor!r}")
+        return Dataset.from_tensor_slices(sparse_tensor)
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64) -> Dataset:
@@ -489,8 +501,13 @@ class Dataset(specs.DatasetBase):
         return self._made("PaddedBatchDatasetV2", inputs, attrs, form)
 
     def unbatch(self) -> Dataset:
-        """The rows of the elements, each as an element of its own."""
+        """The rows of the elements, each as an element of its own.
+
+        Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; of sizes that are not
+          known when it is iterated.
+        """
         self._check_dense("unbatch", but=(SparseTensor, RaggedTensor))
+        _check_rows(self._element, "unbatch")
         form = nest.map_structure(lambda spec: spec.row, self._element)
         if any_variant(form):
             rows: Dataset = unpacked_each(packed_each(self, rows=True).unbatch(), form)
@@ -522,13 +539,15 @@ class Dataset(specs.DatasetBase):
           >>> session.run(total), session.run(total)
           (np.int32(4), np.int32(6))
         """
-        made = self._traced(map_func, "map")
-        if num_parallel_calls is None:
-            return self._by("MapDataset", made)
-        calls = arguments.scalar(
-            num_parallel_calls, dtypes.int32, "num_parallel_calls", 1, AUTOTUNE
-        )
-        return self._by("ParallelMapDataset", made, calls)
+        return self._mapped(map_func, num_parallel_calls)
+
+    def _mapped(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> Dataset:
+        made = self._traced(function, "map")
+        attrs = {"f": made.attr, "preserve_cardinality": preserve_cardinality}
+        if calls is None:
+            return self._through("MapDataset", made.captured, element=made.form, **attrs)
+        calls = arguments.scalar(calls, dtypes.int32, "num_parallel_calls", 1, AUTOTUNE)
+        return self._through("ParallelMapDataset", made.captured, calls, element=made.form, **attrs)
 
     def map_with_legacy_function(
         self, map_func: Callable[..., Any], num_parallel_calls: Any = None
@@ -659,7 +678,8 @@ class Dataset(specs.DatasetBase):
         state = specs.converted(initial_state)
         made, form = self._settled(scan_func, "scan", state, _first_of_pair)
         inputs = [specs.components(state), made.captured]
-        attrs = {"f": made.attr, "Tstate": [part.dtype for part in specs.parts(form)]}
+        types = [part.dtype for part in specs.parts(form)]
+        attrs = {"f": made.attr, "Tstate": types, "preserve_cardinality": True}
         return self._through("ScanDataset", *inputs, element=made.form[1], **attrs)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
@@ -745,19 +765,17 @@ def _drop(drop_remainder: Any) -> Output:
     return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
 
 
-def _check_rows(form: Any) -> None:
+def _check_rows(form: Any, what: str) -> None:
     size: int | None = None
     for spec in nest.flatten(form):
         if spec.cls not in (Output, SparseTensor, RaggedTensor):
-            raise errors.UnimplementedError(
-                f"from_tensor_slices requires tensors, got a {spec.cls.__name__}"
-            )
+            raise errors.UnimplementedError(f"{what} requires tensors, got a {spec.cls.__name__}")
         if spec.dims == ():
-            raise errors.InvalidArgumentError("from_tensor_slices requires rank 1 at least, got ()")
+            raise errors.InvalidArgumentError(f"{what} requires rank 1 at least, got ()")
         rows = None if spec.dims is None else spec.dims[0]
         if None not in (rows, size) and rows != size:
             raise errors.InvalidArgumentError(
-                f"from_tensor_slices requires first axes of one size, got {size} and {rows}"
+                f"{what} requires first axes of one size, got {size} and {rows}"
             )
         size = rows if size is None else size
 

@@ -49,17 +49,23 @@ def _names(filenames: Any) -> Any:
     return names
 
 
-def _records(op: str, filenames: Any, rest: list[Any]) -> Any:
+def _records(op: str, filenames: Any, rest: list[Any], num_parallel_reads: Any) -> Any:
     """The handle of a dataset of records; files named by a dataset are read as it names them."""
     names = _names(filenames)
-    if not isinstance(names, Dataset):
-        return create(op, [names, *rest]).outputs[0]
     inner = Spec(dtypes.string, ())
 
     def one(name: Any) -> Dataset:
         return Dataset(create(op, [name, *rest]).outputs[0], inner)
 
-    return names.flat_map(one)._variant_tensor
+    if num_parallel_reads is not None:
+        reads = _size(num_parallel_reads, "num_parallel_reads", 1, auto=AUTOTUNE)
+        if not isinstance(names, Dataset):
+            names = Dataset.from_tensor_slices(create("Reshape", [names, [-1]]).outputs[0])
+        made = names.interleave(one, cycle_length=num_parallel_reads, num_parallel_calls=reads)
+        return made._variant_tensor
+    if isinstance(names, Dataset):
+        return names.flat_map(one)._variant_tensor
+    return create(op, [names, *rest]).outputs[0]
 
 
 class TFRecordDataset(Dataset):
@@ -87,19 +93,7 @@ class TFRecordDataset(Dataset):
         num_parallel_reads: Any = None,
     ) -> None:
         rest = [_compression(compression_type), _buffer(buffer_size)]
-        if num_parallel_reads is None:
-            handle = _records("TFRecordDataset", filenames, rest)
-        else:
-            reads = _size(num_parallel_reads, "num_parallel_reads", 1, auto=AUTOTUNE)
-            names = _names(filenames)
-            if not isinstance(names, Dataset):
-                names = Dataset.from_tensor_slices(create("Reshape", [names, [-1]]).outputs[0])
-            inner = Spec(dtypes.string, ())
-            handle = names.interleave(
-                lambda name: Dataset(create("TFRecordDataset", [name, *rest]).outputs[0], inner),
-                cycle_length=num_parallel_reads,
-                num_parallel_calls=reads,
-            )._variant_tensor
+        handle = _records("TFRecordDataset", filenames, rest, num_parallel_reads)
         super().__init__(handle, Spec(dtypes.string, ()))
 
 
@@ -107,7 +101,7 @@ class TextLineDataset(Dataset):
     r"""The lines of text files, without their ends, in order: string, shape ().
 
     Args:
-      filenames, compression_type, buffer_size: as for `TFRecordDataset`.
+      filenames, compression_type, buffer_size, num_parallel_reads: as for `TFRecordDataset`.
 
     Examples:
       >>> wf.Session().run(wf.write_file("text.txt", "one\ntwo\n"))
@@ -117,10 +111,15 @@ class TextLineDataset(Dataset):
     """
 
     def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None
+        self,
+        filenames: Any,
+        compression_type: Any = None,
+        buffer_size: Any = None,
+        num_parallel_reads: Any = None,
     ) -> None:
         rest = [_compression(compression_type), _buffer(buffer_size)]
-        super().__init__(_records("TextLineDataset", filenames, rest), Spec(dtypes.string, ()))
+        handle = _records("TextLineDataset", filenames, rest, num_parallel_reads)
+        super().__init__(handle, Spec(dtypes.string, ()))
 
 
 class FixedLengthRecordDataset(Dataset):
@@ -130,7 +129,7 @@ class FixedLengthRecordDataset(Dataset):
       filenames: as for `TFRecordDataset`.
       record_bytes: int64, shape (): length of a record.
       header_bytes, footer_bytes: what to leave out at the ends of each file; 0 by default.
-      buffer_size, compression_type: as for `TFRecordDataset`.
+      buffer_size, compression_type, num_parallel_reads: as for `TFRecordDataset`.
     Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or it
       is another compression; when it runs: NotFoundError: there is no such file; DataLossError: a
       file does not hold whole records.
@@ -151,6 +150,7 @@ class FixedLengthRecordDataset(Dataset):
         footer_bytes: Any = None,
         buffer_size: Any = None,
         compression_type: Any = None,
+        num_parallel_reads: Any = None,
     ) -> None:
         rest = [
             _size(header_bytes, "header_bytes", 0, 0),
@@ -159,5 +159,5 @@ class FixedLengthRecordDataset(Dataset):
             _buffer(buffer_size),
             _compression(compression_type),
         ]
-        handle = _records("FixedLengthRecordDatasetV2", filenames, rest)
+        handle = _records("FixedLengthRecordDatasetV2", filenames, rest, num_parallel_reads)
         super().__init__(handle, Spec(dtypes.string, ()))

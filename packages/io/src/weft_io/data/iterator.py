@@ -49,16 +49,23 @@ class Iterator(specs.Elements):
         output_shapes: Any,
         output_classes: Any,
     ) -> None:
-        self._iterator_resource = iterator_resource
+        self._set(
+            iterator_resource,
+            initializer,
+            specs.form_from(output_types, output_shapes, output_classes),
+        )
+
+    def _set(self, resource: Output, initializer: Node | None, element: Any) -> None:
+        self._iterator_resource = resource
         self._initializer = initializer
-        self._element = specs.form_from(output_types, output_shapes, output_classes)
+        self._element = element
+        with resource.graph.as_default(), resource.graph.colocate_with(resource.op):
+            self._string_handle = out("IteratorToStringHandle", [resource])
 
     @classmethod
     def _of(cls, resource: Output, initializer: Node | None, element: Any) -> Iterator:
         found = cls.__new__(cls)
-        found._iterator_resource = resource
-        found._initializer = initializer
-        found._element = element
+        found._set(resource, initializer, element)
         return found
 
     @staticmethod
@@ -143,7 +150,9 @@ class Iterator(specs.Elements):
         return specs.rebuilt(self._element, node.outputs)
 
     def string_handle(self, name: str | None = None) -> Output:
-        """A string that stands for it: string, shape ()."""
+        """A string that stands for it: string, shape (); always the same tensor without a name."""
+        if name is None:
+            return self._string_handle
         return out("IteratorToStringHandle", [self._iterator_resource], name=name)
 
 

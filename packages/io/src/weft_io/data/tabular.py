@@ -13,6 +13,7 @@ __all__ = [
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create
@@ -26,9 +27,11 @@ from weft_io.files import gfile
 from weft_io.input.parsing import parse_example
 from weft_io.records.options import TFRecordOptions
 from weft_io.streams.prefetching import AUTOTUNE
+from weft_io.streams.tabular import CsvRecords
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
+from weft_tensor.shape import format_dims
 
 _BUFFER = 4 * 1024 * 1024
 _CSV_TYPES = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.string)
@@ -92,7 +95,9 @@ class CsvDataset(Dataset):
         inputs = [
             names,
             _compression(compression_type),
-            arguments.scalar(buffer_size or _BUFFER, dtypes.int64, "buffer_size"),
+            arguments.scalar(
+                _BUFFER if buffer_size is None else buffer_size, dtypes.int64, "buffer_size", 1
+            ),
             arguments.scalar(header, dtypes.bool_, "header"),
             arguments.scalar(field_delim, dtypes.string, "field_delim"),
             arguments.scalar(use_quote_delim, dtypes.bool_, "use_quote_delim"),
@@ -113,6 +118,10 @@ def _record_default(value: Any) -> Output:
         raise errors.InvalidTypeError(
             f"a column must be one of {', '.join(dtype.name for dtype in _CSV_TYPES)}, got "
             f"{default.dtype.name}"
+        )
+    if len(default.dims or ()) > 1:
+        raise errors.InvalidArgumentError(
+            f"a default must have rank 1 at most, got shape {format_dims(default.dims)}"
         )
     return default
 
@@ -375,13 +384,11 @@ def make_csv_dataset(
         defaults = form.inferred(paths, len(names), chosen, num_rows_for_inference)
     taken = [names[i] for i in chosen]
     _check_columns(taken, defaults, label_name)
+    select = chosen if len(chosen) < len(names) else None
 
     def of_file(path: Any) -> Dataset:
-        rows: Dataset = CsvDataset(
-            path, defaults, compression_type, None, header, field_delim, use_quote_delim, na_value,
-            chosen if len(chosen) < len(names) else None,
-        )  # fmt: skip
-        return rows.apply(_ignoring) if ignore_errors else rows
+        rows = form.dataset(path, defaults, select)
+        return rows._through("IgnoreErrorsDataset") if ignore_errors else rows
 
     def named(*columns: Any) -> Any:
         found = dict(zip(taken, columns, strict=True))
@@ -390,8 +397,8 @@ def make_csv_dataset(
     files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encoded_paths(paths)))
     if shuffle:
         files = files.shuffle(len(paths), shuffle_seed)
-    reads = integer(
-        1 if num_parallel_reads is None else num_parallel_reads, "num_parallel_reads", 1
+    reads = (
+        1 if num_parallel_reads is None else integer(num_parallel_reads, "num_parallel_reads", 1)
     )
     rows = files.apply(parallel_interleave(of_file, cycle_length=reads))
     rows = _passes(rows, shuffle, shuffle_buffer_size, shuffle_seed, num_epochs)
@@ -413,10 +420,6 @@ def _check_columns(taken: Sequence[str], defaults: Sequence[Any], label_name: st
         raise errors.InvalidArgumentError(
             f"`label_name` must be one of the columns {taken}, got {label_name!r}"
         )
-
-
-def _ignoring(dataset: Dataset) -> Dataset:
-    return dataset._through("IgnoreErrorsDataset")
 
 
 def _matched(file_pattern: Any) -> list[str]:
@@ -446,7 +449,7 @@ def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
 
 
 class _CsvForm:
-    """How files of comma-separated values are written, for a look at their first rows."""
+    """How files of comma-separated values are written; also for a look at their first rows."""
 
     def __init__(
         self, delimiter: str, quotes: bool, na_value: str, header: bool, compression: str | None
@@ -455,20 +458,30 @@ class _CsvForm:
         self._quotes = quotes
         self._missing = ("", na_value)
         self._header = header
-        self._compressed = bool(compression)
+        self._compression = compression
+
+    def dataset(self, path: Any, defaults: Sequence[Any], select: Sequence[int] | None) -> Dataset:
+        """The records of a file."""
+        return CsvDataset(
+            path,
+            defaults,
+            self._compression,
+            header=self._header,
+            field_delim=self._delimiter,
+            use_quote_delim=self._quotes,
+            na_value=self._missing[1],
+            select_cols=select,
+        )
 
     def _rows(self, path: str) -> Iterator[list[str]]:
-        if self._compressed:
-            raise errors.InvalidArgumentError(
-                "names and types of columns are not looked for in compressed files; give "
-                "column_names and column_defaults"
-            )
-        with gfile.GFile(path, "r") as file:
-            yield from csv.reader(
-                iter(file.readline, ""),
-                delimiter=self._delimiter,
-                quoting=csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE,
-            )
+        kind = TFRecordOptions.get_compression_type_string(self._compression)
+        delimiter = self._delimiter.encode() if self._quotes else None
+        records = CsvRecords(path, kind, 0, False, delimiter)
+        quoting: Any = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
+        with closing(records):
+            while chunk := records.read_chunk():
+                texts = (record.decode("utf-8", "surrogateescape") for record in chunk)
+                yield from csv.reader(texts, delimiter=self._delimiter, quoting=quoting)
 
     def names_in(self, path: str) -> list[str]:
         """The names in the first line of a file."""

@@ -205,7 +205,12 @@ def map_and_batch(
         known = batch_size if isinstance(batch_size, int) else None
         batches = integer(num_parallel_batches or 1, "num_parallel_batches", 1)
         calls = AUTOTUNE if known is None else known * batches
-    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+
+    def apply(dataset: Dataset) -> Dataset:
+        mapped = dataset._mapped(map_func, calls, preserve_cardinality=True)
+        return mapped.batch(batch_size, drop_remainder)
+
+    return apply
 
 
 map_and_batch_with_legacy_function = map_and_batch

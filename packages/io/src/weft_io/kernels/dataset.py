@@ -19,7 +19,7 @@ from weft_io.resources.values import keeper
 from weft_io.streams import batches, files, generators, mapping, parallel, passing, sources
 from weft_io.streams.caching import MemoryCacheSource
 from weft_io.streams.caching_files import FileCacheSource
-from weft_io.streams.calls import call_of, threads_for, with_captured
+from weft_io.streams.calls import call_of, preserving, threads_for, with_captured
 from weft_io.streams.iterator_resource import IteratorResource
 from weft_io.streams.prefetching import PrefetchSource
 from weft_io.streams.shuffling import ShuffleSource
@@ -218,7 +218,9 @@ def _function(
     Args:
       numbers: how many inputs come after the captured values.
     """
-    call = call_of(node, attribute, device)
+    call: Call = call_of(node, attribute, device)
+    if node.attrs.get("preserve_cardinality"):
+        call = preserving(call)
     keep = keeper(node, 1)
     end = len(node.inputs) - 1 - numbers
     return lambda inputs: with_captured(call, keep(inputs)[:end])

@@ -11,7 +11,7 @@ from weft_io.records.csv import CsvDecoder
 from weft_io.records.options import TFRecordOptions
 from weft_io.resources.values import keeper
 from weft_io.streams import choosing, scans, tabular, windows
-from weft_io.streams.calls import call_of, with_captured
+from weft_io.streams.calls import call_of, preserving, with_captured
 from weft_io.streams.stream import Call, DerivedSource, Source, component
 from weft_tensor import errors
 
@@ -60,7 +60,9 @@ def _window(node: Node, device: Device) -> KernelFunction:
 
 @kernel("ScanDataset")
 def _scan(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "f", device)
+    call: Call = call_of(node, "f", device)
+    if node.attrs["preserve_cardinality"]:
+        call = preserving(call)
     keep = keeper(node, 1)
     count = len(node.attrs["Tstate"])
 

@@ -28,7 +28,7 @@ class CsvDecoder:
       select: the positions of the wanted columns, ascending; all columns if empty.
       blank: whether a record without anything is one empty field, rather than none.
     Attributes:
-      quotes: as given.
+      delimiter, quotes: as given.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CsvDecoder:
         blank: bool = False,
     ) -> None:
         self._types = tuple(types)
-        self._delimiter = delimiter
+        self.delimiter = delimiter
         self.quotes = quotes
         self._missing = (b"", na_value)
         self._select = tuple(select)
@@ -72,7 +72,7 @@ class CsvDecoder:
         if (self.quotes and b'"' in record) or b"\n" in record or b"\r" in record:
             fields = self._scan(record, row)
         else:
-            fields = record.split(self._delimiter) if record else self._nothing
+            fields = record.split(self.delimiter) if record else self._nothing
         wanted = self._select
         found = [fields[i] for i in wanted if i < len(fields)] if wanted else fields
         if len(found) != len(self._types):
@@ -91,13 +91,13 @@ class CsvDecoder:
             if self.quotes and record[at] == _QUOTE:
                 field, at = self._quoted(record, at + 1, row)
             else:
-                stop = record.find(self._delimiter, at)
+                stop = record.find(self.delimiter, at)
                 stop = end if stop < 0 else stop
                 field, at = record[at:stop], stop + 1
                 if b"\n" in field or b"\r" in field or (self.quotes and b'"' in field):
                     raise _wrong("Unquoted fields cannot have quotes/CRLFs inside", row)
             fields.append(field)
-        if at == end and len(fields) != most and record.endswith(self._delimiter):
+        if at == end and len(fields) != most and record.endswith(self.delimiter):
             fields.append(b"")
         return fields
 
@@ -114,7 +114,7 @@ class CsvDecoder:
                 break
             parts.append(b'"')
             at = stop + 2
-        if following not in (b"", self._delimiter):
+        if following not in (b"", self.delimiter):
             raise _wrong("Quote inside a string has to be escaped by another quote", row)
         return b"".join(parts), stop + 2
 

@@ -11,6 +11,7 @@ from weft_exec.resources.threads import ThreadPool, shared_pool
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node
 from weft_io.streams.stream import Call, Element, component, graph_value
+from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -41,12 +42,31 @@ def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:
     return FunctionCall(node.graph.functions[named.name], device)
 
 
-def with_captured(call: FunctionCall, captured: Sequence[Any]) -> Call:
+def with_captured(call: Call, captured: Sequence[Any]) -> Call:
     """A call whose last arguments are known."""
     if not captured:
         return call
     rest = tuple(captured)
     return lambda values: call((*values, *rest))
+
+
+def preserving(call: Call) -> Call:
+    """A call that cannot end a dataset: its OutOfRangeError says nothing of what comes behind.
+
+    So a StopIteration that a Python function lets out is an error, and no end of the training.
+    """
+
+    def run(values: Sequence[Any]) -> Element:
+        try:
+            return call(values)
+        except errors.OutOfRangeError as error:
+            raise errors.InvalidArgumentError(
+                f"the function of an element gave an OutOfRangeError: {error.message}",
+                node=error.node,
+                op=error.op,
+            ) from error
+
+    return run
 
 
 def threads_for(calls: int, device: Device) -> tuple[int, ThreadPool]:

@@ -92,7 +92,7 @@ class _GeneratorStream(Stream):
                 self._items = iter(_iterable(self._source.function(*self._source.args)))
             found = next(self._items)
         except StopIteration:
-            self._ended = True
+            self._ended, self._items = True, None  # which may hold files or threads
             return None
         except errors.OpError:
             raise

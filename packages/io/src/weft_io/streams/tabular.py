@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,22 +29,71 @@ from weft_tensor.dtypes import DType
 # ---------------------------------------------------------------------------- CSV
 
 
-class _CsvRecords:
+class _Splitter:
+    r"""Splits lines into records, of which several may be in a line, or one in several.
+
+    A quote opens a field where it is the first byte of it, and nowhere else, so that a stray one
+    spoils its own record and none behind it. Records end at "\n", "\r\n" or "\r".
+
+    Args:
+      delimiter: one byte.
+    """
+
+    def __init__(self, delimiter: bytes) -> None:
+        between = re.escape(delimiter)
+        inside, outside = rb'(?:[^"]++|"")*+"', rb"[^%s\r]*+" % between
+        field = rb'(?>"%s%s|[^"%s\r]%s|)' % (inside, outside, between, outside)
+        fields = rb"(?:%s%s)*+" % (between, field)
+        self._record = re.compile(field + fields)
+        self._rest = re.compile(inside + outside + fields)
+
+    def records(self, lines: Sequence[bytes], begun: list[bytes]) -> list[bytes]:
+        """The records that end in some lines.
+
+        Args:
+          begun: the lines of a record that goes on; it is changed.
+        """
+        records: list[bytes] = []
+        for line in lines:
+            if begun or b'"' in line:
+                self._split(line, begun, records)
+            else:
+                records += _by_returns(line)
+        return records
+
+    def _split(self, line: bytes, begun: list[bytes], records: list[bytes]) -> None:
+        at, pattern = 0, self._rest if begun else self._record
+        while at < len(line) or not at:
+            found = pattern.match(line, at)
+            end = found.end() if found else at
+            if found is None or line[end : end + 1] not in (b"", b"\r"):
+                begun.append(line[at:])  # a field in quotes that does not end here
+                return
+            records.append(b"\n".join([*begun, line[at:end]]))
+            begun.clear()
+            at, pattern = end + 1, self._record
+
+
+def _by_returns(line: bytes) -> list[bytes]:
+    return line.removesuffix(b"\r").split(b"\r") if b"\r" in line else [line]
+
+
+class CsvRecords:
     """The records of one file: lines, of which several are one where quotes hold their ends.
 
     Args:
       path, compression, offset: as of `LineSource`.
       header: leave out the first record.
-      quotes: whether double quotes may hold ends of lines.
+      delimiter: one byte, where fields may be in quotes.
     Attributes:
       offset: of the first record that was not returned.
     """
 
     def __init__(
-        self, path: str, compression: str, offset: int, header: bool, quotes: bool
+        self, path: str, compression: str, offset: int, header: bool, delimiter: bytes | None
     ) -> None:
-        self._lines = LineSource(path, compression, offset, returns=quotes)
-        self._quotes = quotes
+        self._lines = LineSource(path, compression, offset, returns=True)
+        self._splitter = None if delimiter is None else _Splitter(delimiter)
         self._skips = header and not offset
         self.offset = offset
 
@@ -53,11 +103,10 @@ class _CsvRecords:
         begun: list[bytes] = []  # lines of a record that goes on
         while not records:
             lines = self._lines.read_chunk()
-            records = _joined(lines, begun) if self._quotes else lines
-            if begun and lines:
-                records = self._whole(records, begun)
-            if begun:  # at the end of the file
-                records.append(b"\n".join(begun))
+            if self._splitter is None:
+                records = [record for line in lines for record in _by_returns(line)]
+            else:
+                records = self._whole(self._splitter, lines, begun)
             if records and self._skips:
                 self._skips = False
                 del records[0]
@@ -66,32 +115,24 @@ class _CsvRecords:
         self.offset = self._lines.offset
         return records
 
-    def _whole(self, records: list[bytes], begun: list[bytes]) -> list[bytes]:
-        """More records, up to a line that ends one; so `offset` is always at the start of one."""
+    def _whole(
+        self, splitter: _Splitter, lines: Sequence[bytes], begun: list[bytes]
+    ) -> list[bytes]:
+        """Records of lines, and of those up to the end of the last one.
+
+        So `offset` is always at the start of a record.
+        """
+        records = splitter.records(lines, begun)
         while begun and (lines := self._lines.read_chunk()):
-            records += _joined(lines, begun)
+            records += splitter.records(lines, begun)
+        if begun:  # at the end of the file
+            records.append(b"\n".join(begun))
+            begun.clear()
         return records
 
     def close(self) -> None:
         """Close the file."""
         self._lines.close()
-
-
-def _joined(lines: Sequence[bytes], begun: list[bytes]) -> list[bytes]:
-    """Records of lines. One with an odd number of quotes goes on in the next line."""
-    records: list[bytes] = []
-    for line in lines:
-        odd = line.count(b'"') % 2 == 1
-        if begun:
-            begun.append(line)
-            if odd:
-                records.append(b"\n".join(begun).removesuffix(b"\r"))
-                begun.clear()
-        elif odd:
-            begun.append(line)
-        else:
-            records.append(line.removesuffix(b"\r"))
-    return records
 
 
 class CsvSource(Source):
@@ -116,8 +157,10 @@ class CsvSource(Source):
         self._decoder = decoder
         self._defaults = tuple(defaults)
 
+        delimiter = decoder.delimiter if decoder.quotes else None
+
         def open_file(path: str, offset: int) -> RecordFile:
-            return _CsvRecords(path, compression, offset, header, decoder.quotes)
+            return CsvRecords(path, compression, offset, header, delimiter)
 
         self._records = RecordsSource("Csv", paths, open_file)
 
