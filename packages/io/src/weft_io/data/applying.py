@@ -1,0 +1,244 @@
+"""The methods of datasets that apply functions to elements."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir.builder import create
+from weft_io import arguments
+from weft_io.data import specs
+from weft_io.data.functions import Traced, traced
+from weft_io.data.steps import Steps, int64
+from weft_io.streams.prefetching import AUTOTUNE
+from weft_tensor import dtypes, errors
+
+if TYPE_CHECKING:
+    from weft_io.data.dataset import Dataset
+
+
+class Applying(Steps):
+    """What functions make of elements."""
+
+    def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+        """What a function makes of each element, in order.
+
+        Args:
+          map_func: from an element to a structure of tensors; takes the parts of a tuple as
+            several arguments.
+          num_parallel_calls: int32, shape (): how many calls run at once; AUTOTUNE for as many as
+            there are processors, None for one after the other.
+
+        Examples:
+          >>> pairs = wf.data.Dataset.from_tensor_slices(([1, 2], [3, 4]))
+          >>> total = pairs.map(lambda a, b: a + b).make_one_shot_iterator().get_next()
+          >>> session = wf.Session()
+          >>> session.run(total), session.run(total)
+          (np.int32(4), np.int32(6))
+        """
+        return self._mapped(map_func, num_parallel_calls)
+
+    def _mapped(self, function: Any, calls: Any, preserve_cardinality: bool = False) -> Dataset:
+        made = self._traced(function, "map")
+        attrs = {"f": made.attr, "preserve_cardinality": preserve_cardinality}
+        if calls is None:
+            return self._through("MapDataset", made.captured, element=made.form, **attrs)
+        calls = arguments.scalar(calls, dtypes.int32, "num_parallel_calls", 1, AUTOTUNE)
+        return self._through("ParallelMapDataset", made.captured, calls, element=made.form, **attrs)
+
+    def map_with_legacy_function(
+        self, map_func: Callable[..., Any], num_parallel_calls: Any = None
+    ) -> Dataset:
+        """`map` under a former name.
+
+        Args:
+          map_func, num_parallel_calls: as for `map`.
+
+        Examples:
+          >>> doubled = wf.data.Dataset.range(3).map_with_legacy_function(lambda n: n * 2)
+          >>> wf.Session().run(doubled.batch(3).make_one_shot_iterator().get_next())
+          array([0, 2, 4])
+        """
+        return self.map(map_func, num_parallel_calls)
+
+    def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
+        """`filter` under a former name.
+
+        Args:
+          predicate: as for `filter`.
+
+        Examples:
+          >>> few = wf.data.Dataset.range(4).filter_with_legacy_function(lambda n: n < 2)
+          >>> wf.Session().run(few.batch(9).make_one_shot_iterator().get_next())
+          array([0, 1])
+        """
+        return self.filter(predicate)
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+        """The elements for which a function is true.
+
+        Args:
+          predicate: from an element, as for `map`, to a bool of shape ().
+        Raises: InvalidTypeError: it returns something else.
+
+        Examples:
+          >>> odd = wf.data.Dataset.range(9).filter(lambda n: wf.equal(n % 2, 1))
+          >>> wf.Session().run(odd.batch(9).make_one_shot_iterator().get_next())
+          array([1, 3, 5, 7])
+        """
+        made = self._predicate(predicate, "filter")
+        return self._through("FilterDataset", made.captured, predicate=made.attr)
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
+        """A function makes a dataset of each element: their elements, one dataset after the other.
+
+        Args:
+          map_func: from an element, as for `map`, to a dataset.
+        Raises: InvalidTypeError: it returns no dataset.
+
+        Examples:
+          >>> stairs = wf.data.Dataset.range(1, 4).flat_map(wf.data.Dataset.range)
+          >>> wf.Session().run(stairs.batch(9).make_one_shot_iterator().get_next())
+          array([0, 0, 1, 0, 1, 2])
+        """
+        made = self._traced(map_func, "flat_map")
+        return self._by("FlatMapDataset", made, element=_inner_form(made, "map_func"))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: Any = AUTOTUNE,
+        block_length: Any = 1,
+        num_parallel_calls: Any = None,
+    ) -> Dataset:
+        """A function makes a dataset of each element: their elements, several datasets in turns.
+
+        Args:
+          map_func: from an element, as for `map`, to a dataset.
+          cycle_length: int64, shape (): how many datasets take turns; AUTOTUNE for the number of
+            processors, at most 10.
+          block_length: int64, shape (): how many elements of a dataset come in its turn.
+          num_parallel_calls: int64, shape (): how many datasets are read ahead at once; the order
+            stays the same.
+        Raises: InvalidTypeError: the function returns no dataset.
+
+        Examples:
+          >>> thrice = lambda n: wf.data.Dataset.from_tensors(n).repeat(3)
+          >>> turns = wf.data.Dataset.range(2).interleave(thrice, cycle_length=2, block_length=2)
+          >>> wf.Session().run(turns.batch(9).make_one_shot_iterator().get_next())
+          array([0, 0, 1, 1, 0, 1])
+        """
+        made = self._traced(map_func, "interleave")
+        form = _inner_form(made, "map_func")
+        if isinstance(cycle_length, int) and cycle_length == AUTOTUNE:
+            cycle_length = min(os.cpu_count() or 1, 10)
+        inputs = [
+            int64(cycle_length, "cycle_length", 1),
+            int64(block_length, "block_length", 1),
+        ]
+        if num_parallel_calls is None:
+            return self._by("InterleaveDataset", made, *inputs, element=form)
+        calls = int64(num_parallel_calls, "num_parallel_calls", 1, AUTOTUNE)
+        return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
+
+    def take_while(self, predicate: Callable[..., Any]) -> Dataset:
+        """The elements before the first for which a function is false.
+
+        Args:
+          predicate: from an element, as for `map`, to a bool of shape ().
+        Raises: InvalidTypeError: it returns something else.
+
+        Examples:
+          >>> few = wf.data.Dataset.range(9).take_while(lambda n: n < 3).batch(9)
+          >>> wf.Session().run(few.make_one_shot_iterator().get_next())
+          array([0, 1, 2])
+        """
+        made = self._predicate(predicate, "take_while")
+        return self._through("TakeWhileDataset", made.captured, predicate=made.attr)
+
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Dataset:
+        """What a function makes of a state and each element, beside the next state.
+
+        Args:
+          initial_state: a structure of tensors.
+          scan_func: from a state and an element to the next state and a structure of tensors.
+        Raises: InvalidTypeError: it returns no pair, or a state of another structure or of other
+          types.
+
+        Examples:
+          >>> sums = wf.data.Dataset.range(1, 5).scan(
+          ...     wf.constant(0, wf.int64), lambda total, n: (total + n, total + n)
+          ... )
+          >>> wf.Session().run(sums.batch(9).make_one_shot_iterator().get_next())
+          array([ 1,  3,  6, 10])
+        """
+        state = specs.converted(initial_state)
+        made, form = self._settled(scan_func, "scan", state, _first_of_pair)
+        inputs = [specs.components(state), made.captured]
+        types = [part.dtype for part in specs.parts(form)]
+        attrs = {"f": made.attr, "Tstate": types, "preserve_cardinality": True}
+        return self._through("ScanDataset", *inputs, element=made.form[1], **attrs)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """The last state of a function of a state and each element; each run goes through all.
+
+        Args:
+          initial_state: a structure of tensors.
+          reduce_func: from a state and an element to the next state.
+        Returns: a structure of tensors: the state after the last element.
+        Raises: InvalidTypeError: it returns another structure, or other types.
+
+        Examples:
+          >>> total = wf.data.Dataset.range(5).reduce(wf.constant(0, wf.int64), lambda a, b: a + b)
+          >>> wf.Session().run(total)
+          np.int64(10)
+        """
+        with self._variant_tensor.graph.as_default():
+            state = specs.converted(initial_state)
+            made, form = self._settled(reduce_func, "reduce", state, lambda found: found)
+            inputs = [self._variant_tensor, specs.components(state), made.captured]
+            node = create("ReduceDataset", inputs, {**specs.attrs_of(form), "f": made.attr})
+        return specs.rebuilt(form, node.outputs)
+
+    def _settled(
+        self, function: Any, kind: str, state: Any, state_of: Callable[[Any], Any]
+    ) -> tuple[Traced, Any]:
+        graph = self._variant_tensor.graph
+        return specs.settled(
+            lambda form: traced(function, (form, self._element), graph, kind),
+            specs.form_of(state),
+            state_of,
+        )
+
+    def _predicate(self, predicate: Callable[..., Any], kind: str) -> Traced:
+        made = self._traced(predicate, kind)
+        spec = made.form
+        if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.bool_ or spec.dims:
+            raise errors.InvalidTypeError(
+                f"`predicate` must return a scalar boolean tensor, got {spec!r}"
+            )
+        return made
+
+    def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
+        return traced(function, self._element, self._variant_tensor.graph, kind)
+
+    def _by(self, op: str, made: Traced, *inputs: Any, element: Any = None) -> Dataset:
+        form = made.form if element is None else element
+        return self._through(op, made.captured, *inputs, element=form, f=made.attr)
+
+
+def _first_of_pair(form: Any) -> Any:
+    if not isinstance(form, tuple) or len(form) != 2:
+        raise errors.InvalidTypeError(
+            f"the function given to Dataset.scan() must return a state and an element, got {form!r}"
+        )
+    return form[0]
+
+
+def _inner_form(made: Traced, what: str) -> Any:
+    if not isinstance(made.result, specs.DatasetBase):
+        raise errors.InvalidTypeError(
+            f"`{what}` must return a `Dataset` object, got {made.result!r}"
+        )
+    return made.result._element

@@ -1,0 +1,132 @@
+"""The methods of datasets that put elements into batches, and take batches apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir import nest
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ragged.tensor import RaggedTensor
+from weft_io.data import specs
+from weft_io.data.padding import padded_form, padding_values_for
+from weft_io.data.steps import Steps, drops, int64
+from weft_io.data.variant_elements import any_variant, packed_each, unpacked_each
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_io.data.dataset import Dataset
+
+
+class Batching(Steps):
+    """Batches of elements, and their rows."""
+
+    def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
+        """Elements stacked in batches, along a new first axis.
+
+        Sparse tensors need not have one shape: each size is the largest in the batch. Ragged ones,
+        and rows of them, become ragged tensors with one more ragged axis.
+
+        Args:
+          batch_size: int64, shape ().
+          drop_remainder: bool, shape (): leave out the last batch where it is smaller.
+        Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
+        """
+        self._check_dense("batch", but=(SparseTensor, RaggedTensor))
+        inputs = int64(batch_size, "batch_size", 1), drops(drop_remainder)
+        rows = _static_rows(batch_size, drop_remainder)
+        form = nest.map_structure(lambda spec: spec.batch(rows), self._element)
+        if any_variant(self._element):
+            stacked = packed_each(self).batch(batch_size, drop_remainder)
+            batches: Dataset = unpacked_each(stacked, form)
+            return batches
+        return self._through("BatchDatasetV2", *inputs, element=form)
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any,
+        padding_values: Any = None,
+        drop_remainder: Any = False,
+    ) -> Dataset:
+        """Elements in batches, each padded at the end of its axes to the shape of the batch.
+
+        Args:
+          batch_size: int64, shape ().
+          padded_shapes: a structure of shapes; a size None or -1 is the largest in the batch.
+          padding_values: a structure of values; zeros and empty strings by default.
+          drop_remainder: bool, shape (): leave out the last batch where it is smaller.
+        Raises (when it is iterated): InvalidArgumentError: an element is larger or of another rank.
+
+        Examples:
+          >>> rows = wf.data.Dataset.range(1, 3).map(lambda n: wf.fill([n], n))
+          >>> batch = rows.padded_batch(2, padded_shapes=[None]).make_one_shot_iterator().get_next()
+          >>> wf.Session().run(batch)
+          array([[1, 0],
+                 [2, 2]])
+        """
+        self._check_dense("padded_batch")
+        size, drop = int64(batch_size, "batch_size", 1), drops(drop_remainder)
+        shapes, dims = padded_form(self._element, padded_shapes)
+        padding = padding_values_for(self._element, padding_values)
+        rows = _static_rows(batch_size, drop_remainder)
+        flat = [
+            specs.Spec(spec.dtype, None if d is None else (rows, *d))
+            for spec, d in zip(nest.flatten(self._element), dims, strict=True)
+        ]
+        form = nest.pack_sequence_as(self._element, flat)
+        attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
+        inputs = [self._variant_tensor, size, shapes, padding, drop]
+        made = self._made("PaddedBatchDatasetV2", inputs, attrs, form)
+        made._options = self._options
+        return made
+
+    def unbatch(self) -> Dataset:
+        """The rows of the elements, each as an element of its own.
+
+        Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; of sizes that are not
+          known when it is iterated.
+        """
+        self._check_dense("unbatch", but=(SparseTensor, RaggedTensor))
+        check_rows(self._element, "unbatch")
+        form = nest.map_structure(lambda spec: spec.row, self._element)
+        if any_variant(form):
+            rows: Dataset = unpacked_each(packed_each(self, rows=True).unbatch(), form)
+            return rows
+        return self._through("UnbatchDataset", element=form)
+
+    def _check_dense(self, what: str, but: tuple[type, ...] = ()) -> None:
+        for spec in nest.flatten(self._element):
+            if spec.cls is not Output and spec.cls not in but:
+                raise errors.UnimplementedError(
+                    f"{what} requires dense tensors, got a {spec.cls.__name__} in the elements"
+                )
+
+
+def check_rows(form: Any, what: str) -> None:
+    """Require first axes of one size, of tensors of any kind.
+
+    Raises: UnimplementedError, InvalidArgumentError: there are other parts, or other axes.
+    """
+    size: int | None = None
+    for spec in nest.flatten(form):
+        if spec.cls not in (Output, SparseTensor, RaggedTensor):
+            raise errors.UnimplementedError(f"{what} requires tensors, got a {spec.cls.__name__}")
+        if spec.dims == ():
+            raise errors.InvalidArgumentError(f"{what} requires rank 1 at least, got ()")
+        rows = None if spec.dims is None else spec.dims[0]
+        if None not in (rows, size) and rows != size:
+            raise errors.InvalidArgumentError(
+                f"{what} requires first axes of one size, got {size} and {rows}"
+            )
+        size = rows if size is None else size
+
+
+def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
+    """The size of every batch, where it is known."""
+    size, drop = (
+        constant_value(each) if isinstance(each, Output) else each
+        for each in (batch_size, drop_remainder)
+    )
+    return int(size) if drop is not None and bool(drop) and size is not None else None

@@ -1,0 +1,46 @@
+"""What the methods of datasets are made of: nodes that take one dataset and make another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir.node import Output
+from weft_io import arguments
+from weft_io.data import specs
+from weft_io.data.options import Options
+from weft_tensor import dtypes
+
+if TYPE_CHECKING:
+    from weft_io.data.dataset import Dataset
+
+
+def int64(value: Any, what: str, least: int | None = None, auto: int | None = None) -> Output:
+    """A number of a dataset, as `arguments.scalar` makes it."""
+    return arguments.scalar(value, dtypes.int64, what, least, auto)
+
+
+def drops(drop_remainder: Any) -> Output:
+    """The input that says whether a smaller rest is left out."""
+    return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
+
+
+class Steps(specs.DatasetBase):
+    """A dataset, as far as those need it who make another one of it."""
+
+    _element: Any
+    _options: Options
+
+    @staticmethod
+    def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
+        raise NotImplementedError
+
+    def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> Dataset:
+        """A dataset of a node that takes this one and `inputs`."""
+        form = self._element if element is None else element
+        with self._variant_tensor.graph.as_default():
+            made = self._made(
+                op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
+            )
+        made._options = self._options
+        return made
