@@ -211,11 +211,71 @@ def test_functions_do_not_unfold_without_end() -> None:
             "taps",
         ),
         (helper.make_node("LRN", ["x"], ["y"], size=10**9), "LRN sums 1 to"),
+        (
+            helper.make_node("ConvTranspose", ["x", "x"], ["y"], group=10**8),
+            "group of ConvTranspose must divide",
+        ),
+        (
+            helper.make_node("LpPool", ["x"], ["y"], kernel_shape=[1, 9], pads=[10**8, 0, 0, 0]),
+            "margins of LpPool make",
+        ),
     ],
 )
 def test_attributes_make_no_nodes_without_end(node: Any, match: str) -> None:
     model = _model([node], [_value("x", 1, 1, 4, 4)], [_value("y", "a", "b", "c", "d")])
     with wf.Graph().as_default(), pytest.raises(errors.OpError, match=match):
+        wf.onnx.import_model(model)
+
+
+@pytest.mark.parametrize(
+    ("node", "shape", "match"),
+    [
+        (helper.make_node("Col2Im", ["x", "big", "block"], ["y"]), (1, 4, 4), "windows of Col2Im"),
+        (helper.make_node("Col2Im", ["x", "block", "big"], ["y"]), (1, 4, 4), "of Col2Im"),
+        (helper.make_node("Pad", ["x", "pads"], ["y"], mode="edge"), (4, 4), "more than any"),
+        (helper.make_node("Expand", ["one", "big"], ["y"]), (1,), "more than any memory"),
+        (helper.make_node("Resize", ["x", "", "", "big"], ["y"]), (4, 4), "more than any memory"),
+    ],
+)
+def test_what_no_memory_holds_is_refused_at_once(
+    node: Any, shape: tuple[int, ...], match: str
+) -> None:
+    node.name = "here"
+    weights = {
+        "big": np.full(2, 10**8),
+        "pads": np.full(4, 10**8),
+        "block": np.full(2, 2),
+        "one": np.ones(1, np.float32),
+    }
+    model = _model([node], [_value("x", *shape)], [_value("y", "a", "b", "c", "d")], weights)
+    with wf.Graph().as_default(), pytest.raises(errors.OpError, match=f"'here'.* {match}"):
+        wf.onnx.import_model(model)
+
+
+def test_windows_that_do_not_fit_are_refused_before_they_are_listed() -> None:
+    node = helper.make_node("Col2Im", ["x", "image", "block"], ["y"])
+    model = _model(
+        [node],
+        [_value("x", 1, 4, 4), _value("image", 2, dtype=7), _value("block", 2, dtype=7)],
+        [_value("y", "a", "b", "c", "d")],
+    )
+    prepared = wf.onnx.Backend.prepare(model)
+    x = np.ones([1, 4, 4], np.float32)
+    with prepared.session:
+        (y,) = prepared.run([x, [3, 3], [2, 2]])
+        assert y.shape == (1, 1, 3, 3) and y[0, 0, 1, 1] == 4
+        with pytest.raises(errors.InvalidArgumentError, match="windows of Col2Im"):
+            prepared.run([x, [10**8, 10**8], [2, 2]])
+
+
+def test_a_result_that_is_left_out_names_its_node() -> None:
+    weights = {name: np.ones(3, np.float32) for name in "abcd"}
+    node = helper.make_node("BatchNormalization", ["x", *"abcd"], ["y", "mean", "var"], name="here")
+    model = _model([node], [_value("x", 1, 3, 4, 4)], [_value("mean", 3)], weights)
+    with (
+        wf.Graph().as_default(),
+        pytest.raises(errors.OpError, match=r"'here'.*'mean' .* left out"),
+    ):
         wf.onnx.import_model(model)
 
 

@@ -24,9 +24,13 @@ from weft_io.onnx.unfolding import Unfolding
 from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.shape import num_elements
 
 _BROADCASTS: Final = 7
 """The first version whose ops broadcast as NumPy's do."""
+
+_ADDRESSES: Final = 1 << 47
+"""Bytes that a process can have."""
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-/]+")
 
@@ -70,6 +74,7 @@ class Scope:
         self._versions = versions
         self._attributes = attributes or {}
         self._weights: dict[str, Any] = {}
+        self._not_given: dict[str, NodeProto] = {}
         self.known: dict[str, Output | None] = {}
         self.axes: Transpositions = Transpositions(None if around is None else around.axes)
 
@@ -89,6 +94,9 @@ class Scope:
         scope: Scope | None = self
         while scope is not None:
             if name in scope.known:
+                if name in scope._not_given:
+                    wanted = f"{user} {name!r} is a result that is left out with these attributes"
+                    raise placed(errors.InvalidArgumentError(wanted), scope._not_given[name])
                 return scope.known[name]
             if name in scope._weights:
                 scope.known[name] = value = scope._constant(name)
@@ -165,6 +173,8 @@ class Scope:
             if name in self.known or name in self._weights:
                 raise errors.InvalidArgumentError(f"two values have the name {name!r}")
             self.known[name] = result
+            if result is None:
+                self._not_given[name] = node
 
     def _results(
         self,
@@ -216,6 +226,7 @@ class Scope:
                 None if each is None else self.axes.transposed(each, order) for each in results
             ]
         for each in results:
+            _check_size(each)
             self._pass_kind(each, inputs)
         return results
 
@@ -299,6 +310,19 @@ class Scope:
         if not info.HasField("type") or info.type == TypeProto():
             return None, None
         return type_and_shape(info.type)
+
+
+def _check_size(result: Output | None) -> None:
+    """Refuse what no memory holds, before parts of it are made.
+
+    Raises: ResourceExhaustedError: its known sizes take more than there are addresses.
+    """
+    count = None if result is None else num_elements(result.dims)
+    if result is not None and count is not None and count * result.dtype.size > _ADDRESSES:
+        raise errors.ResourceExhaustedError(
+            f"its result of shape {list(result.dims or ())} and type {result.dtype.name} takes "
+            f"{count * result.dtype.size} bytes, more than any memory has"
+        )
 
 
 def plain_name(name: str) -> str:

@@ -118,6 +118,12 @@ def _conv_transpose(operation: Operation) -> Output:
     kernel, group = _kernel(operation, w), operation.attribute("group", 1)
     spatial = len(kernel)
     operation.of_rank(spatial + 2)
+    depth = None if w.dims is None else w.dims[0]
+    if group != 1 and (group < 1 or depth is None or depth % group):
+        raise errors.InvalidArgumentError(
+            f"group of ConvTranspose must divide the known channels of its input, of which its "
+            f"weights have {depth}, got {group}"
+        )
     x = operation.channels_last()
     strides = operation.attribute("strides") or [1] * spatial
     dilations = operation.attribute("dilations") or [1] * spatial

@@ -37,6 +37,7 @@ def _aligned(operation: Operation, value: Output, x: Output) -> Output:
         return reshape(value, [-1 if i == axis else 1 for i in range(operation.rank())])
     block = operation.attribute("block_size", 0)
     if rank > 1 and block:
+        block = minimum(block, shape64(x)[axis])  # what reaches further says nothing more
         wide = repeat(value, block, axis=axis)
         return part(wide, [0] * rank, shape64(x))
     return value

@@ -10,13 +10,16 @@ from typing import Any
 from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir.builder import constant
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ops.arithmetic import abs as absolute, clip_by_value, maximum, minimum
+from weft_graph.ops.arithmetic import abs as absolute, clip_by_value, maximum, minimum, multiply
 from weft_graph.ops.array import fill, ones_like
 from weft_graph.ops.broadcasting import broadcast_to
+from weft_graph.ops.checks import assert_equal
 from weft_graph.ops.comparison import greater_equal, less, less_equal, logical_and
 from weft_graph.ops.division import floormod
 from weft_graph.ops.gather import gather, gather_nd
+from weft_graph.ops.identity import identity
 from weft_graph.ops.join import concat, split, stack, unstack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
@@ -26,7 +29,6 @@ from weft_graph.ops.rounding import ceil, floor, rint
 from weft_graph.ops.segments import unsorted_segment_sum
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, shape
-from weft_graph.ops.slicing import slice as part
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.array import shape64
@@ -368,24 +370,44 @@ def _col2im(operation: Operation) -> Output:
     dilations = operation.attribute("dilations") or [1] * count
     pads = operation.attribute("pads") or [0] * 2 * count
     whole = [image[i] + pads[i] + pads[count + i] for i in range(count)]
-    # The place of each tap of each window in the image with its margins, laid flat.
+    blocks, windows = shape64(x)[1], shape64(x)[2]
+    taps = [block[i] for i in range(count)]
+    numbers = [
+        (whole[i] - dilations[i] * (taps[i] - 1) - 1) // strides[i] + 1 for i in range(count)
+    ]
+    # No more than `x` has, whatever the other inputs say: lines of these lengths are made.
+    numbers = [minimum(number, windows) for number in numbers]
+    numbers = _once(reduce(multiply, numbers), windows, "windows of Col2Im's image_shape", numbers)
+    rest = floormod(blocks, maximum(reduce(multiply, taps), like(1, blocks)))
+    taps = [minimum(each, blocks) for each in taps]
+    taps = _once(rest, like(0, rest), "rows of Col2Im's input over its block_shape", taps)
+    # The place of each tap of each window in the image laid flat; -1 in the margins.
     flat = constant([[0]], dtypes.int64)
     for i in range(count):
-        number = (whole[i] - dilations[i] * (block[i] - 1) - 1) // strides[i] + 1
-        taps = sequence(block[i]) * dilations[i]
-        line = expand_dims(taps, 1) + sequence(number) * strides[i]
-        joined = expand_dims(expand_dims(flat, 1), 3) * whole[i] + expand_dims(
-            expand_dims(line, 0), 2
+        places = sequence(taps[i]) * dilations[i] - pads[i]
+        line = expand_dims(places, 1) + sequence(numbers[i]) * strides[i]
+        inside = logical_and(greater_equal(line, like(0, line)), less(line, image[i]))
+        outer, inner = expand_dims(expand_dims(flat, 1), 3), expand_dims(expand_dims(line, 0), 2)
+        there = logical_and(
+            greater_equal(outer, like(0, outer)), expand_dims(expand_dims(inside, 0), 2)
         )
+        joined = where_v2(there, outer * image[i] + inner, like(-1, outer))
         sizes = shape64(joined)
         flat = reshape(joined, stack([sizes[0] * sizes[1], sizes[2] * sizes[3]]))
     sizes = shape64(x)
     taps64, depth = reduce_prod(block), sizes[1] // reduce_prod(block)
     rows = reshape(x, stack([sizes[0] * depth, taps64 * sizes[2]]))
-    total = unsorted_segment_sum(transpose(rows), reshape(flat, [-1]), reduce_prod(stack(whole)))
-    found = reshape(transpose(total), stack([sizes[0], depth, *whole]))
-    begin = constant([0, 0, *pads[:count]], dtypes.int64)
-    return part(found, begin, concat([stack([sizes[0], depth]), image], 0))
+    total = unsorted_segment_sum(transpose(rows), reshape(flat, [-1]), reduce_prod(image))
+    return reshape(transpose(total), concat([stack([sizes[0], depth]), image], 0))
+
+
+def _once(found: Output, wanted: Output, what: str, values: list[Output]) -> list[Output]:
+    """Values that wait until two numbers are equal, where that is not known before."""
+    check = assert_equal(found, wanted, message=f"The {what} do not fit its input")
+    if check.type == "NoOp":  # what waits for nothing can be folded
+        return values
+    with get_default_graph().control_dependencies([check]):
+        return [identity(value) for value in values]
 
 
 @importer("NonMaxSuppression")

@@ -24,6 +24,9 @@ Size = Any
 
 _MOST_TAPS: Final = 4096
 
+_LEAST_WHOLE: Final = 1_000_000
+"""Pixels that any input may become by its margins."""
+
 
 class Windows(NamedTuple):
     """How windows slide.
@@ -157,7 +160,23 @@ def windows(operation: Operation, kernel: Sequence[int]) -> Windows:
             _extra(_size(x, 1 + axis), extent, stride, pair)
             for axis, (extent, stride, pair) in enumerate(zip(extents, strides, pads, strict=True))
         ]
+    _check_margins(operation, x, pads)
     return Windows(list(kernel), list(strides), list(dilations), pads, extra)
+
+
+def _check_margins(operation: Operation, x: Output, pads: Sequence[tuple[Size, Size]]) -> None:
+    """Refuse margins that make of a small input a large one.
+
+    Raises: ResourceExhaustedError: they take more than 1000 times what is known of the input.
+    """
+    sizes = [size or 1 for size in (x.dims or ())[1:-1]]
+    margins = [sum(each for each in pair if isinstance(each, int)) for pair in pads]
+    whole = prod(size + margin for size, margin in zip(sizes, margins, strict=True))
+    if whole > _LEAST_WHOLE + 1000 * prod(sizes):
+        raise errors.ResourceExhaustedError(
+            f"the margins of {operation.op} make {whole} pixels of {prod(sizes)}: {margins} more "
+            "along the axes"
+        )
 
 
 def _size(x: Output, axis: int) -> Size:
