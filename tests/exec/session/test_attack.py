@@ -132,6 +132,16 @@ def test_folding_keeps_the_control_inputs_of_constants() -> None:
         assert session.run(v) == 1.0
 
 
+def test_what_is_folded_lies_in_order() -> None:
+    """Else kernels of products would copy transposed weights in each step."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        turned = wf.transpose(wf.constant(np.arange(6.0).reshape(2, 3)))
+        seen: list[bool] = []
+        watched = wf.py_func(lambda x: seen.append(x.flags.c_contiguous) or x, [turned], wf.float64)
+        session.run(watched)
+    assert seen == [True]
+
+
 def test_folding_a_static_shape_keeps_the_effects_before_its_input() -> None:
     v = wf.Variable(0.0)
     x = wf.placeholder(wf.float32, [2])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_exec.kernels import depthwise
 from weft_exec.kernels.common import SHORT_ROW, new_array, wide, widened
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import (
@@ -425,11 +426,18 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
         x, filters = widened(channels_last(x, conv.data_format)), widened(filters)
         conv.check(x.shape, filters.shape)
         channels, multiplier = filters.shape[2:]
-        counts, before, _ = conv.geometry(x.shape[1:-1], filters.shape[:2])
-        taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, before)
+        counts, before, after = conv.geometry(x.shape[1:-1], filters.shape[:2])
         result = new_array(device, (x.shape[0], *counts, channels, multiplier), conv.wide)
+        flat = result.reshape(*result.shape[:3], channels * multiplier)
+        parts = conv.parts(x.shape[0], prod(x.shape[1:]) + prod(result.shape[1:]))
+        if xp is np and result.size and depthwise.fits(conv.strides, conv.dilations):
+            for images in parts:
+                source = padded(x[images], before, after, conv.wide, device)
+                depthwise.into(result[images], source, filters, conv.strides, conv.dilations)
+            return from_channels_last(flat, conv.data_format, conv.dtype, device)
+        taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, before)
         scratch: Any = None
-        for images in conv.parts(x.shape[0], prod(x.shape[1:]) + prod(result.shape[1:])):
+        for images in parts:
             source, target = x[images], result[images]
             target.fill(0)
             if scratch is None:
@@ -440,7 +448,6 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
                 weights = _along_rows(filters[tap], view.shape[2], xp)
                 xp.multiply(source[ins][..., None], weights, out=part)
                 xp.add(view, part, out=view)
-        flat = result.reshape(*result.shape[:3], channels * multiplier)
         return from_channels_last(flat, conv.data_format, conv.dtype, device)
 
     return run

@@ -118,6 +118,6 @@ def _evaluate(node: Node, device: Device) -> np.ndarray | None:
         return None
     if node.outputs[0].dtype is string and result.dtype.kind != "O":
         return None
-    value = np.array(result)
+    value = np.array(result, order="C")  # as kernels of products want it in each step
     value.flags.writeable = False
     return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from onnx import GraphProto, ModelProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph, name_scope
@@ -19,6 +19,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
 from weft_graph.variables.base import Variable
+from weft_io.onnx.fusing import without_batch_normalizations
 from weft_io.onnx.model import all_nodes, opsets, read
 from weft_io.onnx.scope import Scope, Shared, plain_name
 from weft_io.onnx.unfolding import Unfolding
@@ -34,6 +35,10 @@ _PARAMETERS: Final = frozenset(
     QuantizeLinear Range Resize TopK Upsample""".split()  # noqa: SIM905  # a table to be read
 )
 """Ops whose inputs after the first are no weights."""
+
+
+_INFERENCE: Final = 7
+"""The first version in which a batch normalization says by its outputs that it trains."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +118,32 @@ def _added(
     inputs = {each.name: _input(each, given.get(each.name), shared) for each in wanted}
     inputs.update({key: convert_to_tensor(given[key]) for key in given if key in weights})
     scope.known.update(inputs)
-    scope.add_nodes(graph.node)
+    scope.add_nodes(graph.node if trainable else _fused(graph, scope, shared, versions, given))
     outputs = {}
     for each in graph.output:
         found = scope.find(each.name, "the model's output")
         outputs[each.name] = identity(found, name=plain_name(each.name) or None)
     return ImportedModel(get_default_graph(), inputs, outputs, shared.variables, _metadata(model))
+
+
+def _fused(
+    graph: GraphProto,
+    scope: Scope,
+    shared: Shared,
+    versions: Mapping[str, int],
+    given: Mapping[str, Any],
+) -> Sequence[NodeProto]:
+    """The nodes of a graph whose weights stay as they are."""
+    own = {("", "Conv"), ("", "BatchNormalization")} & set(shared.unfolding.functions)
+    if own or versions.get("", 1) < _INFERENCE:
+        return graph.node
+    fixed = {each.name: each for each in graph.initializer if each.name not in given}
+    for node in graph.node:
+        if node.op_type == "Constant" and [each.name for each in node.attribute] == ["value"]:
+            fixed[node.output[0]] = node.attribute[0].t
+    nodes, weights = without_batch_normalizations(graph, shared.values, fixed)
+    scope.add_arrays(weights)
+    return nodes
 
 
 def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: set[str]) -> None:
@@ -131,7 +156,10 @@ def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: se
 
 
 def _input(info: ValueInfoProto, given: Any, shared: Shared) -> Output:
-    dtype, dims = type_and_shape(info.type)
+    try:
+        dtype, dims = type_and_shape(info.type)
+    except errors.OpError as error:
+        raise type(error)(f"the model's input {info.name!r}: {error.message}") from error
     if given is not None:
         found = convert_to_tensor(given, dtype=dtype)
     else:

@@ -132,6 +132,10 @@ class Operation:
         assert x.dims is not None, "images have a known rank"
         return self.transposed(x, channels_first(len(x.dims)))
 
+    def shared(self, axes: int | tuple[int, ...]) -> Output:
+        """Axes as a constant that all nodes share which have the same."""
+        return self._scope.axes.constant(axes)
+
     # ---------------------------------------------------------------------- attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, ValueInfoProto
 
@@ -109,6 +110,8 @@ class Scope:
         weight = self._weights.pop(name)
         if isinstance(weight, onnx.SparseTensorProto):
             array = self._shared.values.sparse(weight)
+        elif isinstance(weight, np.ndarray):
+            array = weight
         else:
             array = self._shared.values.array(weight)
         with get_default_graph().control_dependencies(None):
@@ -133,6 +136,11 @@ class Scope:
                     self.known[each.name] = convert_to_tensor(weight)
         for sparse in graph.sparse_initializer:
             self._note(sparse.values.name, sparse)
+
+    def add_arrays(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Note weights that are made of those of the graph."""
+        for name, array in weights.items():
+            self._note(name, array)
 
     def _note(self, name: str, weight: Any) -> None:
         if not name or name in self._weights:

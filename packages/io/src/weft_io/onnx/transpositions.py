@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from weft_graph.ir.builder import constant_of
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ops.permutation import transpose
@@ -29,6 +32,14 @@ class Transpositions:
         self._around = around
         self._sources: dict[Output, tuple[Output, Order]] = {}
         self._made: dict[tuple[Output, Order], Output] = {}
+        self._constants: dict[tuple[int, ...] | int, Output] = {}
+
+    def constant(self, value: Order | int) -> Output:
+        """Axes as a constant of int32, one node for all that are equal."""
+        found = self._constants.get(value)
+        if found is None:
+            found = self._constants[value] = constant_of(np.array(value, np.int32), name="axes")
+        return found
 
     def source(self, x: Output) -> tuple[Output, Order] | None:
         """What a value is a transposition of, and by which permutation; None if of nothing."""
@@ -48,7 +59,7 @@ class Transpositions:
             return x
         found = self._known(x, order)
         if found is None:
-            found = transpose(x, order)
+            found = transpose(x, self.constant(order))
             self._made[x, order] = found
             self._sources[found] = (x, order)
         return found

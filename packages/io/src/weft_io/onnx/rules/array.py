@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 
 from weft_graph.ir.builder import constant
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import clip_by_value, maximum, minimum
 from weft_graph.ops.array import fill, zeros_like
@@ -24,7 +26,7 @@ from weft_graph.ops.reduction import reduce_prod
 from weft_graph.ops.search import setdiff1d
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, shape, size, squeeze
-from weft_graph.ops.slicing import slice as part, strided_slice
+from weft_graph.ops.slicing import slice as part
 from weft_graph.ops.space_to_batch import depth_to_space, space_to_depth
 from weft_graph.ops.string_conversion import as_string, to_number
 from weft_io.onnx.element_types import onnx_type
@@ -140,6 +142,9 @@ def _unsqueeze(operation: Operation) -> Output:
     if axes is None:
         raise errors.InvalidArgumentError("Unsqueeze requires axes")
     known = operation.value(1) if operation.get(1) is not None else operation.attribute("axes")
+    if known is not None and x.dims is None and _one_sided(np.asarray(known)):
+        order = sorted(np.asarray(known).reshape(-1).tolist(), key=abs)
+        return reduce(lambda found, axis: expand_dims(found, operation.shared(axis)), order, x)
     if known is not None and x.dims is not None:
         places = np.asarray(known).reshape(-1)
         count = len(x.dims) + len(places)
@@ -148,7 +153,7 @@ def _unsqueeze(operation: Operation) -> Output:
                 f"axes of Unsqueeze must be among {count}, got {places.tolist()}"
             )
         for axis in sorted(int(each) % count for each in places):
-            x = expand_dims(x, axis)
+            x = expand_dims(x, operation.shared(axis))
         return x
     axes = reshape(axes, [-1])
     count64 = cast(rank_of(x), dtypes.int64) + size(axes, out_type=dtypes.int64)
@@ -156,6 +161,12 @@ def _unsqueeze(operation: Operation) -> Output:
     kept = cast(_others(axes, count64), dtypes.int32)
     ones = zeros_like(places64) + like(1, places64)
     return reshape(x, dynamic_stitch([kept, cast(places64, dtypes.int32)], [shape64(x), ones]))
+
+
+def _one_sided(axes: np.ndarray[Any, Any]) -> bool:
+    """Whether axes can be inserted one after the other, whatever the rank is."""
+    distinct = len(set(axes.reshape(-1).tolist())) == axes.size
+    return distinct and bool(np.all(axes >= 0) or np.all(axes < 0))
 
 
 def _others(axes: Output, count: Output) -> Output:
@@ -221,62 +232,33 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
     return split(x, pieces, axis)
 
 
-@importer("Slice")
-def _slice(operation: Operation) -> Output:
-    x, order = operation.plain()
-    return operation.transposed(_sliced(operation, x, order), order)
-
-
-def _sliced(operation: Operation, x: Output, order: Sequence[int]) -> Output:
-    """A part of what the input is a transposition of."""
-    count = len(order)
-    starts, ends = operation.tensor(1, "starts"), operation.tensor(2, "ends")
-    if starts is None or ends is None:
-        raise errors.InvalidArgumentError("Slice requires starts and ends")
-    axes, steps = operation.tensor(3, "axes"), operation.get(4)
-    index = starts.dtype.base_dtype
-    known = None
-    if axes is None:
-        given = starts.dims
-        known = np.arange(count if given is None or given[0] is None else given[0])
-    elif operation.get(3) is None:
-        known = np.asarray(operation.attribute("axes"))
-    else:
-        known = operation.value(3)
-    places: Output | None = None
-    if known is not None:
-        known = np.asarray(order, np.int64)[known % max(count, 1)]
-        if np.array_equal(known, np.arange(count)):
-            return strided_slice(x, starts, ends, steps)
-        places = constant(known, index)
-    else:
-        assert axes is not None
-        places = gather(constant(order, axes.dtype.base_dtype), floormod(axes, like(count, axes)))
-    rows = expand_dims(places, 1)
-    sizes = shape(x, out_type=index)
-    begin = tensor_scatter_nd_update(zeros_like(sizes), rows, starts)
-    end = tensor_scatter_nd_update(sizes, rows, ends)
-    if steps is None:
-        return strided_slice(x, begin, end)
-    ones = zeros_like(sizes) + like(1, sizes)
-    return strided_slice(x, begin, end, tensor_scatter_nd_update(ones, rows, steps))
-
-
 @importer("Pad")
 def _pad(operation: Operation) -> Output:
     x, order = operation.plain()
-    count, pads = len(order), operation.tensor(1, "pads")
+    return operation.transposed(_padded(operation, x, _sides(operation, order)), order)
+
+
+def _sides(operation: Operation, order: Sequence[int]) -> Output:
+    """The margins of each axis of what the input is a transposition of, shape (rank, 2)."""
+    count, pads, axes = len(order), operation.tensor(1, "pads"), operation.get(3)
     if pads is None:
         pads = constant(operation.required("paddings"), dtypes.int64)
+    known, among = constant_value(pads), np.arange(count)
+    if axes is not None and known is not None:
+        chosen = constant_value(axes)
+        known, among = (None, among) if chosen is None else (known, chosen % max(count, 1))
+    if known is not None:
+        every = np.zeros((count, 2), np.int64)
+        every[np.asarray(order)[among]] = known.reshape(2, -1).T
+        return constant(every)
     sides = transpose(reshape(pads, [2, -1]))
-    axes = operation.get(3)
     if axes is not None:
         rows = expand_dims(floormod(cast(axes, dtypes.int64), like(count, sides)), 1)
         none = constant(np.zeros((count, 2), np.int64))
         sides = tensor_scatter_nd_update(none, rows, sides)
     if order != sorted(order):
         sides = gather(sides, constant(inverse(order), dtypes.int64))
-    return operation.transposed(_padded(operation, x, sides), order)
+    return sides
 
 
 def _padded(operation: Operation, x: Output, sides: Output) -> Output:
@@ -295,16 +277,16 @@ def _padded(operation: Operation, x: Output, sides: Output) -> Output:
 
 def padded(x: Output, sides: Output, value: Any = 0) -> Output:
     """With `value` round it, and with less at sides where a number is negative."""
-    zero = like(0, sides)
     if not isinstance(value, Output):
         value = constant(value, x.dtype.base_dtype) if x.dtype is not dtypes.string else b""
-    grown = pad(x, maximum(sides, zero), constant_values=reshape(value, []))
-    cut = minimum(sides, zero)
-    from weft_graph.ir.constant_value import constant_value
-
+    if not isinstance(value, Output) or value.dims != ():
+        value = reshape(value, [])
     known = constant_value(sides)
     if known is not None and np.all(known >= 0):
-        return grown
+        return pad(x, sides, constant_values=value)
+    zero = like(0, sides)
+    grown = pad(x, maximum(sides, zero), constant_values=value)
+    cut = minimum(sides, zero)
     begin = -cut[:, 0]
     return part(grown, begin, shape64(grown) - begin + cut[:, 1])
 

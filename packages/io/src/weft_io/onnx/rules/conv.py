@@ -57,16 +57,17 @@ def convolution(operation: Operation, x: Output, w: Output) -> Output:
     kernel = _kernel(operation, w)
     found = windows(operation, kernel)
     spatial, group = len(kernel), operation.attribute("group", 1)
-    if spatial == 1:
-        line = Windows([1, *kernel], [1, *found.strides], [1, *found.dilations], [], [])
-        x = expand_dims(with_margins(x, found), 1)
-        return squeeze(_grouped(x, expand_dims(w, 2), line, group), [1])
     if spatial > 3:
         raise errors.UnimplementedError(f"{operation.op} over {spatial} axes; up to 3 are taken")
     known = all(not isinstance(each, Output) for pair in found.pads for each in pair)
-    if spatial == 2 and known:
-        return _grouped(x, w, found, group)
-    return _grouped(with_margins(x, found), w, found._replace(pads=[]), group)
+    if spatial == 3 or not known:
+        x, found = with_margins(x, found), found._replace(pads=[])
+    if spatial > 1:
+        return _grouped(operation, x, w, found, group)
+    pads: list[Any] = [(0, 0), *found.pads] if found.pads else []
+    line = Windows([1, *kernel], [1, *found.strides], [1, *found.dilations], pads, [])
+    x, w = expand_dims(x, operation.shared(1)), expand_dims(w, operation.shared(2))
+    return squeeze(_grouped(operation, x, w, line, group), [1])
 
 
 def _kernel(operation: Operation, w: Output) -> list[int]:
@@ -78,14 +79,14 @@ def _kernel(operation: Operation, w: Output) -> list[int]:
     return [size for size in w.dims[2:] if size is not None]
 
 
-def _grouped(x: Output, w: Output, found: Windows, group: int) -> Output:
+def _grouped(operation: Operation, x: Output, w: Output, found: Windows, group: int) -> Output:
     if group == 1:
-        return _plain(x, w, found)
+        return _plain(operation, x, w, found)
     inner = w.dims[1] if w.dims else None
     if inner == 1 and len(found.kernel) == 2:
-        return _depthwise(x, w, found, group)
+        return _depthwise(operation, x, w, found, group)
     parts = [
-        _plain(part_x, part_w, found)
+        _plain(operation, part_x, part_w, found)
         for part_x, part_w in zip(split(x, group, -1), split(w, group, 0), strict=True)
     ]
     return concat(parts, -1)
@@ -95,19 +96,20 @@ def _padding(found: Windows) -> Any:
     return [[0, 0], *map(list, found.pads), [0, 0]] if found.pads else "VALID"
 
 
-def _plain(x: Output, w: Output, found: Windows) -> Output:
+def _plain(operation: Operation, x: Output, w: Output, found: Windows) -> Output:
     strides, dilations = [1, *found.strides, 1], [1, *found.dilations, 1]
     if len(found.kernel) == 2:
-        w = transpose(w, [2, 3, 1, 0])
+        w = transpose(w, operation.shared((2, 3, 1, 0)))
         return conv2d(x, w, strides, _padding(found), dilations=dilations)
-    return conv3d(x, transpose(w, [2, 3, 4, 1, 0]), strides, "VALID", dilations=dilations)
+    w = transpose(w, operation.shared((2, 3, 4, 1, 0)))
+    return conv3d(x, w, strides, "VALID", dilations=dilations)
 
 
-def _depthwise(x: Output, w: Output, found: Windows, group: int) -> Output:
+def _depthwise(operation: Operation, x: Output, w: Output, found: Windows, group: int) -> Output:
     """Each channel by filters of its own."""
-    filters = reshape(w, [group, -1, *found.kernel])
+    filters = transpose(reshape(w, [group, -1, *found.kernel]), operation.shared((2, 3, 0, 1)))
     return depthwise_conv2d_native(
-        x, transpose(filters, [2, 3, 0, 1]), [1, *found.strides, 1], _padding(found),
+        x, filters, [1, *found.strides, 1], _padding(found),
         dilations=[1, *found.dilations, 1],
     )  # fmt: skip
 

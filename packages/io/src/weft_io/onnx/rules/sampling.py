@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from itertools import product
-from typing import Any
+from typing import Any, Final
 
 from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
@@ -164,6 +164,10 @@ def _grid_taps(place: Output, mode: str) -> list[tuple[Output, Output]]:
 # ------------------------------------------------------------------------------ regions
 
 
+_MOST_SAMPLES: Final = 1000
+"""That a cell of a region is the mean of, along an axis."""
+
+
 @importer("RoiAlign")
 def _roi_align(operation: Operation) -> Output:
     x, rois, batch = operation[0], operation[1], operation[2]
@@ -208,6 +212,10 @@ def _samples(
     """Where each cell of each region is sampled along an axis, (regions, cells, samples)."""
     cell = size / like(cells, size)
     ratio = operation.attribute("sampling_ratio", 0)
+    if not 0 <= ratio <= _MOST_SAMPLES:
+        raise errors.InvalidArgumentError(
+            f"sampling_ratio of RoiAlign must be 0 to {_MOST_SAMPLES}, got {ratio}"
+        )
     number = fill(shape(size), constant(float(ratio))) if ratio else ceil(cell)
     number = maximum(cast(number, size.dtype), like(1, size))
     most = cast(reduce_max(number), dtypes.int32)

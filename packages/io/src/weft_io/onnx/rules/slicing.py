@@ -1,19 +1,122 @@
-"""Parts of tensors on the way to ONNX, whose slices are Python's without masks."""
+"""Parts of tensors. ONNX's slices are Python's without masks, of the axes that are named."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from weft_graph.ir.builder import constant
 from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.ops.array import zeros_like
+from weft_graph.ops.division import floormod
+from weft_graph.ops.gather import gather, tensor_scatter_nd_update
+from weft_graph.ops.join import concat
+from weft_graph.ops.shapes import expand_dims, shape
+from weft_graph.ops.slicing import strided_slice
 from weft_io.onnx.node_export import NodeExport, Value
-from weft_io.onnx.registry import exporter
-from weft_tensor import dtypes
+from weft_io.onnx.operation import Operation, like
+from weft_io.onnx.registry import exporter, importer
+from weft_tensor import dtypes, errors
 
 _FAR: Final = int(np.iinfo(np.int64).max)
 _BEFORE: Final = int(np.iinfo(np.int64).min)
+
+
+@importer("Slice")
+def _slice(operation: Operation) -> Output:
+    starts, ends = operation.tensor(1, "starts"), operation.tensor(2, "ends")
+    if starts is None or ends is None:
+        raise errors.InvalidArgumentError("Slice requires starts and ends")
+    axes = _sliced_axes(operation, starts)
+    if (
+        operation[0].dims is None
+        and axes is not None
+        and (min(axes, default=0) < 0) == (max(axes, default=0) < 0)
+    ):
+        return _ranges(operation, operation[0], axes, starts, ends)
+    x, order = operation.plain()
+    if axes is None:
+        found = _ranges_of_computed_axes(operation, x, order, starts, ends)
+    elif any(not -len(order) <= axis < len(order) for axis in axes):
+        raise errors.InvalidArgumentError(
+            f"axes of Slice must be among {len(order)}, got {list(axes)}"
+        )
+    else:
+        found = _ranges(operation, x, [order[axis] for axis in axes], starts, ends)
+    return operation.transposed(found, order)
+
+
+def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
+    """The axes that are cut, None where only a step knows them."""
+    if operation.tensor(3, "axes") is None:
+        count = (starts.dims or (None,))[0]
+        return list(range(operation.rank() if count is None else count))
+    if operation.get(3) is None:
+        return [int(axis) for axis in operation.attribute("axes")]
+    known = operation.value(3)
+    return None if known is None else [int(axis) for axis in known.reshape(-1)]
+
+
+def _ranges(
+    operation: Operation, x: Output, axes: Sequence[int], starts: Output, ends: Output
+) -> Output:
+    """A range of each of some axes: all counted from the front, or all from the end."""
+    if not axes:
+        return x
+    steps = operation.get(4)
+    for name, each in (("starts", starts), ("ends", ends), ("steps", steps)):
+        if each is not None and each.dims not in (None, (None,), (len(axes),)):
+            raise errors.InvalidArgumentError(
+                f"Slice requires {len(axes)} {name}, got shape {list(each.dims or ())}"
+            )
+    from_end = axes[0] < 0
+    first = min(axes) - 1 if from_end else 0  # one more, for all the axes before
+    places = [axis - first for axis in axes]
+    size = max(places) + 1
+    whole = sum(1 << i for i in range(size) if i not in places)
+    return strided_slice(
+        x,
+        _entries(starts, places, size, 0),
+        _entries(ends, places, size, 0),
+        None if steps is None else _entries(steps, places, size, 1),
+        begin_mask=whole,
+        end_mask=whole,
+        ellipsis_mask=int(from_end),
+    )
+
+
+def _entries(values: Output, places: Sequence[int], size: int, other: int) -> Output:
+    """A vector that has some values at these places, and another one elsewhere."""
+    if list(places) == list(range(size)):
+        return values
+    known = constant_value(values)
+    dtype = values.dtype.base_dtype
+    if known is not None:
+        entries: Any = np.full(size, other, dtype.numpy)
+        entries[list(places)] = known
+        return constant(entries)
+    index = np.zeros(size, np.int64)
+    index[list(places)] = np.arange(1, len(places) + 1)
+    return gather(concat([constant([other], dtype), values], 0), constant(index))
+
+
+def _ranges_of_computed_axes(
+    operation: Operation, x: Output, order: Sequence[int], starts: Output, ends: Output
+) -> Output:
+    axes, steps, index = operation[3], operation.get(4), starts.dtype.base_dtype
+    chosen = floormod(axes, like(len(order), axes))
+    rows = expand_dims(gather(constant(order, axes.dtype.base_dtype), chosen), 1)
+    sizes = shape(x, out_type=index)
+    begin = tensor_scatter_nd_update(zeros_like(sizes), rows, starts)
+    end = tensor_scatter_nd_update(sizes, rows, ends)
+    if steps is None:
+        return strided_slice(x, begin, end)
+    ones = zeros_like(sizes) + like(1, sizes)
+    return strided_slice(x, begin, end, tensor_scatter_nd_update(ones, rows, steps))
 
 
 @exporter("Slice")

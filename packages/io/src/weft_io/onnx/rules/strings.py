@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from weft_graph.ir.builder import constant
@@ -82,6 +84,11 @@ def _split(operation: Operation) -> list[Output]:
     return [reshape(whole, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
 
 
+_MOST_SKIPS: Final = 1000
+_LEAST_COLUMNS: Final = 1_000_000
+"""Columns that any number of n-grams may have, most of them without one."""
+
+
 @importer("TfIdfVectorizer")
 def _tf_idf(operation: Operation) -> Output:
     """How often each n-gram of a pool is in a row, with up to so many elements left out."""
@@ -91,22 +98,38 @@ def _tf_idf(operation: Operation) -> Output:
     pool = [each.encode() if isinstance(each, str) else each for each in pool or []]
     starts, places = operation.required("ngram_counts"), operation.required("ngram_indexes")
     shortest, longest = operation.required("min_gram_length"), operation.required("max_gram_length")
-    skips = operation.required("max_skip_count")
-    counts: list[Output | None] = [None] * len(places)
-    at = 0
+    if min(places, default=-1) < 0 or max(places) >= _LEAST_COLUMNS + 1000 * len(places):
+        raise errors.InvalidArgumentError(
+            f"ngram_indexes of TfIdfVectorizer must name columns of {len(places)} n-grams, "
+            f"got {min(places, default=None)} to {max(places, default=None)}"
+        )
+    none = reduce_sum(cast(equal(rows, rows), dtypes.float32), 1, keepdims=True) * 0.0
+    parts = [none]
+    columns = np.zeros(max(places) + 1, np.int64)  # of `parts` side by side, 0 is that of nothing
+    at, width = 0, 1
     for length, start in enumerate(starts, 1):
         end = starts[length] if length < len(starts) else len(pool)
         grams = [pool[i : i + length] for i in range(start, end, length)]
         if shortest <= length <= longest and grams:
-            found = _occurrences(rows, grams, length, skips)
-            for offset in range(len(grams)):
-                counts[at + offset] = found[:, offset]
+            parts.append(_occurrences(rows, grams, length, _skips(operation, rows)))
+            columns[places[at : at + len(grams)]] = width + np.arange(len(grams))
+            width += len(grams)
         at += len(grams)
-    none = cast(reduce_sum(cast(equal(rows, rows), dtypes.int64), 1) * 0, dtypes.float32)
-    columns: list[Output] = [none] * (max(places) + 1)
-    for count, place in zip(counts, places, strict=True):
-        columns[place] = none if count is None else count
-    return _weighted(operation, stack(columns, axis=1), operation.rank() == 1)
+    counts = gather(concat(parts, 1), constant(columns), axis=1)
+    return _weighted(operation, counts, operation.rank() == 1)
+
+
+def _skips(operation: Operation, rows: Output) -> int:
+    """How many elements may be left out, each number of them a few nodes."""
+    skips: int = operation.required("max_skip_count")
+    width = rows.dims[1] if rows.dims is not None else None
+    if width is not None:
+        skips = min(skips, width)
+    if not 0 <= skips <= _MOST_SKIPS:
+        raise errors.InvalidArgumentError(
+            f"max_skip_count of TfIdfVectorizer must be 0 to {_MOST_SKIPS}, got {skips}"
+        )
+    return skips
 
 
 def _occurrences(rows: Output, grams: list[list[object]], length: int, skips: int) -> Output:

@@ -1,0 +1,109 @@
+"""Batch normalizations that only scale what a convolution gives, as part of its weights.
+
+Where nothing trains, they are a factor and an offset for each channel. These go into the weights
+and the bias of the convolution before, which saves two passes over the image in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
+from weft_io.onnx.model import all_nodes, plain_domain
+from weft_io.onnx.values import Values
+
+Array = np.ndarray[Any, Any]
+
+_TYPES: Final = (TensorProto.FLOAT, TensorProto.DOUBLE)
+
+
+def without_batch_normalizations(
+    graph: GraphProto, values: Values, fixed: Mapping[str, TensorProto]
+) -> tuple[list[NodeProto], dict[str, Array]]:
+    """The nodes of a graph with batch normalizations in the weights of convolutions.
+
+    Args:
+      values: reads tensors.
+      fixed: weights and constants that nobody changes, by name.
+    Returns: nodes, and weights that are new, by name.
+    """
+    nodes: list[NodeProto | None] = list(graph.node)
+    if not any(node.op_type == "BatchNormalization" for node in graph.node):
+        return list(graph.node), {}
+    makers = {name: at for at, node in enumerate(graph.node) for name in node.output}
+    once, made = _used_once(graph), dict[str, Array]()
+    taken = {*makers, *fixed, *(each.name for each in graph.input)}
+    for at, after in enumerate(graph.node):
+        place = makers.get(after.input[0]) if after.input else None
+        conv = None if place is None else graph.node[place]
+        if place is None or conv is None or not _fits(conv, after, fixed):
+            continue
+        names = [f"{after.output[0]}/{part}" for part in ("weights", "bias")]
+        weights = _weights(conv, after, values, fixed)
+        if weights is None or conv.output[0] not in once or not taken.isdisjoint(names):
+            continue
+        fused = NodeProto()
+        fused.CopyFrom(conv)
+        del fused.input[:], fused.output[:]
+        fused.input.extend([conv.input[0], *names])
+        fused.output.append(after.output[0])
+        made.update(zip(names, weights, strict=True))
+        nodes[place], nodes[at] = None, fused
+    return [node for node in nodes if node is not None], made
+
+
+def _used_once(graph: GraphProto) -> set[str]:
+    """The values that one node takes, and that are no results."""
+    once: set[str] = set()
+    more = {each.name for each in graph.output}
+    for node in all_nodes(graph):
+        for name in node.input:
+            (more if name in once else once).add(name)
+        for attribute in node.attribute:
+            for inner in [attribute.g, *attribute.graphs]:
+                more.update(each.name for each in inner.output)
+    return once - more
+
+
+def _fits(conv: NodeProto, after: NodeProto, fixed: Mapping[str, TensorProto]) -> bool:
+    """Whether a node is a batch normalization of known numbers after a convolution of such."""
+    if (conv.op_type, after.op_type) != ("Conv", "BatchNormalization"):
+        return False
+    if plain_domain(conv.domain) or plain_domain(after.domain) or len(after.input) != 5:
+        return False
+    if len(conv.input) not in (2, 3) or len(conv.output) != 1 or any(after.output[1:]):
+        return False
+    if not all(_is_plain(each) for each in after.attribute):
+        return False
+    weights = [fixed.get(name) for name in [*conv.input[1:], *after.input[1:]]]
+    kinds = {None if each is None else each.data_type for each in weights}
+    return len(kinds) == 1 and not kinds.isdisjoint(_TYPES)
+
+
+def _is_plain(attribute: AttributeProto) -> bool:
+    """Whether an attribute of a batch normalization is as it is where nothing trains."""
+    if attribute.ref_attr_name:
+        return False
+    if attribute.type == AttributeProto.FLOAT:
+        return attribute.name in ("epsilon", "momentum")
+    wanted = {"training_mode": 0, "spatial": 1}.get(attribute.name)
+    return attribute.type == AttributeProto.INT and attribute.i == wanted
+
+
+def _weights(
+    conv: NodeProto, after: NodeProto, values: Values, fixed: Mapping[str, TensorProto]
+) -> tuple[Array, Array] | None:
+    """Weights and bias of both; None where the rules of both say what does not fit."""
+    w, *vectors = (values.array(fixed[name]) for name in [*conv.input[1:], *after.input[1:]])
+    if any(each.shape != w.shape[:1] for each in vectors):
+        return None
+    scale, offset, mean, variance = vectors[-4:]
+    bias = vectors[0] if len(vectors) > 4 else w.dtype.type(0)
+    epsilon = next((each.f for each in after.attribute if each.name == "epsilon"), 1e-5)
+    with np.errstate(all="ignore"):  # what cannot be divided is infinite, as it is in a step
+        factor = scale / np.sqrt(variance + w.dtype.type(epsilon))
+        moved = offset + (bias - mean) * factor
+    return w * factor.reshape(-1, *[1] * (w.ndim - 1)), moved

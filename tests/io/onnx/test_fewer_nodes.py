@@ -1,0 +1,184 @@
+"""What an imported model does with fewer nodes than its rules would make one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+import weft as wf  # noqa: E402
+from weft_tensor import errors  # noqa: E402
+
+rng = np.random.default_rng(5)
+
+
+def _value(name: str, *shape: int | str, dtype: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def _model(nodes: Any, inputs: Any, outputs: Any, weights: Any) -> Any:
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def _both(model: Any, feeds: dict[str, Any], **more: Any) -> Counter[str]:
+    """Check the results of a model; how many nodes of each op it has become."""
+    expected = ReferenceEvaluator(model).run(None, feeds)
+    with wf.Graph().as_default() as graph:
+        found = wf.onnx.import_model(model, **more)
+        with wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            got = session.run(
+                list(found.outputs.values()), {found.inputs[k]: v for k, v in feeds.items()}
+            )
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    return Counter(node.type for node in graph.nodes)
+
+
+def _normalized(group: int = 1, bias: bool = True, **attributes: Any) -> Any:
+    """A convolution and a batch normalization."""
+    weights = {
+        "w": rng.standard_normal([4, 4 // group, 3, 3]).astype(np.float32),
+        "b": rng.standard_normal(4).astype(np.float32),
+        **{name: rng.uniform(0.5, 2, 4).astype(np.float32) for name in "stmv"},
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"] if bias else ["x", "w"], ["h"], group=group),
+        helper.make_node("BatchNormalization", ["h", *"stmv"], ["y"], **attributes),
+    ]
+    outputs = [_value("y", 2, 4, "a", "b")]
+    return _model(nodes, [_value("x", 2, 4, 6, 6)], outputs, weights)
+
+
+FEEDS = {"x": rng.standard_normal([2, 4, 6, 6]).astype(np.float32)}
+
+
+@pytest.mark.parametrize("group", [1, 2, 4])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_batch_normalization_is_weights_of_the_convolution(group: int, bias: bool) -> None:
+    nodes = _both(_normalized(group, bias, epsilon=0.1), FEEDS)
+    assert nodes["Mul"] == nodes["Rsqrt"] == 0 and nodes["Add"] + nodes["AddV2"] == 1
+
+
+def test_weights_of_constant_nodes_take_it_too() -> None:
+    model = _normalized()
+    for tensor in model.graph.initializer:
+        node = helper.make_node("Constant", [], [tensor.name], value=tensor)
+        model.graph.node.insert(0, node)
+    del model.graph.initializer[:]
+    assert _both(model, FEEDS)["Mul"] == 0
+
+
+def test_weights_that_train_or_are_given_stay_apart() -> None:
+    model = _normalized()
+    assert _both(model, FEEDS, trainable=True)["Mul"] > 0
+    with wf.Graph().as_default(), wf.Session() as session:
+        given = {"x": FEEDS["x"], "s": np.zeros(4, np.float32)}
+        model.graph.input.append(_value("s", 4))
+        found = wf.onnx.import_model(model, inputs=given)
+        offsets = numpy_helper.to_array(model.graph.initializer[3])
+        y = session.run(found.outputs["y"])
+    np.testing.assert_allclose(y, np.broadcast_to(offsets[:, None, None], y.shape), rtol=1e-5)
+
+
+def test_a_convolution_that_others_see_stays() -> None:
+    model = _normalized()
+    model.graph.output.append(_value("h", 2, 4, "a", "b"))
+    assert _both(model, FEEDS)["Mul"] > 0
+    model = _normalized()
+    model.graph.node.append(helper.make_node("Relu", ["h"], ["z"]))
+    model.graph.output.append(_value("z", 2, 4, "a", "b"))
+    nodes = _both(model, FEEDS)
+    assert nodes["Mul"] > 0 and nodes["Conv2D"] == 1
+
+
+def test_what_does_not_fit_is_named() -> None:
+    model = _normalized()
+    model.graph.initializer[2].CopyFrom(numpy_helper.from_array(np.ones(3, np.float32), "s"))
+    with wf.Graph().as_default(), pytest.raises(errors.OpError, match="BatchNormalization"):
+        wf.onnx.import_model(model)
+
+
+X = rng.standard_normal([4, 5, 6]).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("axes", "starts", "ends", "steps"),
+    [
+        ([1], [1], [4], None),
+        ([2, 0], [1, -3], [2**62, 4], None),
+        ([-1, -3], [5, 0], [-(2**62), 3], [-2, 1]),
+        ([0, 1, 2], [0, 1, 2], [3, 4, 5], [1, 2, 3]),
+        ([1], [3], [1], [-1]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["constant", "fed", "unknown rank"])
+def test_slices_of_known_axes_scatter_nothing(
+    axes: Any, starts: Any, ends: Any, steps: Any, kind: str
+) -> None:
+    given = {"starts": starts, "ends": ends, "axes": axes, "steps": steps or [1] * len(axes)}
+    given = {name: np.array(each, np.int64) for name, each in given.items()}
+    fed = ["starts", "ends", "steps"] if kind == "fed" else []
+    node = helper.make_node("Slice", ["h", "starts", "ends", "axes", "steps"], ["y"])
+    inputs = [_value("x", 4, 5, 6), *(_value(name, len(axes), dtype=7) for name in fed)]
+    first = helper.make_node("Identity", ["x"], ["h"])
+    if kind == "unknown rank":
+        given["sizes"] = np.array(X.shape)
+        inputs.append(_value("sizes", "n", dtype=7))
+        fed = ["sizes"]
+        first = helper.make_node("Reshape", ["x", "sizes"], ["h"])
+    weights = {name: each for name, each in given.items() if name not in fed}
+    model = _model([first, node], inputs, [_value("y", "a", "b", "c")], weights)
+    nodes = _both(model, {"x": X, **{name: given[name] for name in fed}})
+    assert nodes["TensorScatterUpdate"] == 0
+
+
+def test_slices_of_computed_axes() -> None:
+    node = helper.make_node("Slice", ["x", "starts", "ends", "axes"], ["y"])
+    inputs = [_value("x", 4, 5, 6), _value("axes", 2, dtype=7)]
+    weights = {"starts": np.array([1, 2]), "ends": np.array([3, 4])}
+    model = _model([node], inputs, [_value("y", "a", "b", "c")], weights)
+    _both(model, {"x": X, "axes": np.array([-1, 0])})
+
+
+@pytest.mark.parametrize("axes", [[0], [-1], [1, 3], [-1, -3], [0, -1]])
+def test_axes_are_inserted_whatever_the_rank_is(axes: list[int]) -> None:
+    nodes = [
+        helper.make_node("Reshape", ["x", "sizes"], ["h"]),
+        helper.make_node("Unsqueeze", ["h", "axes"], ["y"]),
+    ]
+    inputs = [_value("x", 4, 5, 6), _value("sizes", "n", dtype=7)]
+    model = _model(
+        nodes, inputs, [_value("y", *"abcde"[: 3 + len(axes)])], {"axes": np.array(axes)}
+    )
+    found = _both(model, {"x": X, "sizes": np.array([4, 30])})
+    assert found["ListDiff"] == (0 if axes != [0, -1] else 1)
+
+
+def test_n_grams_are_columns_of_one_matrix() -> None:
+    node = helper.make_node(
+        "TfIdfVectorizer", ["x"], ["y"], mode="TF", min_gram_length=1, max_gram_length=2,
+        max_skip_count=10**9, ngram_counts=[0, 3], ngram_indexes=[6, 0, 2, 5, 4],
+        pool_int64s=[1, 2, 3, 1, 2, 3, 3],
+    )  # fmt: skip
+    model = _model([node], [_value("x", 2, 4, dtype=7)], [_value("y", 2, 7)], {})
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = wf.onnx.import_model(model)
+        y = session.run(found.outputs["y"], {found.inputs["x"]: [[1, 2, 3, 3], [3, 1, 1, 1]]})
+    assert y.tolist() == [[1, 0, 2, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0, 3]]
+    for name, value in (("max_skip_count", -1), ("ngram_indexes", [0, 1, 2, 10**9])):
+        wrong = onnx.ModelProto()
+        wrong.CopyFrom(model)
+        (attribute,) = (each for each in wrong.graph.node[0].attribute if each.name == name)
+        attribute.CopyFrom(helper.make_attribute(name, value))
+        with wf.Graph().as_default(), pytest.raises(errors.OpError, match=name):
+            wf.onnx.import_model(wrong)
