@@ -57,6 +57,11 @@ def test_clip_by_norm_of_unknown_rank() -> None:
     np.testing.assert_allclose(result, X / np.sqrt(34))
 
 
+def test_clip_by_norm_keeps_the_shape() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"\[2,3,1\] and \[2,3,2\]"):
+        clipping.clip_by_norm(array.zeros([2, 3, 1]), [1.0, 2.0])
+
+
 def test_clip_by_norm_of_zero_has_a_finite_gradient() -> None:
     x = builder.constant(np.zeros(3))
     clipped = clipping.clip_by_norm(x, 1.0)

@@ -152,3 +152,12 @@ def test_what_was_fed_is_kept_as_it_was(keeper: str, devices: int) -> None:
                 session.run([put, wf.identity(y)], {x: given})
                 given[...] = b"z" if given.dtype.hasobject else 9
                 np.testing.assert_array_equal(session.run(get), before)
+
+
+def test_an_array_that_a_library_lent_may_be_written_to() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        png = wf.placeholder(wf.string, [])
+        image = np.full([2, 3, 3], 7, np.uint8)
+        found = session.run(wf.image.decode_png(png), {png: session.run(wf.image.encode_png(image))})
+    found[0, 0] = 1
+    assert found.sum() == 7 * 15 + 3

@@ -297,3 +297,53 @@ def test_how_many_draws_may_be_known_late() -> None:
     session = wf.Session()
     assert session.run(draws, {count: 3}).shape == (3, 2)
     assert session.run(draws, {count: [3, 4]}).shape == (3, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "value", "message"),
+    [
+        (lambda: D.Bernoulli(probs=[0.5], validate_args=True), [-1], "non-negative"),
+        (lambda: D.Bernoulli(probs=[0.5], validate_args=True), [2], "0 or 1"),
+        (
+            lambda: D.Bernoulli(probs=[0.5], dtype=wf.float32, validate_args=True),
+            [0.5],
+            "fractional",
+        ),
+        (lambda: D.Dirichlet([1.0, 2.0], validate_args=True), [-0.5, 1.5], "positive"),
+        (lambda: D.Dirichlet([1.0, 2.0], validate_args=True), [0.5, 0.4], "sum to 1"),
+        (lambda: D.Multinomial(2.0, probs=[0.5, 0.5], validate_args=True), [0.5, 1.5], "fraction"),
+        (
+            lambda: D.DirichletMultinomial(2.0, [0.5, 0.5], validate_args=True),
+            [0.5, 1.5],
+            "fraction",
+        ),
+        (lambda: D.Gamma(2.0, 1.0, validate_args=True), -1.0, "positive"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: Any, value: Any, message: str) -> None:
+    with wf.Session() as session, pytest.raises(errors.InvalidArgumentError, match=message):
+        session.run(make().prob(value))
+
+
+def test_shapes_of_parameters() -> None:
+    assert D.Normal.param_static_shapes([2, 3]) == {"loc": [2, 3], "scale": [2, 3]}
+    assert D.Bernoulli.param_static_shapes(wf.TensorShape([4])) == {"logits": [4]}
+    late = wf.placeholder(wf.int32, [2])
+    with wf.Session() as session:
+        found = session.run(D.Uniform.param_shapes(late), {late: [5, 6]})
+    assert {name: shape.tolist() for name, shape in found.items()} == {
+        "low": [5, 6],
+        "high": [5, 6],
+    }
+    with pytest.raises(errors.InvalidArgumentError, match="must be known"):
+        D.Normal.param_static_shapes(late)
+    with pytest.raises(NotImplementedError, match="Categorical"):
+        D.Categorical.param_shapes([2])
+
+
+def test_a_divergence_of_ones_own_is_given_as_it_is() -> None:
+    class Named(D.Normal):
+        pass
+
+    D.RegisterKL(Named, Named)(lambda a, b, name=None: name)
+    assert D.kl_divergence(Named(0.0, 1.0), Named(0.0, 1.0), name="own") == "own"

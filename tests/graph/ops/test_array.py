@@ -72,6 +72,13 @@ def test_zeros_and_ones(shape: Any) -> None:
     np.testing.assert_array_equal(evaluate(ones), np.ones(dims, np.int64))
 
 
+def test_one_value_fills_a_shape_without_elements() -> None:
+    empty = constant(7, shape=[3, 0])
+    assert empty.dims == (3, 0) and evaluate(empty).dtype == np.int32
+    with pytest.raises(errors.InvalidArgumentError, match="2 elements cannot fill"):
+        constant([1, 2], shape=[0])
+
+
 def test_large_zeros_are_a_fill() -> None:
     zeros = array.zeros([100, 200], dtypes.bool_)
     assert zeros.node.type == "Fill" and zeros.dims == (100, 200)

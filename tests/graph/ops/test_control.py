@@ -5,7 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from weft_testing.evaluate import Evaluator, evaluate
 
 from weft_graph import Graph
 from weft_graph.ir.builder import constant, convert_to_tensor
-from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ops import array, checks, control
 from weft_tensor import dtypes, errors
 
@@ -102,6 +103,33 @@ def test_print_v2(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureF
     assert caplog.messages == ["logged"]
     with pytest.raises(errors.InvalidArgumentError, match="output_stream"):
         control.print_v2("x", output_stream="nowhere")
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (
+            lambda: ["at:", {"small": constant([0.5, 1.5]), "Big": 3}, [constant(1), (2,)]],
+            "at: {'Big': 3, 'small': [0.5 1.5]} [1, (2,)]",
+        ),
+        (lambda: [{6: 12, "a": None}, True, b"raw", 1.5], "{6: 12, 'a': None} True b'raw' 1.5"),
+        (lambda: [{"{}": constant(1)}, "{{}}"], "{'{}': 1} {{}}"),
+        (lambda: [Pair(constant([1]), ["text"])], "Pair(left=[1], right=['text'])"),
+        (lambda: [OrderedDict(b=constant(1), a=2)], "OrderedDict([('b', 1), ('a', 2)])"),
+        (
+            lambda: [SparseTensor([[0, 1]], [5], [2, 3])],
+            "'SparseTensor(indices=[[0 1]], values=[5], shape=[2 3])'",
+        ),
+    ],
+)
+def test_print_of_structures(make: Any, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate(control.print_v2(*make(), output_stream=sys.stdout))
+    assert capsys.readouterr().out == f"{line}\n"
 
 
 def test_print_to_a_file(tmp_path: Any) -> None:

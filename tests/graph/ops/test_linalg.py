@@ -236,6 +236,12 @@ def test_formats_of_tridiagonal_matrices() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="'band'"):
         tridiagonal.tridiagonal_solve(np.zeros((3, 4)), np.ones(4), "band")
     assert finite.dims == (4,)
+    with pytest.raises(errors.InvalidArgumentError, match="rows and columns"):
+        tridiagonal.tridiagonal_solve(np.ones((5, 4, 7)), np.ones((5, 4)), "matrix")
+    late = feed(None)
+    solved = tridiagonal.tridiagonal_solve(late, rhs)
+    found = evaluate(solved, {late: np.stack(padded, 1)})
+    np.testing.assert_allclose(dense @ found, rhs, atol=1e-10)
 
 
 def test_selections_of_eigenvalues_of_tridiagonal_matrices() -> None:

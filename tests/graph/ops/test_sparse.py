@@ -48,3 +48,8 @@ def test_elements_to_retain() -> None:
     assert value.dense_shape.tolist() == [3, 3]
     with pytest.raises(errors.InvalidArgumentError):
         wf.sparse_retain(sparse, [True, False])
+
+
+def test_the_shape_of_a_dense_tensor_is_a_vector() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="output_shape must have rank 1"):
+        wf.sparse_to_dense([1, 3], [[5], [3]], 1, -1)

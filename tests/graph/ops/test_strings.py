@@ -87,6 +87,9 @@ def test_bad_strings_are_refused_when_run(build: Any, message: str) -> None:
     [
         (lambda: string_conversion.as_string(1.0, scientific=True, shortest=True), "not both"),
         (lambda: string_conversion.as_string(1.0, fill="xy"), "one character"),
+        (lambda: string_conversion.as_string(1, scientific=True), "scientific requires floating"),
+        (lambda: string_conversion.as_string(True, shortest=True), "shortest requires floating"),
+        (lambda: string_conversion.as_string(1, precision=0), "precision requires floating"),
         (lambda: string_conversion.string_format("{} {}", [constant(1)]), "2 placeholders"),
         (lambda: string_conversion.string_to_hash_bucket_fast("a", 0), "at least 1"),
         (lambda: string_conversion.string_to_hash_bucket_strong("a", 5, [1]), "two integers"),

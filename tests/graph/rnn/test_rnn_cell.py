@@ -825,3 +825,17 @@ def test_cells_are_made_without_warnings() -> None:
         warnings.simplefilter("error")
         for make in (rnn_cell.BasicRNNCell, rnn_cell.GRUCell, rnn_cell.BasicLSTMCell):
             step(rnn_cell.MultiRNNCell([make(3, name=make.__name__)]))
+
+
+def test_a_getter_that_makes_variables_untrainable_is_believed(graph: Graph) -> None:
+    def frozen(getter: Any, *args: Any, **settings: Any) -> Any:
+        return getter(*args, **{**settings, "trainable": False})
+
+    with variable_scope("root", custom_getter=frozen):
+        cell = rnn_cell.BasicRNNCell(2)
+        cell(array.zeros([1, 2]), array.zeros([1, 2]))
+        dense = layers.Dense(2)
+        dense(array.zeros([1, 2]))
+    for layer in (cell, dense):
+        assert layer.trainable_variables == []
+        assert len(layer.non_trainable_variables) == 2

@@ -143,6 +143,60 @@ class TestRoundTrip:
         assert session.run(element) == 1
 
 
+class Doubling(wf.layers.Layer):
+    """Its weight and its inner layer are attributes that begin with "_"."""
+
+    def build(self, input_shape: Any) -> None:
+        self._scale = self.add_weight("scale", [], initializer=wf.zeros_initializer())
+        self._inner = wf.layers.Dense(1, use_bias=False)
+
+    def call(self, inputs: Any) -> Any:
+        return self._inner(inputs * self._scale)
+
+
+class TestLayers:
+    @pytest.mark.parametrize(
+        ("make", "names"),
+        [
+            (lambda: wf.nn.rnn_cell.BasicRNNCell(1), ["bias", "kernel"]),
+            (
+                lambda: wf.nn.rnn_cell.DropoutWrapper(wf.nn.rnn_cell.BasicRNNCell(1)),
+                ["cell/bias", "cell/kernel"],
+            ),
+            (
+                lambda: wf.nn.rnn_cell.MultiRNNCell([wf.nn.rnn_cell.LSTMCell(1, num_proj=1)]),
+                ["cell-0/bias", "cell-0/kernel", "cell-0/projection.Skernel"],
+            ),
+        ],
+    )
+    def test_the_weights_of_cells(
+        self, make: Any, names: list[str], session: wf.Session, tmp_path: Path
+    ) -> None:
+        cell = make()
+        cell(wf.ones([1, 1]), cell.zero_state(1, wf.float32))
+        checkpoint = wf.train.Checkpoint(cell=cell)
+        session.run([v.assign(wf.fill(v.shape, 4.0)) for v in cell.variables])
+        prefix = checkpoint.save(str(tmp_path / "ckpt"))
+        kept = [name for name, _ in wf.train.list_variables(prefix) if name.startswith("cell/")]
+        assert kept == [f"cell/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in names]
+        session.run([v.assign(wf.zeros(v.shape)) for v in cell.variables])
+        checkpoint.restore(prefix).assert_consumed().run_restore_ops()
+        assert all((session.run(v) == 4).all() for v in cell.variables)
+
+    def test_what_a_layer_of_a_program_keeps_to_itself(
+        self, session: wf.Session, tmp_path: Path
+    ) -> None:
+        layer = Doubling()
+        layer(wf.ones([1, 2]))
+        session.run(wf.global_variables_initializer())
+        prefix = wf.train.Checkpoint(layer=layer).save(str(tmp_path / "ckpt"))
+        assert [name.split("/.A")[0] for name, _ in wf.train.list_variables(prefix)][1:] == [
+            "layer/_inner/kernel",
+            "layer/scale",
+            "save_counter",
+        ]
+
+
 class TestMatching:
     def test_differences_are_named(self, session: wf.Session, tmp_path: Path) -> None:
         v, w = _variable("v", 1.0), _variable("w", 2.0)

@@ -16,6 +16,7 @@ from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
 from weft_tensor import errors
 from weft_tensor.nesting import shown
+from weft_tensor.shape import merge_dims
 
 Tensor = Output | IndexedSlices
 
@@ -28,6 +29,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
       clip_norm: scalar of the same dtype, positive; the largest norm.
       axes: integers; the norm is taken over these axes, all by default.
     Returns: shape and dtype of `t`; its gradient is finite where `t` is zero.
+    Raises: InvalidArgumentError: the result would have another shape than `t`.
 
     Examples:
       >>> wf.Session().run(wf.clip_by_norm([3.0, 4.0], 1.0))
@@ -42,6 +44,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         safe = out("SelectV2", [positive, total, out("OnesLike", [total])])
         norm = out("SelectV2", [positive, out("Sqrt", [safe]), total])
         clipped = values * limit / out("Maximum", [norm, limit])
+        merge_dims(values.dims, clipped.dims)
         return _like(t, clipped)
 
 

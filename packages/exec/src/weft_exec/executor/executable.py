@@ -111,7 +111,8 @@ class Fetch:
             return value[()]
         if self.shared or type(value.base) is np.ndarray or getrefcount(value) > _SOLE:
             return copied(value)
-        return value
+        # A library may have given an array over bytes of Python, which nobody can write to.
+        return value if value.flags.writeable else copied(value)
 
 
 class ReferenceFetch(Fetch):

@@ -81,26 +81,34 @@ LARGE = 1e6
 """From this size of the larger argument on it is an expansion for large arguments."""
 
 
+def _safe(value: Array) -> Any:
+    return np.where(np.abs(value) < 1e-300, 1e-300, value)
+
+
 def _fraction(a: Array, b: Array, x: Array) -> Any:
     """The continued fraction, which converges fast for x below about a / (a + b)."""
-    tiny = 1e-300
-
-    def safe(value: Array) -> Any:
-        return np.where(np.abs(value) < tiny, tiny, value)
-
-    c, d = np.ones_like(x), 1 / safe(1 - (a + b) * x / (a + 1))
+    c, d = np.ones_like(x), 1 / _safe(1 - (a + b) * x / (a + 1))
     total = d.copy()
+    result = np.empty_like(x)
+    where = np.arange(x.size)
     for m in range(1, 5000):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / safe(1 + even * d), safe(1 + even / c)
+        d, c = 1 / _safe(1 + even * d), _safe(1 + even / c)
         total = total * d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / safe(1 + odd * d), safe(1 + odd / c)
+        d, c = 1 / _safe(1 + odd * d), _safe(1 + odd / c)
         change = d * c
         total = total * change
-        if not (np.abs(change - 1) > 5e-16).any():  # two units in the last place
+        going = np.abs(change - 1) > 5e-16  # two units in the last place
+        left = np.count_nonzero(going)
+        if not left:
             break
-    return total
+        # Most converge within ten steps, a few need hundreds: what is done is not carried along.
+        if 2 * left <= going.size:
+            result[where] = total
+            a, b, x, c, d, total, where = (v[going] for v in (a, b, x, c, d, total, where))
+    result[where] = total
+    return result
 
 
 def _moderate(a: Array, b: Array, x: Array) -> Any:
@@ -109,7 +117,9 @@ def _moderate(a: Array, b: Array, x: Array) -> Any:
     at, rest = np.where(flip, 1 - x, x), np.where(flip, x, 1 - x)
     log = first * np.log(at) + second * np.log(rest)
     log = log + lgamma(a + b) - lgamma(a) - lgamma(b)
-    part = np.exp(log) * _fraction(first, second, at) / first
+    part = np.exp(log) / first
+    some = part > 0  # where the factor vanishes the fraction changes nothing
+    part[some] *= _fraction(first[some], second[some], at[some])
     return np.where(flip, 1 - part, part)
 
 

@@ -6,7 +6,7 @@ __all__ = ["Bernoulli"]
 
 from typing import Any
 
-from weft_graph.distributions.categories import both
+from weft_graph.distributions.categories import both, of_two
 from weft_graph.distributions.distribution import NOT_REPARAMETERIZED, Distribution
 from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
@@ -25,7 +25,7 @@ class Bernoulli(Distribution):
       logits: floating, log(p / (1 - p)); either this or `probs`.
       probs: floating, the probabilities p of 1.
       dtype: of draws.
-      validate_args: check that `probs` are in [0, 1].
+      validate_args: check that `probs` are in [0, 1], and draws 0 or 1.
       allow_nan_stats: as of `Distribution`.
       name: of the name scope.
 
@@ -34,6 +34,8 @@ class Bernoulli(Distribution):
       >>> wf.Session().run(coin.prob([0, 1]))
       array([0.75, 0.25], dtype=float32)
     """
+
+    _parameters_of_a_draw = ("logits",)
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Bernoulli(Distribution):
         return out("Cast", [out("Less", [uniform, self._probs])], {"DstT": self.dtype})
 
     def _log_prob(self, event: Output) -> Output:
+        event = of_two(event, self.validate_args)
         value: Output = cast(event, self._logits.dtype.base_dtype)
         return value * self._logits - softplus(self._logits)
 

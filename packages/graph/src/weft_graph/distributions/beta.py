@@ -39,6 +39,8 @@ class Beta(Distribution):
       array([0.4   , 1.5   , 0.6875], dtype=float32)
     """
 
+    _parameters_of_a_draw = ("concentration1", "concentration0")
+
     def __init__(
         self,
         concentration1: Any = None,

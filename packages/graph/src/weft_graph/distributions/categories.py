@@ -6,7 +6,7 @@ from typing import Any
 
 from weft_graph.distributions.distribution import checked, floating
 from weft_graph.ir.builder import out
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import checks
 from weft_graph.ops.elementary import log, log1p, sigmoid
 from weft_graph.ops.nn import softmax
@@ -50,8 +50,25 @@ def log_combinations(total: Output, counts: Output) -> Output:
 
 
 def counted(value: Output, total: Output, validate_args: bool) -> Output:
-    """The counts; with `validate_args` they are checked to sum to `total`."""
+    """The counts; with `validate_args` they are checked to be integers and to sum to `total`."""
     if not validate_args:
         return value
-    sums = checks.assert_equal(reduce_sum(value, -1), total)
-    return checked(value, [checks.assert_non_negative(value), sums])
+    sums = checks.assert_equal(reduce_sum(value, -1), total, message="counts must sum to the total")
+    return checked(value, [*_natural(value, "counts"), sums])
+
+
+def of_two(value: Output, validate_args: bool) -> Output:
+    """Numbers that are drawn; with `validate_args` they are checked to be 0 or 1."""
+    if not validate_args:
+        return value
+    one = out("OnesLike", [value])
+    most = checks.assert_less_equal(value, one, message="a draw must be 0 or 1")
+    return checked(value, [*_natural(value, "a draw"), most])
+
+
+def _natural(value: Output, what: str) -> list[Node]:
+    low = checks.assert_non_negative(value, message=f"{what} must be non-negative")
+    if not value.dtype.is_floating:
+        return [low]
+    message = f"{what} cannot contain fractional components"
+    return [low, checks.assert_equal(value, out("Floor", [value]), message=message)]

@@ -9,6 +9,7 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
+    checked,
     floating,
     positive,
 )
@@ -16,7 +17,7 @@ from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
-from weft_graph.ops import diagonals, random
+from weft_graph.ops import checks, diagonals, random
 from weft_graph.ops.elementary import xlogy
 from weft_graph.ops.reduction import reduce_all, reduce_sum
 from weft_graph.ops.shape_rules import with_rank_at_least
@@ -28,7 +29,7 @@ class Dirichlet(Distribution):
 
     Args:
       concentration: floating, shape (..., K), positive.
-      validate_args: check that it is positive.
+      validate_args: check that it is positive, and that draws are positive and sum to 1.
       allow_nan_stats: as of `Distribution`; the mode is NaN where one is at most 1.
       name: of the name scope.
 
@@ -78,6 +79,14 @@ class Dirichlet(Distribution):
         return draws / reduce_sum(draws, -1, keepdims=True)
 
     def _log_prob(self, x: Output) -> Output:
+        if self.validate_args:
+            total = reduce_sum(x, -1)
+            near = checks.assert_near(
+                total,
+                out("OnesLike", [total]),
+                message="the probabilities of a draw must sum to 1",
+            )
+            x = checked(x, [checks.assert_positive(x, message="draws must be positive"), near])
         powers = reduce_sum(xlogy(self._concentration - 1.0, x), -1)
         return powers - lbeta(self._concentration)
 

@@ -95,6 +95,8 @@ class Distribution:
     """
 
     _event_rank = 0
+    _parameters_of_a_draw: Sequence[str] = ()
+    """Arguments of the constructor that have the shape of a draw, where all others have defaults."""
 
     def __init__(
         self,
@@ -162,6 +164,41 @@ class Distribution:
         return type(self)(**(self._parameters | override_parameters_kwargs))
 
     # ------------------------------------------------------------------------- shapes
+
+    @classmethod
+    def param_shapes(
+        cls, sample_shape: Any, name: str = "DistributionParamShapes"
+    ) -> dict[str, Output]:
+        """The shapes of parameters, by name, whose `sample()` has the shape `sample_shape`.
+
+        Args:
+          sample_shape: integers, or an int32 vector.
+        Raises: UnimplementedError: they do not follow from the shape alone.
+        """
+        with name_scope(name):
+            return cls._param_shapes(shape_tensor(sample_shape))
+
+    @classmethod
+    def param_static_shapes(cls, sample_shape: Any) -> dict[str, TensorShape]:
+        """As `param_shapes`, while the graph is built.
+
+        Args:
+          sample_shape: integers, or a constant.
+        Raises:
+          InvalidArgumentError: the shape is not known while the graph is built.
+          UnimplementedError: the shapes do not follow from it alone.
+        """
+        given = sample_shape.as_list() if isinstance(sample_shape, TensorShape) else sample_shape
+        found = {key: constant_array(each) for key, each in cls.param_shapes(given).items()}
+        if any(each is None for each in found.values()):
+            raise errors.InvalidArgumentError(f"sample_shape must be known, got {sample_shape!r}")
+        return {key: TensorShape(each.tolist()) for key, each in found.items() if each is not None}
+
+    @classmethod
+    def _param_shapes(cls, sample_shape: Output) -> dict[str, Output]:
+        if not cls._parameters_of_a_draw:
+            raise errors.UnimplementedError(f"{cls.__name__} does not implement _param_shapes")
+        return dict.fromkeys(cls._parameters_of_a_draw, sample_shape)
 
     def _shaped(self) -> list[tuple[Output, int]]:
         """The parameters, each with how many of its last axes are not the batch's."""

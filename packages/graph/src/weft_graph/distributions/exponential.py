@@ -30,6 +30,8 @@ class Exponential(Gamma):
       np.float32(0.5)
     """
 
+    _parameters_of_a_draw = ("rate",)
+
     def __init__(
         self,
         rate: Any,

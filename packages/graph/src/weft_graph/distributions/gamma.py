@@ -9,6 +9,7 @@ from typing import Any
 from weft_graph.distributions.distribution import (
     FULLY_REPARAMETERIZED,
     Distribution,
+    checked,
     floating,
     positive,
     square,
@@ -17,7 +18,7 @@ from weft_graph.distributions.kullback_leibler import RegisterKL
 from weft_graph.ir.builder import out
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
-from weft_graph.ops import random
+from weft_graph.ops import checks, random
 from weft_graph.ops.elementary import log, xlogy
 from weft_graph.ops.special import digamma, igamma, igammac, lgamma
 
@@ -28,7 +29,7 @@ class Gamma(Distribution):
     Args:
       concentration: floating, a, positive.
       rate: same dtype, positive; the shapes broadcast.
-      validate_args: check that the parameters are positive.
+      validate_args: check that the parameters, and draws, are positive.
       allow_nan_stats: as of `Distribution`; the mode is NaN where a is at most 1.
       name: of the name scope.
 
@@ -37,6 +38,8 @@ class Gamma(Distribution):
       >>> wf.Session().run([gamma.mean(), gamma.variance(), gamma.mode()])
       [np.float32(1.5), np.float32(0.75), np.float32(1.0)]
     """
+
+    _parameters_of_a_draw = ("concentration", "rate")
 
     def __init__(
         self,
@@ -75,6 +78,8 @@ class Gamma(Distribution):
         return random.random_gamma(size, self._concentration, self._rate, self.dtype, seed)
 
     def _log_prob(self, x: Output) -> Output:
+        if self.validate_args:
+            x = checked(x, [checks.assert_positive(x, message="draws must be positive")])
         a = self._concentration
         return xlogy(a - 1.0, x) - self._rate * x - (lgamma(a) - a * log(self._rate))
 

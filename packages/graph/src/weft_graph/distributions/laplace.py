@@ -38,6 +38,8 @@ class Laplace(Distribution):
       np.float32(0.5)
     """
 
+    _parameters_of_a_draw = ("loc", "scale")
+
     def __init__(
         self,
         loc: Any,

@@ -42,6 +42,8 @@ class Normal(Distribution):
       array([-1.737, -1.612], dtype=float32)
     """
 
+    _parameters_of_a_draw = ("loc", "scale")
+
     def __init__(
         self,
         loc: Any,

@@ -44,6 +44,8 @@ class StudentT(Distribution):
       array([0.3676, 3.    ], dtype=float32)
     """
 
+    _parameters_of_a_draw = ("df", "loc", "scale")
+
     def __init__(
         self,
         df: Any,

@@ -35,6 +35,8 @@ class Uniform(Distribution):
       array([0.  , 0.25], dtype=float32)
     """
 
+    _parameters_of_a_draw = ("low", "high")
+
     def __init__(
         self,
         low: Any = 0.0,

@@ -58,12 +58,12 @@ def _is_converted(array: np.ndarray, value: Any) -> bool:
 def _repeat_last(array: np.ndarray, dims: list[int]) -> np.ndarray:
     size = math.prod(dims)
     flat = array.reshape(-1)
-    if flat.size > size or (flat.size == 0 and size):
+    if flat.size > max(size, 1) or (flat.size == 0 and size):
         raise errors.InvalidArgumentError(
             f"a value of {flat.size} elements cannot fill shape {dims}"
         )
     result = new_array(dims, array.dtype).reshape(-1)
-    result[: flat.size] = flat
+    result[: flat.size] = flat[:size]
     if flat.size < size:
         result[flat.size :] = flat[-1]
     return result.reshape(dims)

@@ -7,9 +7,9 @@ __all__ = ["InputSpec", "Layer"]
 import inspect
 import re
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
@@ -27,6 +27,15 @@ from weft_graph.variables.scope import (
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import optional_function, unknown_argument
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
+
+_INTERNAL: Final = {
+    "_trainable_weights",
+    "_non_trainable_weights",
+    "_weights_by_name",
+    "_losses",
+    "_updates",
+}
+"""Attributes of every layer that hold variables, but not by names of their own."""
 
 _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
 
@@ -144,6 +153,7 @@ class Layer:
         self._call_takes_scope = "scope" in inspect.signature(self.call).parameters
         self._trainable_weights: list[Any] = []
         self._non_trainable_weights: list[Any] = []
+        self._weights_by_name: dict[str, Any] = {}
         self._updates: list[tuple[Any, Any]] = []
         self._losses: list[tuple[Any, Any]] = []
         self._set_name(name)
@@ -278,10 +288,19 @@ class Layer:
         if regularizer is not None:
             found = get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
             self._losses.extend((loss, None) for loss in found if loss not in known)
-        declared = trainable is None or trainable
+        # A custom getter of the scope may have made it otherwise than it was asked for.
+        declared = is_trainable(variable) if wanted else trainable is None or trainable
         weights = self._trainable_weights if declared else self._non_trainable_weights
         weights.append(variable)
+        self._weights_by_name[name] = variable
         return variable
+
+    def _tracked(self) -> Iterator[tuple[str, Any]]:
+        """What a checkpoint of objects may follow, by local names: weights by theirs, attributes."""
+        yield from self._weights_by_name.items()
+        for name, value in sorted(vars(self).items()):
+            if name not in _INTERNAL and name not in self._weights_by_name:
+                yield name, value
 
     def _own_scope(self) -> AbstractContextManager[Any]:
         """The layer's variable scope, which is open but where `build` is called by itself."""
@@ -382,6 +401,12 @@ class Layer:
     def losses(self) -> list[Any]:
         """Regularization losses."""
         return [loss for loss, _ in self._losses]
+
+
+def is_trainable(variable: Any) -> bool:
+    """Whether a variable, or the first part of a partitioned one, was made to be trained."""
+    parts = getattr(variable, "_get_variable_list", None)
+    return bool(getattr(variable if parts is None else parts()[0], "trainable", False))
 
 
 def _unique_name(base: str) -> str:

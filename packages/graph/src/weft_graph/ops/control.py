@@ -31,7 +31,7 @@ from weft_graph.ir.indexed_slices import (
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import WRITES, State, Traits
-from weft_graph.ops import string_conversion
+from weft_graph.ops import print_format
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.nesting import too_deep
@@ -326,7 +326,8 @@ def print_v2(
     """Print tensors and Python values when the node runs.
 
     Args:
-      *inputs: tensors, and values that are formatted as Python does.
+      *inputs: tensors, values that are formatted as Python does, and dicts, lists and tuples of
+        these, which are shown as Python shows them.
       output_stream: sys.stderr (the default), sys.stdout, "log(info)", or "file://path".
       summarize: how many elements at each end of every axis are printed; -1 for all.
       sep, end: text between the inputs and after the last.
@@ -341,14 +342,7 @@ def print_v2(
     attrs = {"output_stream": _stream_name(output_stream), "end": end}
     if len(inputs) == 1 and _is_line(inputs[0]):
         return create("PrintV2", [inputs[0]], attrs, name or "PrintV2")
-    parts = [item if isinstance(item, str) else None for item in inputs]
-    tensors = [item for item, text in zip(inputs, parts, strict=True) if text is None]
-    marks = ["{}" if text is None else text for text in parts]
-    if any("{}" in text for text in parts if text is not None):
-        marks = ["{}" for _ in inputs]
-        tensors = [convert_to_tensor(item) for item in inputs]
-    template = sep.join(marks)
-    line = string_conversion.string_format(template, tensors, summarize=summarize)
+    line = print_format.line_of(inputs, sep, summarize)
     return create("PrintV2", [line], attrs, name or "PrintV2")
 
 

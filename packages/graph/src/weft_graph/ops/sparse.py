@@ -32,6 +32,7 @@ from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
 
 def _to_dense_shape(node: NodeSpec) -> Sequence[Dims]:
     indices, shape, values, default = node.inputs
+    with_rank(shape.dims, 1, "output_shape")
     if default.dims not in ((), None):
         raise errors.InvalidArgumentError(
             f"default_value must have rank 0, got shape {format_dims(default.dims)}"

@@ -38,6 +38,18 @@ def _decode_raw_shape(node: NodeSpec) -> Sequence[Dims]:
     return (None if dims is None else (*dims, None),)
 
 
+def _as_string_shape(node: NodeSpec) -> Sequence[Dims]:
+    (value,), attrs = node.inputs, node.attrs
+    if attrs["scientific"] and attrs["shortest"]:
+        raise errors.InvalidArgumentError("a number is either scientific or shortest, not both")
+    if not (value.dtype.is_floating or value.dtype.is_complex):
+        given = [name for name in ("scientific", "shortest") if attrs[name]]
+        given += ["precision"] * (attrs["precision"] >= 0)
+        if given:
+            raise errors.InvalidArgumentError(f"{given[0]} requires floating numbers, got {value!r}")
+    return (value.dims,)
+
+
 # ------------------------------------------------------------------------------ declarations
 register_op(
     "StringToNumber",
@@ -59,7 +71,7 @@ register_op(
         "width": "int = -1",
         "fill": "string = ''",
     },
-    unchanged,
+    _as_string_shape,
     traits=EACH_ELEMENT,
 )
 register_op(

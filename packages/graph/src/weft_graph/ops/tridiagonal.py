@@ -128,6 +128,8 @@ def _of_matrix(value: Output) -> list[Output]:
         raise errors.InvalidArgumentError(
             f"a tridiagonal matrix must have a known rank, got {value!r}"
         )
+    shape_rules.with_rank_at_least(value.dims, 2, "a tridiagonal matrix")
+    shape_rules.merge_size(*value.dims[-2:], "the rows and columns of a tridiagonal matrix")
     outside = [[0, 0]] * (len(value.dims) - 2)
     above = out("Pad", [value, [*outside, [0, 1], [0, 0]]])[..., 1:, :]
     below = out("Pad", [value, [*outside, [1, 0], [0, 0]]])[..., :-1, :]
@@ -159,7 +161,8 @@ def tridiagonal_solve(
 
     Args:
       diagonals: float32, float64 or complex; of A in the format `diagonals_format`.
-      rhs: same dtype, shape (..., M), or (..., M, K) for K right-hand sides.
+      rhs: same dtype, shape (..., M), or (..., M, K) for K right-hand sides, as it is taken where a
+        rank is not known.
       diagonals_format: "compact", "sequence" or "matrix".
       transpose_rhs: `rhs` has shape (..., K, M) instead.
       conjugate_rhs: use the complex conjugate of `rhs`.
@@ -197,11 +200,9 @@ def tridiagonal_solve(
 
 
 def _is_vector(value: Output, compact: Output) -> bool:
-    """Whether there is one right-hand side without an axis of its own."""
+    """Whether there is one right-hand side without an axis of its own; not if a rank is unknown."""
     if value.dims is None or compact.dims is None:
-        raise errors.InvalidArgumentError(
-            f"the ranks of diagonals and rhs must be known, got {compact!r} and {value!r}"
-        )
+        return False
     return len(value.dims) == len(compact.dims) - 1
 
 

@@ -135,7 +135,7 @@ def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Optimizer):
         found = _non_slots(value, graph)
     elif isinstance(value, Layer):
-        found = [(k, v) for k, v in sorted(vars(value).items()) if k[0] != "_"]
+        found = value._tracked()
     for name, child in found:
         if is_trackable(child):
             yield str(name), child

@@ -11,7 +11,7 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.layers.base import InputSpec, Layer
+from weft_graph.layers.base import InputSpec, Layer, is_trainable
 from weft_graph.rnn.cell.config import read, type_name, written
 from weft_graph.rnn.cell.steps import batch_size_of, zero_tensors
 from weft_graph.variables.scope import get_variable_scope, variable_scope
@@ -67,9 +67,7 @@ class RNNCell(Layer):
     def _noting_getter(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Get a variable and count it among the cell's."""
         variable = getter(*args, **kwargs)
-        parts = getattr(variable, "_get_variable_list", None)
-        first = parts()[0] if parts is not None else variable
-        trainable = getattr(first, "trainable", False)
+        trainable = is_trainable(variable)
         weights = self._trainable_weights if trainable else self._non_trainable_weights
         if all(each is not variable for each in weights):
             weights.append(variable)

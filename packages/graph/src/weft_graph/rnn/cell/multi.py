@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["MultiRNNCell"]
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft_graph.ir import nest
@@ -62,6 +62,10 @@ class MultiRNNCell(RNNCell):
 
     def _inner_cells(self) -> Sequence[Any]:
         return self._cells
+
+    def _tracked(self) -> Iterator[tuple[str, Any]]:
+        yield from ((f"cell-{number}", cell) for number, cell in enumerate(self._cells))
+        yield from super()._tracked()
 
     @property
     def state_size(self) -> Any:
