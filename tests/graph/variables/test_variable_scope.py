@@ -10,6 +10,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.variables import initializers
+from weft_graph.variables.base import VariableAggregation, VariableSynchronization
 from weft_graph.variables.partitioned import (
     PartitionedVariable,
     create_partitioned_variables,
@@ -168,6 +169,32 @@ def test_local_variables() -> None:
         assert not global_variables() and not trainable_variables()
 
 
+def test_scopes_are_left_in_the_reverse_order_of_entering() -> None:
+    with Graph().as_default():
+        outer = variable_scope("outer")
+        outer.__enter__()
+        with (
+            variable_scope("inner"),
+            pytest.raises(RuntimeError, match="'outer/inner' is inside of 'outer'"),
+        ):
+            outer.__exit__(None, None, None)
+        outer.__exit__(None, None, None)
+        assert get_variable_scope().name == ""
+
+
+def test_a_custom_getter_is_told_how_a_variable_is_synchronised() -> None:
+    seen: dict[str, Any] = {}
+
+    def getter(getter: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.update(kwargs)
+        return getter(*args, **kwargs)
+
+    with Graph().as_default(), variable_scope("a", custom_getter=getter):
+        get_variable("v", [1])
+    assert seen["synchronization"] is VariableSynchronization.AUTO
+    assert seen["aggregation"] is VariableAggregation.NONE
+
+
 def test_custom_getters_wrap_one_another() -> None:
     seen: list[str] = []
 
@@ -242,8 +269,16 @@ def test_partitioned_variables() -> None:
         assert info is not None and info.spec == "7 2 3,2:0,2" and info.full_name == "a/w"
         with variable_scope("a", reuse=True, partitioner=fixed_size_partitioner(3)):
             assert get_variable("w", [7, 2]) is variable
-        with variable_scope("a", reuse=True), pytest.raises(errors.InvalidArgumentError):
-            get_variable("w", [7, 2])
+        with variable_scope("a", reuse=True):
+            assert get_variable("w", [7, 2]) is get_variable("w") is variable
+            with pytest.raises(errors.InvalidArgumentError, match=r"shape \[2,7\] and found"):
+                get_variable("w", [2, 7])
+        for reuse in (False, AUTO_REUSE):
+            with (
+                variable_scope("a", reuse=reuse),
+                pytest.raises(errors.InvalidArgumentError, match="with reuse=True"),
+            ):
+                get_variable("w", [7, 2])
         doubled = builder.out("Mul", [variable, 2.0])
         assigned = variable.assign(np.arange(14, dtype=np.float32).reshape(7, 2))
     session = Session(graph=graph)

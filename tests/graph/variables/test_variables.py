@@ -299,6 +299,12 @@ def test_to_and_from_proto(use_resource: bool) -> None:
             Variable.from_proto(inner)
 
 
+def test_a_caching_device_is_not_one_of_the_devices_around() -> None:
+    with Graph().as_default() as graph, graph.device("/job:ps/task:1"):
+        variable = Variable([1.0], caching_device="/job:worker", use_resource=True)
+    assert variable.value().device == "/job:worker"
+
+
 @BOTH
 def test_a_caching_device(use_resource: bool) -> None:
     with Graph().as_default():

@@ -462,8 +462,9 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
 
     def __enter__(self) -> VariableScope:
         entered = self._open()
+        scopes = stores_of(self._graph or get_default_graph()).scopes
         scope: VariableScope = entered.__enter__()
-        self._entered.append(entered)
+        self._entered.append((entered, scopes, scope))
         return scope
 
     def __exit__(
@@ -472,7 +473,14 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._entered.pop().__exit__(kind, value, traceback)
+        entered, scopes, scope = self._entered[-1]
+        if kind is None and scopes.current is not scope:
+            raise errors.FailedPreconditionError(
+                "nesting violated: variable scopes must be left in the reverse order of entering, "
+                f"but {scopes.current.name!r} is inside of {scope.name!r}"
+            )
+        self._entered.pop()
+        entered.__exit__(kind, value, traceback)
 
     @contextmanager
     def _open(self) -> Iterator[VariableScope]:

@@ -11,7 +11,11 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.variables import initializers
-from weft_graph.variables.base import Variable
+from weft_graph.variables.base import (
+    Variable,
+    VariableAggregation,
+    VariableSynchronization,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import optional_function
 from weft_tensor.shape import as_dims, compatible_dims, format_dims, is_fully_defined
@@ -47,6 +51,8 @@ class VariableStore:
                 name, shape, dtype, initializer, regularizer, reuse=reuse, **settings
             )
         getter: Any = custom_getter
+        settings["synchronization"] = settings.get("synchronization") or VariableSynchronization.AUTO
+        settings["aggregation"] = settings.get("aggregation") or VariableAggregation.NONE
         return getter(
             self._true_getter,
             name=name,
@@ -76,9 +82,13 @@ class VariableStore:
                 self, name, shape, dtype, initializer, regularizer, reuse, partitioner, **settings
             )
         if name in self.partitioned or f"{name}/part_0" in self.variables:
-            raise errors.InvalidArgumentError(
-                f"variable {name} is partitioned; get it with a partitioner"
-            )
+            found = self.partitioned.get(name)
+            if reuse is not True or found is None:
+                raise errors.InvalidArgumentError(
+                    f"variable {name} is partitioned; get it with a partitioner, or with reuse=True"
+                )
+            _check_reuse(name, found, shape, dtype, reuse)
+            return found
         return self.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
 
     def single(
@@ -101,7 +111,7 @@ class VariableStore:
         """
         found = self.variables.get(name)
         if found is not None:
-            _check_reuse(name, found, shape, dtype, reuse, initializer)
+            _check_reuse(name, found, shape, dtype, reuse)
             return found
         if reuse is True:
             raise errors.InvalidArgumentError(_missing(name, self.variables))
@@ -128,10 +138,9 @@ def _missing(name: str, variables: dict[str, Any]) -> str:
     )
 
 
-def _check_reuse(
-    name: str, found: Any, shape: Any, dtype: Any, reuse: Any, initializer: Any
-) -> None:
-    place = found.op.line
+def _check_reuse(name: str, found: Any, shape: Any, dtype: Any, reuse: Any) -> None:
+    parts = getattr(found, "_get_variable_list", None)
+    place = (found if parts is None else parts()[0]).op.line
     if not reuse:
         raise errors.InvalidArgumentError(
             f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or "
