@@ -158,6 +158,8 @@ def test_an_array_that_a_library_lent_may_be_written_to() -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         png = wf.placeholder(wf.string, [])
         image = np.full([2, 3, 3], 7, np.uint8)
-        found = session.run(wf.image.decode_png(png), {png: session.run(wf.image.encode_png(image))})
+        found = session.run(
+            wf.image.decode_png(png), {png: session.run(wf.image.encode_png(image))}
+        )
     found[0, 0] = 1
     assert found.sum() == 7 * 15 + 3

@@ -15,7 +15,7 @@ from weft_testing.evaluate import Evaluator, evaluate
 from weft_graph import Graph
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.ops import array, checks, control
+from weft_graph.ops import array, checks, control, shape_checks
 from weft_tensor import dtypes, errors
 
 
@@ -289,14 +289,54 @@ def test_ranks() -> None:
 def test_shapes_with_symbols() -> None:
     x = array.placeholder(dtypes.float32, [None, 3])
     y = array.placeholder(dtypes.float32, [None, 5])
-    node = checks.assert_shapes([(x, ("n", 3)), (y, ("n", None))])
+    node = shape_checks.assert_shapes([(x, ("n", 3)), (y, ("n", None))])
     evaluate(node, {x: np.zeros((2, 3)), y: np.zeros((2, 5))})
     with pytest.raises(errors.InvalidArgumentError, match="must have size"):
         evaluate(node, {x: np.zeros((2, 3)), y: np.zeros((4, 5))})
     with pytest.raises(errors.InvalidArgumentError, match="size 4 at axis 1"):
-        checks.assert_shapes({x: ("n", 4)})
+        shape_checks.assert_shapes({x: ("n", 4)})
     with pytest.raises(errors.InvalidArgumentError, match="size 3 at axis 1"):
-        checks.assert_shapes([(x, ("n", "d")), (y, ("n", "d"))])
+        shape_checks.assert_shapes([(x, ("n", "d")), (y, ("n", "d"))])
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ([((2, 5, 2, 3), (..., "N", "Q")), ((2, 3), "NQ"), ((7, 2, 3), "*NQ")], None),
+        ([((2, 5), "*N"), ((4,), "N")], "size 5 at axis 0"),
+        ([((3, 3), "3N"), ((3, 4), "N.")], None),
+        ([((), "N"), ((1, 2), "N2"), ((1,), ()), ((), ())], None),
+        ([((2,), ())], "size 1 at axis 0"),
+        ([((2, 3), None)], None),
+        ([((2, 3), "N")], "rank 0 or 1"),
+        ([((3,), "*NQ")], "rank at least 2"),
+        ([((3,), 3)], "must be a list of sizes"),
+        ([((3, 3), ("N", ...))], "for the first axes only"),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_shapes_with_any_axes(late: bool, shapes: Any, message: str | None) -> None:
+    tensors = [constant(np.ones(shape)) for shape, _ in shapes]
+    if late:
+        tensors = [array.placeholder_with_default(tensor, None) for tensor in tensors]
+
+    def check() -> None:
+        sizes = [wanted for _, wanted in shapes]
+        evaluate(shape_checks.assert_shapes(list(zip(tensors, sizes, strict=True))))
+
+    if message is None:
+        check()
+    else:
+        early = "list" in message or "only" in message or not late
+        with pytest.raises(errors.InvalidArgumentError, match=message if early else "must have"):
+            check()
+
+
+def test_shapes_of_sparse_tensors() -> None:
+    sparse = SparseTensor([[0, 0]], [1], [2, 3])
+    evaluate(shape_checks.assert_shapes({sparse: ("N", 3)}))
+    with pytest.raises(errors.InvalidArgumentError, match=r"size 4 at axis 1, got shape \[2,3\]"):
+        shape_checks.assert_shapes({sparse: ("N", 4)})
 
 
 def test_types() -> None:

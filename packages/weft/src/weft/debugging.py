@@ -9,10 +9,10 @@ from weft_exec.settings import (
 )
 from weft_graph.ops import identity as _identity
 from weft_graph.ops.checks import *
-from weft_graph.ops.checks import assert_shapes as assert_shapes
 from weft_graph.ops.control import Assert as Assert
 from weft_graph.ops.elementary import is_finite as is_finite, is_inf as is_inf, is_nan as is_nan
 from weft_graph.ops.identity import check_numerics as check_numerics
+from weft_graph.ops.shape_checks import assert_shapes as assert_shapes
 
 assert_all_finite = _identity.verify_tensor_all_finite
 

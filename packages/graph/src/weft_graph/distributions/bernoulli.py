@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Bernoulli"]
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.distributions.categories import both, of_two
@@ -35,7 +36,7 @@ class Bernoulli(Distribution):
       array([0.75, 0.25], dtype=float32)
     """
 
-    _parameters_of_a_draw = ("logits",)
+    _parameters_of_a_draw: Sequence[str] = ("logits",)
 
     def __init__(
         self,

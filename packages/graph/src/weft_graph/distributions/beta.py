@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Beta"]
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.distributions.distribution import (
@@ -39,7 +40,7 @@ class Beta(Distribution):
       array([0.4   , 1.5   , 0.6875], dtype=float32)
     """
 
-    _parameters_of_a_draw = ("concentration1", "concentration0")
+    _parameters_of_a_draw: Sequence[str] = ("concentration1", "concentration0")
 
     def __init__(
         self,

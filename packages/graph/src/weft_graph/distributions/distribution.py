@@ -96,7 +96,7 @@ class Distribution:
 
     _event_rank = 0
     _parameters_of_a_draw: Sequence[str] = ()
-    """Arguments of the constructor that have the shape of a draw, where all others have defaults."""
+    """Arguments of the constructor with the shape of a draw, where all others have defaults."""
 
     def __init__(
         self,

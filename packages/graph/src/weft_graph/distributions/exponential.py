@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Exponential"]
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.distributions.distribution import floating
@@ -30,7 +31,7 @@ class Exponential(Gamma):
       np.float32(0.5)
     """
 
-    _parameters_of_a_draw = ("rate",)
+    _parameters_of_a_draw: Sequence[str] = ("rate",)
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Gamma"]
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.distributions.distribution import (
@@ -39,7 +40,7 @@ class Gamma(Distribution):
       [np.float32(1.5), np.float32(0.75), np.float32(1.0)]
     """
 
-    _parameters_of_a_draw = ("concentration", "rate")
+    _parameters_of_a_draw: Sequence[str] = ("concentration", "rate")
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Laplace"]
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.distributions.distribution import (
@@ -38,7 +39,7 @@ class Laplace(Distribution):
       np.float32(0.5)
     """
 
-    _parameters_of_a_draw = ("loc", "scale")
+    _parameters_of_a_draw: Sequence[str] = ("loc", "scale")
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Normal"]
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class Normal(Distribution):
       array([-1.737, -1.612], dtype=float32)
     """
 
-    _parameters_of_a_draw = ("loc", "scale")
+    _parameters_of_a_draw: Sequence[str] = ("loc", "scale")
 
     def __init__(
         self,

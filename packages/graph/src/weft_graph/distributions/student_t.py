@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["StudentT"]
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class StudentT(Distribution):
       array([0.3676, 3.    ], dtype=float32)
     """
 
-    _parameters_of_a_draw = ("df", "loc", "scale")
+    _parameters_of_a_draw: Sequence[str] = ("df", "loc", "scale")
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["Uniform"]
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.distributions.distribution import (
@@ -35,7 +36,7 @@ class Uniform(Distribution):
       array([0.  , 0.25], dtype=float32)
     """
 
-    _parameters_of_a_draw = ("low", "high")
+    _parameters_of_a_draw: Sequence[str] = ("low", "high")
 
     def __init__(
         self,

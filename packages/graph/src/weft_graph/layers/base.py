@@ -296,7 +296,7 @@ class Layer:
         return variable
 
     def _tracked(self) -> Iterator[tuple[str, Any]]:
-        """What a checkpoint of objects may follow, by local names: weights by theirs, attributes."""
+        """What a checkpoint of objects may follow, by names: weights by theirs, and attributes."""
         yield from self._weights_by_name.items()
         for name, value in sorted(vars(self).items()):
             if name not in _INTERNAL and name not in self._weights_by_name:

@@ -41,7 +41,7 @@ from weft_graph.ops import control, shapes as shape_ops
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
-from weft_tensor.shape import Dimension, format_dims
+from weft_tensor.shape import format_dims
 
 # --------------------------------------------------------------------------------- values
 
@@ -386,68 +386,6 @@ def assert_scalar(tensor: Any, name: str | None = None, message: str | None = No
         prefix = f"{message}. " if message else ""
         raise errors.InvalidArgumentError(f"{prefix}Expected rank 0, got {value!r}")
     return value
-
-
-def assert_shapes(
-    shapes: Any,
-    data: Sequence[Any] | None = None,
-    summarize: int | None = None,
-    message: str | None = None,
-    name: str | None = None,
-) -> Node:
-    """A node that fails unless tensors have the shapes given by sizes and symbols.
-
-    Args:
-      shapes: pairs of a tensor and a sequence of sizes, or a dict of these; an int is that size, a
-        string is a symbol that stands for one size throughout, None or "." is any size.
-    Raises: InvalidArgumentError: at construction for sizes that are known, else at run time.
-
-    Examples:
-      >>> x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
-      >>> fits = wf.debugging.assert_shapes({x: ["N", 2], y: ["N"]})
-      >>> with wf.Session() as session:
-      ...     session.run(fits, {x: [[1, 2], [3, 4]], y: [5, 6]})
-    """
-    pairs = list(shapes.items()) if isinstance(shapes, dict) else list(shapes)
-    with get_default_graph().name_scope(name or "assert_shapes"):
-        meaning: dict[str, Any] = {}
-        checks: list[Node] = []
-        for tensor, sizes in pairs:
-            value = convert_to_tensor(tensor)
-            wanted = [size.value if isinstance(size, Dimension) else size for size in sizes]
-            checks.append(assert_rank(value, len(wanted), data, summarize, message))
-            for axis, size in enumerate(wanted):
-                if size is None or size == ".":
-                    continue
-                known = None if value.dims is None else value.dims[axis]
-                have: Any = shape_ops.shape(value)[axis] if known is None else known
-                want = meaning.setdefault(size, have) if isinstance(size, str) else size
-                check = _same_size(have, want, value, axis, (data, summarize, message))
-                if check is not None:
-                    checks.append(check)
-        return control.group(*checks)
-
-
-def _same_size(
-    have: Any,
-    want: Any,
-    value: Output,
-    axis: int,
-    options: tuple[Sequence[Any] | None, int | None, str | None],
-) -> Node | None:
-    data, summarize, message = options
-    if have is want:
-        return None
-    prefix = f"{message}. " if message else ""
-    statement = f"{prefix}Tensor {value.name} must have size "
-    if isinstance(have, int) and isinstance(want, int):
-        if have != want:
-            raise errors.InvalidArgumentError(
-                f"{statement}{want} at axis {axis}, got shape {format_dims(value.dims)}"
-            )
-        return None
-    shown = data or [statement, want, f" at axis {axis}. Received shape: ", shape_ops.shape(value)]
-    return control.Assert(out("Equal", [convert_to_tensor(have), want]), shown, summarize)
 
 
 # ---------------------------------------------------------------------------------- types

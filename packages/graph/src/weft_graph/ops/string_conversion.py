@@ -46,7 +46,9 @@ def _as_string_shape(node: NodeSpec) -> Sequence[Dims]:
         given = [name for name in ("scientific", "shortest") if attrs[name]]
         given += ["precision"] * (attrs["precision"] >= 0)
         if given:
-            raise errors.InvalidArgumentError(f"{given[0]} requires floating numbers, got {value!r}")
+            raise errors.InvalidArgumentError(
+                f"{given[0]} requires floating numbers, got {value!r}"
+            )
     return (value.dims,)
 
 

@@ -129,7 +129,8 @@ def _of_matrix(value: Output) -> list[Output]:
             f"a tridiagonal matrix must have a known rank, got {value!r}"
         )
     shape_rules.with_rank_at_least(value.dims, 2, "a tridiagonal matrix")
-    shape_rules.merge_size(*value.dims[-2:], "the rows and columns of a tridiagonal matrix")
+    rows, columns = value.dims[-2:]
+    shape_rules.merge_size(rows, columns, "the rows and columns of a tridiagonal matrix")
     outside = [[0, 0]] * (len(value.dims) - 2)
     above = out("Pad", [value, [*outside, [0, 1], [0, 0]]])[..., 1:, :]
     below = out("Pad", [value, [*outside, [1, 0], [0, 0]]])[..., :-1, :]

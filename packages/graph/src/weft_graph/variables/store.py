@@ -51,7 +51,9 @@ class VariableStore:
                 name, shape, dtype, initializer, regularizer, reuse=reuse, **settings
             )
         getter: Any = custom_getter
-        settings["synchronization"] = settings.get("synchronization") or VariableSynchronization.AUTO
+        settings["synchronization"] = (
+            settings.get("synchronization") or VariableSynchronization.AUTO
+        )
         settings["aggregation"] = settings.get("aggregation") or VariableAggregation.NONE
         return getter(
             self._true_getter,

@@ -1,0 +1,159 @@
+"""`assert_shapes`: the sizes of several tensors, by numbers and by symbols."""
+
+from __future__ import annotations
+
+__all__ = ["assert_shapes"]
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import control, shapes as shape_ops
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dimension, Dims, TensorShape, format_dims
+
+
+def assert_shapes(
+    shapes: Any,
+    data: Sequence[Any] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """A node that fails unless tensors have the shapes given by sizes and symbols.
+
+    Args:
+      shapes: pairs of a tensor, which may be sparse, and its sizes, or a dict of these. An int is
+        that size, a string is a symbol that stands for one size throughout, None or "." is any
+        size; `...` or "*" at the beginning stands for any axes. A string may be in place of a list
+        of letters and digits. One size is also that of a scalar, which has one element, and no
+        sizes are as one of 1. None in place of sizes says nothing.
+    Raises: InvalidArgumentError: at construction for sizes that are known, else at run time.
+
+    Examples:
+      >>> x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
+      >>> fits = wf.debugging.assert_shapes({x: ["N", 2], y: "*N"})
+      >>> with wf.Session() as session:
+      ...     session.run(fits, {x: [[1, 2], [3, 4]], y: [5, 6]})
+    """
+    pairs = list(shapes.items()) if isinstance(shapes, dict) else list(shapes)
+    options = (data, summarize, message)
+    with get_default_graph().name_scope(name or "assert_shapes"):
+        meaning: dict[str, Any] = {}
+        found: list[Node | None] = []
+        for tensor, sizes in pairs:
+            value = _Shaped(tensor)
+            wanted, inner = _wanted_sizes(value, sizes)
+            if wanted is None:
+                continue
+            found.append(value.check_rank(len(wanted), inner, options))
+            for axis, size in enumerate(wanted, -len(wanted) if inner else 0):
+                if size is None or size == ".":
+                    continue
+                have = value.size(axis, len(wanted), inner)
+                want = meaning.setdefault(size, have) if isinstance(size, str) else size
+                found.append(_same_size(have, want, value, axis, options))
+        return control.group(*[check for check in found if check is not None])
+
+
+_Options = tuple[Sequence[Any] | None, int | None, str | None]
+
+
+class _Shaped:
+    """A tensor, sparse or not, as something that has sizes.
+
+    Attributes:
+      name: of the tensor, or of the shape of a sparse one.
+      dims: as far as they are known.
+    """
+
+    def __init__(self, tensor: Any) -> None:
+        if isinstance(tensor, SparseTensor | SparseTensorValue):
+            value = SparseTensor.from_value(tensor)
+            self.name, self.dims = value.dense_shape.name, _dims_of(value)
+            self._shape, self._value = value.dense_shape, None
+        else:
+            self._value = convert_to_tensor(tensor)
+            self.name, self.dims = self._value.name, self._value.dims
+            self._shape = shape_ops.shape(self._value)
+
+    @property
+    def shape(self) -> Output:
+        """The shape, a vector of integers."""
+        return self._shape
+
+    def check_rank(self, count: int, inner: bool, options: _Options) -> Node | None:
+        """A node that checks the rank, unless it fits; axes before those of `inner` may be more."""
+        ranks = "at least" if inner else "0 or" if count == 1 else ""
+        text = f"{options[2]}. " if options[2] else ""
+        text += f"Tensor {self.name} must have rank {ranks} {count}".replace("  ", " ")
+        if self.dims is not None:
+            rank = len(self.dims)
+            if not (rank >= count if inner else rank == count or (rank == 0 and count == 1)):
+                raise errors.InvalidArgumentError(
+                    f"{text}, got rank {rank}, shape {format_dims(self.dims)}"
+                )
+            return None
+        have = out("Size", [self._shape])
+        holds = out("GreaterEqual", [have, 0 if count == 1 and not inner else count])
+        if not inner:
+            holds = out("LogicalAnd", [holds, out("LessEqual", [have, count])])
+        shown = options[0] or [text, ". Received shape: ", self._shape]
+        return control.Assert(holds, shown, options[1])
+
+    def size(self, axis: int, count: int, inner: bool) -> Any:
+        """The size of an axis: an integer if it is known, else a tensor of rank 0."""
+        single = count == 1 and not inner
+        if self.dims is not None:
+            known = 1 if single and not self.dims else self.dims[axis]
+            return self._shape[axis] if known is None else known
+        # The product is the size of a vector, and 1 for a scalar.
+        return out("Prod", [self._shape, [0]]) if single else self._shape[axis]
+
+
+def _dims_of(value: SparseTensor) -> Dims:
+    shape = value.shape
+    return None if shape.ndims is None else tuple(shape.as_list())
+
+
+def _wanted_sizes(value: _Shaped, sizes: Any) -> tuple[list[Any] | None, bool]:
+    """The sizes that are asked for, and whether other axes may come before."""
+    if sizes is None or (isinstance(sizes, TensorShape) and sizes.ndims is None):
+        return None, False
+    if not isinstance(sizes, Iterable):
+        raise errors.InvalidArgumentError(
+            f"the shape of {value.name} must be a list of sizes and symbols, got {sizes!r}"
+        )
+    wanted = [_size(size) for size in sizes]
+    inner = bool(wanted) and wanted[0] in (Ellipsis, "*")
+    wanted = wanted[1:] if inner else wanted or [1]
+    if Ellipsis in wanted or "*" in wanted:
+        raise errors.InvalidArgumentError(
+            f"'...' and '*' are for the first axes only, got {sizes!r} for {value.name}"
+        )
+    return wanted, inner
+
+
+def _size(size: Any) -> Any:
+    if isinstance(size, str) and size.isdecimal():
+        return int(size)
+    return size.value if isinstance(size, Dimension) else size
+
+
+def _same_size(have: Any, want: Any, value: _Shaped, axis: int, options: _Options) -> Node | None:
+    data, summarize, message = options
+    if have is want:
+        return None
+    statement = f"{f'{message}. ' if message else ''}Tensor {value.name} must have size "
+    if isinstance(have, int) and isinstance(want, int):
+        if have != want:
+            raise errors.InvalidArgumentError(
+                f"{statement}{want} at axis {axis}, got shape {format_dims(value.dims)}"
+            )
+        return None
+    shown = data or [statement, want, f" at axis {axis}. Received shape: ", value.shape]
+    sizes = [out("Cast", [size], {"DstT": dtypes.int64}) for size in (have, want)]
+    return control.Assert(out("Equal", sizes), shown, summarize)
