@@ -18,7 +18,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import weft as wf
-from weft_graph.ir.op_def import registered_ops
+from weft_graph.ir.op_def import lookup_op, registered_ops
+from weft_graph.messages.former_ops import FORMER_OPS
+from weft_graph.messages.function_imports import FUNCTIONAL
+from weft_tensor import errors
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
@@ -83,6 +86,83 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "*_proto": "needs descriptors of messages at run time",
 }
 """Why names are absent; a name that no pattern fits is absent without a reason yet."""
+
+RAW_ABSENT = {
+    "TPUs, XLA and their embeddings": (
+        "*TPU* *Xla* *SparseCore* *feed* Convert*Coo* GetMinibatch* StoreMinibatch* CrossReplicaSum"
+        " AllToAll CollectivePermute Prelinearize* GlobalIterId WorkerHeartbeat ComputeBatchSize",
+        "hardware that is not supported",
+    ),
+    "GPU's own": (
+        "Cudnn* Nccl*",
+        "cells of `contrib.cudnn_rnn` read their weights",
+    ),
+    "Estimator and boosted trees": (
+        "*BoostedTrees* Sdca* KMC2* Kmeans* NearestNeighbors",
+        "systems of their own",
+    ),
+    "The debugger's": ("Debug* Copy CopyHost CheckNumericsV2", "it adds them to a running step"),
+    "Eager execution's": (
+        "Anonymous* Delete* Dummy* *MultiDeviceIterator* CheckPinned SyncDevice DeviceIndex"
+        " *Composite*",
+        "they exist while a program runs, not in graphs of sessions",
+    ),
+    "Ops for MKL and oneDNN": (
+        "Quantized*And* Quantized*With* Quantized*PerChannel Quantized*Depthwise*"
+        " Requant*PerChannel",
+        "that library's own rewriting makes them",
+    ),
+    "Collectives of TensorFlow 2": ("Collective*", "there are those of 1.15"),
+    "Quantization of TensorFlow 2": ("Uniform*", "of TensorFlow 2"),
+    "Sparse matrices by rows": (
+        "*CSR* SparseMatrix*",
+        "of TensorFlow 2; `sparse.matmul` takes SparseTensors",
+    ),
+    "Lists, maps and loops of TensorFlow 2": (
+        "TensorList* TensorMap* EmptyTensor* For MapDefun RaggedTensorToVariantGradient",
+        "loops are those of 1.x; graphs with `While` and `If` are taken",
+    ),
+    "Summaries of TensorFlow 2": (
+        "Write*Summary *SummaryWriter CreateSummary* SummaryWriter ImportEvent",
+        "`summary` has those of 1.x",
+    ),
+    "Random numbers of TensorFlow 2": (
+        "StatelessRandom* StatelessTruncated*V2 StatelessSh* StatelessSample* StatefulStandard*",
+        "those of 1.15 are there",
+    ),
+    "Optimizers and scatters of TensorFlow 2": (
+        "ResourceApplyKeras* ResourceSparseApplyKeras* ResourceApplyAdamWithAmsgrad *ScatterNdM*",
+        "of TensorFlow 2",
+    ),
+    "Other ops of TensorFlow 2": (
+        "ApproxTopK BandedTriangularSolve BatchMatMulV3 Conv Conv2D*V2 DenseBincount SparseBincount"
+        " RaggedCount* Eig Einsum Segment*V2 SparseSegment*GradV2 SparseSegmentSumGrad *CrossHashed"
+        " ImageProjectiveTransformV3 IsotonicRegression SobolSample DecodePaddedRaw DecodeJxl"
+        " ParseExampleV2 ParseSequenceExampleV2 FileSystem* DistributedSave Fact ToBool"
+        " GenerateBoundingBox*",
+        "of TensorFlow 2; most have functions over older ops",
+    ),
+    "Datasets of TensorFlow 2, fused and tuned ones": (
+        "*Dataset* Stats* DataService* Iterator*Get* ThreadPool* Compress* Uncompress* WindowOp"
+        " GetElement* GetOptions SerializeIterator DeserializeIterator *Snapshot*",
+        "`data` makes datasets of those that are there",
+    ),
+    "What a runtime makes for itself": (
+        "Send Recv FakeParam FakeQueue ImmutableConst RemoteCall Batch Unbatch* BatchFunction"
+        " TemporaryVariable DestroyTemporaryVariable GetSessionHandleV2 DataFormat*",
+        "weft's has its own; batches for servers are theirs",
+    ),
+    "Checkpoints of the first format": (
+        "Save SaveSlices Restore RestoreSlice LoadAndRemap* GenerateVocabRemapping",
+        "nodes of savers; `train.Saver` writes and reads the second format",
+    ),
+    "Messages by their descriptors, and LMDB": (
+        "DecodeProto* EncodeProto LMDB*",
+        "descriptors at run time; a library of its own",
+    ),
+    "Rare, of 1.x": ("*", "no program that was tried holds them"),
+}
+"""By class the patterns of TensorFlow's op types that are absent, and why; the first that fits."""
 
 PAGE_TEXT = """\
 # Coverage of TensorFlow's API
@@ -188,7 +268,59 @@ def text() -> str:
         eager=eager,
         percent=100 * present / total,
     )
-    return head + "\n".join(sections)
+    return head + "\n".join([*sections, _raw_section()])
+
+
+def _raw_section() -> str:
+    """Which of TensorFlow's op types are there, and the classes of others."""
+    lines = (ORACLE / "raw_ops.txt").read_text("utf-8").splitlines()
+    every = [line.split()[0] for line in lines]
+    absent = [op for op in every if not _declared(op)]
+    taken = [op for op in absent if op in FORMER_OPS | FUNCTIONAL or op.startswith("Experimental")]
+    taken = [op for op in taken if op in FORMER_OPS | FUNCTIONAL or _declared(op[12:])]
+    rest = [op for op in absent if op not in taken]
+    rows = {kind: [] for kind in RAW_ABSENT}  # type: dict[str, list[str]]
+    for op in rest:
+        rows[_class_of(op)].append(op)
+    return "\n".join(
+        [
+            f"## Op types: {len(every) - len(absent)} of {len(every)} as `raw_ops`",
+            "",
+            f"Graphs may hold {len(taken)} more, which `import_graph_def` turns into ops of now:",
+            f"{_listed(taken)}.",
+            "",
+            f"The other {len(rest)} by class:",
+            "",
+            "| class | ops | why they are absent |",
+            "|---|---|---|",
+            *[
+                f"| {kind} | {len(ops)}: {_listed(ops)} | {RAW_ABSENT[kind][1]} |"
+                for kind, ops in rows.items()
+                if ops
+            ],
+            "",
+        ]
+    )
+
+
+def _listed(ops: list[str]) -> str:
+    return ", ".join(f"`{op}`" for op in ops)
+
+
+def _declared(op: str) -> bool:
+    try:
+        lookup_op(op)
+    except errors.NotFoundError:
+        return False
+    return True
+
+
+def _class_of(op: str) -> str:
+    return next(
+        kind
+        for kind, (patterns, _) in RAW_ABSENT.items()
+        if any(fnmatchcase(op, pattern) for pattern in patterns.split())
+    )
 
 
 def _section(

@@ -16,6 +16,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.allowed_ops import refuse_other_ops
+from weft_graph.messages.former_ops import with_current_ops
 from weft_graph.messages.function_imports import prepared
 from weft_graph.messages.graph_def import (
     GRAPH_DEF_VERSION,
@@ -92,9 +93,10 @@ def add_graph_def(
             f"graph_def must be a GraphDef of weft_graph.proto, got {type(graph_def).__name__}"
         )
     _check_versions(graph_def.versions)
+    graph, original = get_default_graph(), graph_def
+    graph_def = with_current_ops(graph_def)
     if allowed_ops is not None:
         refuse_other_ops(graph_def, allowed_ops)
-    graph, original = get_default_graph(), graph_def
     functions = _functions(graph_def)
     with _scope(graph, name) as scope, graph.functions.joining(functions):
         values = _mapped_inputs(input_map or {}, scope)

@@ -1,0 +1,349 @@
+"""Graphs of TensorFlow before 1.15: ops whose work others do now, in the forms of those.
+
+Nodes keep their names and what their outputs are. Ops of before TensorFlow 1.0 gave references to
+strings as handles of queues, readers, stacks and TensorArrays; they are resources since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from weft_graph import proto
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.messages.tensor_proto import make_tensor_proto
+from weft_tensor import errors
+
+Rule = Callable[[proto.NodeDef, "_Made"], None]
+
+
+def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
+    """The message with the ops of today.
+
+    Returns: `graph_def` itself where nothing is to be done; else a copy.
+    """
+    rules = {op: _rule_of(op) for op in {node.op for node in graph_def.node}}
+    if not any(rules.values()):
+        return graph_def
+    result = proto.GraphDef()
+    result.CopyFrom(graph_def)
+    made = _Made(node.name for node in graph_def.node)
+    handles = {node.name for node in graph_def.node if _former(node.op) in _HANDLES}
+    for node in result.node:
+        rule = rules[node.op]
+        if rule is not None:
+            node.attr.pop("_output_shapes", None)  # which there may be more of
+            rule(node, made)
+    _retype(result, handles)
+    result.node.extend(made.nodes)
+    return result
+
+
+def _rule_of(op: str) -> Rule | None:
+    rule = _RULES.get(op)
+    if rule is None and op.startswith("Experimental"):  # as datasets were called in 1.13 and 1.14
+        rule = _renamed(op.removeprefix("Experimental"))
+    return None if rule is None or _declared(op) else rule
+
+
+def _declared(op: str) -> bool:
+    """Whether a package has declared an op of a former name."""
+    try:
+        lookup_op(op)
+    except errors.NotFoundError:
+        return False
+    return True
+
+
+# --------------------------------------------------------------------------- parts of rules
+
+
+class _Made:
+    """The nodes that are made beside others.
+
+    Args:
+      names: those that are taken.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.nodes: list[proto.NodeDef] = []
+        self._names = set(names)
+
+    def add(self, beside: proto.NodeDef, op: str, inputs: list[str], **attrs: Any) -> str:
+        """A node on the same device, whose name it returns."""
+        name = f"{beside.name}/{op}"
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        node = proto.NodeDef(name=name, op=op, device=beside.device, input=inputs)
+        _set(node, attrs)
+        self.nodes.append(node)
+        return name
+
+    def constant(self, beside: proto.NodeDef, value: Any, dtype: Any) -> str:
+        """A constant of an element type, a number of `DataType`."""
+        tensor = make_tensor_proto(value, dtype)
+        name = self.add(beside, "Const", [], dtype=tensor.dtype)
+        self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
+        return name
+
+
+def _set(node: proto.NodeDef, attrs: Mapping[str, Any]) -> None:
+    """Set attributes: messages, numbers of types, or strings."""
+    for key, value in attrs.items():
+        if isinstance(value, proto.AttrValue):
+            node.attr[key].CopyFrom(value)
+        elif isinstance(value, bytes):
+            node.attr[key].s = value
+        else:
+            node.attr[key].type = value
+
+
+def _data(node: proto.NodeDef, count: int | None = None) -> list[str]:
+    """The inputs without control inputs.
+
+    Raises: InvalidArgumentError: there are more or fewer than `count`.
+    """
+    found = [text for text in node.input if not text.startswith("^")]
+    if count is not None and len(found) != count:
+        raise errors.InvalidArgumentError(
+            f"{node.op} requires {count} inputs, got {len(found)}", op=node.op, node=node.name
+        )
+    return found
+
+
+def _become(
+    node: proto.NodeDef, op: str, inputs: list[str], keep: Iterable[str] = (), **attrs: Any
+) -> None:
+    """Make a node one of another op, with these of its attributes and these new ones."""
+    controls = [text for text in node.input if text.startswith("^")]
+    kept = {key: _copied(node.attr[key]) for key in keep if key in node.attr}
+    kept |= {key: _copied(value) for key, value in node.attr.items() if key.startswith("_")}
+    node.op = op
+    node.input[:] = [*inputs, *controls]
+    node.ClearField("attr")
+    _set(node, kept | attrs)
+
+
+def _copied(value: proto.AttrValue) -> proto.AttrValue:
+    copy = proto.AttrValue()
+    copy.CopyFrom(value)
+    return copy
+
+
+def _renamed(new: str) -> Rule:
+    def rule(node: proto.NodeDef, made: _Made) -> None:
+        node.op = new
+
+    return rule
+
+
+def _with_last(new: str, value: Any, dtype: int) -> Rule:
+    """An op that takes one input more at its end."""
+
+    def rule(node: proto.NodeDef, made: _Made) -> None:
+        last = made.constant(node, value, dtype)
+        _become(node, new, [*_data(node), last], list(node.attr))
+
+    return rule
+
+
+# ------------------------------------------------------------------------------------ rules
+
+
+def _batch_norm(node: proto.NodeDef, made: _Made) -> None:
+    """t * scale + (beta - m * scale), of which all but t is mostly constant."""
+    t, mean, variance, beta, gamma = _data(node, 5)
+    kind = _copied(node.attr["T"])
+    epsilon = made.constant(node, node.attr["variance_epsilon"].f, kind.type)
+    scale = made.add(node, "AddV2", [variance, epsilon], T=kind)
+    scale = made.add(node, "Rsqrt", [scale], T=kind)
+    if node.attr["scale_after_normalization"].b:
+        scale = made.add(node, "Mul", [scale, gamma], T=kind)
+    shift = made.add(node, "Mul", [mean, scale], T=kind)
+    shift = made.add(node, "Sub", [beta, shift], T=kind)
+    scaled = made.add(node, "Mul", [t, scale], T=kind)
+    _become(node, "AddV2", [scaled, shift], T=kind)
+
+
+def _of_blocks(new: str, sizes: str) -> Rule:
+    def rule(node: proto.NodeDef, made: _Made) -> None:
+        value, others = _data(node, 2)
+        block = made.constant(node, [node.attr["block_size"].i] * 2, proto.DT_INT32)
+        kind = node.attr[sizes].type or proto.DT_INT32
+        attrs = {"Tpaddings" if new.startswith("Space") else "Tcrops": kind}
+        _become(node, new, [value, block, others], ["T"], Tblock_shape=proto.DT_INT32, **attrs)
+
+    return rule
+
+
+def _by_shape(new: str, position: int) -> Rule:
+    """An op that takes the shape of one of its inputs now."""
+
+    def rule(node: proto.NodeDef, made: _Made) -> None:
+        inputs = _data(node, 3)
+        kind = _copied(node.attr["T"])
+        inputs[position] = made.add(node, "Shape", [inputs[position]], T=kind)
+        _become(node, new, inputs, ["T", "strides", "padding", "dilations"])
+
+    return rule
+
+
+def _padded_conv(node: proto.NodeDef, made: _Made) -> None:
+    *image, paddings, kernel = _data(node, 4 if "Resize" in node.op else 3)
+    kind = _copied(node.attr["T"])
+    if len(image) > 1:  # it is resized to a size
+        align = proto.AttrValue(b=node.attr["resize_align_corners"].b)
+        found = made.add(node, "ResizeBilinear", image, T=kind, align_corners=align)
+        image = [found]
+        if kind.type != proto.DT_FLOAT:
+            image = [made.add(node, "Cast", image, SrcT=proto.DT_FLOAT, DstT=kind)]
+    mode = proto.AttrValue(s=node.attr["mode"].s)
+    padded = made.add(
+        node, "MirrorPad", [*image, paddings], T=kind, Tpaddings=proto.DT_INT32, mode=mode
+    )
+    _become(node, "Conv2D", [padded, kernel], ["T", "strides", "padding"])
+
+
+def _quantized_reshape(node: proto.NodeDef, made: _Made) -> None:
+    value, shape, low, high = _data(node, 4)
+    kind, of_shape = _copied(node.attr["T"]), node.attr["Tshape"].type or proto.DT_INT32
+    reshaped = made.add(node, "Reshape", [value, shape], T=kind, Tshape=of_shape)
+    kinds = proto.AttrValue()
+    kinds.list.type.extend([kind.type, proto.DT_FLOAT, proto.DT_FLOAT])
+    _become(node, "IdentityN", [reshaped, low, high], T=kinds)
+
+
+def _in_place(new: str) -> Rule:
+    """Rows of a tensor that nobody else sees, by the numbers of rows."""
+
+    def rule(node: proto.NodeDef, made: _Made) -> None:
+        value, rows, updates = _data(node, 3)
+        last = made.constant(node, -1, proto.DT_INT32)
+        kinds = {"T": proto.DT_INT32, "Tdim": proto.DT_INT32}
+        rows = made.add(node, "ExpandDims", [rows, last], **kinds)
+        _become(node, new, [value, rows, updates], ["T"], Tindices=proto.DT_INT32)
+
+    return rule
+
+
+def _empty(node: proto.NodeDef, made: _Made) -> None:
+    kind = node.attr["dtype"].type
+    zero = made.constant(node, b"" if kind == proto.DT_STRING else 0, kind)
+    _become(node, "Fill", [*_data(node), zero], T=kind, index_type=proto.DT_INT32)
+
+
+def _parallel_concat(node: proto.NodeDef, made: _Made) -> None:
+    axis = made.constant(node, 0, proto.DT_INT32)
+    _become(node, "ConcatV2", [*_data(node), axis], ["N", "T"], Tidx=proto.DT_INT32)
+
+
+def _sparse_matmul(node: proto.NodeDef, made: _Made) -> None:
+    """What is 0 costs as much as what is not."""
+    inputs = _data(node, 2)
+    for i, key in enumerate(("Ta", "Tb")):
+        kind = node.attr[key].type or proto.DT_FLOAT
+        if kind != proto.DT_FLOAT:
+            inputs[i] = made.add(node, "Cast", [inputs[i]], SrcT=kind, DstT=proto.DT_FLOAT)
+    _become(node, "MatMul", inputs, ["transpose_a", "transpose_b"], T=proto.DT_FLOAT)
+
+
+def _stack(node: proto.NodeDef, made: _Made) -> None:
+    any_size = made.constant(node, -1, proto.DT_INT32)
+    _become(node, "StackV2", [any_size, *_data(node)], ["elem_type", "stack_name"])
+
+
+_BATCHED: Final = (
+    "Cholesky", "FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D", "SelfAdjointEigV2", "Svd",
+)  # fmt: skip
+_BATCHED_MATRICES: Final = (
+    "BandPart", "Determinant", "Diag", "DiagPart", "Inverse", "SetDiag", "Solve", "SolveLs",
+    "TriangularSolve",
+)  # fmt: skip
+_QUEUES: Final = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "RandomShuffleQueue"]
+_QUEUE_OPS: Final = (
+    "Close", "Dequeue", "DequeueMany", "DequeueUpTo", "Enqueue", "EnqueueMany", "IsClosed",
+    "Size",
+)  # fmt: skip
+_READERS: Final = ["FixedLengthRecord", "Identity", "TFRecord", "TextLine", "WholeFile"]
+_READER_OPS: Final = (
+    "NumRecordsProduced", "NumWorkUnitsCompleted", "Read", "ReadUpTo", "Reset", "RestoreState",
+    "SerializeState",
+)  # fmt: skip
+_ARRAY_OPS: Final = (
+    "Close", "Concat", "Gather", "Grad", "Read", "Scatter", "Size", "Split", "Write",
+)  # fmt: skip
+_FORMER: Final[dict[str, str]] = {
+    "AudioSummary": "AudioSummaryV2",
+    "BiasAddV1": "BiasAdd",
+    "DeepCopy": "Identity",
+    "Iterator": "IteratorV2",
+    "IteratorFromStringHandle": "IteratorFromStringHandleV2",
+    "TensorArray": "TensorArrayV3",
+    "TensorArrayV2": "TensorArrayV3",
+    **{f"Batch{op}": op for op in _BATCHED},
+    **{f"BatchMatrix{op}": f"Matrix{op}" for op in _BATCHED_MATRICES},
+    **{op: f"{op}V2" for op in _QUEUES},
+    **{f"Queue{op}": f"Queue{op}V2" for op in _QUEUE_OPS},
+    **{f"{op}Reader": f"{op}ReaderV2" for op in _READERS},
+    **{f"Reader{op}": f"Reader{op}V2" for op in _READER_OPS},
+    **{f"Stack{op}": f"Stack{op}V2" for op in ("Close", "Pop", "Push")},
+    **{f"TensorArray{op}{v}": f"TensorArray{op}V3" for op in _ARRAY_OPS for v in ("", "V2")},
+}
+_RULES: Final[dict[str, Rule]] = {
+    **{op: _renamed(new) for op, new in _FORMER.items()},
+    "BatchDataset": _with_last("BatchDatasetV2", False, proto.DT_BOOL),
+    "BatchNormWithGlobalNormalization": _batch_norm,
+    "BatchToSpace": _of_blocks("BatchToSpaceND", "Tidx"),
+    "Conv3DBackpropFilter": _by_shape("Conv3DBackpropFilterV2", 1),
+    "Conv3DBackpropInput": _by_shape("Conv3DBackpropInputV2", 0),
+    "Empty": _empty,
+    "FixedLengthRecordDataset": _with_last("FixedLengthRecordDatasetV2", b"", proto.DT_STRING),
+    "FusedPadConv2D": _padded_conv,
+    "FusedResizeAndPadConv2D": _padded_conv,
+    "InplaceAdd": _in_place("TensorScatterAdd"),
+    "InplaceSub": _in_place("TensorScatterSub"),
+    "InplaceUpdate": _in_place("TensorScatterUpdate"),
+    "PaddedBatchDataset": _with_last("PaddedBatchDatasetV2", False, proto.DT_BOOL),
+    "ParallelConcat": _parallel_concat,
+    "QuantizedReshape": _quantized_reshape,
+    "SpaceToBatch": _of_blocks("SpaceToBatchND", "Tpaddings"),
+    "SparseMatMul": _sparse_matmul,
+    "Stack": _stack,
+}
+FORMER_OPS: Final = frozenset(_RULES)
+"""Op types that graphs may hold and that nobody else knows."""
+
+# ---------------------------------------------------------------------------------- handles
+
+_HANDLES: Final = frozenset({"TensorArrayV3", "TensorArrayGradV3", "StackV2"}) | {
+    *(f"{op}V2" for op in _QUEUES),
+    *(f"{op}ReaderV2" for op in _READERS),
+}
+_ROUTES: Final = frozenset(
+    prefix + op
+    for prefix in ("", "Ref")
+    for op in ("Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch")
+)
+
+
+def _former(op: str) -> str:
+    """The op that one of a former name is, if it is one."""
+    return "StackV2" if op == "Stack" else _FORMER.get(op, "")
+
+
+def _retype(graph_def: proto.GraphDef, handles: set[str]) -> None:
+    """What routes a handle that was a string routes a resource."""
+    users: dict[str, list[proto.NodeDef]] = {}
+    for node in graph_def.node if handles else ():
+        if node.op in _ROUTES and node.input:
+            for text in node.input:
+                users.setdefault(text.partition(":")[0], []).append(node)
+    waiting = list(handles)
+    while waiting:
+        for node in users.pop(waiting.pop(), ()):
+            if node.attr["T"].type != proto.DT_RESOURCE:
+                node.op = node.op.removeprefix("Ref")
+                node.attr["T"].type = proto.DT_RESOURCE
+                node.attr.pop("_output_shapes", None)
+                waiting.append(node.name)
