@@ -114,6 +114,27 @@ def test_equal_programs_share_their_code() -> None:
     assert first.code is second.code
 
 
+def test_programs_that_differ_in_names_alone_share_their_code() -> None:
+    """Each has its own words for what goes wrong."""
+    text = """
+program {0}({0}_x: float32[4], {0}_n: int64[]) -> ({0}_y: float32[4]):
+  check {0}_n[] < 3, "{0} is too much"
+  alloc {0}_z: float32[4]
+  for {0}_i in 4:
+    let {0}_a = {0}_x[{0}_i] * 2.0
+    {0}_z[{0}_i] = {0}_a
+  vector {0}_j in 4:
+    {0}_y[{0}_j] = {0}_z[{0}_j] + 1.0
+"""
+    first, second, other = [load(parse(text.format(name))) for name in ("p", "q", "r")]
+    assert first.code is second.code is other.code
+    x = np.arange(4, dtype=np.float32)
+    assert (second(x, np.int64(2))[0] == 2 * x + 1).all()
+    with pytest.raises(errors.InvalidArgumentError, match="q is too much"):
+        second(x, np.int64(3))
+    assert load(parse(text.format("p").replace("2.0", "3.0"))).code is not first.code
+
+
 def test_unknown_builds_enter_through_ctypes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(entry._OFFSETS, "descr", 48)
     entry.readable.cache_clear()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft import errors
-from weft_compiler.generator import LlvmGenerator
+from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import region
 from weft_compiler.lower.values import computed
-from weft_exec.executor.native import regions
+from weft_exec.executor.native import function, pace as native_pace, regions
 from weft_exec.executor.native.function import Specialised
+from weft_exec.executor.native.pace import Pace
 from weft_graph.ir.code_generators import generators
 
 
@@ -60,18 +62,99 @@ def test_a_region_is_compiled_for_so_many_shapes_only(generated: list[Any]) -> N
     assert len(generated) == 16
 
 
-def test_what_comes_again_is_compiled_in_the_background(
+def _paced(monkeypatch: pytest.MonkeyPatch, **settings: float) -> Pace:
+    """Compile in the background, at a pace of its own."""
+    monkeypatch.setenv("WEFT_JIT", "on")
+    made = Pace(**settings)
+    monkeypatch.setattr(function, "pace", lambda: made)
+    return made
+
+
+def _until(run: Callable[[], Any], condition: Callable[[], Any]) -> None:
+    """Run steps until a condition holds."""
+
+    def holds() -> Any:
+        run()
+        return condition()
+
+    wait_until(holds)
+
+
+def test_what_repays_it_is_compiled_in_the_background(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WEFT_JIT", "on")
-    x = wf.placeholder(wf.float32, [])
-    y = wf.exp(-x) + 1.0
+    _paced(monkeypatch, gift=1e9)
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.reduce_sum(wf.exp(-x) + 1.0)
+    large, small = np.zeros(100_000, np.float32), np.zeros(10, np.float32)
     with wf.Session() as session:
-        assert [float(session.run(y, {x: 0.0})) for _ in range(2)] == [2.0, 2.0]
+        assert session.run(y, {x: large}) == 200_000
+        for _ in range(20):  # microseconds: less than compiling takes
+            assert session.run(y, {x: small}) == 20
         assert not generated
-        session.run(y, {x: 0.0})
-        wait_until(lambda: generated)
-        assert session.run(y, {x: 0.0}) == 2.0
+        _until(lambda: session.run(y, {x: large}), lambda: generated)
+        assert session.run(y, {x: large}) == 200_000
+    assert [shapes[0] for _, shapes in generated] == [(100_000,)]
+
+
+def test_compiling_takes_no_more_than_its_share(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pace = _paced(monkeypatch, gift=0.0, share=0.25)
+    x = wf.placeholder(wf.float32, [100_000])
+    y = wf.reduce_sum(wf.exp(-x) + 1.0)
+    with wf.Session() as session:
+        feeds = {x: np.zeros(100_000, np.float32)}
+        _until(lambda: session.run(y, feeds), lambda: pace.seen > 0.06)
+        assert not generated  # a quarter of it is less than what compiling is known to take
+        _until(lambda: session.run(y, feeds), lambda: generated)
+    assert pace.seen > 0.08
+
+
+def test_what_is_slower_than_its_kernels_is_given_up(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _paced(monkeypatch, gift=1e9)
+    call = Compiled.__call__
+
+    def slow(self: Compiled, *arrays: Any) -> None:
+        for _ in range(20):
+            call(self, *arrays)
+        calls.append(1)
+
+    calls: list[int] = []
+    monkeypatch.setattr(Compiled, "__call__", slow)
+    x = wf.placeholder(wf.float32, [100_000])
+    y = wf.reduce_sum(x * 2.0 + 1.0)
+    feeds = {x: np.zeros(100_000, np.float32)}
+    with wf.Session() as session:
+        _until(lambda: session.run(y, feeds), lambda: len(calls) == 20)
+        for _ in range(5):
+            session.run(y, feeds)
+    assert len(calls) == 20 and len(generated) == 1
+
+
+def test_shapes_that_are_used_stay_compiled(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is used all the time is never compiled again, however many others there are."""
+    _paced(monkeypatch, gift=1e9)
+    monkeypatch.setattr(native_pace, "_FIXED", 0.0)
+    monkeypatch.setattr(function, "_MOST", 3)
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.reduce_sum(wf.exp(-x) + 1.0)
+
+    def run(session: wf.Session, *sizes: int) -> None:
+        for size in sizes:
+            session.run(y, {x: np.zeros(size, np.float32)})
+
+    def enough(count: int) -> bool:
+        return len(generated) == count
+
+    with wf.Session() as session:
+        for rows in range(8):
+            _until(partial(run, session, 99_999, 100_000 + rows), partial(enough, rows + 2))
+    assert len(generated) == 9
 
 
 def test_loops_are_not_closed_over_by_what_is_before_and_after_them(
@@ -248,7 +331,7 @@ def test_shapes_that_never_come_again_are_not_kept(
         for size in range(600):
             assert session.run(y, {x: np.zeros(size, np.float32)}).size == size
     (region,) = made
-    assert len(region._calls) <= 256 and not region._made and not generated
+    assert len(region._records) <= 256 and not region._made and not generated
 
 
 def test_without_a_compiler_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:

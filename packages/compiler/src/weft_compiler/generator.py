@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft_compiler.lower.region import changed, lower, reads_state, why_not
 from weft_compiler.lower.registry import Unsupported, known_operands, update_of, wants_kernel
-from weft_compiler.native.program import NativeProgram, load
-from weft_compiler.passes.pipeline import optimise
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_compiler.native.program import NativeProgram
 
 
 class Compiled:
@@ -81,10 +82,18 @@ class LlvmGenerator:
         values: Mapping[int, Any],
     ) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
+        # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
+        from weft_compiler.codegen.options import Options
+        from weft_compiler.ir.verifier import verify
+        from weft_compiler.native.program import load
+        from weft_compiler.passes.pipeline import optimise
+
         name = members[-1].name
         try:
-            program = optimise(lower(name, members, inputs, outputs, shapes, values))
-            compiled = load(program)
+            program = lower(name, members, inputs, outputs, shapes, values)
+            program = optimise(program, check=False)
+            verify(program)  # once: after each pass it is half of the passes' time
+            compiled = load(program, Options(threads=False))  # steps enter programs alone
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         states = changed(members)

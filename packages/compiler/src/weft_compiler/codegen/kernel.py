@@ -223,7 +223,8 @@ class _Function:
                 self._call(statement)
 
     def _for(self, loop: For) -> None:
-        if loop.order is Order.PARALLEL and not self.parallel:
+        shared = self.kernel.options.threads and not self.parallel
+        if shared and loop.order is Order.PARALLEL:
             self._share(loop)
             return
         self.loop(loop, "0", self.value(loop.extent))

@@ -13,7 +13,7 @@ from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import Scalars, supports
 from weft_compiler.codegen.targets import Target, target_of
 from weft_compiler.ir.expressions import Apply, Expr, walk as parts
-from weft_compiler.ir.program import Call, Check, Program, expressions, walk
+from weft_compiler.ir.program import Call, Program, expressions, walk
 from weft_graph.ir.scalar import PRIMITIVES
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -32,7 +32,6 @@ class Module:
       shared: bytes of the arena that threads share.
       thread: bytes of it besides that each thread takes.
       team: bytes of the memory through which threads meet.
-      checks: the messages of the checks, in the order of their numbers.
       routines: the types of the products that it calls.
       blas: the functions of BLAS that it calls.
     """
@@ -41,7 +40,6 @@ class Module:
     shared: int
     thread: int
     team: int
-    checks: tuple[str, ...]
     routines: tuple[DType, ...]
     blas: tuple[str, ...]
 
@@ -74,13 +72,11 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         _attributes(target),
         *kernel.metadata.lines,
     ]
-    messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
     return Module(
         "\n".join(texts),
         plan.shared,
         plan.thread,
         team.team_bytes(kernel.regions),
-        tuple(messages),
         tuple(sorted(kernel.routines, key=str)),
         tuple(sorted(kernel.blas)),
     )

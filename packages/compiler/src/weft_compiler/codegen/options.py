@@ -13,11 +13,14 @@ class Options:
       contract: whether a product and a sum may be one operation with one rounding (FMA), and
         whether loops that combine floating-point numbers may do so in lanes.
       bounds_checks: whether indices are checked before each access: for finding faults.
+      threads: whether parallel loops are shared among threads that enter together. What that takes
+        is half of the time to compile a small program.
       cpu: a processor that LLVM knows, such as "x86-64-v3"; empty for this machine's.
       features: what it has or lacks besides, such as "+avx2,-fma"; used where `cpu` is given.
     """
 
     contract: bool = True
     bounds_checks: bool = False
+    threads: bool = True
     cpu: str = ""
     features: str = ""

@@ -9,7 +9,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +20,8 @@ from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import Target, object_code, target_of
-from weft_compiler.ir.program import Program
+from weft_compiler.ir.canonical import canonical
+from weft_compiler.ir.program import Check, Program, walk
 from weft_compiler.native import cache
 from weft_compiler.native.entry import Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
@@ -36,18 +36,18 @@ _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *[ctypes.
 
 
 class Code:
-    """Machine code that programs written the same share.
+    """Machine code that programs share which differ in names alone.
 
     Attributes:
       module: what it was made from.
       address: of the function `weft.run`.
     """
 
-    def __init__(self, program: Program, options: Options, written: str) -> None:
+    def __init__(self, program: Program, options: Options, written: str, name: str) -> None:
         self.module: Module = module_of(program, options)
         target = target_of(options)
         image = cache.object_of(
-            program.name, written, target, lambda: object_code(self.module.text, target)
+            name, written, target, lambda: object_code(self.module.text, target)
         )
         self._routines = [_matmul(dtype, target) for dtype in self.module.routines]
         imports = {
@@ -94,6 +94,7 @@ class NativeProgram:
             for b in program.inputs
             if b.name in program.constants
         }
+        self._messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
         self._given = [b for b in program.inputs if b.name not in self._constants]
         self._interrupt = np.zeros(1, np.int32)
         self._arena = _aligned(code.module.shared + code.module.thread)
@@ -140,7 +141,7 @@ class NativeProgram:
             return errors.CancelledError(f"{self.program.name} was interrupted")
         if code == OUT_OF_BOUNDS:
             return errors.InternalError(f"{self.program.name}: an index is out of bounds")
-        return errors.InvalidArgumentError(self.code.module.checks[code - 1])
+        return errors.InvalidArgumentError(self._messages[code - 1])
 
     def run(
         self,
@@ -257,28 +258,29 @@ _lock: Final = threading.Lock()
 
 
 def load(program: Program, options: Options | None = None) -> NativeProgram:
-    """A verified program as a callable.  Programs that are written the same compile once.
+    """A verified program as a callable.  Programs that differ in names alone compile once.
 
     Raises:
       UnimplementedError: it uses a primitive that has no machine code.
       InternalError: LLVM refuses it.
     """
     options = options or Options()
-    written = _written(program, options)
+    anonymous = canonical(program)
+    written = _written(anonymous, options)
     key = hashlib.sha256(written.encode()).hexdigest()
     with _lock:
         code = _codes.get(key)
     if code is None:
-        made = Code(program, options, written)
+        made = Code(anonymous, options, written, program.name)
         with _lock:
             code = _codes.setdefault(key, made)
     return NativeProgram(program, code)
 
 
 def _written(program: Program, options: Options) -> str:
-    """All that decides what the code of a program is, its own name excepted."""
+    """All that decides what the code of a program is."""
     numbers = [
         f"{name}={value.tobytes().hex() if value.size == 1 else ''}"
         for name, value in sorted(program.constants.items())
     ]
-    return "\n".join([str(replace(program, name="_")), repr(options), *numbers])
+    return "\n".join([str(program), repr(options), *numbers])

@@ -16,6 +16,7 @@ Compilers are registered by `register_compiler`, or by modules that the entry-po
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -48,8 +49,8 @@ class Claim(NamedTuple):
         nothing outside may lead from one of them to another, through other claims neither. They may
         read references of variables; what is read is what the region begins with.
       make: from the region and its device to what computes it, once for each executable: from the
-        values of the region's inputs to a value, or a tuple of several, or NotImplemented if the
-        members are to run one by one this time. None if they always are.
+        values of the region's inputs to a value, or a tuple of several, or NotImplemented or a
+        `ByKernels` if the members are to run one by one this time. None if they always are.
       peak_bytes: from the sizes of values to the most bytes that the function takes of the device
         at a time, its results included and its inputs not. Without it, all that members make is
         assumed to be there at once.
@@ -130,6 +131,7 @@ def compile_regions(
     names = [] if overlap is Overlap.EVERYTHING else _compilers.keys()
     if not names:
         return nodes, place
+    place = cache(place)  # which is asked again and again
     where = offer_of(step, nodes, place).where
     taken: dict[Node, str] = {}
     claims: list[tuple[str, Claim]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
 from typing import Any, NoReturn
@@ -62,13 +63,23 @@ class Region:
         return self.node.inputs
 
 
+class ByKernels:
+    """What a function gives to have the members run one by one, and be told how long that took."""
+
+    __slots__ = ()
+
+    def took(self, seconds: float) -> None:
+        """Note how long the members took."""
+        raise NotImplementedError
+
+
 class RegionCall(Compound):
     """The function of a region's node.
 
     Args:
       place: gives the kernels of the members, for steps that look at each of them.
-      function: computes them all, or returns NotImplemented where the members are to run one by
-        one; None if they always are.
+      function: computes them all, or returns NotImplemented or a `ByKernels` where the members are
+        to run one by one; None if they always are.
     """
 
     def __init__(
@@ -80,12 +91,14 @@ class RegionCall(Compound):
         self._expected = tuple(map(_expected, region.outputs))
         self._slots: dict[Output, int] = {out: i + 1 for i, out in enumerate(region.inputs)}
         self._size = 1 + len(region.inputs)
+        self._updated = set(region.updated)
         self._reads: dict[Output, int] = {}
         work: list[tuple[Node, Instruction, Sequence[int]]] = []
         for member in region.members:
             work += self._work(member, *place(member))
         nodes = [node for node, _, _ in work]
         self._members = Segment(self._forgetting(work), nodes, [device.name] * len(work))
+        self._given = gather([self._slots[output] for output in region.outputs])
 
     def __call__(self, *inputs: Any) -> Any:
         """The results, by the function; where it fails, the member that does is found."""
@@ -93,12 +106,14 @@ class RegionCall(Compound):
             return self._by_kernels(inputs)
         try:
             values = self._function(*inputs)
-            if values is NotImplemented:
-                return self._by_kernels(inputs)
-            self._check(values)
-            return values
+            timed = isinstance(values, ByKernels)
+            if not timed and values is not NotImplemented:
+                self._check(values)
+                return values
         except Exception as error:  # because a compiler's function may raise anything
             failed = error
+        else:
+            return self._timed(values, inputs) if timed else self._by_kernels(inputs)
         try:
             self._explain(failed, inputs)
         finally:
@@ -115,6 +130,12 @@ class RegionCall(Compound):
         """The members."""
         return (self._members,)
 
+    def _timed(self, asked: ByKernels, inputs: Sequence[Any]) -> Any:
+        started = time.thread_time()
+        values = self._by_kernels(inputs)
+        asked.took(time.thread_time() - started)
+        return values
+
     def _by_kernels(self, inputs: Sequence[Any]) -> Any:
         slots = self._filled(inputs)
         self._members.run(slots)
@@ -124,7 +145,7 @@ class RegionCall(Compound):
         return [None, *inputs, *[None] * (self._size - 1 - len(inputs))]
 
     def _results(self, slots: Slots) -> Any:
-        values = tuple([slots[self._slots[output]] for output in self._region.outputs])
+        values = self._given(slots)
         return values[0] if len(values) == 1 else values
 
     def _check(self, values: Any) -> None:
@@ -174,7 +195,7 @@ class RegionCall(Compound):
         changed = set(changed_by(node))
         for source in node.inputs:
             slot = self._slots[source]
-            if source in self._region.updated and source.dtype.is_ref and source not in changed:
+            if source in self._updated and source.dtype.is_ref and source not in changed:
                 if source not in self._reads:
                     self._reads[source] = self._size
                     read = (_read, gather([slot]), self._size, ())

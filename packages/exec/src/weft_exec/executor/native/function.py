@@ -10,29 +10,27 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
+from weft_exec.executor.native.pace import Function, Record, pace
 from weft_exec.executor.region import Region
-from weft_exec.resources.resources import VariableState, state_of
+from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
+from weft_tensor import errors
 
-_WARM: Final = 3
-"""Calls of the same kind after which they are worth compiling for."""
 _MOST: Final = 16
-"""Choices of shapes and values that a region is compiled for; others run by their kernels."""
+"""Choices of shapes and values that a region is compiled for at a time."""
 
 _MOST_COUNTED: Final = 256
-"""Choices whose calls are counted at a time, until one is worth compiling for."""
+"""Choices whose runs by kernels are counted at a time, until one is worth compiling for."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -40,7 +38,8 @@ _log: Final = logging.getLogger(__name__)
 class Mode(enum.Enum):
     """When regions are compiled.
 
-    ON: in the background, for shapes that come again; kernels run until it is done.
+    ON: in the background, for shapes whose kernels have taken as long as that will; they run until
+      it is done.
     FIRST: when shapes are first met, so that no number depends on timing.
     NOW: the same, and what fails in the compiler is raised.
     """
@@ -51,7 +50,22 @@ class Mode(enum.Enum):
 
 
 Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
-"""Shapes of all inputs, and the values of those that decide what is compiled."""
+"""Shapes of the inputs whose shapes the graph does not tell, and the values of those that decide
+what is compiled."""
+
+_ONE_KEY: Final[Key] = ((), ())
+
+
+class Choice(NamedTuple):
+    """What a function is compiled for.
+
+    Attributes:
+      shapes: of all inputs.
+      values: of those that decide what is compiled.
+    """
+
+    shapes: tuple[Shape, ...]
+    values: Mapping[int, Any]
 
 
 class Specialised:
@@ -77,93 +91,155 @@ class Specialised:
         self._new = device.new_array
         self._mode = mode
         self._deciding = _deciding(generator, region)
+        self._varying = tuple([at for at, source in enumerate(region.inputs) if _varies(source)])
         self._updates: Sequence[int] = region.node.attrs["updates"]
         self._checked = Checked(region, device) if checked else None
-        self._made: dict[Key, Callable[..., Any] | None] = {}
-        self._calls: dict[Key, int] = {}
+        self._made: dict[Key, Function | None] = {}
+        self._records: dict[Key, Record] = {}
+        self._choices: dict[Key, Choice] = {}
         self._lock = threading.Lock()
+        self._pace = pace()
+        if mode is Mode.ON:
+            self._pace.add(self)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The results; NotImplemented where the members are to run by their kernels."""
-        if self._updates:
-            found = self._shapes(inputs)
-            if found is None:
+        """The results; NotImplemented or a record where the members are to run by their kernels."""
+        varying, deciding = self._varying, self._deciding
+        key = _ONE_KEY
+        if varying or deciding:
+            if self._updates and not self._can_update(inputs):
                 return NotImplemented
-            shapes = found
-        else:
-            shapes = tuple([value.shape for value in inputs])
-        deciding = self._deciding
-        values = tuple([inputs[at].tobytes() for at in deciding]) if deciding else ()
-        key = shapes, values
+            shapes = tuple([_shape_of(inputs[at]) for at in varying])
+            key = shapes, tuple([inputs[at].tobytes() for at in deciding])
         made = self._made.get(key, NotImplemented)
         if made is NotImplemented:
-            made = self._missed(key, inputs)
-        return NotImplemented if made is None else made(inputs)
+            if self._updates and not self._can_update(inputs):
+                return NotImplemented
+            if self._mode is Mode.ON:
+                record = self._records.get(key) or self._record(key, inputs)
+                return record if record.begins() else NotImplemented
+            made = self._made_now(key, inputs)
+        if made is None:
+            return NotImplemented
+        try:
+            return made(inputs)
+        except errors.OpError:
+            if self._fits(inputs):
+                raise
+            return NotImplemented
 
-    def _shapes(self, inputs: Sequence[Any]) -> tuple[Shape, ...] | None:
-        """The shapes of all inputs; None where what is changed has no value, or is one twice."""
-        states = {at: state_of(inputs[at]) for at in self._updates}
-        if len(set(map(id, states.values()))) < len(states):
-            return None
-        if not all([state.is_initialized for state in states.values()]):
-            return None
-        return tuple(
+    def _can_update(self, inputs: Sequence[Any]) -> bool:
+        """Whether what is changed has values, and is not one twice."""
+        states = [state_of(inputs[at]) for at in self._updates]
+        distinct = len(set(map(id, states))) == len(states)
+        return distinct and all([state.is_initialized for state in states])
+
+    def _fits(self, inputs: Sequence[Any]) -> bool:
+        """Whether inputs are as the graph says: variables may have been given other shapes."""
+        sources = self._region.inputs
+        return self._can_update(inputs) and all(
             [
-                states[at].read().shape if at in states else value.shape
-                for at, value in enumerate(inputs)
+                at in self._varying or _shape_of(value) == _known_shape(source)
+                for at, (source, value) in enumerate(zip(sources, inputs, strict=True))
             ]
         )
 
-    def _missed(self, key: Key, inputs: Sequence[Any]) -> Callable[..., Any] | None:
-        """The function for shapes that there is none for yet."""
+    def _choice(self, inputs: Sequence[Any]) -> Choice:
         values = {at: np.array(inputs[at]) for at in self._deciding}
+        return Choice(tuple(map(_shape_of, inputs)), values)
+
+    def _record(self, key: Key, inputs: Sequence[Any]) -> Record:
+        """What is counted of shapes that are not compiled for."""
+        choice = self._choice(inputs)
+        with self._lock:
+            if len(self._records) >= _MOST_COUNTED:  # shapes that never come again
+                self._records.clear()
+                self._choices.clear()
+            record = Record(self._pace, self._region.members)
+            self._records[key], self._choices[key] = record, choice
+        return record
+
+    def waiting(self) -> list[Record]:
+        """The records of shapes that it is not compiled for; see `Pace`."""
+        with self._lock:
+            return list(self._records.values())
+
+    def compile(self, record: Record) -> None:
+        """Compile for the shapes of a record; see `Pace`."""
+        with self._lock:
+            found = [key for key, each in self._records.items() if each is record]
+            if not found:
+                return
+            (key,) = found
+            choice = self._choices[key]
+        made = self._compiled(choice)
+
+        def replace(function: Function | None) -> None:
+            with self._lock:
+                if key in self._made:
+                    self._made[key] = function
+            if function is None:
+                _log.info("%s is faster by kernels", self._region.node.name)
+
+        if made is not None and self._checked is None:
+            made = record.watched(made, replace)
+        with self._lock:
+            self._make_room()
+            self._made[key] = made
+            self._records.pop(key, None)
+            self._choices.pop(key, None)
+
+    def _make_room(self) -> None:
+        """Forget a choice of shapes that was not used since the last time, if there are too many.
+
+        Those that stay are marked as unused, by a function in their place that takes itself away.
+        """
+        made = self._made
+        if len(made) < _MOST:
+            return
+        unused = [key for key, function in made.items() if isinstance(function, _Unused | None)]
+        del made[next(iter(unused or made))]
+        for key, function in made.items():
+            if function is not None and not isinstance(function, _Unused):
+                made[key] = _Unused(made, key, function)
+
+    def _made_now(self, key: Key, inputs: Sequence[Any]) -> Function | None:
+        """The function for shapes that are met first; None for more than there is room for."""
         with self._lock:
             if key in self._made:
                 return self._made[key]
             if len(self._made) >= _MOST:
                 return None
-            if self._mode is Mode.ON:
-                if len(self._calls) >= _MOST_COUNTED:  # shapes that never come again
-                    self._calls.clear()
-                self._calls[key] = self._calls.get(key, 0) + 1
-                if self._calls[key] == _WARM:
-                    _background().submit(self._make, key, values)
-                return None
-        return self._make(key, values)
+        made = self._compiled(self._choice(inputs))
+        with self._lock:
+            return self._made.setdefault(key, made)
 
-    def _make(self, key: Key, values: dict[int, Any]) -> Callable[..., Any] | None:
+    def _compiled(self, choice: Choice) -> Function | None:
         region = self._region
-        made: Callable[..., Any] | None = None
         try:
-            generated = self._generated(region.outputs, key, values)
+            generated = self._generated(region.outputs, choice)
             if self._checked is not None:
-                made = self._checking(self._checked, generated, key, values)
-            else:
-                made = self._calling(generated, key[0])
+                return self._checking(self._checked, generated, choice)
+            return self._calling(generated, choice.shapes)
         except NotGenerated as why:
             _log.info("%s runs by kernels: %s", region.node.name, why)
         except Exception:  # because it may run in the background, where nobody would see it
             if self._mode is Mode.NOW:
                 raise
             _log.exception("%s cannot be compiled, and runs by kernels", region.node.name)
-        with self._lock:
-            self._made[key] = made
-            self._calls.pop(key, None)
-        return made
+        return None
 
-    def _generated(self, outputs: Sequence[Output], key: Key, values: dict[int, Any]) -> Generated:
+    def _generated(self, outputs: Sequence[Output], choice: Choice) -> Generated:
         region = self._region
-        return self._generator.generate(region.members, region.inputs, outputs, key[0], values)
+        return self._generator.generate(region.members, region.inputs, outputs, *choice)
 
-    def _checking(
-        self, checked: Checked, generated: Generated, key: Key, values: dict[int, Any]
-    ) -> Callable[..., Any]:
+    def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Calls a function on copies of variables, and compares what it gives."""
         run = self._filling(generated)
 
-        def every() -> Callable[..., Any]:
+        def every() -> Function:
             outputs = results_of(self._region.members, self._region.updated)
-            return self._filling(self._generated(outputs, key, values))
+            return self._filling(self._generated(outputs, choice))
 
         def call(inputs: Sequence[Any]) -> Any:
             before = [np.array(state_of(inputs[at]).read()) for at in generated.updates]
@@ -172,7 +248,7 @@ class Specialised:
 
         return call
 
-    def _calling(self, generated: Generated, shapes: Sequence[Shape]) -> Callable[..., Any]:
+    def _calling(self, generated: Generated, shapes: Sequence[Shape]) -> Function:
         """Calls a function."""
         run, updates = self._filling(generated), tuple(generated.updates)
         if not updates:
@@ -192,7 +268,7 @@ class Specialised:
 
         return call
 
-    def _filling(self, generated: Generated) -> Callable[..., Any]:
+    def _filling(self, generated: Generated) -> Function:
         """Calls a function with inputs, new arrays for its results, and those of variables."""
         new, takes = self._new, tuple(generated.takes)
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
@@ -218,6 +294,37 @@ def _deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-@cache
-def _background() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="weft-compiler")
+def _known_shape(output: Output) -> Shape | None:
+    """The shape of an input, where the graph tells; of a variable that is changed, its own."""
+    node = output.node
+    dims = node.attrs["shape"] if node.role is Role.VARIABLE else output.dims
+    if dims is None or None in dims:
+        return None
+    return tuple([size for size in dims if size is not None])
+
+
+def _varies(output: Output) -> bool:
+    return _known_shape(output) is None
+
+
+def _shape_of(value: Any) -> Shape:
+    """The shape of an input, or of the variable that it refers to."""
+    array = state_of(value).read() if isinstance(value, VariableState | ResourceHandle) else value
+    shape: Shape = array.shape
+    return shape
+
+
+class _Unused:
+    """A function that was not called since it was put in its place."""
+
+    __slots__ = ("_function", "_key", "_made")
+
+    def __init__(self, made: dict[Key, Any], key: Key, function: Function) -> None:
+        self._made = made
+        self._key = key
+        self._function = function
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        if self._made.get(self._key) is self:
+            self._made[self._key] = self._function
+        return self._function(inputs)
