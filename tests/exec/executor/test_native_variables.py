@@ -299,3 +299,20 @@ def test_loops_that_wait_for_updates_and_are_waited_for_by_reads_do_not_hang(
             found.append([*values, session.run(v)])
     for value, want in zip(*found, strict=True):
         np.testing.assert_allclose(value, want, rtol=1e-9)
+
+
+def test_an_update_is_not_done_twice_where_one_after_it_fails(
+    generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")  # by kernels, since nothing has repaid compiling yet
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [None])
+        v, w = wf.Variable(np.zeros(2, "f")), wf.Variable(np.zeros(2, "f"))
+        first = v.assign_add([1.0, 1.0])
+        second = wf.assign_add(w, x * 2.0, name="second")
+        both = wf.group(first, second)
+        session.run(wf.global_variables_initializer())
+        assert len(session.explain(both, [x]).compiled) == 1
+        with pytest.raises(errors.InvalidArgumentError, match="node 'second'"):
+            session.run(both, {x: [1.0, 2.0, 3.0]})
+        assert session.run(v).tolist() == [1.0, 1.0]
