@@ -85,6 +85,16 @@ def test_tensordot(a: Any, b: Any, axes: Any) -> None:
     p, q = feed((None,) * len(a)), feed((None,) * len(b))
     dynamic = wf.tensordot(p, q, axes)
     np.testing.assert_allclose(evaluate(dynamic, {p: x, q: y}), expected)
+    p, q = feed(None), feed(None)
+    late = wf.tensordot(p, q, axes)
+    assert late.dims is None
+    slopes = wf.gradients(late, [p, q])
+    found = [evaluate(each, {p: x, q: y}) for each in (late, *slopes)]
+    np.testing.assert_allclose(found[0], expected)
+    u, v = constant(x), constant(y)
+    wanted = [evaluate(each) for each in wf.gradients(wf.tensordot(u, v, axes), [u, v])]
+    for slope, exact in zip(found[1:], wanted, strict=True):
+        np.testing.assert_allclose(slope, exact)
 
 
 def test_tensordot_refuses_axes_that_do_not_fit() -> None:
@@ -92,6 +102,15 @@ def test_tensordot_refuses_axes_that_do_not_fit() -> None:
     for axes in (1, 3, [[0], [0, 1]], [0, 1, 2], [0, 5]):
         with pytest.raises(errors.InvalidArgumentError):
             wf.tensordot(x, y, axes)
+    p = feed(None)
+    for axes, message in (([[0], [2]], "out of range"), ([[1], [1]], "sizes of axes must agree")):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            evaluate(wf.tensordot(p, y, axes), {p: normal(3, 4)})
+    fed = wf.placeholder(wf.int32)
+    product = wf.tensordot(x, y, fed)
+    np.testing.assert_allclose(
+        evaluate(product, {fed: [[0], [0]]}), np.tensordot(normal(3, 4), normal(3, 5), [[0], [0]])
+    )
 
 
 EQUATIONS = [
@@ -166,3 +185,12 @@ def test_products_of_sparse_matrices() -> None:
     product = wf.sparse_matmul(constant(a), constant(b), True, False, True, name="p")
     np.testing.assert_allclose(evaluate(product), a.T @ b)
     assert product.name == "p:0"
+    narrow = wf.cast(constant(a), wf.bfloat16)
+    for x, y, wanted in (
+        (narrow, narrow, wf.float32),
+        (narrow, wf.cast(constant(a), wf.float32), wf.float32),
+    ):
+        assert wf.sparse_matmul(x, y, True).dtype == wanted
+    mixed = wf.matmul(narrow, wf.cast(constant(a), wf.float32), True, a_is_sparse=True)
+    assert mixed.dtype == wf.float32
+    assert wf.matmul(narrow, narrow, True, a_is_sparse=True).dtype == wf.bfloat16

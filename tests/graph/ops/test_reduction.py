@@ -111,3 +111,7 @@ def test_scans_check_their_axis() -> None:
         wf.cumsum(constant(X), 2)
     result = wf.cumsum(constant([1, 2, 3]), exclusive=True, reverse=True)
     np.testing.assert_array_equal(evaluate(result), [5, 3, 0])
+
+
+def test_all_and_any_of_an_empty_list() -> None:
+    assert evaluate(wf.reduce_all([])) and not evaluate(wf.reduce_any([]))

@@ -10,6 +10,7 @@ from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.indexed_slices import SparseTensorValue
 from weft_graph.ops import (
     shapes,
 )
@@ -50,3 +51,9 @@ def test_shapes_convert_to_tensors() -> None:
 )
 def test_reshapes_infer(dims: Any, target: Any, wanted: Any) -> None:
     assert shapes.reshape(fed(*dims), target).dims == wanted
+
+
+def test_of_what_a_sparse_tensor_was_fetched_as() -> None:
+    value = SparseTensorValue(((0, 1), (1, 0)), (42, 24), (2, 3))
+    assert evaluate(shapes.shape(value)).tolist() == [2, 3]
+    assert evaluate(shapes.size(value)) == 6 and evaluate(shapes.rank(value)) == 2

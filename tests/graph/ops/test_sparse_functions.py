@@ -243,3 +243,16 @@ def test_a_shape_that_may_not_be_fed_says_who_used_it() -> None:
     for feeds in ({shape: [3, 3]}, {x: value._replace(dense_shape=[3, 3])}):
         with pytest.raises(errors.InvalidArgumentError, match=r"\[2, 3\].*MatMul' made at.*\.py"):
             run(product, feeds)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_an_axis_and_a_shape_may_be_tensors(axis: int) -> None:
+    x = wf.SparseTensor([[2]], [5], [3])
+    wanted = [1, 3] if axis in (0, -2) else [3, 1]
+    late = wf.placeholder_with_default(axis, None)
+    for given in (wf.constant(axis), late):
+        found = wf.sparse.expand_dims(x, given).dense_shape
+        assert wf.Session().run(found).tolist() == wanted
+    shape = wf.placeholder_with_default([7], None)
+    assert shape.dtype == wf.int32
+    assert wf.Session().run(wf.sparse.reset_shape(x, shape).dense_shape).tolist() == [7]

@@ -201,8 +201,9 @@ def test_eval_and_load(use_resource: bool) -> None:
             np.testing.assert_array_equal(variable.eval(), [1.0, 2.0])
             variable.load([3.0, 4.0])
             np.testing.assert_array_equal(variable.eval(session), [3.0, 4.0])
-    with pytest.raises(errors.FailedPreconditionError, match="needs a session"):
+    with pytest.raises(ValueError, match="needs a session") as caught:
         variable.eval()
+    assert isinstance(caught.value, errors.FailedPreconditionError)
 
 
 @BOTH

@@ -423,3 +423,12 @@ def test_fed_values_stay_the_callers(session: Any) -> None:
     got = session.run(area.get()[0])
     assert got.tolist() == [1, 1]
     got[:] = 3
+
+
+def test_components_of_a_key_by_their_names(session: Any) -> None:
+    area = MapStagingArea([F32, I32], [[], []], names=["x", "n"])
+    session.run(area.put(1, {"x": 2.0, "n": 3}))
+    assert session.run(area.peek(1, ["n"])) == {"n": 3}
+    assert session.run(area.get(1, ["x"])) == (1, {"x": 2.0})
+    with pytest.raises(errors.InvalidArgumentError, match=r"have names \['x', 'n'\], got 'y'"):
+        area.peek(1, ["y"])

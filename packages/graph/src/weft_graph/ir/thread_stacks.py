@@ -129,16 +129,23 @@ def drop(session: SessionProtocol, graph: Any) -> None:
         of_thread.graphs.reverse()
 
 
+class NoSessionError(errors.FailedPreconditionError, ValueError):
+    """There is no session to run something; in TensorFlow a ValueError.
+
+    Args: those of OpError.
+    """
+
+
 def session_for(graph: Any, session: Any, call: str) -> SessionProtocol:
     """`session` or the default one, checked to run `graph`.
 
     Raises:
-      FailedPreconditionError: there is neither.
+      NoSessionError: there is neither.
       InvalidArgumentError: it runs another graph.
     """
     chosen: SessionProtocol | None = session or get_default_session()
     if chosen is None:
-        raise errors.FailedPreconditionError(
+        raise NoSessionError(
             f"{call} needs a session: pass session=, or call it inside `with wf.Session():`"
         )
     if chosen.graph is not graph:

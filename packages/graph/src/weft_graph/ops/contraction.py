@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import shape_rules
+from weft_graph.ops import checks, control, shape_rules
 from weft_graph.ops.elementwise import pair
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.arguments import whole
 from weft_tensor.shape import broadcast_dims, format_dims, num_elements
 
@@ -26,21 +27,19 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
       a: numeric.
       b: same dtype.
       axes: N, to contract the last N axes of `a` with the first N of `b`; or a pair of axes or
-        lists of axes, those of `a` and those of `b`.
+        lists of axes, those of `a` and those of `b`; or an integer tensor of such lists.
     Returns: shape: the free axes of `a`, then those of `b`.
-    Raises: InvalidArgumentError: the sizes of a pair differ, an axis is out of range, or a rank
-      is not known.
+    Raises: InvalidArgumentError: the sizes of a pair differ, or an axis is out of range; when run
+      where the axes or a rank are not known before.
 
     Examples:
       >>> wf.Session().run(wf.tensordot([[1.0, 2.0]], [[3.0], [4.0]], 1))
       array([[11.]], dtype=float32)
     """
     x, y = pair(a, b)
-    if x.dims is None or y.dims is None:
-        raise errors.InvalidArgumentError(
-            f"tensordot requires known ranks, got shapes {format_dims(x.dims)} and "
-            f"{format_dims(y.dims)}"
-        )
+    late = isinstance(axes, Output) and shape_rules.constant_array(axes) is None
+    if late or x.dims is None or y.dims is None:
+        return _late_tensordot(x, y, axes, name)
     axes_x, axes_y = _contracted(axes, len(x.dims), len(y.dims))
     for i, j in zip(axes_x, axes_y, strict=True):
         shape_rules.merge_size(x.dims[i], y.dims[j], f"the sizes of axis {i} and axis {j}")
@@ -52,12 +51,56 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     return out("Reshape", [product, _shape_vector(dims, parts)], name=name or "Tensordot")
 
 
+def _late_tensordot(x: Output, y: Output, axes: Any, name: str | None) -> Output:
+    """`tensordot` where ranks or axes are known when it runs."""
+    with get_default_graph().name_scope(name or "Tensordot") as scope:
+        axes_x, axes_y = _late_axes(axes, out("Rank", [x]), out("Rank", [y]))
+        left, free_x, sizes_x = _late_matrix(x, axes_x, last=True)
+        right, free_y, sizes_y = _late_matrix(y, axes_y, last=False)
+        fit = checks.assert_equal(sizes_x, sizes_y, message="the sizes of axes must agree")
+        product = out("MatMul", [control.with_dependencies([fit], left), right])
+        return out("Reshape", [product, out("ConcatV2", [[free_x, free_y], 0])], name=scope)
+
+
+def _late_axes(axes: Any, rank_x: Output, rank_y: Output) -> tuple[Output, Output]:
+    pair_of = axes if isinstance(axes, list | tuple) else convert_to_tensor(axes)
+    if isinstance(pair_of, Output):
+        if pair_of.dims == ():
+            return out("Range", [rank_x - pair_of, rank_x, 1]), out("Range", [0, pair_of, 1])
+        pair_of = [pair_of[0], pair_of[1]]
+    if len(pair_of) != 2:
+        raise errors.InvalidArgumentError(
+            f"axes must be a number or a pair, got {len(pair_of)} entries"
+        )
+    ends = zip(pair_of, (rank_x, rank_y), strict=True)
+    x, y = (_from_the_front(convert_to_tensor(each), rank) for each, rank in ends)
+    return x, y
+
+
+def _from_the_front(axes: Output, rank: Output) -> Output:
+    places = out("Reshape", [out("Cast", [axes], {"DstT": dtypes.int32}), [-1]])
+    counted = out("SelectV2", [out("Less", [places, 0]), places + rank, places])
+    inside = out("LogicalAnd", [out("GreaterEqual", [counted, 0]), out("Less", [counted, rank])])
+    fit = control.Assert(out("All", [inside, [0]]), ["axes out of range:", places, "rank:", rank])
+    result: Output = control.with_dependencies([fit], counted)
+    return result
+
+
+def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Output, Output]:
+    """As `_as_matrix`; also the sizes of the free axes, and of the contracted ones."""
+    shape = out("Shape", [value])
+    free = create("ListDiff", [out("Range", [0, out("Rank", [value]), 1]), axes]).outputs[0]
+    groups = [free, axes] if last else [axes, free]
+    sizes = [out("GatherV2", [shape, group, 0]) for group in groups]
+    turned = out("Transpose", [value, out("ConcatV2", [groups, 0])])
+    flat = out("Pack", [[out("Prod", [each, [0]]) for each in sizes]])
+    kept, summed = sizes if last else reversed(sizes)
+    return out("Reshape", [turned, flat]), kept, summed
+
+
 def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[int]]:
     if isinstance(axes, Output):
-        known = shape_rules.constant_array(axes)
-        if known is None:
-            raise errors.InvalidArgumentError("tensordot requires axes that are known statically")
-        axes = known
+        axes = shape_rules.constant_array(axes)
     array = axes if isinstance(axes, list | tuple) else np.asarray(axes)
     if isinstance(array, np.ndarray) and array.ndim == 0:
         count = whole(array.item(), "axes")

@@ -13,7 +13,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules, diagonals, reduction, shape_rules
 from weft_graph.ops.elementwise import pair
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
 _NUMBERS = "{inexact, integral}"
@@ -123,7 +123,7 @@ def matmul(
     """
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise errors.InvalidArgumentError("an operand is either transposed or adjoint, not both")
-    x, y = pair(a, b)
+    x, y = _sparse_pair(a, b) if a_is_sparse or b_is_sparse else pair(a, b)
     if x.dims is not None and y.dims is not None and len(x.dims) == 2 and len(y.dims) == 2:
         if adjoint_a and x.dtype.is_complex:
             x = out("Conj", [x])
@@ -141,6 +141,14 @@ def matmul(
         y = out("Conj", [y])
     batch = {"adj_x": transpose_a or adjoint_a, "adj_y": transpose_b or adjoint_b}
     return out("BatchMatMulV2", [x, y], batch, name or "MatMul")
+
+
+def _sparse_pair(a: Any, b: Any) -> tuple[Output, Output]:
+    """Operands one of which may be bfloat16 and the other float32, as with TensorFlow's op."""
+    x, y = convert_to_tensor(a), convert_to_tensor(b)
+    if {x.dtype.base_dtype, y.dtype.base_dtype} == {dtypes.bfloat16, dtypes.float32}:
+        return _widened(x), _widened(y)
+    return pair(a, b)
 
 
 def batch_matmul(
@@ -162,23 +170,24 @@ def sparse_matmul(
     """`matmul` of matrices with many zeros, which gain nothing from it here.
 
     Args:
-      a, b: floating, rank 2.
+      a, b: floating, rank 2; bfloat16 becomes float32.
       transpose_a, transpose_b: as for `matmul`.
       a_is_sparse, b_is_sparse: hints that change nothing.
+    Returns: shape (M, N), float32 for bfloat16.
 
     Examples:
       >>> wf.Session().run(wf.sparse_matmul([[1.0, 2.0]], [[3.0], [4.0]]))
       array([[11.]], dtype=float32)
     """
-    return matmul(
-        a,
-        b,
-        transpose_a,
-        transpose_b,
-        a_is_sparse=a_is_sparse,
-        b_is_sparse=b_is_sparse,
-        name=name,
-    )
+    x, y = (convert_to_tensor(each, preferred_dtype=dtypes.float32) for each in (a, b))
+    x, y = (_widened(each) for each in (x, y))
+    return matmul(x, y, transpose_a, transpose_b, name=name)
+
+
+def _widened(value: Output) -> Output:
+    if value.dtype.base_dtype is not dtypes.bfloat16:
+        return value
+    return out("Cast", [value], {"DstT": dtypes.float32})
 
 
 def matvec(

@@ -174,7 +174,7 @@ def _reduce(
 ) -> Output:
     axis = former("axis", axis, "reduction_indices", old_axis)
     keep = former("keepdims", keepdims, "keep_dims", old_keep)
-    value = convert_to_tensor(x)
+    value = convert_to_tensor(x, preferred_dtype=dtypes.bool_ if op in ("All", "Any") else None)
     attrs = {"keep_dims": True} if keep else None
     result = out(op, [value, reduction_axes(value, axis)], attrs, name)
     if axis is None and not keep:

@@ -303,7 +303,7 @@ def shape_internal(
     """`shape`; with `optimize` a static shape gives a constant."""
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
-        return _cast(input.dense_shape, wanted, name)
+        return _cast(convert_to_tensor(input.dense_shape), wanted, name)
     value = convert_to_tensor(input)
     if optimize and is_fully_defined(value.dims):
         return constant_of(np.array(value.dims, wanted.numpy), name=name or "Shape")
@@ -341,7 +341,8 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
         axes = constant_of(np.array([0], np.int32))
-        return out("Prod", [_cast(input.dense_shape, wanted), axes], name=name)
+        sizes = convert_to_tensor(input.dense_shape)
+        return out("Prod", [_cast(sizes, wanted), axes], name=name)
     value = convert_to_tensor(input)
     count = num_elements(value.dims)
     if count is not None:

@@ -267,7 +267,7 @@ def space_to_batch(
       TensorShape([Dimension(4), Dimension(2), Dimension(2), Dimension(3)])
     """
     blocks = [block_size, block_size] if block_shape is None else block_shape
-    return space_to_batch_nd(input, blocks, paddings, name)
+    return _images(space_to_batch_nd(input, blocks, paddings, name))
 
 
 def batch_to_space(
@@ -289,7 +289,12 @@ def batch_to_space(
       TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
     """
     blocks = [block_size, block_size] if block_shape is None else block_shape
-    return batch_to_space_nd(input, blocks, crops, name)
+    return _images(batch_to_space_nd(input, blocks, crops, name))
+
+
+def _images(value: Output) -> Output:
+    value.set_shape((None,) * 4)
+    return value
 
 
 def space_to_depth(

@@ -28,6 +28,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ir.value_rules import value_rule
+from weft_graph.ops.casting import cast
 from weft_graph.ops.checks import assert_less_equal
 from weft_graph.ops.control import with_dependencies
 from weft_graph.ops.reduction import former
@@ -490,7 +491,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
 
     Args:
       sp_input: SparseTensor of any type.
-      new_shape: int64, shape (rank,), no size smaller than before; by default the smallest shape
+      new_shape: integers, shape (rank,), no size smaller than before; by default the smallest shape
         that holds the elements.
     Raises: InvalidArgumentError: the rank differs or a size is smaller; when run where they are not
       known before.
@@ -506,7 +507,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
         return SparseTensor(
             sparse.indices, sparse.values, out("Maximum", [out("AddV2", [highest, 1]), 0])
         )
-    wanted = convert_to_tensor(new_shape, dtypes.int64)
+    wanted = cast(convert_to_tensor(new_shape, preferred_dtype=dtypes.int64), dtypes.int64)
     (length,) = with_rank(wanted.dims, 1, "new_shape")
     (rank,) = sparse.dense_shape.dims or (None,)
     merge_size(rank, length, "the ranks of sp_input and new_shape")
@@ -635,8 +636,8 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
 
     Args:
       sp_input: SparseTensor of any type.
-      axis: where the new axis comes, in [-rank - 1, rank]; the last by default.
-    Raises: InvalidArgumentError: the axis is out of range, where the rank is known.
+      axis: where the new axis comes, in [-rank - 1, rank], or a tensor of it; the last by default.
+    Raises: InvalidArgumentError: the axis is out of range, where it and the rank are known.
 
     Examples:
       >>> x = wf.SparseTensor([[2]], [5], [3])
@@ -645,13 +646,16 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
     """
     sparse = SparseTensor.from_value(sp_input)
     (rank,) = sparse.dense_shape.dims or (None,)
-    place = arguments.integer(-1 if axis is None else axis, "axis")
+    place = -1 if axis is None else axis
+    known = constant_value(axis) if isinstance(axis, Output) else None
+    if known is not None:
+        place = known.item()
     with sparse.graph.name_scope(name or "expand_dims"):
-        if rank is not None:
-            at: Any = normal_axis(place, rank + 1)
+        if rank is not None and not isinstance(place, Output):
+            at: Any = normal_axis(arguments.integer(place, "axis"), rank + 1)
         else:
             count = out("AddV2", [out("Size", [sparse.dense_shape]), 1])
-            at = out("FloorMod", [np.int32(place), count])
+            at = out("FloorMod", [convert_to_tensor(place, dtypes.int32), count])
         rows = out("Shape", [sparse.indices])[0]
         column = out("Fill", [out("Pack", [[rows, 1]]), np.int64(0)])
         left, right = sparse.indices[:, :at], sparse.indices[:, at:]

@@ -220,7 +220,11 @@ class MapStagingArea(BaseStagingArea):
         self._prefix = "OrderedMap" if ordered else "Map"
 
     def put(
-        self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None
+        self,
+        key: Any,
+        vals: Any,
+        indices: Sequence[int] | None = None,
+        name: str | None = None,
     ) -> Node:
         """Put components of a key in; waits for space.
 
@@ -239,13 +243,13 @@ class MapStagingArea(BaseStagingArea):
             return ops.map_stage(f"{self._prefix}Stage", key, where, tensors, self._area, scope)
 
     def get(
-        self, key: Any = None, indices: Sequence[int] | None = None, name: str | None = None
+        self, key: Any = None, indices: Sequence[int | str] | None = None, name: str | None = None
     ) -> tuple[Any, Any]:
         """Take components of a key out; waits for it.
 
         Args:
           key: int64, shape (); None for the first.
-          indices: which components; all by default.
+          indices: which components, by numbers or names; all by default.
         Returns: the key, and a list of tensors or a dict by name.
         """
         name = name or f"{self._name}_get"
@@ -261,12 +265,14 @@ class MapStagingArea(BaseStagingArea):
             ops.map_unstage(op, key, where, types, self._area, name), where
         )
 
-    def peek(self, key: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
+    def peek(
+        self, key: Any, indices: Sequence[int | str] | None = None, name: str | None = None
+    ) -> Any:
         """Components of a key, which stay; waits for it.
 
         Args:
           key: int64, shape ().
-          indices: which components; all by default.
+          indices: which components, by numbers or names; all by default.
         Returns: a list of tensors, or a dict by name.
         """
         where = self._indices(indices)
@@ -276,10 +282,17 @@ class MapStagingArea(BaseStagingArea):
         outputs = ops.map_unstage(f"{self._prefix}Peek", key, where, types, self._area, name)
         return self._structured(outputs, where)
 
-    def _indices(self, indices: Sequence[int] | None) -> list[int]:
-        where = list(range(len(self._dtypes)) if indices is None else indices)
+    def _indices(self, indices: Sequence[int | str] | None) -> list[int]:
+        given = range(len(self._dtypes)) if indices is None else indices
+        where = [self._number(each) if isinstance(each, str) else each for each in given]
         self._check_indices(where)
         return where
+
+    def _number(self, name: str) -> int:
+        names = self._names or []
+        if name not in names:
+            raise errors.InvalidArgumentError(f"the components have names {names}, got {name!r}")
+        return names.index(name)
 
     def size(self, name: str | None = None) -> Output:
         """The number of complete keys: int32, shape ()."""
