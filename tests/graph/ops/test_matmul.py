@@ -194,3 +194,25 @@ def test_products_of_sparse_matrices() -> None:
     mixed = wf.matmul(narrow, wf.cast(constant(a), wf.float32), True, a_is_sparse=True)
     assert mixed.dtype == wf.float32
     assert wf.matmul(narrow, narrow, True, a_is_sparse=True).dtype == wf.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "message"),
+    [
+        ("ij,jk", [(2, 3), (3, 4)], "requires '->'"),
+        ("ij,jk->ik", [(2, 3), (4, 5)], "axis 'j'"),
+        ("ij,jk->ik", [(1, 2, 3), (3, 4)], "does not fit shape"),
+        ("...ij->j", [(3,)], "does not fit shape"),
+        ("ij->k", [(2, 3)], r"no operand: \['k'\]"),
+        ("...ij,jk->ik", [(2, 2, 3), (3, 4)], "lacks '...'"),
+        ("...i,...i->...", [(5, 2), (7, 2)], "5 and 7"),
+    ],
+)
+def test_the_op_einsum_refuses_what_does_not_fit(equation: str, shapes: Any, message: str) -> None:
+    values = [constant(normal(*shape)) for shape in shapes]
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        wf.raw_ops.Einsum(inputs=values, equation=equation)
+    if "->" in equation and "k'" not in message:
+        hidden = [wf.placeholder_with_default(value, None) for value in values]
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            evaluate(wf.raw_ops.Einsum(inputs=hidden, equation=equation))

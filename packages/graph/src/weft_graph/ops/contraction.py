@@ -184,7 +184,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.einsum("ij,jk->ik", [[1.0, 2.0]], [[3.0], [4.0]]))
       array([[11.]], dtype=float32)
     """
-    terms, result = _parse_equation(equation, len(inputs))
+    terms, result = parse_equation(equation, len(inputs))
     values: list[Output] = []
     for item in inputs:
         wanted = values[0].dtype.base_dtype if values else None
@@ -224,7 +224,11 @@ class _Term:
         return 1 if at < 0 else None if dims is None else dims[at]
 
 
-def _parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
+def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
+    """The terms of the operands, and that of the result, if it is given.
+
+    Raises: InvalidArgumentError: it has not as many operands, or something that is no letter.
+    """
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")

@@ -1,0 +1,38 @@
+"""Sums of products by Einstein's convention, which NumPy takes apart into matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import as_exact, widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_graph.ops.einsum import einsum_dims, einsum_terms
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+
+@kernel("Einsum", heavy=True)
+def _einsum(node: Node, device: Device) -> KernelFunction:
+    dtype, equation = node.outputs[0].dtype.numpy, node.attrs["equation"]
+    terms, result = einsum_terms(equation, len(node.inputs))
+    letters = result.replace("...", "")
+    distinct = "".join(dict.fromkeys(letters))
+    if len(distinct) < len(letters) and "..." in result:
+        distinct = f"...{distinct}"
+    wanted = result if len(distinct) == len(letters) else distinct
+    plain = f"{','.join(terms)}->{wanted}"
+
+    def run(*inputs: Any) -> Any:
+        dims = einsum_dims(equation, [x.shape for x in inputs])  # where NumPy would broadcast
+        found = np.einsum(plain, *[widened(x) for x in inputs], optimize=len(inputs) > 1)
+        if wanted is not result:
+            whole = np.zeros([size or 0 for size in dims or ()], found.dtype)
+            np.einsum(f"{result}->{wanted}", whole)[...] = found
+            found = whole
+        return as_exact(found, dtype, device)
+
+    return run
