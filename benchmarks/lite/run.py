@@ -1,15 +1,16 @@
 """Lite beside its peers: float32, int8 and int16, by network and threads; what a start costs.
 
     python benchmarks/lite/run.py FOLDER --tensorflow TF/bin/python --litert P/bin/python
-        --onnxruntime P/bin/python --ncnn P/bin/python
+        --onnxruntime P/bin/python --ncnn P/bin/python --lite L/bin/python
 
 FOLDER keeps the models: what is not there is made first, the peers' with the Pythons that are
-given (TensorFlow's makes LiteRT's; ncnn's has pnnx and onnxruntime). All peers are optional, and a
-cell is empty where one has no such form. Subjects take turns, in processes of
-their own; figures are medians of the turns, each turn's being the median of its invocations (its
-least, with `--least`, for machines that do other work), and the ratio is the median of those of the
-turns to the fastest peer in each. Where it is above 1.3 a profile follows: the kinds of ops that
-take most.
+given (TensorFlow's makes LiteRT's; ncnn's has pnnx and onnxruntime). `--lite` has an installed
+wheel and NumPy, and starts as on a device; a checkout looks whether its library is current. All
+peers are optional, and a cell is empty where one has no such form. Subjects take turns, in
+processes of their own; figures are medians of the turns, each turn's being the median of its
+invocations (its least, with `--least`, for machines that do other work), and the ratio is the
+median of those of the turns to the fastest peer in each. Where it is above 1.3 a profile follows:
+the kinds of ops that take most.
 """
 
 from __future__ import annotations
@@ -114,15 +115,16 @@ def profile(file: Path) -> None:
 
 
 def starts(folder: Path, pythons: dict[str, str], turns: int) -> None:
-    print("\n| start | import, ms | load, ms | first invocation, ms | peak above import, KB |")
-    print("|---|---|---|---|---|")
+    print("\n| start | import, ms | first load | first invocation | load again | peak, KB |")
+    print("|---|---|---|---|---|---|")
     for name in ("mobilenet_v2", "mobilenet_v2_int8"):
         for subject in ("lite", "litert"):
             file = folder / (name + SUFFIXES[subject])
             if subject in pythons and file.exists():
                 command = [pythons[subject], HERE / "subject.py", file, "--start"]
+                call(command)  # so that what is on disk is in memory
                 rows = [[float(x) for x in call(command).split()] for _ in range(turns)]
-                cells = " | ".join(f"{median(column):.1f}" for column in zip(*rows, strict=True))
+                cells = " | ".join(f"{median(column):.2f}" for column in zip(*rows, strict=True))
                 print(f"| {subject}, {name} | {cells} |", flush=True)
     size = Path(library._path()).stat().st_size
     print(f"\nThe library: {size / 1e3:.0f} KB, not stripped.")
@@ -133,6 +135,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     for peer in PEERS:
         parser.add_argument(f"--{peer}", help="a Python that has it")
+    parser.add_argument(
+        "--lite", default=sys.executable, help="a Python that has weftml-lite alone"
+    )
     parser.add_argument("--networks", nargs="+", default=list(models.MODELS))
     parser.add_argument("--forms", nargs="+", default=list(FORMS), choices=FORMS)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
@@ -142,7 +147,7 @@ def main() -> None:
     parser.add_argument("--processor-time", action="store_true", help="of all threads together")
     arguments = parser.parse_args()
     pythons = {k: v for k in PEERS if (v := getattr(arguments, k))}
-    pythons["lite"] = sys.executable
+    pythons["lite"] = arguments.lite
     arguments.folder = arguments.folder.absolute()
     make(arguments.folder, [*arguments.networks, "tiny"], pythons)
     table = Table(arguments, pythons)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft_lite import Interpreter, targets
+from weft_lite import Interpreter, compiling, targets
 from weft_lite.commands import main
 from weft_lite.elf import read_object
 from weft_lite.errors import InvalidArgumentError, LiteError
@@ -45,6 +45,21 @@ int main(int count, char **names) {
 """
 
 
+SETS = """\
+#include <stdio.h>
+#include "vector.h"
+
+const wl_vector wl_vector_base = {"SSE2"}, wl_vector_avx2 = {"AVX2"};
+const wl_vector wl_vector_avx512 = {"AVX-512"}, wl_vector_vnni = {"AVX-512 VNNI"};
+
+int main(void) {
+  const wl_vector *each;
+  for (size_t i = 0; (each = wl_vector_at(i)); i++) puts(each->name);
+  return 0;
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with wf.Graph().as_default(), wf.Session() as session:
@@ -62,6 +77,33 @@ def wanted(model: Path) -> list[float]:
     interpreter = Interpreter(model)
     value = (np.arange(108) % 7 - 3).reshape(1, 6, 6, 3).astype("float32")
     return interpreter.get_signature_runner()(x=value)["y"].ravel().tolist()
+
+
+@pytest.mark.skipif(compiling.machine() != "x86_64", reason="asks an x86-64 processor")
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="asks Linux what it knows")
+@pytest.mark.parametrize("compiler", [targets.zig(), ["gcc"]], ids=["zig", "gcc"])
+def test_each_compiler_finds_the_instruction_sets_that_linux_does(
+    compiler: list[str], tmp_path: Path
+) -> None:
+    """What zig compiles, as it does wheels, once found none: its library knew no processor."""
+    if not shutil.which(compiler[0]):
+        pytest.skip(f"no {compiler[0]}")
+    (tmp_path / "sets.c").write_text(SETS)
+    runtime = str(compiling.RUNTIME)
+    words = ["-std=c11", "-I", runtime, "sets.c", f"{runtime}/vector.c", "-o", "sets"]
+    command = [*compiler, *(["cc"] if compiler[0] != "gcc" else []), *words]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    found = subprocess.run([tmp_path / "sets"], capture_output=True, text=True, check=True)
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    flags = set(next(line for line in lines if line.startswith("flags")).split())
+    wide = flags >= {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+    known = {
+        "AVX-512 VNNI": wide and "avx512_vnni" in flags,
+        "AVX-512": wide,
+        "AVX2": flags >= {"avx2", "fma"},
+        "SSE2": True,
+    }
+    assert found.stdout.splitlines() == [name for name, is_there in known.items() if is_there]
 
 
 def test_kinds_are_those_of_the_files(model: Path) -> None:

@@ -319,7 +319,7 @@ static void multiply_words(const wl_tile16 *t) {
     double sum = t->bias ? (double)t->bias[c] : 0;
     for (size_t tap = 0; tap < t->taps; tap++) sum += t->a[tap][c / multiplier] * t->b[tap * t->columns + c];
     double v = sum * (t->factor * (double)t->scales[t->one_scale ? 0 : c]);
-    t->c[c] = (int16_t)rint(v < t->low ? t->low : v > t->high ? t->high : v);
+    t->c[c] = (int16_t)nearbyint(v < t->low ? t->low : v > t->high ? t->high : v);
   }
 }
 

@@ -11,17 +11,38 @@ static int has_dot(void) { return 1; } /* as all of Apple's since 2018 */
 static int has_dot(void) { return 0; }
 #endif
 
+#if defined(__x86_64__) && defined(__GNUC__)
+/* Asked of the processor itself: where __builtin_cpu_supports looks, not every compiler's library has put
+ * something. A set needs its instructions and a system that keeps its registers. */
+enum { FMA = 1 << 12, SAVED = 1 << 27, AVX2 = 1 << 5, AVX512 = 1 << 16 | 1 << 17 | 1 << 30, VL = 31, VNNI = 1 << 11 };
+
+static void ask(uint32_t leaf, uint32_t said[4]) {
+  __asm__ volatile("cpuid" : "=a"(said[0]), "=b"(said[1]), "=c"(said[2]), "=d"(said[3]) : "a"(leaf), "c"(0));
+}
+
+static size_t x86_vectors(const wl_vector **found) {
+  uint32_t first[4], more[4], kept, high;
+  size_t count = 0;
+  ask(0, first);
+  if (first[0] < 7) return 0;
+  ask(1, first);
+  ask(7, more);
+  if (!(first[2] & SAVED)) return 0;
+  __asm__ volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+  if ((kept & 0xe6) == 0xe6 && (more[1] & AVX512) == AVX512 && more[1] >> VL) {
+    if (more[2] & VNNI) found[count++] = &wl_vector_vnni;
+    found[count++] = &wl_vector_avx512;
+  }
+  if ((kept & 6) == 6 && more[1] & AVX2 && first[2] & FMA) found[count++] = &wl_vector_avx2;
+  return count;
+}
+#endif
+
 /* Those that this processor has, the best first. */
 static size_t vectors(const wl_vector **found) {
   size_t count = 0;
 #if defined(__x86_64__) && defined(__GNUC__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    if (__builtin_cpu_supports("avx512vnni")) found[count++] = &wl_vector_vnni;
-    found[count++] = &wl_vector_avx512;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found[count++] = &wl_vector_avx2;
+  count = x86_vectors(found);
 #endif
 #if defined(__aarch64__)
   if (has_dot()) found[count++] = &wl_vector_dot;
