@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, why_not
 from weft_compiler.lower.registry import Unsupported
+from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimise
 from weft_graph.ir.builder import create
 from weft_graph.ir.node import Node, Output
@@ -36,9 +37,28 @@ def lowered(fetches: Sequence[Output], feeds: Sequence[Output], arrays: Sequence
     return optimised
 
 
-def agrees(program: Program, arrays: Sequence[Any], wanted: Sequence[Any], rtol: float) -> None:
+Compute = Callable[[Program, Sequence[Any]], Iterable[Sequence[Any]]]
+
+
+def interpreted(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """What a program means, with the turns of its loops in both orders."""
     for turns in (range, lambda count: range(count - 1, -1, -1)):
-        for value, want in zip(interpret(program, *arrays, turns=turns), wanted, strict=True):
+        yield interpret(program, *arrays, turns=turns)
+
+
+def by_machine_code(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return [load(program)(*arrays)]
+
+
+def agrees(
+    program: Program,
+    arrays: Sequence[Any],
+    wanted: Sequence[Any],
+    rtol: float,
+    compute: Compute = interpreted,
+) -> None:
+    for values in compute(program, arrays):
+        for value, want in zip(values, wanted, strict=True):
             want = np.asarray(want)
             assert (value.dtype, value.shape) == (want.dtype, want.shape)
             if value.dtype.kind in "biu":
@@ -101,8 +121,17 @@ def test_most_of_the_cases_of_arithmetic_are_lowered() -> None:
     assert len(ROWS) > 700
 
 
+@pytest.mark.parametrize(
+    "compute",
+    [
+        pytest.param(interpreted, id=""),
+        pytest.param(by_machine_code, id="machine", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize(("case", "dtype"), ROWS)
-def test_a_lowered_op_computes_what_its_kernel_does(case: Case, dtype: str) -> None:
+def test_a_lowered_op_computes_what_its_kernel_does(
+    case: Case, dtype: str, compute: Compute
+) -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         node, feeds, arrays = _built(case, dtype)
         try:
@@ -111,7 +140,7 @@ def test_a_lowered_op_computes_what_its_kernel_does(case: Case, dtype: str) -> N
             pytest.skip("the kernel refuses it")
         try:
             program = lowered(node.outputs, feeds, arrays)
-            agrees(program, arrays, wanted, case.tolerance.get(dtype, (0, 0))[0] * 2)
+            agrees(program, arrays, wanted, case.tolerance.get(dtype, (0, 0))[0] * 2, compute)
         except Unsupported as why:
             pytest.skip(str(why))
         except errors.UnimplementedError as why:

@@ -41,6 +41,17 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "Adadelta": lambda: wf.train.AdadeltaOptimizer(0.1),
     "Adam": lambda: wf.train.AdamOptimizer(0.1),
     "RMSProp": lambda: wf.train.RMSPropOptimizer(0.1, momentum=0.5),
+    "Ftrl": lambda: wf.train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
+    "FtrlV2": lambda: wf.train.FtrlOptimizer(
+        0.1,
+        l2_regularization_strength=0.1,
+        l2_shrinkage_regularization_strength=0.1,
+    ),
+    "ProximalGradientDescent": lambda: wf.train.ProximalGradientDescentOptimizer(0.1, 0.01, 0.1),
+    "ProximalAdagrad": lambda: wf.train.ProximalAdagradOptimizer(0.1),
+    "AdagradDA": lambda: wf.train.AdagradDAOptimizer(
+        0.1, wf.train.get_or_create_global_step(), l1_regularization_strength=0.001
+    ),
     "CenteredRMSProp": lambda: wf.train.RMSPropOptimizer(0.1, centered=True),
 }
 

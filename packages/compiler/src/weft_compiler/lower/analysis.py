@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
-from weft_compiler.lower.registry import require
 from weft_compiler.lower.values import Element, Elements, Reduction, Value, Written
 
 DEEPEST: Final = 32
@@ -108,13 +107,14 @@ def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Valu
 
 def updates_in_order(
     updates: Sequence[tuple[Value, Value]], facts: Mapping[Value, Facts], kept: Container[Value]
-) -> list[tuple[Value, Value]]:
+) -> list[tuple[Value, Value, bool]]:
     """Updates in an order in which each comes before what it reads is replaced.
 
     Args:
       updates: what is in memory, and what replaces it; nothing else takes the latter.
       kept: all values that have memory.
-    Raises: Unsupported: there is none.
+    Returns: with each whether it is computed beside its memory, and stored there after all others,
+      since some need what each other replaces.
     """
     news = {old: new for old, new in updates}
     readers: dict[Value, set[Value]] = {new: set() for _, new in updates}
@@ -127,13 +127,13 @@ def updates_in_order(
                 elif other not in kept and other not in seen:
                     seen.add(other)
                     waiting.append(other)
-    found: list[tuple[Value, Value]] = []
+    found: list[tuple[Value, Value, bool]] = []
     rest = list(updates)
     while rest:
-        ready = [each for each in rest if not readers[each[1]] - {new for _, new in found}]
-        require(bool(ready), "variables are exchanged")
-        found += ready
-        rest = [each for each in rest if each not in ready]
+        done = {new for _, new, _ in found}
+        ready = [each for each in rest if not readers[each[1]] - done]
+        found += [(old, new, not ready) for old, new in ready or rest[:1]]
+        rest = [each for each in rest if each not in (ready or rest[:1])]
     return found
 
 

@@ -17,6 +17,7 @@ from weft_compiler.lower.registry import (
 )
 from weft_compiler.lower.values import Value, broadcast, computed
 from weft_compiler.lower.writer import write
+from weft_graph.ir.code_generators import are_sizes
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -46,12 +47,19 @@ def why_not(node: Node) -> str:
         return ""
     if traits.scalar is None or traits.scalar.by_kernel:
         return f"no rule says how {node.type} is computed"
-    scalar = traits.scalar.expression(
-        [source.dtype for source in node.inputs], node.outputs[0].dtype
-    )
-    if any(part.name in _DIVIDES and part.dtype.is_integer for part in applications(scalar)):
+    # Sizes are known before anything is computed, or nothing is compiled.
+    sizes = are_sizes(node) and node.op_def.value_rule is not None
+    if not sizes and _divides(node):
         return "it may divide integers by 0, which its kernel looks for"
     return ""
+
+
+def _divides(node: Node) -> bool:
+    """Whether an elementwise op divides integers."""
+    definition = node.op_def.traits.scalar
+    assert definition is not None
+    scalar = definition.expression([v.dtype for v in node.inputs], node.outputs[0].dtype)
+    return any(part.name in _DIVIDES and part.dtype.is_integer for part in applications(scalar))
 
 
 def lower(
@@ -242,6 +250,7 @@ def _lowered(node: Node, inputs: Sequence[Value]) -> Sequence[Value]:
     rule = rule_of(node.type)
     if rule is None:
         require(not why_not(node), why_not(node))
+        require(not are_sizes(node) or not _divides(node), f"{node.name} divides what is not known")
         return [_elementwise(operation)]
     found = rule(operation)
     return [found] if isinstance(found, Value) else found

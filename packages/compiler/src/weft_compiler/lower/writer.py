@@ -62,7 +62,6 @@ def write(
       inputs: those whose memory the caller gives; constants that nothing takes are left out.
       outputs: what is wanted, each once; no inputs.
       updates: what is in memory, and what is to be there in its place.
-    Raises: Unsupported: each of some updates needs what another one replaces.
     """
     return _Writer(inputs, outputs, updates).program(name)
 
@@ -96,8 +95,14 @@ class _Writer:
                 self._require(requirement)
             if value in self._buffers and value.definition is not None and value not in replaced:
                 self._write(value)
-        for old, new in updates_in_order(self._updates, facts, self._buffers):
-            self._update(new, self._buffers[old])
+        late: list[tuple[Value, Buffer]] = []
+        for old, new, apart in updates_in_order(self._updates, facts, self._buffers):
+            if apart:
+                late.append((new, self._beside(new)))
+            else:
+                self._update(new, self._buffers[old])
+        for new, copy in late:
+            self._move(copy, self._buffers[new])
         used = {load.buffer for load in loads(tuple(self._body))}
         inputs = [
             value
@@ -167,14 +172,22 @@ class _Writer:
         if read <= stored:
             return
         del self._body[before:]
-        copy = self._buffers[value] = self._buffer(value)
+        self._move(self._beside(value), buffer)
+
+    def _beside(self, value: Value) -> Buffer:
+        """What replaces something in memory, in a buffer of its own."""
+        replaced, copy = self._buffers[value], self._buffer(value)
+        self._buffers[value] = copy
         self._body.append(Allocate(copy))
         self._write(value)
+        self._buffers[value] = replaced
+        return copy
+
+    def _move(self, source: Buffer, target: Buffer) -> None:
         self._nest(
-            value.shape,
-            lambda *at: self._emit(Store(buffer.name, at, Load(value.dtype, copy.name, at))),
+            source.shape,
+            lambda *at: self._emit(Store(target.name, at, Load(source.dtype, source.name, at))),
         )
-        self._buffers[value] = buffer
 
     def _require(self, of: Requirement) -> None:
         def check(*at: Expr) -> None:

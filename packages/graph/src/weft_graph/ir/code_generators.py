@@ -11,9 +11,29 @@ from typing import Any, Final, Protocol
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
+from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
+
+_FEW: Final = 16
+"""Elements up to which a vector of integers may be sizes or axes."""
+
+
+def are_sizes(node: Node) -> bool:
+    """Whether what a node gives may be sizes, axes or a counter, which others ask for.
+
+    Who compiles is given such a node only where its values follow from shapes.
+    """
+    return bool(node.outputs) and all(map(is_size, node.outputs))
+
+
+def is_size(output: Output) -> bool:
+    """Whether an output may be sizes, axes or a counter."""
+    dims = output.dims
+    if output.dtype not in (dtypes.int32, dtypes.int64):
+        return False
+    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= _FEW)
 
 
 class NotGenerated(Exception):  # noqa: N818 - it is no error of a program

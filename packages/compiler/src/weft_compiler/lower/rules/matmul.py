@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.blas import MISSING, addresses
-from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, index, number
-from weft_compiler.ir.indices import reshaped, unflattened
-from weft_compiler.ir.program import Body, Buffer, Call, For, Statement, Store
+from weft_compiler.ir.expressions import Expr, index, number
+from weft_compiler.ir.program import Body, Buffer, Call, Statement
+from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, Written, broadcast
 from weft_graph.ir.node import Node
@@ -52,33 +52,22 @@ def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
         "accumulate": 0,
     }
 
-    def write(unique: Callable[[str], str], c: Buffer, *operands: Buffer) -> Sequence[Statement]:
+    def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
         if not math.prod(shape):
             return ()
         if not k:
-            return _zeros(unique, c)
-        at = [Variable(INDEX, unique("b")) for _ in shape[:-2]]
-        views = [
-            _matrix(buffer, value.shape, at)
-            for buffer, value in zip((*operands, c), (a, b, Value("", c.dtype, shape)), strict=True)
-        ]
+            return filled(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
         routine = "gemm" if k > 1 and addresses() else "matmul"
-        body: Body = (Call(routine, tuple(views), tuple(sizes.items())),)
-        for variable, size in reversed(list(zip(at, shape[:-2], strict=True))):
-            body = (For(variable.name, index(size), body),)
-        return body
+        matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
+
+        def product(*at: Expr) -> Body:
+            views = [
+                load(buffer, each, [*broadcast(each[:-2], at), index(0), index(0)])
+                for buffer, each in matrices
+            ]
+            return (Call(routine, tuple(views), tuple(sizes.items())),)
+
+        return nest(unique, shape[:-2], product)
 
     return Value(op.name, op.dtype(), shape, Written((a, b), write))
-
-
-def _matrix(buffer: Buffer, shape: tuple[int, ...], at: Sequence[Expr]) -> Load:
-    """The first element of a matrix of a batch, in memory whose shape may be another."""
-    first = [*broadcast(shape[:-2], at), index(0), index(0)]
-    return Load(buffer.dtype, buffer.name, tuple(reshaped(first, shape, buffer.shape)))
-
-
-def _zeros(unique: Callable[[str], str], c: Buffer) -> Body:
-    variable = Variable(INDEX, unique("i"))
-    place = tuple(unflattened(variable, c.shape))
-    return (For(variable.name, index(c.size), (Store(c.name, place, number(0, c.dtype)),)),)

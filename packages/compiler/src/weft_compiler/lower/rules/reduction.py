@@ -64,14 +64,14 @@ def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) ->
     def element(*at: Expr) -> Expr:
         return cast(x.at(*at), wide)
 
-    return reduced(name, x, axes, combine, _initial(combine, wide), element)
+    return reduced(name, x, axes, combine, initial(combine, wide), element)
 
 
 def _narrowed(name: str, x: Value, dtype: DType) -> Value:
     return x if x.dtype is dtype else computed(name, dtype, x.shape, x.at)
 
 
-def _initial(combine: str, dtype: DType) -> Expr:
+def initial(combine: str, dtype: DType) -> Expr:
     """What combining begins with: the value of nothing."""
     if combine in ("minimum", "maximum"):
         low = combine == "maximum"

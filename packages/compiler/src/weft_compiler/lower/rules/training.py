@@ -12,7 +12,17 @@ from typing import Any
 
 from weft_compiler.lower.registry import Operation, changes, lowers
 from weft_compiler.lower.values import Value
-from weft_graph.ir.scalar import Scalar, sqrt
+from weft_graph.ir.scalar import (
+    Scalar,
+    absolute,
+    cast,
+    greater,
+    maximum,
+    power,
+    sign,
+    sqrt,
+    where,
+)
 
 Attrs = Mapping[str, Any]
 New = Sequence[Scalar]
@@ -104,3 +114,61 @@ def _centered_rmsprop(attrs: Attrs, *elements: Scalar) -> New:
     mg = mg + (grad - mg) * (1 - rho)
     mom = mom * momentum + grad * lr / sqrt(ms - mg * mg + epsilon)
     return [var - mom, mg, ms, mom]
+
+
+def _shrunk(value: Scalar, by: Scalar, l1: Scalar) -> Scalar:
+    """sign(value) * max(|value| - by, 0), or the value itself where `l1` is 0."""
+    return where(greater(l1, 0), sign(value) * maximum(absolute(value) - by, 0), value)
+
+
+@changes("ApplyProximalGradientDescent", "ResourceApplyProximalGradientDescent", scalars=(1, 2, 3))
+def _proximal_gradient_descent(
+    attrs: Attrs, var: Scalar, alpha: Scalar, l1: Scalar, l2: Scalar, delta: Scalar
+) -> New:
+    return [_shrunk(var - delta * alpha, alpha * l1, l1) / (1 + alpha * l2)]
+
+
+@changes("ApplyProximalAdagrad", "ResourceApplyProximalAdagrad", states=2, scalars=(2, 3, 4))
+def _proximal_adagrad(attrs: Attrs, *elements: Scalar) -> New:
+    var, accum, lr, l1, l2, grad = elements
+    accum = accum + grad * grad
+    rate = lr / sqrt(accum)
+    return [_shrunk(var - grad * rate, rate * l1, l1) / (rate * l2 + 1), accum]
+
+
+@changes("ApplyAdagradDA", "ResourceApplyAdagradDA", states=3, scalars=(4, 5, 6, 7))
+def _adagrad_da(attrs: Attrs, *elements: Scalar) -> New:
+    var, total, squares, grad, lr, l1, l2, global_step = elements
+    count = cast(global_step, var.dtype)
+    total, squares = total + grad, squares + grad * grad
+    shrunk = _shrunk(total, l1 * count, l1)
+    return [shrunk * -lr / (sqrt(squares) + l2 * count * lr), total, squares]
+
+
+@changes("ApplyFtrl", "ResourceApplyFtrl", states=3, scalars=(4, 5, 6, 7))
+def _ftrl(attrs: Attrs, *elements: Scalar) -> New:
+    *_, l1, l2, lr_power = elements
+    return _ftrl_with(elements[:5], l1, l2, lr_power)
+
+
+@changes("ApplyFtrlV2", "ResourceApplyFtrlV2", states=3, scalars=(4, 5, 6, 7, 8))
+def _ftrl_v2(attrs: Attrs, *elements: Scalar) -> New:
+    *_, l1, l2, l2_shrinkage, lr_power = elements
+    return _ftrl_with(elements[:5], l1, l2, lr_power, l2_shrinkage)
+
+
+def _ftrl_with(
+    elements: Sequence[Scalar],
+    l1: Scalar,
+    l2: Scalar,
+    lr_power: Scalar,
+    l2_shrinkage: Scalar | None = None,
+) -> New:
+    var, accum, linear, grad, lr = elements
+    new = accum + grad * grad
+    root = power(new, -lr_power)
+    linear = linear + grad - (root - power(accum, -lr_power)) / lr * var
+    if l2_shrinkage is not None:
+        linear = linear + var * (l2_shrinkage + l2_shrinkage)
+    found = (sign(linear) * l1 - linear) / (root / lr + (l2 + l2))
+    return [where(greater(absolute(linear), l1), found, 0), new, linear]

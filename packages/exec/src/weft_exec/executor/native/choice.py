@@ -13,13 +13,12 @@ from typing import Final, NamedTuple
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.native.variables import Variables
 from weft_exec.kernels.random_counters import needs_counters
-from weft_graph.ir.code_generators import CodeGenerator
-from weft_graph.ir.node import Node, Output
+from weft_graph.ir.code_generators import CodeGenerator, are_sizes, is_size
+from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 from weft_tensor import dtypes
 
-_FEW: Final = 16
 LEAST: Final = 2
 """How many nodes that compute something make a region worth its call."""
 
@@ -47,7 +46,7 @@ def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> C
     for node in _sources_first(offer.nodes, needs):
         why = "" if node in asked else "nobody asks for it"
         why = why or _why_not(offer, generator, variables, node, sizes)
-        if not why and _are_sizes(node):
+        if not why and are_sizes(node):
             sizes.add(node)
         elif not why and _asks_for_values(generator, node, known, sizes):
             why = "what is compiled depends on a value that is computed with it"
@@ -180,14 +179,9 @@ def _asks_for_values(
 
 def deciding_inputs(generator: CodeGenerator, node: Node) -> Sequence[int]:
     """Positions of the inputs of a compiled node whose values decide what is compiled."""
-    if _are_sizes(node):
+    if are_sizes(node):
         return _evaluated_from(node)
     return generator.needs_value(node)
-
-
-def _are_sizes(node: Node) -> bool:
-    """Whether what a node gives may be sizes or axes."""
-    return bool(node.outputs) and all(map(_is_small, node.outputs))
 
 
 def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
@@ -221,7 +215,7 @@ def _why_not(
     if changes:
         if not variables.may_change(node, changes):
             return "others change its variable too, or take its result"
-        if _is_small(node.inputs[-1]):
+        if is_size(node.inputs[changes]):
             return "it counts"
     elif traits.routes or traits.stateful or not node.inputs or not node.outputs:
         return "it has state, or only routes values"
@@ -229,7 +223,7 @@ def _why_not(
         return "it reads a variable for others"
     elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
         return "it takes a handle"
-    elif _are_sizes(node) and not _follow_from_shapes(node, sizes):
+    elif are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
     return generator.why_not(node) or _why_not_there(offer, node)
 
@@ -242,15 +236,7 @@ def _why_not_there(offer: Offer, node: Node) -> str:
     return "it is asynchronous, or draws random numbers" if waits else ""
 
 
-def _is_small(output: Output) -> bool:
-    """Whether a value may be sizes, axes or a counter, which others ask for."""
-    dims = output.dims
-    if output.dtype not in (dtypes.int32, dtypes.int64):
-        return False
-    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= _FEW)
-
-
 def _is_worth_it(generator: CodeGenerator, members: Sequence[Node]) -> bool:
     """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
-    work = [node for node in members if not _are_sizes(node)]
+    work = [node for node in members if not are_sizes(node)]
     return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST

@@ -1,0 +1,138 @@
+"""Batch normalization, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft_compiler.ir.expressions import Expr, apply, cast, number
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.values import Value, computed
+from weft_graph.ir.node import Node
+from weft_graph.ops.windows import channel_axis
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+Element = Callable[..., Expr]
+
+
+class _Images:
+    """Images and vectors for their channels, in float32 where the images are narrower.
+
+    Attributes:
+      axis: of the channels.
+      count: elements of each channel.
+    """
+
+    def __init__(self, op: Operation, x: Value, vectors: Sequence[Value]) -> None:
+        self.name, self.shape = op.name, x.shape
+        self.axis = channel_axis(op.attr("data_format"))
+        self.wide = _wide(x.dtype)
+        require(x.rank == 4 and x.size > 0, "it has no images")
+        channels = (x.shape[self.axis],)
+        require(all(v.shape == channels for v in vectors), "vectors of another size than channels")
+        require(all(v.dtype is self.wide for v in vectors), "vectors of another type than images")
+        self.count = number(x.size // channels[0], self.wide)
+        self.epsilon = number(op.attr("epsilon"), self.wide)
+
+    def image(self, name: str, element: Element) -> Value:
+        return computed(f"{self.name}_{name}", self.wide, self.shape, element)
+
+    def vector(self, name: str, element: Element) -> Value:
+        return computed(f"{self.name}_{name}", self.wide, (self.shape[self.axis],), element)
+
+    def total(self, name: str, element: Element) -> Value:
+        """Sums over each channel."""
+        others = [axis for axis in range(len(self.shape)) if axis != self.axis]
+        return reduce(f"{self.name}_{name}", self.image(f"{name}_of", element), others, "add")
+
+    def mean(self, name: str, element: Element) -> Value:
+        total = self.total(f"{name}_sum", element)
+        return self.vector(name, lambda c: apply("div", total.at(c), self.count))
+
+    def root(self, variance: Value, c: Expr) -> Expr:
+        return apply("sqrt", apply("add", variance.at(c), self.epsilon))
+
+
+def _by_kernel(node: Node) -> str:
+    """Images of float32 with vectors of float64 are computed in both, one after the other."""
+    x, scale = (node.inputs[at].dtype for at in ((1, 2) if "Grad" in node.type else (0, 1)))
+    return "" if scale is _wide(x) else "its vectors have another type than its images"
+
+
+def _wide(dtype: DType) -> DType:
+    return dtypes.float32 if dtype in NARROW else dtype
+
+
+@lowers("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", by_kernel=_by_kernel)
+def _batch_norm(op: Operation) -> list[Value]:
+    x, scale, offset, mean, variance = op.inputs
+    training = bool(op.attr("is_training"))
+    images = _Images(op, x, [scale, offset, *([] if training else [mean, variance])])
+    axis = images.axis
+
+    def centered(*at: Expr) -> Expr:
+        return apply("sub", cast(x.at(*at), images.wide), mean.at(at[axis]))
+
+    if training:
+        mean = images.mean("mean", x.at)
+        variance = images.mean("variance", lambda *at: apply("square", centered(*at)))
+    unbiased = variance
+    if training:
+        pixels = x.size // x.shape[axis]
+        share = number(pixels / max(pixels - 1, 1), images.wide)
+        unbiased = images.vector("unbiased", lambda c: apply("mul", variance.at(c), share))
+    factor = images.vector("factor", lambda c: apply("div", scale.at(c), images.root(variance, c)))
+
+    def element(*at: Expr) -> Expr:
+        scaled = apply("mul", centered(*at), factor.at(at[axis]))
+        return apply("add", scaled, offset.at(at[axis]))
+
+    y = computed(op.name, op.dtype(), x.shape, element)
+    return [y, mean, unbiased, mean, variance, *_nothing(op, 5)]
+
+
+@lowers("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", by_kernel=_by_kernel)
+def _batch_norm_grad(op: Operation) -> list[Value]:
+    gradient, x, scale, mean, variance = op.inputs[:5]
+    images = _Images(op, x, [scale, mean, variance])
+    require(gradient.shape == x.shape, "y_backprop and x of different shapes")
+    axis, wide = images.axis, images.wide
+
+    def upstream(*at: Expr) -> Expr:
+        return cast(gradient.at(*at), wide)
+
+    def centered(*at: Expr) -> Expr:
+        return apply("sub", cast(x.at(*at), wide), mean.at(at[axis]))
+
+    one = number(1, wide)
+    inverse = images.vector("inverse", lambda c: apply("div", one, images.root(variance, c)))
+    by_offset = images.total("by_offset", upstream)
+    products = images.total("products", lambda *at: apply("mul", upstream(*at), centered(*at)))
+    by_scale = images.vector("by_scale", lambda c: apply("mul", products.at(c), inverse.at(c)))
+    factor = images.vector("factor", lambda c: apply("mul", scale.at(c), inverse.at(c)))
+    shift = images.vector("shift", lambda c: apply("div", by_offset.at(c), images.count))
+    slope = images.vector(
+        "slope",
+        lambda c: apply("div", apply("mul", inverse.at(c), by_scale.at(c)), images.count),
+    )
+
+    def element(*at: Expr) -> Expr:
+        found = upstream(*at)
+        if op.attr("is_training"):
+            found = apply("sub", found, shift.at(at[axis]))
+            found = apply("sub", found, apply("mul", centered(*at), slope.at(at[axis])))
+        return apply("mul", found, factor.at(at[axis]))
+
+    by_x = computed(op.name, op.dtype(), x.shape, element)
+    return [by_x, by_scale, by_offset, *_nothing(op, 3)]
+
+
+def _nothing(op: Operation, first: int) -> list[Value]:
+    """Results without elements, which only other devices use."""
+    return [
+        computed(
+            f"{op.name}_{at}", op.dtype(at), op.shape(at), lambda *_: number(0, dtypes.float32)
+        )
+        for at in range(first, len(op.node.outputs))
+    ]

@@ -1,0 +1,220 @@
+"""Pools, and the gradients of averages and of maxima: windows that slide over all axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+from typing import Final
+
+from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
+from weft_compiler.ir.indices import clamped, flattened, inside, minus, modulo, over, plus, times
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW, initial
+from weft_compiler.lower.values import Reduction, Value, computed
+from weft_graph.ir.node import Node
+from weft_graph.ops.windows import slide
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+Element = Callable[..., Expr]
+
+_MOST_TAPS: Final = 64
+
+
+def _by_kernel(node: Node) -> str:
+    """Each position of a window is a term of the gradient."""
+    large = prod(node.attrs["ksize"]) > _MOST_TAPS
+    return f"its windows have more than {_MOST_TAPS} positions" if large else ""
+
+
+class _Windows:
+    """Where windows are.
+
+    Attributes:
+      shape: of what they slide over.
+      counts: how many there are along each axis.
+      axes: those along which they have several positions.
+    """
+
+    def __init__(self, op: Operation, shape: Sequence[int]) -> None:
+        self.shape = tuple(shape)
+        self.sizes, self.strides = op.attr("ksize"), op.attr("strides")
+        self.taps = list(product(*map(range, self.sizes)))
+        found = [
+            slide(n, k, s, 1, op.attr("padding"))
+            for n, k, s in zip(shape, self.sizes, self.strides, strict=True)
+        ]
+        self.counts = tuple(count for count, _, _ in found)
+        self.before = tuple(before for _, before, _ in found)
+        self.axes = [axis for axis, size in enumerate(self.sizes) if size > 1]
+
+    def place(self, at: Sequence[Expr], tap: Sequence[Expr | int]) -> list[Expr]:
+        """Where a position of a window is, which may be beside what there is."""
+        return [
+            minus(plus(times(i, stride), t), before)
+            for i, t, stride, before in zip(at, tap, self.strides, self.before, strict=True)
+        ]
+
+    def is_inside(self, place: Sequence[Expr]) -> Expr | None:
+        """Whether a position is one of what there is; None where all are."""
+        found: Expr | None = None
+        for axis, (i, size) in enumerate(zip(place, self.shape, strict=True)):
+            last = (self.counts[axis] - 1) * self.strides[axis] + self.sizes[axis] - 1
+            if self.before[axis] or last - self.before[axis] >= size:
+                here = inside(i, size)
+                found = here if found is None else apply("bit_and", found, here)
+        return found
+
+    def fold(
+        self,
+        name: str,
+        combine: str,
+        none: Expr,
+        element: Callable[[Sequence[Expr], Sequence[Expr], Expr], Expr],
+    ) -> Value:
+        """All windows combined.
+
+        Args:
+          none: what positions beside what there is give.
+          element: from a window, a position of it and the number of this in the window to what is
+            combined.
+        """
+        rank, sizes = len(self.shape), [self.sizes[axis] for axis in self.axes]
+        # The last axis stays last, so that neighbours are combined side by side.
+        space = (*self.counts[:-1], *sizes, self.counts[-1])
+
+        def combined(*at: Expr) -> Expr:
+            window, steps = (*at[: rank - 1], at[-1]), at[rank - 1 : -1]
+            tap: list[Expr | int] = [0] * rank
+            for axis, step in zip(self.axes, steps, strict=True):
+                tap[axis] = step
+            place = self.place(window, tap)
+            here, number_of = self.is_inside(place), flattened(steps, sizes)
+            if here is None:
+                return element(window, place, number_of)
+            near = list(map(clamped, place, self.shape))
+            return where(here, element(window, near, number_of), none)
+
+        axes = frozenset(range(rank - 1, rank - 1 + len(sizes)))
+        definition = Reduction(space, axes, combine, none, combined)
+        return Value(name, none.dtype, self.counts, definition)
+
+    def spread(self, given: Callable[[Sequence[Expr], int], Expr], zero: Expr) -> Element:
+        """Sums of what each position gets of the windows that it is in.
+
+        Args:
+          given: from a window and the number of a position in it to what that one gets.
+        """
+
+        def element(*at: Expr) -> Expr:
+            total: Expr | None = None
+            for number_of, tap in enumerate(self.taps):
+                window, conditions = self._window(at, tap)
+                found = given(window, number_of)
+                for condition in conditions:
+                    found = where(condition, found, zero)
+                total = found if total is None else apply("add", total, found)
+            assert total is not None
+            return total
+
+        return element
+
+    def _window(self, at: Sequence[Expr], tap: Sequence[int]) -> tuple[Sequence[Expr], list[Expr]]:
+        """The window that has an element at one of its positions, and when there is one."""
+        window: list[Expr] = []
+        conditions: list[Expr] = []
+        for axis, (i, t) in enumerate(zip(at, tap, strict=True)):
+            distance, stride = plus(i, self.before[axis] - t), self.strides[axis]
+            if self.sizes[axis] == stride == 1:
+                window.append(i)
+                continue
+            found = over(distance, stride)
+            window.append(clamped(found, self.counts[axis]))
+            conditions.append(inside(found, self.counts[axis]))
+            if stride > 1:
+                conditions.append(apply("equal", modulo(distance, stride), index(0)))
+        return window, conditions
+
+    def size_at(self, at: Sequence[Expr]) -> Expr:
+        """How many positions of a window are of what there is."""
+        found: Expr = index(1)
+        for axis in self.axes:
+            first = minus(times(at[axis], self.strides[axis]), self.before[axis])
+            low = apply("maximum", first, index(0))
+            high = apply("minimum", plus(first, self.sizes[axis]), index(self.shape[axis]))
+            found = apply("mul", found, minus(high, low))
+        return found
+
+
+def _windows(op: Operation, shape: Sequence[int]) -> _Windows:
+    found = _Windows(op, shape)
+    require(0 not in found.counts and 0 not in found.shape, "it has no windows")
+    return found
+
+
+def _wide(x: Value) -> DType:
+    return dtypes.float32 if x.dtype in NARROW else x.dtype
+
+
+@lowers("MaxPool", "MaxPool3D")
+def _max_pool(op: Operation) -> Value:
+    x = op.inputs[0]
+    windows = _windows(op, x.shape)
+    none = initial("maximum", x.dtype)
+    return windows.fold(op.name, "maximum", none, lambda _, place, tap: x.at(*place))
+
+
+@lowers("AvgPool", "AvgPool3D")
+def _avg_pool(op: Operation) -> Value:
+    x = op.inputs[0]
+    windows, wide = _windows(op, x.shape), _wide(x)
+    total = windows.fold(
+        f"{op.name}_sum", "add", number(0, wide), lambda _, place, tap: cast(x.at(*place), wide)
+    )
+
+    def element(*at: Expr) -> Expr:
+        return apply("div", total.at(*at), cast(windows.size_at(at), wide))
+
+    return computed(op.name, op.dtype(), windows.counts, element)
+
+
+@lowers("AvgPoolGrad", "AvgPool3DGrad", known=(0,), by_kernel=_by_kernel)
+def _avg_pool_grad(op: Operation) -> Value:
+    """Each element has its share of the gradients of the windows that it is in."""
+    gradient = op.inputs[1]
+    windows, wide = _windows(op, op.shape()), _wide(gradient)
+    require(gradient.shape == windows.counts, "shapes do not fit")
+
+    def share(*at: Expr) -> Expr:
+        return apply("div", cast(gradient.at(*at), wide), cast(windows.size_at(at), wide))
+
+    shares = computed(f"{op.name}_shares", wide, windows.counts, share)
+    element = windows.spread(lambda window, _: shares.at(*window), number(0, wide))
+    return computed(op.name, op.dtype(), op.shape(), element)
+
+
+@lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_by_kernel)
+def _max_pool_grad(op: Operation) -> Value:
+    """The gradient of a window goes to its first position that has the maximum, or a NaN."""
+    x, y, gradient = op.inputs
+    windows, wide = _windows(op, x.shape), _wide(x)
+    require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
+    nobody = number(len(windows.taps), dtypes.int32)
+    zero = number(0, wide)
+
+    def is_most(window: Sequence[Expr], place: Sequence[Expr], tap: Expr) -> Expr:
+        value, most = x.at(*place), y.at(*window)
+        found = apply("equal", value, most)
+        if x.dtype.is_floating:
+            both = apply("bit_and", apply("is_nan", value), apply("is_nan", most))
+            found = apply("bit_or", found, both)
+        return where(found, cast(tap, dtypes.int32), nobody)
+
+    first = windows.fold(f"{op.name}_first", "minimum", nobody, is_most)
+
+    def given(window: Sequence[Expr], tap: int) -> Expr:
+        chosen = apply("equal", first.at(*window), number(tap, dtypes.int32))
+        return where(chosen, cast(gradient.at(*window), wide), zero)
+
+    return computed(op.name, op.dtype(), x.shape, windows.spread(given, zero))

@@ -1,0 +1,99 @@
+"""What is found by going along an axis: sums so far, and the place of the largest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Expr,
+    Variable,
+    apply,
+    cast,
+    index,
+    number,
+    where,
+)
+from weft_compiler.ir.indices import minus, plus
+from weft_compiler.ir.program import Assign, Body, Buffer, For, Statement, Store, Var
+from weft_compiler.lower.loops import Unique, load, nest
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.values import Value, Written, computed, reduced
+from weft_tensor import dtypes
+
+_COMBINERS: Final = {"Cumsum": "add", "Cumprod": "mul"}
+
+
+@lowers("ArgMax", "ArgMin", known=(1,))
+def _position(op: Operation) -> Value:
+    """The first place of the largest, or of the first NaN, along an axis."""
+    x, axis = op.inputs[0], op.axes()[0]
+    size, combine = x.shape[axis], "maximum" if op.node.type == "ArgMax" else "minimum"
+    require(0 < size < 2**31, "an axis without elements")
+    wide = dtypes.uint8 if x.dtype.is_bool else x.dtype
+    given = computed(f"{op.name}_x", wide, x.shape, x.at)
+    most = reduce(f"{op.name}_most", given, [axis], combine)
+
+    def place(*at: Expr) -> Expr:
+        value = given.at(*at)
+        found = apply("equal", value, most.at(*at[:axis], *at[axis + 1 :]))
+        if wide.is_floating:
+            found = apply("bit_or", found, apply("is_nan", value))
+        return where(found, cast(at[axis], dtypes.int32), number(size, dtypes.int32))
+
+    first = reduced(f"{op.name}_first", given, [axis], "minimum", number(size, dtypes.int32), place)
+    return computed(op.name, op.dtype(), op.shape(), first.at)
+
+
+@lowers("Cumsum", "Cumprod", known=(1,))
+def _scan(op: Operation) -> Value:
+    x, axis = op.inputs[0], op.axes()[0]
+    size, combine = x.shape[axis], _COMBINERS[op.node.type]
+    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    none = number(combine == "mul", wide)
+    exclusive, reverse = bool(op.attr("exclusive")), bool(op.attr("reverse"))
+    neighbours = math.prod(x.shape[axis + 1 :]) > 1 and wide is x.dtype
+
+    def place(i: Expr) -> Expr:
+        return minus(size - 1, i) if reverse else i
+
+    def write(unique: Unique, result: Buffer, source: Buffer) -> Sequence[Statement]:
+        def at_place(lead: Sequence[Expr], i: Expr, rest: Sequence[Expr]) -> tuple[Expr, ...]:
+            return (*lead, place(i), *rest)
+
+        def along(*others: Expr) -> Body:
+            """One element after the other, with what there is so far in a variable."""
+            lead, rest = others[:axis], others[axis:]
+            total, i = Variable(wide, unique("total")), Variable(INDEX, unique("i"))
+            at = at_place(lead, i, rest)
+            step = Assign(total.name, apply(combine, total, cast(load(source, x.shape, at), wide)))
+            store = Store(result.name, at, cast(total, result.dtype))
+            turn = (store, step) if exclusive else (step, store)
+            return (Var(total.name, none), For(i.name, index(size), turn))
+
+        def rows(*lead: Expr) -> Body:
+            """One row of neighbours after the other, from the row before."""
+
+            def first(*rest: Expr) -> Body:
+                at = at_place(lead, index(0), rest)
+                return (Store(result.name, at, none if exclusive else load(source, x.shape, at)),)
+
+            def turn(i: Expr, *rest: Expr) -> Body:
+                before, here = at_place(lead, i, rest), at_place(lead, plus(i, 1), rest)
+                given = load(source, x.shape, before if exclusive else here)
+                value = apply(combine, load(result, x.shape, before), given)
+                return (Store(result.name, here, value),)
+
+            rest = x.shape[axis + 1 :]
+            return (*nest(unique, rest, first), *nest(unique, (size - 1, *rest), turn))
+
+        if not x.size:
+            return ()
+        if neighbours:
+            return nest(unique, x.shape[:axis], rows)
+        return nest(unique, (*x.shape[:axis], *x.shape[axis + 1 :]), along)
+
+    return Value(op.name, op.dtype(), x.shape, Written((x,), write))
