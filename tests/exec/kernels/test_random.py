@@ -306,5 +306,6 @@ def test_gamma_draws_have_a_logarithm() -> None:
 
     tiny = wf.random_gamma([2000], 1e-3, seed=1)
     scaled = wf.random_gamma([2000], 1e-3, beta=1e3, seed=1)
-    for draws in wf.Session().run([tiny, scaled]):
+    none = wf.random_gamma([2000], 0.0, seed=1)
+    for draws in wf.Session().run([tiny, scaled, none]):
         assert draws.min() >= np.finfo(np.float32).tiny and draws.max() < 1e3

@@ -206,3 +206,41 @@ def test_gradients_flow_through_solutions() -> None:
     with wf.Session():
         error = wf.test.compute_gradient_error(matrix, [2, 2], loss, [], at, 1e-5)
     assert error < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"u": (5, 3, 2), "diag_update": (4, 2)}, "5 and 4"),
+        ({"u": (5, 3, 2), "v": (4, 3, 2)}, "5 and 4"),
+        ({"u": (4, 2)}, "rows of u"),
+        ({"u": (3, 2), "v": (4, 2)}, "rows of v"),
+        ({"u": (3, 2), "v": (3, 1)}, "columns of u and v"),
+        ({"u": (3, 2), "diag_update": (3,)}, "elements of diag_update"),
+    ],
+)
+def test_updates_that_do_not_fit_are_refused(shapes: Any, message: str) -> None:
+    base = L.LinearOperatorIdentity(3, dtype=wf.float64)
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        L.LinearOperatorLowRankUpdate(base, **{k: np.ones(v) for k, v in shapes.items()})
+
+
+def test_a_batch_of_updates_of_one_matrix() -> None:
+    rows, u = wf.placeholder(wf.int32), wf.placeholder(wf.float32)
+    base = L.LinearOperatorIdentity(rows)
+    late = L.LinearOperatorLowRankUpdate(base, u)
+    one = L.LinearOperatorIdentity(3)
+    several = L.LinearOperatorLowRankUpdate(one, np.ones((3, 2), np.float32), np.ones((5, 2)))
+    assert several.shape.as_list() == [5, 3, 3]
+    with wf.Session() as session:
+        feeds = {rows: 3, u: np.ones((2, 3, 2))}
+        shape, dense = session.run([late.shape_tensor(), late.to_dense()], feeds)
+        assert shape.tolist() == [2, 3, 3]
+        np.testing.assert_allclose(dense, np.tile(np.eye(3) + 2, (2, 1, 1)))
+        assert session.run(several.shape_tensor()).tolist() == [5, 3, 3]
+
+
+def test_a_wrong_hint_is_found_where_it_is_asked_for() -> None:
+    operator = L.LinearOperatorFullMatrix(np.eye(2, dtype=np.float32), is_square=False)
+    with pytest.raises(errors.InvalidArgumentError, match="is_square=False"):
+        _ = operator.is_square

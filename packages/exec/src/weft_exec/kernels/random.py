@@ -238,8 +238,8 @@ def _parametric(node: Node, device: Device) -> KernelFunction:
 
     def run(shape: Any, parameter: Any) -> Any:
         wide = np.asarray(parameter, np.float64)
-        if wide.size and not (wide.min() > 0 if gamma else wide.min() >= 0):
-            raise errors.InvalidArgumentError(f"{name} must be positive, got {wide.min()}")
+        if wide.size and not wide.min() >= 0:
+            raise errors.InvalidArgumentError(f"{name} must be at least 0, got {wide.min()}")
         full = checked_shape(shape) + wide.shape
         result = new_array(device, full, dtype)
         result[...] = stream.sample(draw, wide, full)

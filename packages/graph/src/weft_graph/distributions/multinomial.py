@@ -6,6 +6,8 @@ __all__ = ["Multinomial"]
 
 from typing import Any
 
+import numpy as np
+
 from weft_graph.distributions.categories import both, counted, log_combinations
 from weft_graph.distributions.distribution import (
     NOT_REPARAMETERIZED,
@@ -15,7 +17,7 @@ from weft_graph.distributions.distribution import (
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
-from weft_graph.ops import checks, diagonals, gather, random
+from weft_graph.ops import checks, diagonals, random
 from weft_graph.ops.nn import log_softmax
 from weft_graph.ops.reduction import reduce_max, reduce_sum
 from weft_tensor import dtypes
@@ -122,8 +124,10 @@ def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
     each = out("Reshape", [whole, [-1]])
     most = reduce_max(out("ConcatV2", [[each, [0]], 0]))
     draws = random.multinomial(rows, most, seed=seed, output_dtype=dtypes.int32)
-    # Draws beyond a row's own number are of no class.
+    # Places in the result, one behind another; draws beyond a row's own number are of none.
     later = out("GreaterEqual", [out("Range", [0, most, 1]), out("ExpandDims", [each, 1])])
-    classes = out("SelectV2", [later, -1, draws])
-    counts = reduce_sum(gather.one_hot(classes, size, dtype=dtype), 1)
-    return out("Reshape", [counts, out("Shape", [logits])])
+    places = out("Size", [logits])
+    begins = out("ExpandDims", [out("Mul", [out("Range", [0, out("Size", [each]), 1]), size]), 1])
+    index = out("SelectV2", [later, places, begins + draws])
+    found = out("Bincount", [index, places, np.zeros(0, np.int32)])
+    return out("Reshape", [out("Cast", [found], {"DstT": dtype}), out("Shape", [logits])])

@@ -17,7 +17,7 @@ from weft_graph.linear_operators.dense import (
     product,
 )
 from weft_graph.linear_operators.operator import LinearOperator
-from weft_graph.ops.shape_rules import with_rank_at_least
+from weft_graph.ops.shape_rules import merge_size, with_rank_at_least
 from weft_tensor.shape import TensorShape
 
 
@@ -81,6 +81,20 @@ class LinearOperatorLowRankUpdate(LinearOperator):
             name,
             given,
         )
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        rows, columns = self._base._sizes()
+        rank: int | None = None
+        for value, size, what in ((self._u, rows, "u"), (self._v, columns, "v")):
+            if value.dims is not None:
+                merge_size(value.dims[-2], size, f"the rows of {what} and the size of the operator")
+                rank = merge_size(rank, value.dims[-1], "the columns of u and v")
+        if self._diag is not None:
+            diagonal = with_rank_at_least(self._diag.dims, 1, "diag_update")
+            if diagonal is not None:
+                merge_size(rank, diagonal[-1], "the columns of u and the elements of diag_update")
+        self._shape()  # which broadcasts the batches
 
     @property
     def base_operator(self) -> LinearOperator:
@@ -98,17 +112,23 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         return self._v
 
     def _shape(self) -> TensorShape:
-        base, dims = self._base.shape, [value.dims for value in (self._u, self._v)]
-        if base.dims is None or dims[0] is None or dims[1] is None:
+        base = self._base.shape
+        parts = [(value.dims, inner) for value, inner in self._parts()]
+        if base.dims is None or any(dims is None for dims, _ in parts):
             return TensorShape(None)
-        shapes = [self._base.batch_shape, *(TensorShape(d[:-2]) for d in dims if d is not None)]
-        lead = common_batch(shapes)
+        leads = [TensorShape(dims[:-inner]) for dims, inner in parts if dims is not None]
+        lead = common_batch([self._base.batch_shape, *leads])
         return TensorShape(None if lead is None else (*lead, *base.as_list()[-2:]))
+
+    def _parts(self) -> list[tuple[Output, int]]:
+        """What is added to the base, each with how many of its axes are not the batch's."""
+        parts = [(self._u, 2), (self._v, 2)]
+        return parts if self._diag is None else [*parts, (self._diag, 1)]
 
     def _shape_tensor(self) -> Output:
         base = self._base.shape_tensor()
-        parts = [base, *(out("Shape", [value]) for value in (self._u, self._v))]
-        return joined_shape(common_batch_tensor([part[:-2] for part in parts]), base[-2:])
+        leads = [out("Shape", [value])[:-inner] for value, inner in self._parts()]
+        return joined_shape(common_batch_tensor([base[:-2], *leads]), base[-2:])
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         value = adjoint_of(x) if adjoint_arg else x

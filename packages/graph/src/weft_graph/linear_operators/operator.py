@@ -113,9 +113,16 @@ class LinearOperator:
 
     @property
     def is_square(self) -> bool | None:
-        """Whether they are square; None where it is not known."""
+        """Whether they are square; None where it is not known.
+
+        Raises: InvalidArgumentError: they are, but the hint said that they are not.
+        """
         rows, columns = self._sizes()
         if rows is not None and columns is not None:
+            if rows == columns and self._is_square is False:
+                raise errors.InvalidArgumentError(
+                    f"{self.name} is square, with the shape {self.shape}, but is_square=False"
+                )
             return rows == columns
         return self._is_square
 

@@ -6,6 +6,8 @@ __all__ = ["LinearOperatorScaledIdentity"]
 
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import adjoint_of, conjugate, joined_shape, log_magnitude
@@ -42,7 +44,10 @@ class LinearOperatorScaledIdentity(LinearOperator):
         name: str = "LinearOperatorScaledIdentity",
     ) -> None:
         given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
-        self._rows = convert_to_tensor(num_rows, dtypes.int32)
+        rows = convert_to_tensor(num_rows, dtypes.int32)
+        self._rows = (
+            rows if rows.dims is not None else out("Reshape", [rows, np.zeros(0, np.int32)])
+        )
         self._multiplier = convert_to_tensor(multiplier)
         is_square = True if is_square is None else is_square
         if is_self_adjoint is None and not self._multiplier.dtype.is_complex:

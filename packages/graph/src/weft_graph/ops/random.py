@@ -431,7 +431,7 @@ def random_gamma(
 
     Args:
       shape: of the draws for each pair of parameters.
-      alpha: shape parameter, positive.
+      alpha: shape parameter, positive; 0 gives the smallest positive number.
       beta: rate, positive, broadcasting with `alpha`; 1 by default.
       dtype: float16, float32 or float64.
       seed: of this op.
