@@ -15,11 +15,12 @@ from weft_graph.ir.composite import AppliesOps, CompositeTensor, makers
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Operators, Output
-from weft_graph.ops import casting, identity, shapes
+from weft_graph.ops import casting, shapes
 from weft_graph.ops.array import fill
 from weft_graph.ragged import making
+from weft_graph.ragged.factories import Factories, divided
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.value import RaggedTensorValue, value_of
 from weft_tensor import dtypes, errors
@@ -27,7 +28,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims, merge_dims
 
 
-class RaggedTensor(CompositeTensor, AppliesOps, Operators):
+class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     """A tensor whose rows may have different lengths.
 
     It is its values, one row after the other, and the splits between the rows; where the values are
@@ -56,253 +57,6 @@ class RaggedTensor(CompositeTensor, AppliesOps, Operators):
             values, rows = values.with_row_splits_dtype(dtypes.int64), rows.cast(dtypes.int64)
         self._values = values
         self._rows = rows
-
-    # ------------------------------------------------------------------------- factories
-
-    @classmethod
-    def from_row_splits(
-        cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
-        """Rows by the splits between them: row i is `values[row_splits[i]:row_splits[i + 1]]`.
-
-        Args:
-          values: any type, shape (n, ...), or a RaggedTensor of n rows.
-          row_splits: int32 or int64, shape (nrows + 1,), ascending from 0 to n.
-          name: of the scope of its nodes.
-          validate: check tensors when they run; what is known at once is always checked.
-        Raises: InvalidArgumentError: the splits are malformed.
-        """
-        return cls._made(
-            values, name, "RaggedFromRowSplits", making.from_splits, row_splits, validate
-        )
-
-    @classmethod
-    def from_row_lengths(
-        cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
-        """Rows by their lengths, int32 or int64, shape (nrows,); see `from_row_splits`.
-
-        Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
-        """
-        return cls._made(
-            values, name, "RaggedFromRowLengths", making.from_lengths, row_lengths, validate
-        )
-
-    @classmethod
-    def from_row_starts(
-        cls, values: Any, row_starts: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
-        """Rows by where they begin, int32 or int64, shape (nrows,); see `from_row_splits`.
-
-        Raises: InvalidArgumentError: they are malformed.
-        """
-        return cls._made(
-            values, name, "RaggedFromRowStarts", making.from_starts, row_starts, validate
-        )
-
-    @classmethod
-    def from_row_limits(
-        cls, values: Any, row_limits: Any, name: str | None = None, validate: bool = True
-    ) -> RaggedTensor:
-        """Rows by where they end, int32 or int64, shape (nrows,); see `from_row_splits`.
-
-        Raises: InvalidArgumentError: they are malformed.
-        """
-        return cls._made(
-            values, name, "RaggedFromRowLimits", making.from_limits, row_limits, validate
-        )
-
-    @classmethod
-    def from_value_rowids(
-        cls,
-        values: Any,
-        value_rowids: Any,
-        nrows: Any = None,
-        name: str | None = None,
-        validate: bool = True,
-    ) -> RaggedTensor:
-        """Rows by the row that each value is in; see `from_row_splits`.
-
-        Args:
-          value_rowids: int32 or int64, shape (n,), not decreasing.
-          nrows: how many rows there are, shape (); one more than the last id by default.
-        Raises: InvalidArgumentError: they are malformed.
-        """
-        return cls._made(
-            values, name, "RaggedFromValueRowIds", making.from_ids, value_rowids, nrows, validate
-        )
-
-    @classmethod
-    def from_uniform_row_length(
-        cls,
-        values: Any,
-        uniform_row_length: Any,
-        nrows: Any = None,
-        validate: bool = True,
-        name: str | None = None,
-    ) -> RaggedTensor:
-        """Rows of one length, for an axis that is not ragged among others that are.
-
-        Args:
-          uniform_row_length: int32 or int64, shape ().
-          nrows: how many rows there are, shape (); to be said where the length may be 0.
-        Raises: InvalidArgumentError: the values are not so many.
-        """
-        return cls._made(
-            values,
-            name,
-            "RaggedFromUniformRowLength",
-            making.from_uniform,
-            uniform_row_length,
-            nrows,
-            validate,
-        )
-
-    @classmethod
-    def _made(
-        cls, values: Any, name: str | None, default: str, make: Callable[..., Rows], *args: Any
-    ) -> RaggedTensor:
-        with get_default_graph().name_scope(name or default):
-            found = divided(values)
-            first, *rest = args
-            rows = make(first, found, *rest)
-            return cls(found, rows)
-
-    @classmethod
-    def from_nested_row_splits(
-        cls,
-        flat_values: Any,
-        nested_row_splits: Any,
-        name: str | None = None,
-        validate: bool = True,
-    ) -> Any:
-        """Several levels of rows by their splits, from the outermost; see `from_row_splits`.
-
-        Raises: InvalidTypeError: `nested_row_splits` is no list.
-        """
-        make = cls.from_row_splits
-        return cls._nested(flat_values, "row_splits", nested_row_splits, make, name, validate)
-
-    @classmethod
-    def from_nested_row_lengths(
-        cls,
-        flat_values: Any,
-        nested_row_lengths: Any,
-        name: str | None = None,
-        validate: bool = True,
-    ) -> Any:
-        """Several levels of rows by their lengths, from the outermost; see `from_row_lengths`.
-
-        Raises: InvalidTypeError: `nested_row_lengths` is no list.
-        """
-        make = cls.from_row_lengths
-        return cls._nested(flat_values, "row_lengths", nested_row_lengths, make, name, validate)
-
-    @classmethod
-    def from_nested_value_rowids(
-        cls,
-        flat_values: Any,
-        nested_value_rowids: Any,
-        nested_nrows: Any = None,
-        name: str | None = None,
-        validate: bool = True,
-    ) -> RaggedTensor:
-        """Several levels of rows by ids, from the outermost; see `from_value_rowids`.
-
-        Raises:
-          InvalidTypeError: `nested_value_rowids` is no list.
-          InvalidArgumentError: there are not as many numbers of rows as ids.
-        """
-        levels = _levels("value_rowids", nested_value_rowids)
-        counts = [None] * len(levels) if nested_nrows is None else _levels("nrows", nested_nrows)
-        if len(counts) != len(levels):
-            raise errors.InvalidArgumentError(
-                f"nested_nrows must have {len(levels)} items like nested_value_rowids, got "
-                f"{len(counts)}"
-            )
-        found = flat_values
-        with get_default_graph().name_scope(name or "RaggedFromNestedValueRowIds"):
-            for ids, nrows in zip(reversed(levels), reversed(counts), strict=True):
-                found = cls.from_value_rowids(found, ids, nrows, validate=validate)
-            return found if isinstance(found, RaggedTensor) else divided(found)
-
-    @classmethod
-    def _nested(
-        cls,
-        flat_values: Any,
-        what: str,
-        nested: Any,
-        make: Callable[..., RaggedTensor],
-        name: str | None,
-        validate: bool,
-    ) -> Any:
-        levels = _levels(what, nested)
-        found = flat_values
-        with get_default_graph().name_scope(name or "RaggedFromNestedRows"):
-            for each in reversed(levels):
-                found = make(found, each, validate=validate)
-            return found if levels else divided(found)
-
-    @classmethod
-    def from_value(cls, value: Any) -> Any:
-        """A RaggedTensor itself, or a constant one of a RaggedTensorValue."""
-        if isinstance(value, RaggedTensor):
-            return value
-        if not isinstance(value, RaggedTensorValue):
-            raise errors.InvalidTypeError(f"a ragged tensor is required, got {value!r}")
-        return cls.from_nested_row_splits(value.flat_values, list(value.nested_row_splits))
-
-    @classmethod
-    def from_tensor(
-        cls,
-        tensor: Any,
-        lengths: Any = None,
-        padding: Any = None,
-        ragged_rank: int = 1,
-        name: str | None = None,
-        row_splits_dtype: Any = dtypes.int64,
-    ) -> RaggedTensor:
-        """The rows of a tensor, without what is behind their ends.
-
-        Args:
-          tensor: any type, rank above `ragged_rank`, or a RaggedTensor of static rank.
-          lengths: integers, the lengths of rows; a list of them for several ragged axes.
-          padding: a value that is left out at the ends of rows, of the shape of inner values. Not
-            with `lengths`.
-          ragged_rank: how many axes become ragged.
-          name: of the scope of its nodes.
-          row_splits_dtype: int32 or int64.
-        Raises: InvalidArgumentError: the rank is unknown or too low, `ragged_rank` is not positive,
-          or both `lengths` and `padding` are given.
-        """
-        with get_default_graph().name_scope(name or "RaggedFromTensor"):
-            found: RaggedTensor = makers.lookup("from_tensor")(
-                tensor, lengths, padding, ragged_rank, row_splits_dtype
-            )
-            return found
-
-    @classmethod
-    def from_sparse(
-        cls, st_input: Any, name: str | None = None, row_splits_dtype: Any = dtypes.int64
-    ) -> RaggedTensor:
-        """The rows of a SparseTensor of rank 2, whose values fill each row from the left.
-
-        Args:
-          st_input: SparseTensor, shape (nrows, n), its indices in order.
-          name: of the scope of its nodes.
-          row_splits_dtype: int32 or int64.
-        Raises:
-          InvalidTypeError: it is no SparseTensor.
-          InvalidArgumentError: its rank is another one; or, when it runs, there are gaps in a row.
-        """
-        if not isinstance(st_input, SparseTensor | SparseTensorValue):
-            raise errors.InvalidTypeError(f"a SparseTensor is required, got {st_input!r}")
-        with get_default_graph().name_scope(name or "RaggedFromSparse"):
-            sparse = SparseTensor.from_value(st_input)
-            found: RaggedTensor = makers.lookup("from_sparse")(
-                sparse, dtypes.as_dtype(row_splits_dtype)
-            )
-            return found
 
     # ------------------------------------------------------------------------- what it is
 
@@ -683,29 +437,6 @@ def _of_splits(values: Any, *splits: Output) -> Any:
 
 makers.register("ragged", _of_splits)
 makers.register("of_value", RaggedTensor.from_value)
-
-
-def _levels(what: str, nested: Any) -> list[Any]:
-    if isinstance(nested, Output) or not isinstance(nested, list | tuple):
-        raise errors.InvalidTypeError(f"nested_{what} must be a list of tensors, got {nested!r}")
-    return list(nested)
-
-
-def divided(values: Any) -> Any:
-    """What is divided into rows: a RaggedTensor, or a Tensor of rank 1 or more.
-
-    Raises: InvalidArgumentError: its rank is 0.
-    """
-    if isinstance(values, RaggedTensorValue):
-        return RaggedTensor.from_value(values)
-    if isinstance(values, RaggedTensor):
-        return values
-    tensor = convert_to_tensor(values, name="values")
-    if tensor.dtype.is_ref:
-        tensor = identity.identity(tensor)
-    if tensor.dims == ():
-        raise errors.InvalidArgumentError(f"values must have rank 1 or more, got {tensor!r}")
-    return tensor
 
 
 def ragged_or_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Any:
