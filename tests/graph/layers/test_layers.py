@@ -159,6 +159,9 @@ def test_dense_over_the_last_axis_of_higher_ranks() -> None:
 
 
 def test_dense_needs_a_known_size() -> None:
+    for shape in (None, [], [3], [3, None]):
+        with pytest.raises(errors.InvalidArgumentError, match="known last size"):
+            layers.Dense(2).compute_output_shape(shape)
     with pytest.raises(errors.InvalidArgumentError, match="last size is known"):
         layers.dense(placeholder("float32", [3, None]), 2)
     with pytest.raises(errors.InvalidArgumentError, match="rank at least 2"):
@@ -171,7 +174,9 @@ def test_regularizers_are_collected_once() -> None:
     layer(x)
     layer(x)
     assert len(layer.get_losses_for(None)) == 1
-    assert len(layer.get_losses_for(x)) == 2
+    assert len(layer.get_losses_for(x)) == len(layer.get_losses_for([x])) == 2
+    assert not layer.get_losses_for(placeholder("float32", [None, 3]))
+    assert layer.activity_regularizer is nn.l2_loss
     found = get_collection(GraphKeys.REGULARIZATION_LOSSES)
     assert len(found) == 3 and found[0].name.startswith("dense/kernel/Regularizer/")
     kernel, loss = run([layer.kernel, found[0]])

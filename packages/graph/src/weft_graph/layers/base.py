@@ -16,7 +16,8 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import reachable
 from weft_graph.variables.base import VariableSynchronization
 from weft_graph.variables.scope import (
     VariableScope,
@@ -327,12 +328,12 @@ class Layer:
                 get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
 
     def get_updates_for(self, inputs: Any) -> list[Any]:
-        """Updates that depend on inputs, or with None those that do not."""
-        return [update for update, on in self._updates if (on is None) == (inputs is None)]
+        """Updates that depend on inputs: those computed from `inputs`; with None, the others."""
+        return _depending(self._updates, inputs)
 
     def get_losses_for(self, inputs: Any) -> list[Any]:
-        """Losses that depend on inputs, or with None those that do not."""
-        return [loss for loss, on in self._losses if (on is None) == (inputs is None)]
+        """Losses that depend on inputs: those computed from `inputs`; with None, the others."""
+        return _depending(self._losses, inputs)
 
     def count_params(self) -> int:
         """The number of elements of all variables.
@@ -344,6 +345,15 @@ class Layer:
                 f"layer {self.name} has no variables before its first call"
             )
         return sum(weight.shape.num_elements() or 0 for weight in self.weights)
+
+    @property
+    def activity_regularizer(self) -> Callable[[Output], Any] | None:
+        """The function from the output to a loss, as given."""
+        return self._activity_regularizer
+
+    @activity_regularizer.setter
+    def activity_regularizer(self, regularizer: Callable[[Output], Any] | None) -> None:
+        self._activity_regularizer = optional_function(regularizer, "activity_regularizer")
 
     @property
     def name(self) -> str:
@@ -435,6 +445,18 @@ def _arguments_of(layer: type) -> set[str]:
         parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]  # of a class
         found |= {p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD}
     return {name for name in found if name[0] != "_"} - {"self"}
+
+
+def _depending(items: list[tuple[Any, Any]], inputs: Any) -> list[Any]:
+    """What was added for inputs and is computed from some; with None what was added for none."""
+    if inputs is None:
+        return [item for item, on in items if on is None]
+    given = {_node_of(value) for value in nest.flatten(inputs)}
+    return [item for item, on in items if on is not None and given & reachable([_node_of(item)])]
+
+
+def _node_of(value: Any) -> Node:
+    return value if isinstance(value, Node) else convert_to_tensor(value).node
 
 
 def _first(inputs: Any) -> Any:

@@ -124,9 +124,17 @@ class Dense(Layer):
         return result if self.activation is None else self.activation(result)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
-        """The input's shape with `units` as its last size."""
+        """The input's shape with `units` as its last size.
+
+        Raises: InvalidArgumentError: its rank is below 2, or its last size is not known.
+        """
         dims = as_dims(input_shape)
-        return TensorShape(None if dims is None else (*dims[:-1], self.units))
+        if dims is None or len(dims) < 2 or dims[-1] is None:
+            raise errors.InvalidArgumentError(
+                "the input of a dense layer must have rank 2 at least and a known last size, got "
+                f"{format_dims(dims)}"
+            )
+        return TensorShape((*dims[:-1], self.units))
 
 
 def dense(
