@@ -516,3 +516,16 @@ def test_a_known_shape_of_a_sparse_tensor_need_not_be_fed() -> None:
         other = wf.sparse_placeholder(wf.float32)
         with pytest.raises(TypeError, match="is fed 3 values"):
             session.run(other, {other: fed})
+
+
+def test_a_fetched_array_may_be_written_to_whatever_made_it() -> None:
+    """A kernel may give an array over memory of a library, as decoders of images do."""
+    encoded, data = wf.placeholder(wf.string, []), np.zeros((4, 3, 3), np.uint8)
+    with wf.Session() as session:
+        for encode, decode in (
+            (wf.image.encode_png, wf.image.decode_png),
+            (wf.image.encode_jpeg, wf.image.decode_jpeg),
+        ):
+            found = session.run(decode(encoded), {encoded: session.run(encode(data))})
+            found[:] = 1
+            assert found.shape == data.shape
