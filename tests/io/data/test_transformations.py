@@ -309,6 +309,23 @@ def test_sparse_tensors_are_elements() -> None:
     assert found.values.tolist() == [1, 1] and found.indices.tolist() == [[0], [2]]
 
 
+@pytest.mark.parametrize("graph_seed", [None, 0, 7])
+@pytest.mark.parametrize("seed", [0, 3, 2**31 - 1])
+def test_a_seed_of_shuffle_may_be_known_to_a_run_alone(seed: int, graph_seed: int | None) -> None:
+    with Graph().as_default() as graph:
+        graph.seed = graph_seed
+        given = placeholder(dtypes.int64, [])
+        iterators = [
+            R(20).shuffle(20, seed=each).make_initializable_iterator() for each in (seed, given)
+        ]
+        steps = [iterator.get_next() for iterator in iterators]
+        with Session(graph=graph) as session:
+            session.run([iterator.initializer for iterator in iterators], {given: seed})
+            pairs = [session.run(steps) for _ in range(20)]
+    assert all(a == b for a, b in pairs)
+    assert [a for a, _ in pairs] != list(range(20))
+
+
 def test_rows_of_sparse_tensors() -> None:
     with Graph().as_default() as graph:
         whole = SparseTensor([[0, 1], [2, 0]], [5, 6], [3, 2])

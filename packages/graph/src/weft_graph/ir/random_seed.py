@@ -11,7 +11,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_tensor import errors
 
 DEFAULT_GRAPH_SEED: Final = 87654321
-_MODULUS: Final = 2**31 - 1
+MODULUS: Final = 2**31 - 1
 
 
 def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
@@ -38,8 +38,8 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
         first, second = DEFAULT_GRAPH_SEED, op_seed
     else:
         return None, None
-    seeds = first % _MODULUS, second % _MODULUS
-    return (0, _MODULUS) if seeds == (0, 0) else seeds
+    seeds = first % MODULUS, second % MODULUS
+    return (0, MODULUS) if seeds == (0, 0) else seeds
 
 
 def set_random_seed(seed: int) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.node import Output
-from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.casting import cast
 from weft_graph.ops.comparison import greater_equal, less
 from weft_graph.ops.control_flow import common_dims
@@ -29,6 +28,7 @@ from weft_graph.ops.shapes import size
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
+from weft_io.data.steps import seeds
 from weft_tensor import dtypes, errors
 
 _SCALE = 2.0**-32
@@ -47,9 +47,8 @@ class RandomDataset(Dataset):
     """
 
     def __init__(self, seed: Any = None) -> None:
-        seeds = [arguments.scalar(each or 0, dtypes.int64, "seed") for each in get_seed(seed)]
         form = specs.Spec(dtypes.int64, ())
-        made = Dataset._made("RandomDataset", seeds, specs.attrs_of(form), form)
+        made = Dataset._made("RandomDataset", seeds(seed), specs.attrs_of(form), form)
         super().__init__(made._variant_tensor, form)
 
 

@@ -13,7 +13,6 @@ from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.comparison import greater
 from weft_graph.ops.control import Assert, hold_function
 from weft_graph.ops.control_flow import common_dims
@@ -25,7 +24,7 @@ from weft_io.data.applying import Applying
 from weft_io.data.batching import Batching, check_rows
 from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.options import Options
-from weft_io.data.steps import drops, int64
+from weft_io.data.steps import drops, int64, seeds
 from weft_io.data.variant_elements import (
     any_variant,
     packed,
@@ -339,16 +338,16 @@ class Dataset(Batching, Applying):
 
         Args:
           buffer_size: int64, shape (): the next element is chosen among so many.
-          seed: of the order; it and the graph's seed work together as for random operations.
+          seed: of the order, an integer or a tensor int64, shape (); it and the graph's seed work
+            together as for random operations.
           reshuffle_each_iteration: whether each pass has an order of its own; true by default.
         """
-        first, second = get_seed(seed)
+        order = seeds(seed)  # first: the number of nodes before may be one of them
         again = reshuffle_each_iteration is None or reshuffle_each_iteration
         return self._through(
             "ShuffleDataset",
             int64(buffer_size, "buffer_size", 1),
-            int64(first or 0, "seed"),
-            int64(second or 0, "seed"),
+            *order,
             reshuffle_each_iteration=again,
         )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
+from weft_graph.ir.random_seed import MODULUS, get_seed
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.options import Options
@@ -18,6 +20,22 @@ if TYPE_CHECKING:
 def int64(value: Any, what: str, least: int | None = None, auto: int | None = None) -> Output:
     """A number of a dataset, as `arguments.scalar` makes it."""
     return arguments.scalar(value, dtypes.int64, what, least, auto)
+
+
+def seeds(seed: Any) -> list[Output]:
+    """The two seeds of an order, as `get_seed` has them, also of one that only a run knows.
+
+    Args:
+      seed: integer, or a tensor int64, shape (); or None.
+    """
+    if not isinstance(seed, Output):
+        return [int64(each or 0, "seed") for each in get_seed(seed)]
+    first = get_seed(0)[0] or 0
+    modulus = int64(MODULUS, "seed")
+    second = out("FloorMod", [int64(seed, "seed"), modulus])
+    if first == 0:  # two zeros would be no seed
+        second = out("SelectV2", [out("Equal", [second, int64(0, "seed")]), modulus, second])
+    return [int64(first, "seed"), second]
 
 
 def drops(drop_remainder: Any) -> Output:
