@@ -9,16 +9,15 @@ from __future__ import annotations
 __all__ = ["Graph"]
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType
 from typing import Any
 
 from weft_graph.ir import thread_stacks
-from weft_graph.ir.collections import Collections
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.edits import Edits
 from weft_graph.ir.forms import readers, to_message
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Node, Output
@@ -38,7 +37,7 @@ from weft_tensor.shape import Dims
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
 
 
-class Graph(Collections):
+class Graph(Edits):
     """A dataflow graph.
 
     Attributes:
@@ -69,7 +68,6 @@ class Graph(Collections):
 
     def __init__(self) -> None:
         super().__init__()
-        self.nodes: list[Node] = []
         self.scopes = BuildScopes()
         self.seed: int | None = None
         self.functions = Library()
@@ -77,13 +75,11 @@ class Graph(Collections):
         self.variable_stores: Any = None
         self.variable_updates: Any = None
         self.variable_slices: dict[Output, Any] = {}
-        self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
         self._unfeedable: set[Output] = set()
         self._lock = threading.RLock()
         self._finalized = False
         self.versions: tuple[int, int] | None = None
-        self._extended = 0
         self.contexts: dict[str, Context] = {}
         self.has_contexts = False
         self._open: list[int] = []
@@ -515,186 +511,12 @@ class Graph(Collections):
             node: Node = make(op_type, inputs, dtypes, name, attrs or {})
             return node
 
-    # ------------------------------------------------------------------ edits
-
-    def mark_extended(self, count: int) -> None:
-        """Note that a session runs the first `count` nodes, which no edit may touch from now on."""
-        self._extended = max(self._extended, count)
-
-    def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
-        """Make `node` take `new` at `position`.
-
-        Raises:
-          FailedPreconditionError: a session runs `node`.
-          InvalidArgumentError: `new` has another element type, or is in another graph.
-        """
-        self._check_editable(node, reason)
-        old = node.inputs[position]
-        _check_replacement(old, new, self, reason)
-        node.inputs = (*node.inputs[:position], new, *node.inputs[position + 1 :])
-        old._drop_use(node)
-        new._add_use(node)
-
-    def replace_uses(self, old: Output, new: Output, *, reason: str) -> int:
-        """Make every consumer of `old` take `new`; returns the number of consumers changed.
-
-        Raises: as `replace_input`; nothing is changed then.
-        """
-        consumers = [] if old is new else old.consumers()
-        for node in consumers:
-            self._check_editable(node, reason)
-        _check_replacement(old, new, self, reason)
-        for node in consumers:
-            node.inputs = tuple([new if source is old else source for source in node.inputs])
-        if not consumers:
-            return 0
-        for node, count in (old._uses or {}).items():
-            new._uses = new._uses or {}
-            new._uses[node] = new._uses.get(node, 0) + count
-        old._uses = None
-        return len(consumers)
-
-    def set_control_inputs(self, node: Node, controls: Sequence[Node], *, reason: str) -> None:
-        """Make `controls` the control inputs of `node`.
-
-        Raises: FailedPreconditionError: a session runs `node`.
-        """
-        self._check_editable(node, reason)
-        for control in node.controls:
-            assert control._control_outputs is not None
-            del control._control_outputs[node]
-        node.controls = tuple(dict.fromkeys(controls))
-        for control in node.controls:
-            control._add_control_output(node)
-
-    def remove_nodes(self, nodes: Iterable[Node], *, reason: str) -> None:
-        """Remove nodes that nothing outside the set uses.
-
-        Raises:
-          FailedPreconditionError: a session runs one of them.
-          InvalidArgumentError: a node that stays uses one of them; nothing is changed then.
-        """
-        doomed = dict.fromkeys(nodes)
-        for node in doomed:
-            self._check_editable(node, reason)
-            for user in node.consumers:
-                if user not in doomed:
-                    raise errors.InvalidArgumentError(
-                        f"cannot remove {node.name!r} ({reason}): {user.name!r} uses it"
-                    )
-        for node in doomed:
-            for source in node.inputs:
-                source._drop_use(node)
-            for control in node.controls:
-                assert control._control_outputs is not None
-                del control._control_outputs[node]
-            del self._by_name[node.name]
-        self.nodes = [node for node in self.nodes if node not in doomed]
-        for index, node in enumerate(self.nodes):
-            node.index = index
-
-    def reorder(self, nodes: Sequence[Node], *, reason: str) -> None:
-        """Let the order of construction be that of `nodes`, which are all nodes of the graph.
-
-        Raises:
-          FailedPreconditionError: a session runs one of them.
-          InvalidArgumentError: some are missing, or of another graph; nothing is changed then.
-        """
-        for node in nodes:
-            self._check_editable(node, reason)
-        if len(nodes) != len(self.nodes) or len(set(nodes)) != len(nodes):
-            raise errors.InvalidArgumentError(
-                f"an order of all {len(self.nodes)} nodes is required ({reason}), got {len(nodes)}"
-            )
-        self.nodes = list(nodes)
-        for index, node in enumerate(self.nodes):
-            node.index = index
-
-    def become_constant(self, node: Node, const: OpDef, value: Any, *, reason: str) -> None:
-        """Turn a node with one output into a constant of the same name and place.
-
-        Raises: FailedPreconditionError: a session runs `node`.
-        """
-        self._check_editable(node, reason)
-        for source in node.inputs:
-            source._drop_use(node)
-        output = node.outputs[0]
-        node.inputs = ()
-        node.set_op(const)
-        node.attrs = {"value": value, "dtype": output.dtype}
-        output.dims = value.shape
-
-    def check_integrity(self) -> None:
-        """Recompute every use-list and index from scratch and compare.
-
-        Raises: InternalError: something is missing or in excess; the message lists it.
-        """
-        problems: list[str] = []
-        uses: dict[Output, Counter[Node]] = {
-            out: Counter() for n in self.nodes for out in n.outputs
-        }
-        waits: dict[Node, Counter[Node]] = {n: Counter() for n in self.nodes}
-        for index, node in enumerate(self.nodes):
-            if node.index != index or self._by_name.get(node.name) is not node:
-                problems.append(f"{node.name}: index {node.index} or name table is wrong")
-            for source in node.inputs:
-                if source not in uses:
-                    problems.append(f"{node.name}: input {source.name} is not in the graph")
-                else:
-                    uses[source][node] += 1
-            for control in node.controls:
-                if control not in waits:
-                    problems.append(
-                        f"{node.name}: control input {control.name} is not in the graph"
-                    )
-                else:
-                    waits[control][node] += 1
-        if len(self._by_name) != len(self.nodes):
-            problems.append("the name table has entries for nodes that are gone")
-        for out, counted in uses.items():
-            problems.extend(_difference(out.name, Counter(out._uses or {}), counted))
-        for node, counted in waits.items():
-            problems.extend(_difference("^" + node.name, Counter(node.control_outputs), counted))
-        if problems:
-            raise errors.InternalError("the graph is inconsistent: " + "; ".join(problems))
-
-    def _check_editable(self, node: Node, reason: str) -> None:
-        if node.graph is not self:
-            raise errors.InvalidArgumentError(f"{node!r} belongs to a different graph ({reason})")
-        if node.index < self._extended:
-            raise errors.FailedPreconditionError(
-                f"{node.type} {node.name!r} is part of a session already and cannot be edited "
-                f"({reason}); graphs only grow once a session runs them",
-                op=node.type,
-                node=node.name,
-                line=node.line,
-            )
-
 
 def _check_string(name: Any) -> None:
     if not isinstance(name, str):
         raise errors.InvalidTypeError(
             f"a name must be a string, got {name!r} of type {type(name).__name__}"
         )
-
-
-def _check_replacement(old: Output, new: Output, graph: Graph, reason: str) -> None:
-    if new.dtype.base_dtype is not old.dtype.base_dtype:
-        raise errors.InvalidTypeError(
-            f"cannot replace {old!r} by {new!r} ({reason}): the element types differ"
-        )
-    if new.graph is not graph:
-        raise errors.InvalidArgumentError(f"{new!r} belongs to a different graph ({reason})")
-
-
-def _difference(name: str, have: Counter[Node], want: Counter[Node]) -> list[str]:
-    missing = [n.name for n in (want - have)]
-    excess = [n.name for n in (have - want)]
-    return [
-        f"{name}: {kind} users {names}"
-        for kind, names in (("missing", missing), ("excess", excess))
-        if names
-    ]
 
 
 def device_string(request: Any) -> str:
