@@ -283,26 +283,15 @@ def separable_convolution2d(
             outputs = layer(x)
             list_variables_of(layer, variables_collections, _SEPARABLE)
         else:
-            made = {"regularizer": weights_regularizer, "trainable": trainable}
+            made = {"regularizer": weights_regularizer, "initializer": weights_initializer}
             outputs = _depthwise(
-                x,
-                {**made, "initializer": weights_initializer},
-                kernel_size,
-                depth_multiplier,
-                stride,
-                padding,
-                data_format,
-                rate,
-                variables_collections,
-            )
+                x, {**made, "trainable": trainable}, kernel_size, depth_multiplier, stride,
+                padding, data_format, rate, variables_collections,
+            )  # fmt: skip
             if biased:
-                made = {"regularizer": biases_regularizer, "trainable": trainable}
-                outputs = _with_biases(
-                    outputs,
-                    {**made, "initializer": biases_initializer},
-                    data_format,
-                    variables_collections,
-                )
+                made = {"regularizer": biases_regularizer, "initializer": biases_initializer}
+                made["trainable"] = trainable
+                outputs = _with_biases(outputs, made, data_format, variables_collections)
         return finished(
             outputs,
             opened,

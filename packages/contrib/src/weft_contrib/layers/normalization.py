@@ -85,12 +85,7 @@ def batch_norm(
       >>> wf.contrib.layers.batch_norm(wf.ones([2, 3]), updates_collections=None).shape
       TensorShape([Dimension(2), Dimension(3)])
     """
-    if batch_weights is not None or zero_debias_moving_mean:
-        raise errors.UnimplementedError(
-            "batch_norm takes neither batch_weights nor zero_debias_moving_mean"
-        )
-    given = dict(param_initializers or {})
-    regularizers = dict(param_regularizers or {})
+    _refuse(batch_weights=batch_weights, zero_debias_moving_mean=zero_debias_moving_mean)
     with layer_scope(scope, "BatchNorm", inputs, reuse) as (opened, x):
         layer = BatchNormalization(
             1 if data_format.startswith("NC") else -1,
@@ -98,12 +93,7 @@ def batch_norm(
             epsilon,
             center,
             scale,
-            beta_initializer=given.get("beta", Zeros()),
-            gamma_initializer=given.get("gamma", Ones()),
-            moving_mean_initializer=given.get("moving_mean", Zeros()),
-            moving_variance_initializer=given.get("moving_variance", Ones()),
-            beta_regularizer=regularizers.get("beta"),
-            gamma_regularizer=regularizers.get("gamma"),
+            **_of_parameters(param_initializers or {}, param_regularizers or {}),
             renorm=renorm,
             renorm_clipping=renorm_clipping,
             renorm_momentum=renorm_decay,
@@ -115,15 +105,27 @@ def batch_norm(
             _reuse=reuse,
         )
         before = len(get_collection_ref(GraphKeys.UPDATE_OPS))
-        outputs = layer(x, training=is_training)
-        outputs = _with_updates(outputs, before, updates_collections)
+        outputs = _with_updates(layer(x, training=is_training), before, updates_collections)
         list_variables_of(layer, variables_collections, _NAMES)
         return finished(
-            outputs,
-            opened,
-            activation_fn=activation_fn,
-            outputs_collections=outputs_collections,
+            outputs, opened, activation_fn=activation_fn, outputs_collections=outputs_collections
         )
+
+
+def _refuse(**arguments: Any) -> None:
+    """Refuse arguments that are not supported, where they are given."""
+    given = [name for name, value in arguments.items() if value is not None and value is not False]
+    if given:
+        raise errors.UnimplementedError(f"batch_norm does not take {' and '.join(given)}")
+
+
+def _of_parameters(
+    initializers: Mapping[str, Any], regularizers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The layer's arguments for its parameters, of those that the function takes by name."""
+    initial = {"beta": Zeros(), "gamma": Ones(), "moving_mean": Zeros(), "moving_variance": Ones()}
+    found = {f"{name}_initializer": initializers.get(name, it) for name, it in initial.items()}
+    return found | {f"{name}_regularizer": regularizers.get(name) for name in ("beta", "gamma")}
 
 
 def _with_updates(outputs: Any, before: int, collections: Any) -> Any:
