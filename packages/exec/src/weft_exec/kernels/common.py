@@ -244,6 +244,14 @@ def _copy_chosen(condition: Any, t: Any, e: Any, out: Array) -> None:
     np.copyto(out, t, where=condition)
 
 
+def with_sign_of(number: float, x: Any) -> Any:
+    """`np.copysign(number, x)` of a positive number, by the bits, in half of the time."""
+    word = _WORDS[x.dtype.itemsize].type
+    bits = x.view(word) & word(np.iinfo(word).min)
+    bits |= x.dtype.type(number).view(word)
+    return bits.view(x.dtype)
+
+
 def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` in `dtype`, in the pool when it is large."""
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= LARGE:

@@ -7,12 +7,13 @@ them: the order of operations is TensorFlow's, and all are in float32 unless som
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from weft_exec.kernels.common import as_exact, new_array, wide
+from weft_exec.kernels.common import as_exact, new_array, wide, with_sign_of
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -39,7 +40,7 @@ def round_away(xp: Any, x: Any) -> Any:
     # Half would lead the number below it to 1; the one below half leads half to 1, by rounding.
     kind = x.dtype.type
     half = np.nextafter(kind(0.5), kind(0))
-    moved = np.copysign(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
+    moved = with_sign_of(half, x) if xp is np else xp.sign(x) * half  # NumPy's sign is slow
     moved += x
     return xp.trunc(moved)
 
@@ -211,10 +212,22 @@ def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
 
 def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
     """Floating integers as a type; those beyond its limits as the nearest, NaN as the lowest."""
-    low, high = limits(dtype)
     if dtype.size == 4:  # float32 has no 2 ** 31 - 1
         x = x.astype(np.float64)
+    low, high = (_repeated(xp, end, x) for end in limits(dtype))
     return xp.minimum(xp.fmax(x, low), high).astype(dtype.numpy)
+
+
+def _repeated(xp: Any, number: float, like: Any) -> Any:
+    """A number for each element of a block: a minimum with a scalar takes three times as long."""
+    if xp is not np or not 1 < like.size <= _BLOCK:
+        return number
+    return _block_of(number, like.dtype)[: like.size].reshape(like.shape)
+
+
+@cache
+def _block_of(number: float, dtype: np.dtype[Any]) -> Array:
+    return np.full(_BLOCK, number, dtype)
 
 
 @kernel("QuantizeV2")
