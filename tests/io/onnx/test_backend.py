@@ -98,6 +98,13 @@ def test_all_of_onnx_tests() -> None:
     assert sorted(failed) == sorted(NOT_PASSED)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_all_of_onnx_tests_compiled() -> None:
+    pytest.importorskip("weft_compiler")
+    assert sorted(page.compiled_failures()) == sorted(NOT_PASSED)
+
+
 def test_the_page_says_which_do_not_pass() -> None:
     made = page.not_passed(NOT_PASSED)
     assert made in page.PAGE.read_text("utf-8"), "run python docs/onnx_backend_page.py"

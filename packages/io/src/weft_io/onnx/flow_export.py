@@ -1,4 +1,4 @@
-"""Branches and loops of a graph as If and Loop of an ONNX model."""
+"""Branches and loops of a graph as If, Loop and Scan of an ONNX model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
 from weft_graph.passes.structure import Block, Branch, Loop, Structurer
-from weft_io.onnx.node_export import Body, Made, Subgraph, Value, as_sequence
+from weft_io.onnx.node_export import Body, Made, NodeExport, Subgraph, Value, as_sequence
+from weft_io.onnx.stacking import Stacking, State
 from weft_tensor import dtypes, errors
 
 
@@ -120,6 +121,7 @@ class FlowExport:
             if enter.inputs[0] in values:
                 values[enter.outputs[0]] = values[enter.inputs[0]]
         merges = [merge for merge in frame.merges if merge in self._live]
+        fillings = [self._source(merge, back=False).filling for merge in merges]
         inputs = [self._from(merge, back=False) for merge in merges]
         goes_on = self._tested(loop, merges, inputs)
 
@@ -139,19 +141,28 @@ class FlowExport:
                 self._give(body, value, frame.name)
 
         results = [Value(each.dtype, sequence=each.sequence) for each in inputs]
-        made = Made("Loop", [None, goes_on, *inputs], results, {"body": body}, frame.name)
-        self._body.nodes.append(made)
+        states = [
+            State(*each)
+            for each in zip(
+                merges, inputs, fillings, carried, body.outputs[1:], results, strict=True
+            )
+        ]
+        stacking = Stacking(frame.name, goes_on, body, states, self._body.opset)
+        stacking.add(NodeExport(frame.cond, self._body))
         found = dict(zip(merges, results, strict=True))
         for leave in frame.exits:
             merge = leave.inputs[0].node.inputs[0].node
             if merge in found:
                 values[leave.outputs[0]] = found[merge]
 
-    def _from(self, merge: Node, back: bool) -> Value:
+    def _source(self, merge: Node, back: bool) -> Value:
         """What a loop variable is at first, or in the next turn."""
         (source,) = (each for each in merge.inputs if is_back_edge(merge, each) == back)
-        source = source.node.inputs[0]
-        return as_sequence(self._body, self._body.values[source], merge.name)
+        return self._body.values[source.node.inputs[0]]
+
+    def _from(self, merge: Node, back: bool) -> Value:
+        """The same as it can be handed on."""
+        return as_sequence(self._body, self._source(merge, back), merge.name)
 
     def _tested(self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]) -> Value:
         """Whether the loop goes on with this state."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -36,7 +36,9 @@ class Value:
       wide: the same integers as int64.
       sequence: whether it is a sequence of such tensors.
       rows: the tensor whose rows a sequence has, before anything needs the sequence itself.
-      dims: the shape, of an input of a subgraph.
+      filling: how an array has been written so far, where that is known.
+      dims: the shape, of what goes into a subgraph or out of it, and of rows.
+      made: the node that gives it.
     """
 
     dtype: DType
@@ -46,7 +48,28 @@ class Value:
     wide: Value | None = None
     sequence: bool = False
     rows: Value | None = None
+    filling: Filling | None = None
     dims: Sequence[int | None] | None = None
+    made: Made | None = None
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What was written to an array of elements of one shape, all else of which is zeros.
+
+    Attributes:
+      count: how many elements it has; None of one that grows.
+      dims: the shape of its elements.
+      writes: positions and elements, in the order in which they were written.
+    """
+
+    count: Value | None
+    dims: Sequence[int | None] | None
+    writes: tuple[tuple[Value, Value], ...] = ()
+
+    def written(self, index: Value, element: Value) -> Filling:
+        """The same with one more element."""
+        return replace(self, writes=(*self.writes, (index, element)))
 
 
 @dataclass(eq=False)
@@ -58,6 +81,10 @@ class Made:
     outputs: list[Value]
     attributes: Mapping[str, Any]
     name: str
+
+    def __post_init__(self) -> None:
+        for each in self.outputs:
+            each.made = self
 
     def subgraphs(self) -> list[Subgraph]:
         """The graphs among its attributes."""
@@ -222,6 +249,14 @@ class NodeExport:
         return len(self.dims(index))
 
     # ---------------------------------------------------------------------- what is made
+
+    def append(self, made: Made) -> None:
+        """Add an ONNX node as it is."""
+        self._body.nodes.append(made)
+
+    def into(self, graph: Subgraph) -> AbstractContextManager[None]:
+        """Add nodes to a subgraph."""
+        return self._body.into(graph)
 
     def add(
         self,

@@ -6,7 +6,7 @@ import numpy as np
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
-from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.node_export import Filling, NodeExport, Value
 from weft_io.onnx.registry import exporter
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import as_dims
@@ -19,14 +19,21 @@ def _write_array(export: NodeExport) -> list[Value | None]:
     """Zeros until something is written, or where shapes are not known what has no elements."""
     dtype, dims = export.attribute("dtype"), as_dims(export.attribute("element_shape"))
     handle = export.constant(0, dtypes.int32)  # only the flow counts
+    alike = bool(export.attribute("identical_element_shapes"))
     if _grows(export.node):
-        return [handle, export.empty_sequence(dtype)]
+        found = export.empty_sequence(dtype)
+        found.filling = (
+            Filling(None, dims) if alike and export.of(export.node.inputs[0]) == 0 else None
+        )
+        return [handle, found]
     known = dims is not None and None not in dims
     inner = export.ints(dims if known else [0])
     sizes = export.add("Concat", export.vector(export[0]), inner, axis=0)
     if not known:  # what has no elements is not the shape of what is written: nobody can know it
         sizes = export.add("Compress", sizes, export.constant([True, True]), axis=0)
-    return [handle, Value(dtype, sequence=True, rows=export.filled(0, sizes, dtype))]
+    filling = Filling(export[0], dims) if alike else None
+    rows = export.filled(0, sizes, dtype)
+    return [handle, Value(dtype, sequence=True, rows=rows, filling=filling)]
 
 
 def _grows(node: Node) -> bool:
@@ -45,11 +52,13 @@ def _made_by(handle: Output) -> Node:
 def _write_write(export: NodeExport) -> Value:
     """An array that grows must be written in order: else ONNX finds no such position."""
     value, index = export[2], export.reshape(export.int64(export[1]), [])
+    before = export[3].filling
     flow = export.add("SequenceInsert", export.sequence(3), value, index, sequence=True)
-    if _grows(_made_by(export.node.inputs[0])):
-        return flow
-    behind = export.add("Add", index, export.ints(1))
-    return export.add("SequenceErase", flow, behind, sequence=True)
+    if not _grows(_made_by(export.node.inputs[0])):
+        behind = export.add("Add", index, export.ints(1))
+        flow = export.add("SequenceErase", flow, behind, sequence=True)
+    flow.filling = None if before is None else before.written(index, value)
+    return flow
 
 
 @exporter("TensorArrayReadV3")
@@ -72,7 +81,9 @@ def _write_gather(export: NodeExport) -> Value:
 def _write_scatter(export: NodeExport) -> Value:
     if not _is_all(export, 1):
         raise errors.UnimplementedError("the elements must be given in order")
-    return Value(export[2].dtype, sequence=True, rows=export[2])
+    rows = export[2]
+    rows.dims = export.node.inputs[2].dims if rows.dims is None else rows.dims
+    return Value(rows.dtype, sequence=True, rows=rows)
 
 
 def _is_all(export: NodeExport, index: int) -> bool:
