@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -63,15 +64,13 @@ def compiled_failures() -> list[str]:
 
 def _suite() -> ModuleType:
     sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "io" / "onnx")]
-    import test_backend
-
-    return test_backend
+    return import_module("test_backend")
 
 
 def main() -> None:
     """Run the tests and write the page."""
     if sys.argv[1:] == ["--failures"]:
-        print("\n" + json.dumps(sorted(failures())))
+        sys.stdout.write(f"\n{json.dumps(sorted(failures()))}\n")
         return
     import onnx
 

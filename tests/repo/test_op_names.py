@@ -40,6 +40,7 @@ ALLOWED = {
     "distrib/src/weft_distrib/collective/arithmetic.py": "TensorFlow's names of ways to merge",
     "lite/src/weft_lite/convert/shapes.py": "what a TensorArray is written by tells its shapes",
     "io/src/weft_io/onnx/older_forms.py": "ONNX's ops as its older versions have them",
+    "io/src/weft_io/onnx/stacking.py": "ONNX's ops by which sizes are computed from shapes",
     "io/src/weft_io/meta_graphs/foreign_savers.py": "it takes savers in a message apart",
     "io/src/weft_io/meta_graphs/graph_def_edits.py": "ops of savers that weft does not declare",
     "io/src/weft_io/meta_graphs/tensorflow_ops.py": "what TensorFlow has instead of ops of ours",

@@ -145,3 +145,45 @@ def test_categories_have_numbers_and_names() -> None:
     back = _model("CategoryMapper", {"y": TensorProto.STRING}, TensorProto.INT64, **both)
     found = wf.onnx.Backend.run_model(back, [np.array([7, 0, 4])])[0]
     assert found.tolist() in ([b"seven", b"_Unused", b"four"], ["seven", "_Unused", "four"])
+
+
+def _tokens(texts: Any, **attributes: Any) -> Any:
+    shape = np.shape(texts)
+    x = helper.make_tensor_value_info("x", TensorProto.STRING, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.STRING, [*shape, None])
+    node = helper.make_node(
+        "Tokenizer", ["x"], ["y"], domain="com.microsoft", pad_value="#", **attributes
+    )
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=imports)
+    with wf.Graph().as_default():
+        return wf.onnx.Backend.run_model(model, [np.array(texts, object)])[0].tolist()
+
+
+def test_text_as_tokens() -> None:
+    words = {"tokenexp": "[a-z0-9]+", "mincharnum": 1}
+    assert _tokens(["the cat, 2!", "", "\n dog"], **words) == [
+        ["the", "cat", "2"], ["#", "#", "#"], ["dog", "#", "#"],
+    ]  # fmt: skip
+    assert _tokens([["a bc"], ["def"]], tokenexp="[a-z]+", mincharnum=2) == [[["bc"]], [["def"]]]
+    assert _tokens(["äöü", "x"], separators=[""], mincharnum=1) == [
+        ["ä", "ö", "ü"],
+        ["x", "#", "#"],
+    ]
+    assert _tokens(["a,b  c"], separators=[",", " "], mincharnum=1) == [["a", "b", "c"]]
+    assert _tokens(["äö,b,"], separators=[","], mincharnum=2) == [["äö"]]
+    for wrong in ({}, {**words, "mincharnum": 0}, {**words, "mark": 1}):
+        with pytest.raises(errors.OpError, match="Tokenizer"):
+            _tokens(["a"], **wrong)
+
+
+def test_features_of_one_vector_are_a_row() -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
+    i = helper.make_tensor_value_info("i", TensorProto.INT64, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])
+    node = helper.make_node("ArrayFeatureExtractor", ["x", "i"], ["y"], domain="ai.onnx.ml")
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.ml", 3)]
+    model = helper.make_model(helper.make_graph([node], "g", [x, i], [y]), opset_imports=imports)
+    with wf.Graph().as_default():
+        (found,) = wf.onnx.Backend.run_model(model, [np.float32([1, 2, 3]), np.array([2, 0])])
+    assert found.tolist() == [[3.0, 1.0]]

@@ -92,6 +92,23 @@ def test_statistics_of_batches_are_no_trainable_weights() -> None:
     assert trained == {"scale", "bias"}
 
 
+def test_constants_are_weights_too() -> None:
+    model = _dense()
+    for tensor in model.graph.initializer:
+        node = helper.make_node("Constant", [], [tensor.name], value=tensor)
+        model.graph.node.insert(0, node)
+    del model.graph.initializer[:]
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = wf.onnx.import_model(model, trainable=True)
+        session.run(wf.global_variables_initializer())
+        feeds = {found.inputs["x"]: np.ones([1, 3], np.float32)}
+        loss = wf.reduce_sum(found.outputs["y"])
+        before = session.run(loss, feeds)
+        session.run(wf.train.GradientDescentOptimizer(0.1).minimize(loss), feeds)
+        assert session.run(loss, feeds) < before
+    assert set(found.variables) == {"w", "b"}
+
+
 def test_control_flow_sees_values_around_it() -> None:
     then = helper.make_graph(
         [helper.make_node("Mul", ["x", "two"], ["a"])], "then", [], [_value("a", 2)]

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+)
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph, name_scope
@@ -20,7 +27,7 @@ from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
 from weft_graph.variables.base import Variable
 from weft_io.onnx.fusing import without_batch_normalizations
-from weft_io.onnx.model import all_nodes, opsets, read
+from weft_io.onnx.model import all_nodes, opsets, plain_domain, read
 from weft_io.onnx.scope import Scope, Shared, plain_name
 from weft_io.onnx.unfolding import Unfolding
 from weft_io.onnx.unknown_ops import refuse_unknown_ops
@@ -79,7 +86,8 @@ def import_model(
     Args:
       model: path, bytes or ModelProto. Data outside the file must be in its folder.
       inputs: tensors in place of some inputs, by ONNX's names; placeholders are made for the rest.
-      trainable: make variables of floating-point weights, not constants.
+      trainable: make variables of floating-point weights, not constants; of those too that are
+        constants of the model, as some tools write them, unless they have rank 0.
       name: of the scope of its nodes.
     Raises:
       NotFoundError: there is no such file.
@@ -114,11 +122,18 @@ def _added(
     weights |= {each.values.name for each in graph.sparse_initializer}
     wanted = [each for each in graph.input if each.name not in weights]
     _check_inputs(graph, wanted, set(given) - weights)
-    scope.add_weights(graph, _trainable_names(graph) if trainable else set(), skip=given)
+    scope.add_weights(graph)
+    tensors = _tensors(graph, given)
+    if trainable:
+        parameters = _parameters(graph)
+        scope.add_variables({k: each for k, each in tensors.items() if k not in parameters})
     inputs = {each.name: _input(each, given.get(each.name), shared) for each in wanted}
     inputs.update({key: convert_to_tensor(given[key]) for key in given if key in weights})
     scope.known.update(inputs)
-    scope.add_nodes(graph.node if trainable else _fused(graph, scope, shared, versions, given))
+    if trainable:
+        scope.add_nodes(node for node in graph.node if not _is_variable(node, shared))
+    else:
+        scope.add_nodes(_fused(graph, scope, shared, versions, tensors))
     outputs = {}
     for each in graph.output:
         found = scope.find(each.name, "the model's output")
@@ -126,22 +141,36 @@ def _added(
     return ImportedModel(get_default_graph(), inputs, outputs, shared.variables, _metadata(model))
 
 
+def _tensors(graph: GraphProto, given: Mapping[str, Any]) -> dict[str, TensorProto]:
+    """The weights that are not given, and constants, which are weights for some tools."""
+    found = {each.name: each for each in graph.initializer if each.name not in given}
+    found.update({node.output[0]: node.attribute[0].t for node in graph.node if _is_tensor(node)})
+    return found
+
+
+def _is_tensor(node: NodeProto) -> bool:
+    """Whether a node is a plain constant."""
+    names = [each.name for each in node.attribute if each.type == AttributeProto.TENSOR]
+    is_plain = node.op_type == "Constant" and not plain_domain(node.domain)
+    return is_plain and names == ["value"] and len(node.output) == 1
+
+
+def _is_variable(node: NodeProto, shared: Shared) -> bool:
+    return _is_tensor(node) and node.output[0] in shared.variables
+
+
 def _fused(
     graph: GraphProto,
     scope: Scope,
     shared: Shared,
     versions: Mapping[str, int],
-    given: Mapping[str, Any],
+    tensors: Mapping[str, TensorProto],
 ) -> Sequence[NodeProto]:
     """The nodes of a graph whose weights stay as they are."""
     own = {("", "Conv"), ("", "BatchNormalization")} & set(shared.unfolding.functions)
     if own or versions.get("", 1) < _INFERENCE:
         return graph.node
-    fixed = {each.name: each for each in graph.initializer if each.name not in given}
-    for node in graph.node:
-        if node.op_type == "Constant" and [each.name for each in node.attribute] == ["value"]:
-            fixed[node.output[0]] = node.attribute[0].t
-    nodes, weights = without_batch_normalizations(graph, shared.values, fixed)
+    nodes, weights = without_batch_normalizations(graph, shared.values, tensors)
     scope.add_arrays(weights)
     return nodes
 
@@ -169,12 +198,11 @@ def _input(info: ValueInfoProto, given: Any, shared: Shared) -> Output:
     return found
 
 
-def _trainable_names(graph: GraphProto) -> set[str]:
-    """The weights that become variables, statistics among them."""
-    parameters = {
+def _parameters(graph: GraphProto) -> set[str]:
+    """The weights that stay what they are."""
+    return {
         name for node in all_nodes(graph) if node.op_type in _PARAMETERS for name in node.input[1:]
     }
-    return {each.name for each in graph.initializer} - parameters
 
 
 def _statistics(graph: GraphProto) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnx
-from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph
@@ -117,25 +117,25 @@ class Scope:
         with get_default_graph().control_dependencies(None):
             return constant_of(array, name=plain_name(name) or "Const")
 
-    def add_weights(self, graph: GraphProto, variables: set[str], skip: Mapping[str, Any]) -> None:
-        """Note the weights of a graph, and make variables of some.
+    def add_weights(self, graph: GraphProto) -> None:
+        """Note the weights of a graph.
 
         Raises: InvalidArgumentError: two have one name.
         """
         for each in graph.initializer:
             self._note(each.name, each)
-            if each.name in variables and each.name not in skip:
-                array = self._shared.values.array(each)
-                if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
-                    weight = Variable(
-                        array,
-                        each.name not in self._shared.frozen,
-                        name=plain_name(each.name) or "Variable",
-                    )
-                    self._shared.variables[each.name] = weight
-                    self.known[each.name] = convert_to_tensor(weight)
         for sparse in graph.sparse_initializer:
             self._note(sparse.values.name, sparse)
+
+    def add_variables(self, weights: Mapping[str, TensorProto]) -> None:
+        """Make variables of the weights of which there are gradients."""
+        for key, tensor in weights.items():
+            array = self._shared.values.array(tensor)
+            if dtypes.from_numpy(array.dtype).is_floating and array.ndim:
+                trains = key not in self._shared.frozen
+                weight = Variable(array, trains, name=plain_name(key) or "Variable")
+                self._shared.variables[key] = weight
+                self.known[key] = convert_to_tensor(weight)
 
     def add_arrays(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Note weights that are made of those of the graph."""
@@ -308,7 +308,7 @@ class Scope:
                 f"the graph {graph.name!r} takes {len(names)} inputs, got {len(inputs)}"
             )
         scope = Scope(self._shared, self, self._versions, self._attributes)
-        scope.add_weights(graph, set(), {})
+        scope.add_weights(graph)
         scope.known.update(zip(names, inputs, strict=True))
         scope.add_nodes(graph.node)
         return [scope.find(each.name, "the result") for each in graph.output]

@@ -27,7 +27,8 @@ _ML = "ai.onnx.ml"
 
 @importer("ArrayFeatureExtractor", domain=_ML)
 def _array_features(operation: Operation) -> Output:
-    return gather(operation[0], reshape(operation[1], [-1]), axis=operation.rank() - 1)
+    x = operation[0] if operation.rank() != 1 else expand_dims(operation[0], 0)
+    return gather(x, reshape(operation[1], [-1]), axis=-1)
 
 
 @importer("Binarizer", domain=_ML)

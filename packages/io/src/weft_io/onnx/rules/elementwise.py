@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final
 
-import numpy as np
-
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops import (
@@ -186,14 +184,7 @@ def _size(operation: Operation) -> Output:
 def _shape(operation: Operation) -> Output:
     found = _sizes(operation)
     start, end = operation.attribute("start", 0), operation.attribute("end")
-    if start or end is not None:
-        count = np.arange(operation.rank())
-        found = found[
-            int(len(count) - len(count[start:])) : len(count) - len(count[end:])
-            if end is not None
-            else None
-        ]
-    return found
+    return found[start:end] if start or end is not None else found
 
 
 def _sizes(operation: Operation) -> Output:

@@ -101,10 +101,12 @@ def _running(operation: Operation) -> Output:
 
 @importer("TopK")
 def _top_k(operation: Operation) -> list[Output]:
-    x, axis, count = operation[0], operation.axis(-1), operation.rank()
-    k = operation.tensor(1, "k")
-    last = axis == count - 1
-    order = [*(i for i in range(count) if i != axis), axis]
+    x, k, order = operation[0], operation.tensor(1, "k"), list[int]()
+    last = operation.attribute("axis", -1) == -1
+    if not last:
+        axis, count = operation.axis(), operation.rank()
+        last = axis == count - 1
+        order = [*(i for i in range(count) if i != axis), axis]
     rows = x if last else transpose(x, order)
     smallest = not operation.attribute("largest", 1)
     keys = _turned(rows) if smallest else rows
@@ -114,7 +116,7 @@ def _top_k(operation: Operation) -> list[Output]:
     indices = cast(indices, dtypes.int64)
     if last:
         return [values, indices]
-    back = [order.index(i) for i in range(count)]
+    back = [order.index(i) for i in range(len(order))]
     return [transpose(values, back), transpose(indices, back)]
 
 

@@ -18,6 +18,7 @@ from weft_graph.ops.masks import boolean_mask, where_v2
 from weft_graph.ops.reduction import reduce_all, reduce_any, reduce_sum
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape
+from weft_graph.ops.sparse import sparse_tensor_to_dense
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.array import shape64
@@ -82,6 +83,42 @@ def _split(operation: Operation) -> list[Output]:
     ones = fill(shape64(parts.values), constant(1, dtypes.int64))
     counts = scatter_nd(parts.indices[:, :1], ones, reshape(rows, [1]))
     return [reshape(whole, concat([sizes, [columns]], 0)), reshape(counts, sizes)]
+
+
+# What tokens begin and end with while they are looked for, and what separates them.
+_BEGIN, _END, _BETWEEN = "\x01", "\x02", "\x03"
+_MOST_CHARACTERS: Final = 1000
+"""That a token must have, as a regular expression counts them."""
+
+
+@importer("Tokenizer", domain="com.microsoft")
+def _tokenizer(operation: Operation) -> Output:
+    """ONNX Runtime's op, with which texts of scikit-learn begin: (..., most tokens)."""
+    x, least = operation[0], operation.attribute("mincharnum", 1)
+    if operation.attribute("mark", 0):
+        raise errors.UnimplementedError("Tokenizer does not mark where a text begins and ends")
+    if not 1 <= least <= _MOST_CHARACTERS:
+        raise errors.InvalidArgumentError(
+            f"mincharnum of Tokenizer must be 1 to {_MOST_CHARACTERS}, got {least}"
+        )
+    separators, expression = operation.attribute("separators"), operation.attribute("tokenexp")
+    if bool(separators) == bool(expression):
+        raise errors.InvalidArgumentError("Tokenizer requires separators or tokenexp, and not both")
+    text = strings.regex_replace(reshape(x, [-1]), f"[{_BEGIN}{_END}{_BETWEEN}]", " ")
+    if separators == [""]:
+        expression = "(?s)."
+    elif separators:
+        for each in separators:
+            text = strings.regex_replace(text, each, _BETWEEN)
+        expression = f"[^{_BETWEEN}]+"
+    outside = f"[^{_BEGIN}{_END}]"
+    text = strings.regex_replace(text, expression, rf"{_BEGIN}\0{_END}")
+    text = strings.regex_replace(text, rf"{_END}{outside}*", _END)
+    text = strings.regex_replace(text, rf"\A{outside}*", "")
+    text = strings.regex_replace(text, f"{_BEGIN}{outside}{{0,{least - 1}}}{_END}", "")
+    tokens = strings.string_split(strings.regex_replace(text, _END, ""), _BEGIN)
+    found = sparse_tensor_to_dense(tokens, operation.required("pad_value"))
+    return reshape(found, concat([shape64(x), shape64(found)[1:]], 0))
 
 
 _MOST_SKIPS: Final = 1000
