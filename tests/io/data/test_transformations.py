@@ -309,6 +309,46 @@ def test_sparse_tensors_are_elements() -> None:
     assert found.values.tolist() == [1, 1] and found.indices.tolist() == [[0], [2]]
 
 
+def _around(use: Callable[[Dataset, Any], Any], way: str = "flat_map") -> Callable[[], Dataset]:
+    """A dataset made in a function, of one from around it and of the function's argument."""
+
+    def make() -> Dataset:
+        outer = R(6)
+        made: Dataset = getattr(R(1, 4), way)(lambda i: use(outer, i))
+        return made
+
+    return make
+
+
+SIX, FEW = range(6), range(1, 4)
+USES: list[tuple[Callable[[], Dataset], list[Any]]] = [
+    (_around(lambda d, i: d.take(i)), [n for i in FEW for n in SIX[:i]]),
+    (_around(lambda d, i: d.shard(4, i)), [n for i in FEW for n in SIX[i::4]]),
+    (_around(lambda d, i: d.batch(i)), [[*SIX[k : k + i]] for i in FEW for k in range(0, 6, i)]),
+    (
+        _around(lambda d, i: d.skip(i).map(lambda x: 10 * x + i).filter(lambda x: x < 50)),
+        [10 * n + i for i in FEW for n in SIX[i:5]],
+    ),
+    (
+        _around(lambda d, i: d.scan(i, lambda s, x: (s + x, s + x)).concatenate(d)),
+        [n for i in FEW for n in [*(i + sum(SIX[: k + 1]) for k in SIX), *SIX]],
+    ),
+    (_around(lambda d, i: d.reduce(i, lambda s, x: s + x), "map"), [15 + i for i in FEW]),
+    (
+        _around(lambda d, i: d.interleave(lambda x: R(x, x + i), cycle_length=6).skip(6)),
+        [n + k for i in FEW for k in range(1, i) for n in SIX],
+    ),
+    (_around(lambda d, i: d.padded_batch(6, []).map(lambda x: x[:i])), [[*SIX[:i]] for i in FEW]),
+]
+
+
+@pytest.mark.parametrize(("make", "wanted"), USES)
+def test_functions_use_datasets_from_around_with_values_of_their_own(
+    make: Callable[[], Dataset], wanted: list[Any]
+) -> None:
+    assert elements(make) == wanted
+
+
 @pytest.mark.parametrize("graph_seed", [None, 0, 7])
 @pytest.mark.parametrize("seed", [0, 3, 2**31 - 1])
 def test_a_seed_of_shuffle_may_be_known_to_a_run_alone(seed: int, graph_seed: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weft_graph.ir.builder import create
 from weft_io import arguments
 from weft_io.data import specs
-from weft_io.data.functions import Traced, traced
+from weft_io.data.functions import Traced, graph_around, traced
 from weft_io.data.steps import Steps, int64
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
@@ -194,7 +194,7 @@ class Applying(Steps):
           >>> wf.Session().run(total)
           np.int64(10)
         """
-        with self._variant_tensor.graph.as_default():
+        with graph_around(self._variant_tensor).as_default():
             state = specs.converted(initial_state)
             made, form = self._settled(reduce_func, "reduce", state, lambda found: found)
             inputs = [self._variant_tensor, specs.components(state), made.captured]
@@ -204,7 +204,7 @@ class Applying(Steps):
     def _settled(
         self, function: Any, kind: str, state: Any, state_of: Callable[[Any], Any]
     ) -> tuple[Traced, Any]:
-        graph = self._variant_tensor.graph
+        graph = graph_around(self._variant_tensor)
         return specs.settled(
             lambda form: traced(function, (form, self._element), graph, kind),
             specs.form_of(state),
@@ -221,7 +221,7 @@ class Applying(Steps):
         return made
 
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
-        return traced(function, self._element, self._variant_tensor.graph, kind)
+        return traced(function, self._element, graph_around(self._variant_tensor), kind)
 
     def _by(self, op: str, made: Traced, *inputs: Any, element: Any = None) -> Dataset:
         form = made.form if element is None else element

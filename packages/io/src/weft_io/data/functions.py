@@ -74,6 +74,17 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
     return Traced(NameAttrs(name), made.captured_inputs, results[0])
 
 
+def graph_around(dataset: Output) -> Graph:
+    """Where what is made of a dataset is to be: with it, but for a function that is being written.
+
+    If that may use the dataset, it may use values of its own beside it.
+    """
+    current = get_default_graph()
+    if isinstance(current, FunctionGraph) and current.is_inside(dataset.graph):
+        return current
+    return dataset.graph
+
+
 def factory_of(dataset: Output) -> NameAttrs:
     """A function without arguments that makes a dataset: of copies of the nodes that it needs.
 

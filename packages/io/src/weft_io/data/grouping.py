@@ -31,7 +31,7 @@ from weft_graph.ragged.tensor import RaggedTensor
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
-from weft_io.data.functions import Traced, traced
+from weft_io.data.functions import Traced, graph_around, traced
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims
@@ -86,7 +86,7 @@ def group_by_window(
         return arguments.scalar(window_size, dtypes.int64, "window_size", 1)
 
     def apply(dataset: Dataset) -> Dataset:
-        graph, element = dataset._variant_tensor.graph, dataset._element
+        graph, element = graph_around(dataset._variant_tensor), dataset._element
         key = _integer(traced(_as_int64(key_func), element, graph, "group_by_window"), "key_func")
         group = specs.Spec(dtypes.variant, (), Dataset, element)
         reduce = traced(reduce_func, (_KEY, group), graph, "group_by_window")
@@ -189,7 +189,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Transfor
         raise errors.InvalidTypeError(f"a Reducer is required, got {reducer!r}")
 
     def apply(dataset: Dataset) -> Dataset:
-        graph, element = dataset._variant_tensor.graph, dataset._element
+        graph, element = graph_around(dataset._variant_tensor), dataset._element
         kind = "group_by_reducer"
         key = _integer(traced(_as_int64(key_func), element, graph, kind), "key_func")
         begin = traced(reducer.init_func, _KEY, graph, kind)

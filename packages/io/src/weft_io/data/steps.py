@@ -10,6 +10,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import MODULUS, get_seed
 from weft_io import arguments
 from weft_io.data import specs
+from weft_io.data.functions import graph_around
 from weft_io.data.options import Options
 from weft_tensor import dtypes
 
@@ -56,7 +57,7 @@ class Steps(specs.DatasetBase):
     def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> Dataset:
         """A dataset of a node that takes this one and `inputs`."""
         form = self._element if element is None else element
-        with self._variant_tensor.graph.as_default():
+        with graph_around(self._variant_tensor).as_default():
             made = self._made(
                 op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
             )

@@ -36,6 +36,7 @@ from weft_graph.ops.control import Assert
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.dataset import Dataset
+from weft_io.data.functions import graph_around
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
@@ -236,7 +237,7 @@ def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Transformat
     def apply(dataset: Dataset) -> Dataset:
         form = _checked(dataset)._element
         _check_can_be_padded(form, mask_key)
-        with dataset._variant_tensor.graph.as_default():
+        with graph_around(dataset._variant_tensor).as_default():
             wanted = arguments.scalar(cardinality, dtypes.int64, "cardinality", 0)
             count = out("DatasetCardinality", [dataset._variant_tensor])
             fits = out("LogicalAnd", [greater_equal(count, 0), less_equal(count, wanted)])
