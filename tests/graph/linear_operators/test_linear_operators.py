@@ -244,3 +244,35 @@ def test_a_wrong_hint_is_found_where_it_is_asked_for() -> None:
     operator = L.LinearOperatorFullMatrix(np.eye(2, dtype=np.float32), is_square=False)
     with pytest.raises(errors.InvalidArgumentError, match="is_square=False"):
         _ = operator.is_square
+
+
+def test_functions_of_matrices_take_operators() -> None:
+    matrix = np.array([[2.0, 0.5j], [-0.5j, 1.0]])
+    operator = L.LinearOperatorFullMatrix(matrix, True, True, True, True)
+    with wf.Session() as session:
+        for name in ("det", "logdet", "diag_part", "trace"):
+            function = getattr(L, name)
+            np.testing.assert_allclose(
+                session.run(function(operator)), session.run(function(wf.constant(matrix)))
+            )
+        for name in ("adjoint", "cholesky", "inv"):
+            function = getattr(L, name)
+            found = function(operator)
+            assert isinstance(found, L.LinearOperator)
+            np.testing.assert_allclose(
+                session.run(found.to_dense()), session.run(function(wf.constant(matrix)))
+            )
+        x = wf.constant(complex_normal(2, 2, 2))
+        for a in (False, True):
+            solved = L.solve(operator, x, adjoint=a)
+            wanted = L.solve(wf.broadcast_to(matrix, [2, 2, 2]), x, adjoint=a)
+            np.testing.assert_allclose(session.run(solved), session.run(wanted))
+            for b in (False, True):
+                for left, right in ((operator, x), (x, operator)):
+                    dense = [matrix if each is operator else each for each in (left, right)]
+                    found = wf.matmul(left, right, adjoint_a=a, adjoint_b=b)
+                    wanted = wf.matmul(*dense, adjoint_a=a, adjoint_b=b)
+                    np.testing.assert_allclose(session.run(found), session.run(wanted))
+    with pytest.raises(errors.InvalidArgumentError, match="not transposes"):
+        wf.matmul(operator, x, transpose_a=True)
+    assert isinstance(wf.matmul(operator, operator), L.LinearOperator)

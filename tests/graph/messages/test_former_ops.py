@@ -215,3 +215,18 @@ def test_former_ops_are_not_declared_and_those_of_now_are() -> None:
     for op in FORMER_OPS:
         with pytest.raises(errors.NotFoundError):
             lookup_op(op)
+
+
+@pytest.mark.parametrize(("producer", "ndims"), [(0, None), (21, None), (22, 0)])
+def test_placeholders_that_could_not_say_that_any_shape_will_do(
+    producer: int, ndims: int | None
+) -> None:
+    with wf.Graph().as_default() as graph:
+        wf.placeholder(wf.float32, [], name="x")
+        wf.placeholder(wf.float32, [2], name="v")
+        message = graph.as_graph_def()
+    message.versions.producer = producer
+    with wf.Graph().as_default():
+        x, v = wf.import_graph_def(message, return_elements=["x:0", "v:0"])
+    assert x.shape.ndims == ndims and v.shape.as_list() == [2]
+    assert message.node[0].attr["shape"].HasField("shape")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from weft_testing.arrays import table
 from weft_testing.evaluate import evaluate
@@ -12,6 +13,7 @@ from weft_graph import Graph
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops import (
+    array,
     gather,
 )
 from weft_tensor import dtypes
@@ -37,6 +39,11 @@ def test_batched_gathers() -> None:
     assert got.tolist() == [[0, 8], [16, 16]]
     got = evaluate(gather.gather_nd(x, [[[0, 1]], [[2, 3]]], batch_dims=1))
     assert got.tolist() == [[1], [23]]
+    late = array.placeholder(dtypes.int32)
+    for batch_dims, indices in ((1, [[[0, 1]], [[2, 3]]]), (1, [[2], [0]]), (2, [[[1]] * 3] * 2)):
+        got = evaluate(gather.gather_nd(x, late, batch_dims=batch_dims), {late: indices})
+        wanted = evaluate(gather.gather_nd(x, indices, batch_dims=batch_dims))
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_a_gather_reads_rows_of_resource_variables() -> None:

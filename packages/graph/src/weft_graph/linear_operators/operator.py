@@ -43,6 +43,9 @@ class LinearOperator:
       array([3., 8.], dtype=float32)
     """
 
+    _acts_as_matrices = True
+    """That functions of matrices take it, by `ops.of_operators`."""
+
     def __init__(
         self,
         dtype: Any,

@@ -25,6 +25,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import array, shape_rules
 from weft_graph.ops.casting import cast
+from weft_graph.ops.of_operators import or_method
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -302,6 +303,7 @@ def matrix_diag(
     return out("MatrixDiagV3", inputs, {"align": align}, name)
 
 
+@or_method("diag_part")
 def matrix_diag_part(
     input: Any,
     name: str | None = "diag_part",

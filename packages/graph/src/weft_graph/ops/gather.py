@@ -426,9 +426,9 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
 
 def with_batch_positions(indices: Output, batch_dims: int) -> Output:
     """`indices` with the batch position put in front of each vector."""
-    if indices.dims is None or len(indices.dims) <= batch_dims:
+    if indices.dims is not None and len(indices.dims) <= batch_dims:
         raise errors.InvalidArgumentError(
-            f"indices must have a known rank above batch_dims {batch_dims}, got {indices!r}"
+            f"indices must have a rank above batch_dims {batch_dims}, got {indices!r}"
         )
     dtype = indices.dtype.base_dtype
     shape = out("Shape", [indices], {"out_type": dtype})
@@ -438,11 +438,19 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
         size = out("Reshape", [_part(shape, axis, axis + 1), constant_of(np.array([], np.int32))])
         zero, one = constant_of(np.array(0, dtype.numpy)), constant_of(np.array(1, dtype.numpy))
         counted = out("Range", [zero, size, one])
-        spread = [1] * len(indices.dims)
-        spread[axis] = -1
-        column = out("Reshape", [counted, constant_of(np.array(spread, np.int32))])
+        column = out("Reshape", [counted, _along(indices, axis)])
         columns.append(out("BroadcastTo", [column, whole]))
     return out("ConcatV2", [[*columns, indices], -1])
+
+
+def _along(value: Output, axis: int) -> Output:
+    """The shape of a vector that lies along an axis of `value`."""
+    before = [1] * axis + [-1]
+    if value.dims is not None:
+        behind = [1] * (len(value.dims) - axis - 1)
+        return constant_of(np.array(before + behind, np.int32))
+    count = out("Pack", [[out("Sub", [out("Rank", [value]), axis + 1])]])
+    return out("ConcatV2", [[before, out("Fill", [count, 1])], 0])
 
 
 def _part(vector: Output, begin: int, end: int) -> Output:

@@ -43,6 +43,7 @@ from weft_graph.ops.diagonals import (
     matrix_diag_part,
     smaller,
 )
+from weft_graph.ops.of_operators import or_method
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
@@ -254,6 +255,7 @@ def _declare_decompositions() -> None:
 _declare()
 
 
+@or_method("inverse")
 def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Output:
     """Inverses of matrices.
 
@@ -274,6 +276,7 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
 inv = matrix_inverse
 
 
+@or_method("determinant")
 def matrix_determinant(input: Any, name: str | None = None) -> Output:
     """Determinants.
 
@@ -312,6 +315,7 @@ def slogdet(input: Any, name: str | None = None) -> tuple[Output, Output]:
 log_matrix_determinant = slogdet
 
 
+@or_method("log_abs_determinant")
 def logdet(matrix: Any, name: str | None = None) -> Output:
     """Logarithms of determinants of self-adjoint positive definite matrices.
 
@@ -329,6 +333,7 @@ def logdet(matrix: Any, name: str | None = None) -> Output:
     return out("Mul", [2.0, total], name=name or "logdet")
 
 
+@or_method("cholesky")
 def cholesky(input: Any, name: str | None = None) -> Output:
     """Lower triangular factors L with L @ adjoint(L) = input.
 
@@ -362,6 +367,7 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Output:
     return matrix_triangular_solve(factor, half, adjoint=True, name=name or "cholesky_solve")
 
 
+@or_method("solve")
 def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Output:
     """x with matrix @ x = rhs.
 
@@ -528,6 +534,7 @@ def expm(input: Any, name: str | None = None) -> Output:
     return out("MatrixExponential", [input], name=name)
 
 
+@or_method("adjoint")
 def adjoint(matrix: Any, name: str | None = None) -> Output:
     """Conjugate transposes.
 

@@ -11,8 +11,9 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
-from weft_graph.ops import cost_rules, diagonals, reduction, shape_rules
+from weft_graph.ops import cost_rules, diagonals, permutation, reduction, shape_rules
 from weft_graph.ops.elementwise import pair
+from weft_graph.ops.of_operators import is_operator, or_method
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
@@ -104,7 +105,8 @@ def matmul(
     """The product of matrices in the last two axes.
 
     Args:
-      a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`.
+      a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
+        LinearOperator, as `b` may be.
       b: same dtype, shape (..., K, N), or (..., N, K) with `transpose_b` or `adjoint_b`; the
         leading axes broadcast.
       transpose_a: exchange the last two axes first.
@@ -121,6 +123,10 @@ def matmul(
       >>> wf.Session().run(wf.matmul([[1.0, 2.0]], [[3.0], [4.0]]))
       array([[11.]], dtype=float32)
     """
+    if is_operator(a) or is_operator(b):
+        transposed = transpose_a or transpose_b
+        product: Output = _operator_product(a, b, transposed, adjoint_a, adjoint_b, name)
+        return product
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise errors.InvalidArgumentError("an operand is either transposed or adjoint, not both")
     x, y = _sparse_pair(a, b) if a_is_sparse or b_is_sparse else pair(a, b)
@@ -141,6 +147,20 @@ def matmul(
         y = out("Conj", [y])
     batch = {"adj_x": transpose_a or adjoint_a, "adj_y": transpose_b or adjoint_b}
     return out("BatchMatMulV2", [x, y], batch, name or "MatMul")
+
+
+def _operator_product(
+    a: Any, b: Any, transposed: bool, adjoint_a: bool, adjoint_b: bool, name: str | None
+) -> Any:
+    """A product with a LinearOperator; that of a tensor with one is the adjoint of another."""
+    if transposed:
+        raise errors.InvalidArgumentError(
+            "a product with a LinearOperator takes adjoint_a and adjoint_b, not transposes"
+        )
+    if is_operator(a):
+        return a.matmul(b, adjoint_a, adjoint_b, name or "matmul")
+    turned = b.matmul(a, not adjoint_b, not adjoint_a, name or "matmul")
+    return permutation.matrix_transpose(turned, conjugate=True)
 
 
 def _sparse_pair(a: Any, b: Any) -> tuple[Output, Output]:
@@ -238,6 +258,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Output:
     return out("Cross", [a, b], name=name)
 
 
+@or_method("trace")
 def trace(x: Any, name: str | None = None) -> Output:
     """The sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...).
 
