@@ -4,13 +4,13 @@
         --onnxruntime P/bin/python --ncnn P/bin/python --lite L/bin/python
 
 FOLDER keeps the models: what is not there is made first, the peers' with the Pythons that are
-given (TensorFlow's makes LiteRT's; ncnn's has pnnx and onnxruntime). `--lite` has an installed
-wheel and NumPy, and starts as on a device; a checkout looks whether its library is current. All
-peers are optional, and a cell is empty where one has no such form. Subjects take turns, in
-processes of their own; figures are medians of the turns, each turn's being the median of its
-invocations (its least, with `--least`, for machines that do other work), and the ratio is the
-median of those of the turns to the fastest peer in each. Where it is above 1.3 a profile follows:
-the kinds of ops that take most.
+given (TensorFlow's makes LiteRT's; ONNX Runtime's has onnx and sympy, ncnn's pnnx and onnxruntime).
+`--lite` has an installed wheel and NumPy, and starts as on a device; a checkout looks whether its
+library is current. All peers are optional, and a cell is empty where one has no such form. Subjects
+take turns, in processes of their own; figures are medians of the turns, each turn's being the
+median of its invocations (its least, with `--least`, for machines that do other work), and the
+ratio is the median of those of the turns to the fastest peer in each. Where it is above 1.3 a
+profile follows: the kinds of ops that take most.
 """
 
 from __future__ import annotations
@@ -83,11 +83,22 @@ class Table:
         both = call([*command, *options]).split()
         return float(both[1 if self._arguments.least else 0])
 
+    def _runs(self, peer: str, file: Path, threads: int) -> bool:
+        """Whether a peer takes the file: LiteRT refuses some that its own converter made."""
+        command = [self._pythons[peer], HERE / "subject.py", file, threads, 0]
+        try:
+            call(command)
+        except SystemExit as refused:
+            print(f"{peer} does not run {file.name}: {str(refused)[-200:]}", file=sys.stderr)
+            return False
+        return True
+
     def row(self, name: str, threads: int) -> str:
         """One network: medians of the turns, in ms, and the ratio to the fastest peer."""
         base = self._arguments.folder / name
         files = {s: base.with_name(name + suffix) for s, suffix in SUFFIXES.items()}
         there = [s for s, file in files.items() if s in self._pythons and file.exists()]
+        there = [s for s in there if s == "lite" or self._runs(s, files[s], threads)]
         turns = [
             {subject: self._once(subject, files[subject], threads) for subject in there}
             for _ in range(self._arguments.turns)

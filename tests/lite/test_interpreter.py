@@ -154,6 +154,12 @@ def test_ten_thousand_invocations_take_no_memory(net: tuple[bytes, Any]) -> None
     assert least_growth(more) < 4 * 4096
 
 
+@pytest.mark.parametrize("content", ["net.weftlite", [1, 2]])
+def test_content_that_is_no_buffer_is_refused(content: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="model_content takes bytes, or what has"):
+        Interpreter(model_content=content)
+
+
 def test_numpy_is_not_needed(net: tuple[bytes, Any], tmp_path: Path) -> None:
     path = tmp_path / "net.weftlite"
     path.write_bytes(net[0])
@@ -164,6 +170,13 @@ import array
 from weft_lite import Interpreter
 i = Interpreter({str(path)!r})
 x = memoryview(array.array("f", [0.5] * 432)).cast("B").cast("f", (1, 12, 12, 3))
+for wrong in ([[0.5]], x.cast("B").cast("f"), None):
+    try:
+        i.set_tensor(0, wrong)
+    except ValueError as error:
+        assert "takes float32 (1, 12, 12, 3), not" in str(error), error
+    else:
+        raise AssertionError(wrong)
 i.set_tensor(0, x)
 i.invoke()
 print(i.get_tensor(i.get_output_details()[0]["index"]).tolist()[0])

@@ -92,7 +92,12 @@ class _File:
                 self._block: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._block))
             return
-        view = memoryview(content).cast("B")
+        try:
+            view = memoryview(content).cast("B")
+        except TypeError as error:
+            raise InvalidArgumentError(
+                f"model_content takes bytes, or what has the buffer protocol: {error}"
+            ) from error
         self.size = view.nbytes
         self._block, self.address = _aligned(self.size)
         ctypes.memmove(self.address, bytes(view), self.size)
@@ -261,7 +266,11 @@ class Interpreter:
         if numpy is not None:
             self._copy_array(numpy, tensor_index, wanted, value)
             return
-        view = memoryview(value)
+        try:
+            view = memoryview(value)
+        except TypeError as error:
+            got = f"{type(value).__name__}: without NumPy it needs the buffer protocol"
+            raise self._misfit(tensor_index, wanted, got) from error
         if view.format.lstrip("<=@") != wanted.type.format or view.shape != wanted.shape:
             raise self._misfit(tensor_index, wanted, f"{view.format} {view.shape}")
         ctypes.memmove(wanted.data, view.tobytes(), wanted.bytes)
