@@ -8,8 +8,8 @@ from pathlib import Path
 from weft_testing.survey import Facts, facts, packages
 from weft_testing.workspace import ROOT
 
-MOST = 4
-"""Files that may import each other in a circle: a graph, its nodes, their declarations, scopes."""
+MOST = 5
+"""Files that may import each other in a circle: a graph, edits, nodes, declarations, scopes."""
 
 
 def modules() -> dict[str, Path]:
