@@ -1,0 +1,534 @@
+"""Random graphs compute the same compiled and by kernels.
+
+A graph is drawn from a seed: some inputs, then one op after the other on values that there are,
+with variables that are read and changed between. A graph of fewer ops is the beginning of one of
+more, so what fails is made smaller by leaving ops out at the end.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_graph.ir.builder import create
+from weft_tensor import errors
+
+SIZES: Final = (0, 1, 1, 2, 3, 4, 5, 8, 17)
+NEAR: Final = {"float32": 2e-3, "float64": 1e-8}
+"""How far results may be apart, of the largest number of a tensor."""
+
+SMOOTH: Final = [
+    "Tanh",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Erf",
+    "Sin",
+    "Cos",
+    "Atan",
+    "Asinh",
+    "Square",
+    "Neg",
+    "Exp",
+    "Expm1",
+    "Identity",
+]
+"""Elementwise ops whose results, and gradients, differ by as little as their operands do."""
+STEPS: Final = [
+    "Sign",
+    "Floor",
+    "Ceil",
+    "Rint",
+    "IsNan",
+    "IsFinite",
+    "Neg",
+    "Abs",
+    "Relu",
+    "Relu6",
+    "Elu",
+    "Selu",
+    "LeakyRelu",
+]
+"""Elementwise ops that want operands without any rounding."""
+EXACT: Final = ("Sign", "Floor", "Ceil", "Rint", "IsNan", "IsFinite", "Neg", "Abs", "Relu", "Relu6")
+SMOOTH_PAIRS: Final = ["AddV2", "Sub", "Mul", "SquaredDifference"]
+STEP_PAIRS: Final = [
+    "Less",
+    "Greater",
+    "Equal",
+    "LessEqual",
+    "NotEqual",
+    "GreaterEqual",
+    "Maximum",
+    "Minimum",
+]
+INTEGER_PAIRS: Final = ["AddV2", "Sub", "Mul", "Maximum", "Minimum", "BitwiseAnd", "BitwiseXor"]
+
+
+class Value(NamedTuple):
+    """A value of a graph.
+
+    Attributes:
+      shape: as a step will find it, known or not when the graph is built.
+      exact: it has no rounding errors, so both ways give the same bits.
+    """
+
+    output: Any
+    shape: tuple[int, ...]
+    exact: bool
+
+    @property
+    def kind(self) -> str:
+        dtype = self.output.dtype
+        return "f" if dtype.is_floating else "b" if dtype.is_bool else "i"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+
+class Drawn:
+    """A graph.
+
+    Attributes:
+      feeds: arrays for its placeholders.
+      values: what there is, the newest last.
+      variables: of the graph.
+      updates: nodes that change them.
+    """
+
+    def __init__(self, seed: int, most: int = 16) -> None:
+        self.random = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.dtype = wf.float64 if self.random.random() < 0.7 else wf.float32
+        self.feeds: dict[Any, Any] = {}
+        self.values: list[Value] = []
+        self.variables: list[Any] = []
+        self.updates: list[Any] = []
+        for _ in range(self.random.randint(1, 3)):
+            self.add_input()
+        for _ in range(min(most, self.random.randint(2, 16))):
+            self.random.choice(STEPS_OF_A_GRAPH)(self)
+
+    # ------------------------------------------------------------------------------ drawing
+
+    def shape(self, least: int = 0, most: int = 3) -> tuple[int, ...]:
+        rank = self.random.randint(least, most)
+        return tuple(self.random.choice(SIZES) for _ in range(rank))
+
+    def array(self, shape: Sequence[int], dtype: Any = None) -> Any:
+        """Small numbers of which sums and products are exact for a while, with a few odd ones."""
+        found = self.numbers.integers(-8, 9, shape) / 4
+        return np.asarray(found).astype((dtype or self.dtype).as_numpy_dtype)
+
+    def add(self, output: Any, shape: Sequence[int], exact: bool) -> None:
+        self.values.append(Value(output, tuple(shape), exact))
+
+    def pick(self, kinds: str = "f", least: int = 0, exact: bool = False) -> Value:
+        """A value, most often one of the last."""
+        found = [
+            v for v in self.values if v.kind in kinds and v.rank >= least and (v.exact or not exact)
+        ]
+        if not found:
+            return self.add_input(max(least, 1), kinds[0])
+        return self.random.choice(found[-4:] if self.random.random() < 0.7 else found)
+
+    def pick_with_axis(self, kinds: str = "fib", exact: bool = False) -> tuple[Value, int]:
+        """A value, and one of its axes."""
+        x = self.pick(kinds, least=1, exact=exact)
+        return x, self.random.randrange(x.rank)
+
+    def add_input(self, least: int = 0, kind: str = "f") -> Value:
+        dtype = {"f": self.dtype, "i": wf.int64, "b": wf.bool}[kind]
+        shape = self.shape(least)
+        array = self.array(shape, wf.float64)
+        array = (array > 0 if kind == "b" else array).astype(dtype.as_numpy_dtype)
+        if self.random.random() < 0.3:
+            output = wf.constant(array)
+        else:
+            static = [None if self.random.random() < 0.3 else size for size in shape]
+            output = wf.placeholder(dtype, static)
+            self.feeds[output] = array
+        self.add(output, shape, True)
+        return self.values[-1]
+
+    def partner(self, x: Value) -> Value:
+        """A value that broadcasts with another: one that there is, or a new one."""
+        found = [v for v in self.values if v.kind == x.kind and _broadcast(v.shape, x.shape)]
+        if found and self.random.random() < 0.7:
+            return self.random.choice(found)
+        shape = [size if self.random.random() < 0.7 else 1 for size in x.shape]
+        shape = shape[self.random.randint(0, len(shape)) :]
+        self.add(wf.constant(self.array(shape, x.output.dtype.base_dtype)), shape, True)
+        return self.values[-1]
+
+    def axes(self, x: Value) -> list[int]:
+        return [axis for axis in range(x.rank) if self.random.random() < 0.5]
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
+    try:
+        return np.broadcast_shapes(tuple(a), tuple(b))
+    except ValueError:
+        return None
+
+
+# ------------------------------------------------------------------------------ ops
+
+
+def unary(g: Drawn) -> None:
+    steps = g.random.random() < 0.3
+    x = g.pick(exact=steps)
+    op = g.random.choice(STEPS if steps else SMOOTH)
+    if op in ("Exp", "Expm1", "Square", "Softplus"):
+        x = Value(wf.tanh(x.output), x.shape, False)
+    attrs = {"alpha": 0.1} if op == "LeakyRelu" else {}
+    found = create(op, [x.output], attrs).outputs[0]
+    g.add(found, x.shape, x.exact and op in (*EXACT, "Identity"))
+
+
+def guarded(g: Drawn) -> None:
+    """Functions that are defined where their operand is positive."""
+    x = g.pick()
+    op = g.random.choice(["Log", "Log1p", "Sqrt", "Rsqrt", "Reciprocal"])
+    positive = wf.abs(wf.tanh(x.output)) + 0.5
+    g.add(create(op, [positive], {}).outputs[0], x.shape, False)
+
+
+def binary(g: Drawn) -> None:
+    steps = g.random.random() < 0.25
+    x = g.pick("f" if g.random.random() < 0.85 else "i", exact=steps)
+    y = g.partner(x)
+    if steps and not y.exact:
+        return
+    names = STEP_PAIRS if steps else INTEGER_PAIRS if x.kind == "i" else SMOOTH_PAIRS
+    op = g.random.choice(names)
+    operands = [x.output, y.output]
+    if op in ("Mul", "SquaredDifference") and x.kind == "f":
+        operands = [wf.tanh(operand) for operand in operands]
+    shape = _broadcast(x.shape, y.shape)
+    assert shape is not None
+    exact = x.exact and y.exact and (x.kind == "i" or steps)
+    found = create(op, g.random.sample(operands, 2), {}).outputs[0]
+    g.add(found, shape, exact)
+
+
+def divided(g: Drawn) -> None:
+    x = g.pick()
+    y = g.partner(x)
+    shape = _broadcast(x.shape, y.shape)
+    assert shape is not None
+    g.add(x.output / (wf.abs(y.output) + 0.5), shape, False)
+
+
+def chosen(g: Drawn) -> None:
+    condition = g.pick("b")
+    x, y = (
+        wf.constant(g.array([s if g.random.random() < 0.7 else 1 for s in condition.shape]))
+        for _ in range(2)
+    )
+    g.add(wf.where_v2(condition.output, x, y), condition.shape, True)
+
+
+def cast(g: Drawn) -> None:
+    x = g.pick("fib", exact=True)
+    to = g.random.choice([g.dtype, wf.int64, wf.int32, wf.bool])
+    limited = wf.clip_by_value(x.output, -100, 100) if x.kind == "i" else x.output
+    found = wf.cast(limited, to)
+    g.add(wf.cast(found, wf.int64) if to is wf.int32 else found, x.shape, True)
+
+
+def reduced(g: Drawn) -> None:
+    op = g.random.choice(["Sum", "Mean", "Max", "Min", "Prod", "All", "Any"])
+    logical = op in ("All", "Any")
+    x = g.pick("b" if logical else "f", exact=op in ("Max", "Min"))
+    axes = g.axes(x)
+    if op in ("Mean", "Max", "Min") and 0 in [x.shape[axis] for axis in axes]:
+        return
+    keep = g.random.random() < 0.5
+    operand = wf.tanh(x.output) if op == "Prod" else x.output
+    found = create(op, [operand, wf.constant(axes, wf.int32)], {"keep_dims": keep}).outputs[0]
+    shape = [1 if a in axes else s for a, s in enumerate(x.shape) if keep or a not in axes]
+    g.add(found, shape, x.exact and op not in ("Sum", "Mean", "Prod"))
+
+
+def product(g: Drawn) -> None:
+    x = g.pick(least=2)
+    turn_a, turn_b = g.random.random() < 0.3, g.random.random() < 0.3
+    *batch, rows, columns = x.shape
+    inner = rows if turn_a else columns
+    width = g.random.choice(SIZES)
+    other = [width, inner] if turn_b else [inner, width]
+    lead = batch if g.random.random() < 0.6 else [1] * len(batch)
+    y = wf.constant(g.array([*lead, *other]))
+    found = wf.matmul(wf.tanh(x.output), y, transpose_a=turn_a, transpose_b=turn_b)
+    g.add(found, [*batch, columns if turn_a else rows, width], False)
+
+
+def transposed(g: Drawn) -> None:
+    x = g.pick("fib")
+    order = g.random.sample(range(x.rank), x.rank)
+    g.add(wf.transpose(x.output, order), [x.shape[axis] for axis in order], x.exact)
+
+
+def reshaped(g: Drawn) -> None:
+    x = g.pick("fib")
+    shape = [math.prod(x.shape)] if g.random.random() < 0.5 else [1, *x.shape]
+    g.add(wf.reshape(x.output, shape), shape, x.exact)
+
+
+def reversed_along(g: Drawn) -> None:
+    x, axis = g.pick_with_axis()
+    g.add(wf.reverse(x.output, [axis]), x.shape, x.exact)
+
+
+def tiled(g: Drawn) -> None:
+    x = g.pick("fib", least=1)
+    times = [g.random.choice([0, 1, 2]) for _ in x.shape]
+    shape = [size * count for size, count in zip(x.shape, times, strict=True)]
+    g.add(wf.tile(x.output, times), shape, x.exact)
+
+
+def cut(g: Drawn) -> None:
+    x, axis = g.pick_with_axis()
+    begins, sizes = [0] * x.rank, list(x.shape)
+    begins[axis] = g.random.randint(0, x.shape[axis])
+    sizes[axis] = g.random.randint(0, x.shape[axis] - begins[axis])
+    g.add(wf.slice(x.output, begins, sizes), sizes, x.exact)
+
+
+def strided(g: Drawn) -> None:
+    x, axis = g.pick_with_axis()
+    part = slice(None, None, g.random.choice([-2, -1, 1, 2]))
+    shape = list(x.shape)
+    shape[axis] = len(range(shape[axis])[part])
+    g.add(x.output[(slice(None),) * axis + (part,)], shape, x.exact)
+
+
+def joined(g: Drawn) -> None:
+    x, axis = g.pick_with_axis()
+    alike = [v for v in g.values if v.shape == x.shape and v.output.dtype == x.output.dtype]
+    parts = [*alike[-2:], x]
+    shape = list(x.shape)
+    shape[axis] *= len(parts)
+    g.add(wf.concat([v.output for v in parts], axis), shape, all(v.exact for v in parts))
+
+
+def padded(g: Drawn) -> None:
+    x = g.pick("f")
+    margins = [[g.random.randint(0, 2), g.random.randint(0, 2)] for _ in x.shape]
+    shape = [size + sum(margin) for size, margin in zip(x.shape, margins, strict=True)]
+    found = wf.pad(x.output, wf.constant(margins, wf.int32, [x.rank, 2]))
+    g.add(found, shape, x.exact)
+
+
+def gathered(g: Drawn) -> None:
+    x, axis = g.pick_with_axis()
+    shape = list(x.shape)
+    if shape[axis]:
+        picked = [g.random.randrange(shape[axis]) for _ in range(g.random.randint(0, 4))]
+        shape[axis] = len(picked)
+        found = wf.gather(x.output, wf.constant(picked, wf.int32), axis=axis)
+        g.add(found, shape, x.exact)
+
+
+def softmax(g: Drawn) -> None:
+    x = g.pick(least=1)
+    if x.shape[-1]:
+        op = g.random.choice([wf.nn.softmax, wf.nn.log_softmax])
+        g.add(op(wf.tanh(x.output)), x.shape, False)
+
+
+def scanned(g: Drawn) -> None:
+    x, axis = g.pick_with_axis("f")
+    flags = {key: g.random.random() < 0.5 for key in ("exclusive", "reverse")}
+    op: Any = g.random.choice([wf.cumsum, wf.cumprod])
+    g.add(op(wf.tanh(x.output), axis, **flags), x.shape, False)
+
+
+def placed(g: Drawn) -> None:
+    """The place of the largest number, and what is 1 at a place and 0 elsewhere."""
+    x, axis = g.pick_with_axis("f", exact=True)
+    if x.shape[axis]:
+        op: Any = g.random.choice([wf.argmax, wf.argmin])
+        g.add(op(x.output, axis), [*x.shape[:axis], *x.shape[axis + 1 :]], True)
+    if math.prod(x.shape) < 20:
+        places = wf.cast(wf.abs(x.output), wf.int32)
+        g.add(wf.one_hot(places, 2, dtype=g.dtype), [*x.shape, 2], True)
+
+
+def segmented(g: Drawn) -> None:
+    x = g.pick(least=1, exact=True)
+    count = g.random.randint(1, 4)
+    ids = [g.random.randint(-1, count - 1) for _ in range(x.shape[0])]
+    op: Any = g.random.choice([wf.unsorted_segment_sum, wf.unsorted_segment_max])
+    found = op(x.output, wf.constant(ids, wf.int32), count)
+    # Segments without rows have the lowest number.
+    g.add(wf.maximum(found, -100.0), [count, *x.shape[1:]], False)
+
+
+def labelled(g: Drawn) -> None:
+    x = g.pick(least=1)
+    rows, classes = (x.shape[0], math.prod(x.shape[1:]))
+    if classes:
+        logits = wf.reshape(x.output, [rows, classes])
+        labels = wf.constant([g.random.randrange(classes) for _ in range(rows)], wf.int32)
+        found = wf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        g.add(found, [rows], False)
+
+
+def images(g: Drawn) -> None:
+    """Pools and batch normalization."""
+    shape = [g.random.choice((1, 2)), *(g.random.choice((1, 3, 6)) for _ in range(2))]
+    channels = g.random.choice((1, 3, 8))
+    x = g.pick()
+    bias = wf.reduce_sum(wf.tanh(x.output)) if x.rank else wf.tanh(x.output)
+    kind = g.random.randrange(3)
+    given = wf.constant(g.array([*shape, channels]))
+    given = given if kind == 1 else given + bias  # which maximum is first wants exact operands
+    ksize = [1, g.random.choice((1, 2, 3)), g.random.choice((1, 2, 3)), 1]
+    strides = [1, g.random.choice((1, 2)), g.random.choice((1, 2)), 1]
+    if kind == 2:
+        if g.dtype is not wf.float32:
+            return
+        scale, offset = (wf.constant(g.array([channels])) for _ in range(2))
+        if shape[0] * shape[1] * shape[2] < 2:
+            return
+        found = wf.nn.fused_batch_norm(given, scale, offset)[0]
+        g.add(wf.tanh(found), [*shape, channels], False)
+        return
+    op = wf.nn.avg_pool if kind == 0 else wf.nn.max_pool
+    found = op(given, ksize, strides, "SAME")
+    counts = [-(-size // stride) for size, stride in zip(shape[1:], strides[1:3], strict=True)]
+    g.add(found, [shape[0], *counts, channels], False)
+
+
+def sized(g: Drawn) -> None:
+    """Shapes that follow from shapes."""
+    x = g.pick()
+    sizes = wf.shape(x.output)
+    count = wf.cast(wf.maximum(wf.size(x.output), 1), g.dtype)
+    filled = wf.fill(sizes, wf.constant(0.25, g.dtype))
+    g.add(wf.reshape(x.output / count, sizes) + filled, x.shape, False)
+
+
+def gradients(g: Drawn) -> None:
+    y = g.pick()
+    sources = [v for v in g.values if v.kind == "f" and v is not y]
+    if not sources:
+        return
+    x = g.random.choice(sources)
+    found = wf.gradients(wf.tanh(y.output), x.output)[0]
+    if found is None:
+        return
+    found = wf.convert_to_tensor(found)
+    g.add(wf.tanh(found), x.shape, False)
+
+
+def variable(g: Drawn) -> None:
+    """A new variable, that is read now and may be changed once in the step."""
+    shape = g.shape(most=2)
+    made = wf.Variable(g.array(shape), use_resource=g.random.random() < 0.5)
+    g.variables.append(made)
+    g.add(made.read_value() if g.random.random() < 0.5 else made * 1.0, shape, True)
+    if g.random.random() < 0.7:
+        new = [v for v in g.values if v.kind == "f" and v.shape == tuple(shape)]
+        given = wf.tanh(g.random.choice(new).output)
+        with wf.control_dependencies([g.values[-1].output]):
+            change = g.random.choice([made.assign, made.assign_add, made.assign_sub])(given)
+        g.updates.append(wf.group(change))
+
+
+def looped(g: Drawn) -> None:
+    x = g.pick()
+    turns = g.random.randint(0, 3)
+    found = wf.while_loop(
+        lambda i, v: i < turns,
+        lambda i, v: (i + 1, wf.tanh(v * 0.5) - wf.sin(v)),
+        [wf.constant(0), x.output],
+        [wf.TensorShape([]), wf.TensorShape([None] * x.rank)],
+    )
+    g.add(found[1], x.shape, False)
+
+
+Step = Callable[[Drawn], None]
+STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
+    *(unary, unary, guarded, binary, binary, binary, divided, chosen, cast, reduced, reduced),
+    *(transposed, reshaped, reversed_along, tiled, cut, strided, joined, padded, gathered),
+    *(softmax, scanned, placed, segmented, labelled, product, product, images, images),
+    *(sized, gradients, gradients, variable, variable, looped),
+)
+
+
+# ------------------------------------------------------------------------------ comparing
+
+
+def results(graph: Drawn, said: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What two steps give of some values, and what they leave in the variables."""
+    monkeypatch.setenv("WEFT_JIT", said)
+    draw = random.Random(len(graph.values))
+    inner = [v.output for v in graph.values if v.output.consumers()]
+    ends = [v.output for v in graph.values if not v.output.consumers()]
+    fetches = list(dict.fromkeys([*draw.sample(inner, min(len(inner), 2)), *ends]))
+    with wf.Session() as session:
+        session.run([v.initializer for v in graph.variables])
+        found = []
+        for _ in range(2):
+            found += session.run([*fetches, *graph.updates], graph.feeds)[: len(fetches)]
+        return [*found, *session.run(graph.variables)]
+
+
+def difference(value: Any, want: Any) -> str:
+    """How two results differ, or ""."""
+    value, want = np.asarray(value), np.asarray(want)
+    if (value.dtype, value.shape) != (want.dtype, want.shape):
+        return f"{value.dtype} {value.shape} and {want.dtype} {want.shape}"
+    if value.dtype.kind != "f":
+        return "" if np.array_equal(value, want) else f"{value} and {want}"
+    finite = np.isfinite(want)
+    same = np.array_equal(value[~finite], want[~finite], equal_nan=True)
+    if not same or not np.isfinite(value[finite]).all():
+        return f"{value} and {want}"
+    bound = NEAR[value.dtype.name] * np.abs(want[finite]).max(initial=1.0)
+    far = np.abs(value - want)[finite].max(initial=0.0)
+    return "" if far <= bound else f"{far} apart: {value} and {want}"
+
+
+def failure(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the graph of a seed fails, or ""."""
+    with wf.Graph().as_default():
+        graph = Drawn(seed, most)
+        by_kernels = results(graph, "off", monkeypatch)
+        try:
+            compiled = results(graph, "now", monkeypatch)
+        except errors.OpError as error:
+            return f"{type(error).__name__}: {error}"
+        for value, want in zip(compiled, by_kernels, strict=True):
+            if different := difference(value, want):
+                return different
+    return ""
+
+
+def check(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw graphs, and tell the smallest of each that fails."""
+    for seed in seeds:
+        if failure(seed, 16, monkeypatch):
+            most = next(n for n in range(17) if failure(seed, n, monkeypatch))
+            pytest.fail(f"seed {seed}, {most} ops: {failure(seed, most, monkeypatch)}")
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_random_graphs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(range(first, first + 10), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1000, 21000, 100))
+def test_many_random_graphs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(range(first, first + 100), monkeypatch)
