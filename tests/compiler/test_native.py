@@ -18,6 +18,7 @@ from weft_testing.waiting import least_growth
 
 from weft import errors
 from weft_compiler.codegen.module import module_of
+from weft_compiler.codegen.targets import host
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.native import cache, entry
@@ -267,8 +268,6 @@ def test_a_place_that_others_can_write_is_not_used(place: Path) -> None:
 
 
 def test_what_was_used_longest_ago_goes_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from weft_compiler.codegen.targets import host
-
     monkeypatch.setenv("WEFT_CACHE_BYTES", "5000")
     for at in range(8):
         cache.object_of(f"n{at}", str(at), host(), lambda: bytes(1000))
@@ -276,6 +275,44 @@ def test_what_was_used_longest_ago_goes_first(place: Path, monkeypatch: pytest.M
             os.utime(path, (at, at))
     left = sorted(path.suffixes[-2] for path in place.iterdir())
     assert left[-1] == ".n7" and ".n0" not in left and len(left) < 8
+
+
+def test_an_entry_of_which_any_byte_is_wrong_is_compiled_again(place: Path) -> None:
+    made: list[int] = []
+
+    def compiled() -> bytes:
+        made.append(1)
+        return bytes(range(64))
+
+    def image() -> bytes:
+        return cache.object_of("flipped", "text", host(), compiled)
+
+    image()
+    (kept,) = place.iterdir()
+    content = kept.read_bytes()
+    for at in range(len(content)):
+        kept.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
+        assert image() == bytes(range(64)) and len(made) == at + 2
+        assert kept.read_bytes() == content
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wants a place that not even root can write")
+@pytest.mark.parametrize("where", ["/proc/there/is/none", f"/proc/{os.getpid()}", "/dev/null/no"])
+def test_a_place_that_cannot_be_written_is_tolerated(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE", where)
+    cache.directory.cache_clear()
+    text = SCALED.replace("* s[]", "- s[]")
+    (found,) = load(parse(text))(np.ones((4, 6), np.float32), np.float32(3))
+    assert (found == -2).all()
+
+
+def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE_BYTES", "1e9")
+    monkeypatch.setattr(cache, "_since_trim", 0)
+    with pytest.raises(errors.InvalidArgumentError, match="WEFT_CACHE_BYTES must be a number"):
+        cache.object_of("n", "text", host(), lambda: bytes(10))
 
 
 def test_processes_share_the_cache(place: Path) -> None:

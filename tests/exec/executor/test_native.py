@@ -16,7 +16,7 @@ from weft import errors
 from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import region
 from weft_compiler.lower.values import computed
-from weft_exec.executor.native import function, pace as native_pace, regions
+from weft_exec.executor.native import choice, function, pace as native_pace, regions
 from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.pace import Pace
 from weft_graph.ir.code_generators import generators
@@ -499,3 +499,20 @@ def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(
         monkeypatch.setenv("WEFT_JIT", "off")
         assert "compiled" not in str(session.explain(z, [x]))
     assert not generated
+
+
+def test_long_chains_are_compiled_in_pieces(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "MOST", 4)
+    x = wf.placeholder(wf.float64, [3])
+    y = x
+    for _ in range(3):
+        y = wf.sin(y) * 1.5 + x
+    feed = {x: [0.1, -0.2, 0.3]}
+    with wf.Session() as session:
+        found = session.run(y, feed)
+    assert [len(ops) for ops in _ops(generated)] == [3, 3, 3]
+    with pytest.MonkeyPatch.context() as patch, wf.Session() as session:
+        patch.setenv("WEFT_JIT", "off")
+        np.testing.assert_allclose(found, session.run(y, feed), rtol=1e-9)

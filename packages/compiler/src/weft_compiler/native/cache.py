@@ -23,6 +23,7 @@ from typing import Final
 from llvmlite import binding
 
 from weft_compiler.codegen.targets import Target
+from weft_tensor import errors
 
 LIMIT: Final = 256 << 20
 """How many bytes the directory may have, unless `WEFT_CACHE_BYTES` says so."""
@@ -137,6 +138,19 @@ def _write(path: Path, image: bytes) -> None:
         return
 
 
+def _limit() -> int:
+    """How many bytes the directory may have.
+
+    Raises: InvalidArgumentError: `WEFT_CACHE_BYTES` is no number.
+    """
+    said = os.environ.get("WEFT_CACHE_BYTES", str(LIMIT))
+    if not said.isdecimal():
+        raise errors.InvalidArgumentError(
+            f"the environment variable WEFT_CACHE_BYTES must be a number of bytes, got {said!r}"
+        )
+    return int(said)
+
+
 _since_trim = 0
 
 
@@ -145,7 +159,7 @@ def _trim(place: Path, added: int) -> None:
     global _since_trim
     with _LOCK:
         _since_trim += added
-        limit = int(os.environ.get("WEFT_CACHE_BYTES", LIMIT))
+        limit = _limit()
         if _since_trim < min(4 << 20, limit):
             return
         _since_trim = 0

@@ -8,6 +8,7 @@ no path leaves a region and comes back, and no region waits for more than each o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from weft_exec.executor.compilers import Offer
@@ -21,6 +22,8 @@ from weft_tensor import dtypes
 
 LEAST: Final = 2
 """How many nodes that compute something make a region worth its call."""
+MOST: Final = 200
+"""Nodes of a region: the time to compile one grows faster than it does."""
 
 
 class Choice(NamedTuple):
@@ -58,7 +61,8 @@ def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> C
         known[node] = waits = _waits(where, late, [known[need] for need in needs[node]], ends)
         if where is not None:
             groups.setdefault((where, waits._replace(ends=False)), []).append(node)
-    found = [members for members in groups.values() if _is_worth_it(generator, members)]
+    worth = [members for members in groups.values() if _is_worth_it(generator, members)]
+    found = [piece for members in worth for piece in _pieces(members)]
     for members in found:
         members[:0] = _snapshots(offer, generator, variables, members, asked)
     chosen = {node for members in found for node in members}
@@ -91,6 +95,13 @@ def _snapshots(
         and offer.where(node) == offer.where(members[0])
         and offer.place(node)[0] == offer.place(members[0])[0]
     ]
+
+
+def _pieces(members: list[Node]) -> list[list[Node]]:
+    """Nodes, sources first, in pieces of about one size, each of which needs earlier ones alone."""
+    count = -(-len(members) // MOST)
+    ends = [len(members) * at // count for at in range(count + 1)]
+    return [members[low:high] for low, high in pairwise(ends)]
 
 
 def _needs(offer: Offer, variables: Variables) -> dict[Node, list[Node]]:

@@ -22,8 +22,10 @@ from typing import Any, Final, Protocol
 from weft_exec.executor.region import ByKernels
 from weft_graph.ir.node import Node
 
-_GIFT: Final = 0.15
-"""Seconds of compiling that a process has from the start; most go to importing what compiles."""
+_GIFT: Final = 0.1
+"""Seconds of compiling that a process has from the start: what importing LLVM takes."""
+_BEGINNING: Final = 0.1
+"""Seconds that the first region takes besides, for that."""
 _SHARE: Final = 0.05
 """What part of the time of regions by kernels goes to compiling besides."""
 _FIXED, _MEMBER, _UPDATE = 0.02, 0.0015, 0.008
@@ -165,6 +167,7 @@ class Pace:
         started = _clock()
         with self._lock:
             candidates, left = list(self._candidates), self._budget
+            left -= 0.0 if self._compiled else _BEGINNING
         found = [
             (record.seconds / record.cost, candidate, record)
             for candidate in candidates
