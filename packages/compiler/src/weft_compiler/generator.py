@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from weft_compiler.native.program import NativeProgram
 
 
+_LONG: Final = 200_000
+"""Statements from which on a program may run for milliseconds."""
+
+
 class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, results, updates: as of `weft_graph.ir.code_generators.Generated`.
+      takes, results, updates, long: as of `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
     """
 
@@ -36,6 +40,7 @@ class Compiled:
         outputs = program.program.outputs
         outputs = outputs[: len(outputs) - len(self.updates)]
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
+        self.long = program.statements >= _LONG and not updates
         self._enter = program.enter
         self._count = len(self.takes)
 
@@ -50,6 +55,15 @@ class Compiled:
             self.program(*arrays[: self._count], out=arrays[self._count :])
         elif found is not None:
             raise self.program.failure(found)
+
+    def interrupt(self) -> None:
+        """Make calls end soon; see `Generated`."""
+        if not self.updates:
+            self.program.interrupt()
+
+    def resume(self) -> None:
+        """Let it run again."""
+        self.program.resume()
 
 
 class LlvmGenerator:

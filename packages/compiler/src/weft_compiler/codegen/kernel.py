@@ -54,6 +54,10 @@ _AT_ONCE: Final = 16
 """Products of numbers that a routine computes in the time of a statement, at least."""
 
 
+_LONG: Final = 1 << 16
+"""Statements between two looks at that flag, of a loop whose turns have fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Region:
     """A parallel loop as a function."""
@@ -78,6 +82,14 @@ def turns(body: Body) -> int:
             case _:
                 count += 1
     return count
+
+
+def _is_innermost(loop: For) -> bool:
+    return not any(isinstance(each, For | While | Call) for each in walk(loop.body))
+
+
+def _polls(loop: For) -> bool:
+    return not _is_innermost(loop) and turns(loop.body) >= _POLL
 
 
 class Metadata:
@@ -227,7 +239,29 @@ class _Function:
         if shared and loop.order is Order.PARALLEL:
             self._share(loop)
             return
-        self.loop(loop, "0", self.value(loop.extent))
+        high = self.value(loop.extent)
+        block = max(1, _LONG // max(1, turns(loop.body)))
+        if high.isdigit() and int(high) > block and not _polls(loop):
+            self._in_blocks(loop, high, block)
+        else:
+            self.loop(loop, "0", high)
+
+    def _in_blocks(self, loop: For, high: str, block: int) -> None:
+        """The turns of a long loop of short ones, with a poll before each block of them."""
+        w = self.w
+        before, head, done = w.block, w.label(), w.label()
+        w.go(head)
+        w.begin(head)
+        low = w.name()
+        at = len(w.lines)
+        w.do("")  # the phi
+        self._poll()
+        ended = w.put(f"add nuw nsw i64 {low}, {block}")
+        ended = w.call("llvm.smin.i64", "i64", ended, high)
+        self.loop(loop, low, ended)
+        w.lines[at] = f"  {low} = phi i64 [ 0, %{before} ], [ {ended}, %{w.block} ]"
+        w.branch(w.put(f"icmp eq i64 {ended}, {high}"), done, head)
+        w.begin(done)
 
     def loop(self, loop: For, low: str, high: str) -> None:
         """The turns of a loop from one to before another."""
@@ -245,8 +279,8 @@ class _Function:
         w.do("")  # the phi, whose second value is not known yet
         self.names[loop.variable] = (turn, dtypes.int64)
         free = loop.order is not Order.SERIAL
-        innermost = not any(isinstance(each, For | While | Call) for each in walk(loop.body))
-        if not innermost and turns(loop.body) >= _POLL:
+        innermost = _is_innermost(loop)
+        if _polls(loop):
             self._poll()
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))

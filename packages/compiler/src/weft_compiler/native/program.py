@@ -81,6 +81,7 @@ class NativeProgram:
     Attributes:
       program: what was compiled.
       code: its machine code, which lives as long as this.
+      statements: about how many run in a call.
       enter: the C function `enter(*inputs, *outputs)` of arrays exactly as the program declares
         them, dense and aligned.  It returns None; NotImplemented, and nothing ran, where they are
         not or another thread is in the program; or an int, for `failure`.
@@ -96,6 +97,7 @@ class NativeProgram:
         }
         self._messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
         self._given = [b for b in program.inputs if b.name not in self._constants]
+        self.statements = turns(program.body)
         self._interrupt = np.zeros(1, np.int32)
         self._arena = _aligned(code.module.shared + code.module.thread)
         self._team = _aligned(code.module.team)
@@ -223,7 +225,7 @@ class NativeProgram:
         state = state_of(rows)
         state[0] = self.code.address
         state[2] = _address(self._arena)
-        state[5] = turns(self.program.body) >= _SMALL
+        state[5] = self.statements >= _SMALL
         state[7] = _address(self._interrupt)
         state[8] = _address(self._team)
         owners = (self.code, self._constants, self._arena, self._interrupt, self._team)

@@ -64,6 +64,10 @@ class Compound(ABC):
     def segments(self) -> Sequence[Segment]:
         """What it runs, as far as that is there, so that closing a session reaches it."""
 
+    def stop(self) -> None:
+        """End what it runs by itself, besides its segments, which are cancelled."""
+        return
+
     @abstractmethod
     def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
         """As a call, with `check` and `trace` around each node."""
@@ -103,9 +107,13 @@ class Segment:
         """Make running loops end at the next node, and later ones at once."""
         self.instructions.clear()
         inside = self._segments()
+        compounds = self._compounds
         self._compounds = ()  # first, since a recursive function's segments lead back here
         for inner in inside:
             inner.cancel()
+        for compound in compounds:
+            if compound is not None:
+                compound.stop()
 
     def run(self, slots: Slots) -> None:
         """Run all.

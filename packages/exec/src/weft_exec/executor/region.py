@@ -79,7 +79,8 @@ class RegionCall(Compound):
     Args:
       place: gives the kernels of the members, for steps that look at each of them.
       function: computes them all, or returns NotImplemented or a `ByKernels` where the members are
-        to run one by one; None if they always are.
+        to run one by one; None if they always are. If it has a method `stop`, that is called when
+        the session is closed, to end calls that run.
     """
 
     def __init__(
@@ -124,6 +125,12 @@ class RegionCall(Compound):
         slots = self._filled(inputs)
         self._members.run_checked(slots, check, trace)
         return self._results(slots)
+
+    def stop(self) -> None:
+        """Tell the function that the session is closed, if it wants to know."""
+        stop = getattr(self._function, "stop", None)
+        if stop is not None:
+            stop()
 
     @property
     def segments(self) -> Sequence[Segment]:

@@ -47,11 +47,13 @@ class Generated(Protocol):
       takes: the positions of the inputs that it is given; what was known is in it already.
       results: the type and the shape of each result.
       updates: the positions of the inputs whose variables it changes.
+      long: whether it may run for milliseconds, and can be interrupted.
     """
 
     takes: Sequence[int]
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
+    long: bool
 
     def __call__(self, *arrays: Any) -> None:
         """Compute, from inputs that it takes, results, and what variables become, in place.
@@ -61,8 +63,21 @@ class Generated(Protocol):
         Args:
           arrays: of the types and shapes that it was made for: inputs, of any strides, then one for
             each result, which is filled, then those of the variables.
-        Raises: OpError: an operand is refused.
+        Raises:
+          OpError: an operand is refused.
+          CancelledError: it was interrupted.
         """
+        ...
+
+    def interrupt(self) -> None:
+        """Make calls, those that run too, end within milliseconds, until `resume`.
+
+        Those that change variables go on: what they have begun they end.
+        """
+        ...
+
+    def resume(self) -> None:
+        """Let it run again."""
         ...
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import enum
 import logging
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from weft_exec.devices.device import Device
+from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
 from weft_exec.executor.native.pace import Function, Record, pace
@@ -97,6 +99,8 @@ class Specialised:
         self._made: dict[Key, Function | None] = {}
         self._records: dict[Key, Record] = {}
         self._choices: dict[Key, Choice] = {}
+        self._live: weakref.WeakSet[Generated] = weakref.WeakSet()
+        self._closed = False
         self._lock = threading.Lock()
         self._pace = pace()
         if mode is Mode.ON:
@@ -127,6 +131,14 @@ class Specialised:
             if self._fits(inputs):
                 raise
             return NotImplemented
+
+    def stop(self) -> None:
+        """Make calls that run end, since their session is closed."""
+        self._closed = True
+        with self._lock:
+            live = list(self._live)
+        for generated in live:
+            generated.interrupt()
 
     def _can_update(self, inputs: Sequence[Any]) -> bool:
         """Whether what is changed has values, and is not one twice."""
@@ -231,7 +243,10 @@ class Specialised:
 
     def _generated(self, outputs: Sequence[Output], choice: Choice) -> Generated:
         region = self._region
-        return self._generator.generate(region.members, region.inputs, outputs, *choice)
+        made = self._generator.generate(region.members, region.inputs, outputs, *choice)
+        with self._lock:
+            self._live.add(made)
+        return made
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Calls a function on copies of variables, and compares what it gives."""
@@ -270,13 +285,16 @@ class Specialised:
 
     def _filling(self, generated: Generated) -> Function:
         """Calls a function with inputs, new arrays for its results, and those of variables."""
-        new, takes = self._new, tuple(generated.takes)
+        new, takes, long = self._new, tuple(generated.takes), generated.long
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
 
         def call(inputs: Sequence[Any], *arrays: Any) -> Any:
             given = [inputs[at] for at in takes]
             out = [new(shape, dtype) for shape, dtype in results]
-            generated(*given, *out, *arrays)
+            if long:
+                interrupts.run(generated, (*given, *out, *arrays), lambda: self._closed)
+            else:
+                generated(*given, *out, *arrays)
             return out[0] if len(out) == 1 else tuple(out)
 
         return call

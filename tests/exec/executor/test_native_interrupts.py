@@ -1,0 +1,133 @@
+"""What ends a compiled function that runs long: Ctrl-C, and closing the session."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft import errors
+from weft_compiler.generator import Compiled
+
+ROWS = 300_000
+ONCE = 8
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
+    """The long functions that run now."""
+    found: list[Compiled] = []
+    call = Compiled.__call__
+
+    def note(self: Compiled, *arrays: Any) -> None:
+        if self.long:
+            found.append(self)
+        try:
+            call(self, *arrays)
+        finally:
+            if self.long:
+                found.remove(self)
+
+    monkeypatch.setattr(Compiled, "__call__", note)
+    monkeypatch.setenv("WEFT_JIT", "now")
+    return found
+
+
+def _long_step(shape: list[int]) -> tuple[Any, dict[Any, Any]]:
+    """What takes a second, in one loop."""
+    x = wf.placeholder(wf.float64, shape)
+    y = x
+    for _ in range(ONCE):
+        y = wf.sin(y) + x
+    return wf.reduce_sum(y), {x: np.linspace(0, 1, ROWS * 8).reshape(shape)}
+
+
+def _in_thread(function: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("shape", [[ROWS * 8], [ROWS, 8]])
+def test_ctrl_c_ends_a_compiled_function(shape: list[int], running: list[Compiled]) -> None:
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        wait_until(lambda: running)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with wf.Graph().as_default(), wf.Session() as session:
+        step, feeds = _long_step(shape)
+        want = session.run(step, feeds)
+        started = time.monotonic()
+        session.run(step, feeds)
+        whole = time.monotonic() - started
+        thread = _in_thread(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            session.run(step, feeds)
+        took = time.monotonic() - sent[0]
+        thread.join()
+        assert took < max(0.5 * whole, 0.05)
+        assert session.run(step, feeds) == want  # and it can run again
+
+
+def test_a_handler_that_raises_nothing_changes_nothing(running: list[Compiled]) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+
+    def interrupt() -> None:
+        wait_until(lambda: running)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    try:
+        with wf.Graph().as_default(), wf.Session() as session:
+            step, feeds = _long_step([ROWS * 8])
+            want = session.run(step, feeds)
+            thread = _in_thread(interrupt)
+            assert session.run(step, feeds) == want
+            thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT]
+
+
+def test_closing_a_session_ends_a_compiled_function(running: list[Compiled]) -> None:
+    ended: list[float] = []
+
+    def work() -> None:
+        with pytest.raises(errors.CancelledError):
+            session.run(step, feeds)
+        ended.append(time.monotonic())
+
+    with wf.Graph().as_default():
+        session = wf.Session()
+        step, feeds = _long_step([ROWS * 8])
+        session.run(step, feeds)
+        started = time.monotonic()
+        session.run(step, feeds)
+        whole = time.monotonic() - started
+        thread = _in_thread(work)
+        wait_until(lambda: running)
+        closed = time.monotonic()
+        session.close()
+        thread.join()
+    assert ended[0] - closed < max(0.5 * whole, 0.05)
+
+
+def test_updates_are_not_ended_half_way(running: list[Compiled]) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        v = wf.Variable(np.zeros(ROWS * 8))
+        x = wf.placeholder(wf.float64, [ROWS * 8])
+        step = v.assign_add(wf.sin(wf.cos(x))).op
+        session.run(v.initializer)
+        session.run(step, {x: np.ones(ROWS * 8)})
+        assert not running and np.unique(session.run(v)).size == 1
