@@ -506,6 +506,8 @@ def test_the_graph_def_of_a_session_has_shapes_if_it_is_told_so(infer: bool) -> 
 def test_names_may_be_bytes() -> None:
     assert wf.constant(1, name=b"one").name == "one:0"
     assert wf.Session().run(b"one:0") == 1
+    with pytest.raises(TypeError, match="a name must be text"):
+        wf.constant(1, name=b"\xff")
 
 
 def test_a_known_shape_of_a_sparse_tensor_need_not_be_fed() -> None:

@@ -10,6 +10,7 @@ __all__ = ["constant", "register_tensor_conversion_function"]
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import CodeType
 from typing import Any, cast
 
@@ -121,7 +122,8 @@ def _node_name(graph: Graph, op: str, name: str | bytes | None) -> str:
     if not name:
         return graph.unique_name(op)
     if isinstance(name, bytes):
-        name = name.decode()
+        with suppress(UnicodeDecodeError):
+            name = name.decode()
     if not isinstance(name, str):
         raise errors.InvalidTypeError(f"a name must be text, got {shown(name)}")
     if name[-1] == "/":
