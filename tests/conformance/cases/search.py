@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,11 @@ def _top(x: Array, k: Any) -> tuple[Array, Array]:
     return np.take_along_axis(x, order, -1), order
 
 
+def _nth(x: Array, n: Any, reverse: bool) -> Array:
+    ordered = np.sort(x, -1)
+    return np.asarray(ordered[..., -1 - int(n) if reverse else int(n)])
+
+
 def _largest() -> list[Case]:
     cases: list[Case] = []
     spread = np.random.default_rng(1).permutation(60).reshape(2, 30).astype(np.float64)
@@ -86,6 +92,18 @@ def _largest() -> list[Case]:
             Case("TopKV2", [x, Raw(k)], {}, _top, dtypes=REALS, label=label),
             Case("TopK", [x], {"k": k}, lambda x, k=k: _top(x, k), dtypes=REALS, label=label),
         ]
+    cases += [
+        Case(
+            "NthElement",
+            [x, Raw(n, constant=False)],
+            {"reverse": reverse},
+            partial(_nth, reverse=reverse),
+            dtypes=REALS,
+            label=f"{x.ndim}-{n}-{reverse}",
+        )
+        for x, n in ((spread, 3), (spread[0], 29), (spread[:0], 2))
+        for reverse in (False, True)
+    ]
     cases += [
         Case(
             "Bucketize",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_autodiff.grads.common import ints, shape_of
+from weft_autodiff.grads.common import div, ints, mul, shape_of
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
@@ -33,3 +33,13 @@ def _top_k(op: Node, grad: Output, _: Output | None) -> Output:
 @RegisterGradient("TopKV2")
 def _top_k_v2(op: Node, grad: Output, _: Output | None) -> list[Output | None]:
     return [_scattered(op, grad), None]
+
+
+@RegisterGradient("NthElement")
+def _nth_element(op: Node, grad: Output) -> list[Output | None]:
+    """Elements that are equal share the gradient."""
+    x, last = op.inputs[0], ints([-1])
+    chosen = out("Equal", [x, out("ExpandDims", [op.outputs[0], last])])
+    shares = out("Cast", [chosen], {"DstT": x.dtype.base_dtype})
+    number = out("Sum", [shares, last], {"keep_dims": True})
+    return [mul(div(shares, number), out("ExpandDims", [grad, last])), None]

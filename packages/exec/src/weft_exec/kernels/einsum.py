@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("Einsum", heavy=True)
+@kernel("Einsum", heavy=True, alias=True)  # "a->a" gives what it gets
 def _einsum(node: Node, device: Device) -> KernelFunction:
     dtype, equation = node.outputs[0].dtype.numpy, node.attrs["equation"]
     terms, result = einsum_terms(equation, len(node.inputs))

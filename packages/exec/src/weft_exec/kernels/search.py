@@ -109,6 +109,22 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+@kernel("NthElement")
+def _nth_element(node: Node, device: Device) -> KernelFunction:
+    reverse = node.attrs["reverse"]
+
+    def run(x: Any, n: Any) -> Any:
+        if x.ndim < 1 or np.ndim(n) or not 0 <= n < x.shape[-1]:
+            raise errors.InvalidArgumentError(
+                f"n must be at least 0 and below the last size of shape {format_dims(x.shape)}, "
+                f"got {n}"
+            )
+        at = x.shape[-1] - 1 - int(n) if reverse else int(n)
+        return np.partition(x, at, -1)[..., at].copy()  # without the other elements
+
+    return run
+
+
 def _smallest(keys: Array, count: int) -> Array:
     """Positions of the smallest elements of each row, ascending, the first of equal ones first."""
     found = np.argpartition(keys, count - 1, axis=1)[:, :count]

@@ -24,6 +24,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import (
+    constant_int,
     merge_size,
     scalar_int,
     unchanged,
@@ -67,6 +68,18 @@ def _top_k_shape(node: NodeSpec) -> Sequence[Dims]:
         )
     result = (*dims[:-1], count)
     return result, result
+
+
+def _nth_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[1].dims, 0, "n")
+    count = constant_int(node.inputs[1])
+    dims = with_rank_at_least(node.inputs[0].dims, 1, "the input")
+    size = None if dims is None else dims[-1]
+    if count is not None and (count < 0 or (size is not None and size <= count)):
+        raise errors.InvalidArgumentError(
+            f"n must be at least 0 and below the last size of {format_dims(dims)}, got {count}"
+        )
+    return (None if dims is None else dims[:-1],)
 
 
 def _in_top_k_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -133,6 +146,15 @@ register_op(
     {"sorted": "bool = true", "T": "{realnumbertype}"},
     _top_k_shape,
     traits=Traits(cost=cost_rules.per_input(1)),
+)
+register_op(
+    "NthElement",
+    ("input: T", "n: int32"),
+    ("values: T",),
+    {"reverse": "bool = false", "T": "{realnumbertype}"},
+    _nth_shape,
+    traits=Traits(cost=cost_rules.per_input(1)),
+    doc="The element of each row that has n smaller ones, or n larger ones where `reverse` is set.",
 )
 register_op(
     "InTopK",
