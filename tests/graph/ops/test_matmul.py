@@ -191,8 +191,9 @@ def test_products_of_sparse_matrices() -> None:
         (narrow, wf.cast(constant(a), wf.float32), wf.float32),
     ):
         assert wf.sparse_matmul(x, y, True).dtype == wanted
-    mixed = wf.matmul(narrow, wf.cast(constant(a), wf.float32), True, a_is_sparse=True)
-    assert mixed.dtype == wf.float32
+    for hint in (False, True):
+        mixed = wf.matmul(narrow, wf.cast(constant(a), wf.float32), True, a_is_sparse=hint)
+        assert mixed.dtype == wf.float32
     assert wf.matmul(narrow, narrow, True, a_is_sparse=True).dtype == wf.bfloat16
 
 

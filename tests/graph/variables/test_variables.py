@@ -304,6 +304,10 @@ def test_a_caching_device_is_not_one_of_the_devices_around() -> None:
     with Graph().as_default() as graph, graph.device("/job:ps/task:1"):
         variable = Variable([1.0], caching_device="/job:worker", use_resource=True)
     assert variable.value().device == "/job:worker"
+    with graph.as_default(), graph.colocate_with(variable.op):
+        beside = Variable([1.0], caching_device="/job:worker", use_resource=True)
+    assert beside.value().device == "/job:worker"
+    assert "_class" not in beside.value().node.attrs
 
 
 @BOTH

@@ -23,6 +23,8 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
     Returns: `graph_def` itself where nothing is to be done; else a copy.
     """
     rules = {op: _rule_of(op) for op in {node.op for node in graph_def.node}}
+    if graph_def.versions.producer <= _SHAPELESS and "Placeholder" in rules:
+        rules["Placeholder"] = _of_any_shape
     if not any(rules.values()):
         return graph_def
     result = proto.GraphDef()
@@ -37,6 +39,15 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
     _retype(result, handles)
     result.node.extend(made.nodes)
     return result
+
+
+_SHAPELESS: Final = 21
+"""The last version of graphs whose placeholders have the shape of a scalar where any may be fed."""
+
+
+def _of_any_shape(node: proto.NodeDef, made: _Made) -> None:
+    if not node.attr["shape"].shape.dim:
+        del node.attr["shape"]
 
 
 def _rule_of(op: str) -> Rule | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.library import Library
@@ -17,47 +17,23 @@ FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "Stateless
 def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
     """The message with all calls, conditionals and loops of functions as nodes that call.
 
-    TensorFlow's older calls have the name of the function as op type, and its oldest placeholders
-    the shape of a scalar where they have none.
+    TensorFlow's older calls have the name of the function as op type.
 
     Args:
       library: of the graph that it is for, its own functions included.
     Returns: `graph_def` itself where nothing is to be done; else a copy.
     Raises: NotFoundError, InvalidArgumentError: functions are not there, or do not fit.
     """
-    shapeless = _without_shape(graph_def)
-    if not shapeless and not any(
-        node.op in library or node.op in FUNCTIONAL for node in graph_def.node
-    ):
+    if not any(node.op in library or node.op in FUNCTIONAL for node in graph_def.node):
         return graph_def
     result = proto.GraphDef()
     result.CopyFrom(graph_def)
-    for at in shapeless:
-        del result.node[at].attr["shape"]
     for node in result.node:
         if node.op in FUNCTIONAL:
             _lower(node, library)
         elif node.op in library:
             _as_call(node, library.definition(node.op).signature)
     return result
-
-
-_PLACEHOLDERS_OF_ANY_SHAPE: Final = 21
-"""The last version of graphs whose placeholders cannot say that any shape may be fed."""
-
-
-def _without_shape(graph_def: proto.GraphDef) -> list[int]:
-    """The numbers of placeholders of old graphs that may be fed any shape."""
-    if graph_def.versions.producer > _PLACEHOLDERS_OF_ANY_SHAPE:
-        return []
-    return [
-        number
-        for number, node in enumerate(graph_def.node)
-        if node.op == "Placeholder"
-        and "shape" in node.attr
-        and not node.attr["shape"].shape.unknown_rank
-        and not node.attr["shape"].shape.dim
-    ]
 
 
 def _as_call(node: proto.NodeDef, signature: Any) -> None:

@@ -107,8 +107,8 @@ def matmul(
     Args:
       a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
         LinearOperator, as `b` may be.
-      b: same dtype, shape (..., K, N), or (..., N, K) with `transpose_b` or `adjoint_b`; the
-        leading axes broadcast.
+      b: same dtype, or float32 beside bfloat16; shape (..., K, N), or (..., N, K) with
+        `transpose_b` or `adjoint_b`; the leading axes broadcast.
       transpose_a: exchange the last two axes first.
       transpose_b: likewise.
       adjoint_a: exchange them and take the complex conjugate.
@@ -129,7 +129,7 @@ def matmul(
         return product
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise errors.InvalidArgumentError("an operand is either transposed or adjoint, not both")
-    x, y = _sparse_pair(a, b) if a_is_sparse or b_is_sparse else pair(a, b)
+    x, y = _mixed_pair(a, b) if _differ(a, b) else pair(a, b)
     if x.dims is not None and y.dims is not None and len(x.dims) == 2 and len(y.dims) == 2:
         if adjoint_a and x.dtype.is_complex:
             x = out("Conj", [x])
@@ -163,11 +163,14 @@ def _operator_product(
     return permutation.matrix_transpose(turned, conjugate=True)
 
 
-def _sparse_pair(a: Any, b: Any) -> tuple[Output, Output]:
-    """Operands one of which may be bfloat16 and the other float32, as with TensorFlow's op."""
-    x, y = convert_to_tensor(a), convert_to_tensor(b)
-    if {x.dtype.base_dtype, y.dtype.base_dtype} == {dtypes.bfloat16, dtypes.float32}:
-        return _widened(x), _widened(y)
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, Output) and isinstance(b, Output) and a.dtype is not b.dtype
+
+
+def _mixed_pair(a: Output, b: Output) -> tuple[Output, Output]:
+    """Operands of which one may be bfloat16 and the other float32, as in TensorFlow."""
+    if {a.dtype.base_dtype, b.dtype.base_dtype} == {dtypes.bfloat16, dtypes.float32}:
+        return _widened(a), _widened(b)
     return pair(a, b)
 
 
