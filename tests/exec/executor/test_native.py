@@ -516,3 +516,25 @@ def test_long_chains_are_compiled_in_pieces(
     with pytest.MonkeyPatch.context() as patch, wf.Session() as session:
         patch.setenv("WEFT_JIT", "off")
         np.testing.assert_allclose(found, session.run(y, feed), rtol=1e-9)
+
+
+def test_measurements_do_not_compile_again(generated: list[Any]) -> None:
+    """Measured steps run members by kernels, each with its own time; the others stay compiled."""
+    x = wf.placeholder(wf.float32, [1000])
+    y = wf.reduce_sum(wf.exp(x * 2.0 + 1.0))
+    config = wf.ConfigProto()
+    config.graph_options.build_cost_model = 2  # every second step
+    options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+    metadata = wf.RunMetadata()
+    with wf.Session(config=config) as session:
+        for step in range(40):
+            feed = {x: np.full(1000, step / 40, np.float32)}
+            want = 1000 * np.exp(step / 20 + 1.0)
+            np.testing.assert_allclose(session.run(y, feed), want, rtol=1e-4)
+        session.run(y, feed, options=options, run_metadata=metadata)
+    assert len(generated) == 1
+    (device,) = metadata.step_stats.dev_stats
+    timed = {stats.node_name: stats.op_end_rel_micros for stats in device.node_stats}
+    assert {"mul", "add", "Exp", "Sum"} <= set(timed) and not any(
+        "region" in name for name in timed
+    )

@@ -196,7 +196,7 @@ class Pace:
                 with self._lock:
                     self._budget -= taken
                     if self._compiled:  # the first one imports what compiles
-                        self._scale += 0.2 * (taken / record.cost - self._scale)
+                        self._scale += 0.5 * (taken / record.cost - self._scale)
                     self._compiled += 1
         finally:
             self._busy = False
