@@ -204,6 +204,17 @@ static void scale_panels(const wl_tensor *x, float *out) {
       for (size_t n = 0; n < WL_PANEL; n++) out[n] = (float)in[n] * x->scales[(size_t)p * WL_PANEL + n];
 }
 
+/* With one scale and no choice to make at each element. */
+static void dequantize_all(const wl_tensor *x, size_t n, float *out) {
+  float scale = x->scales[0], zero = x->zero_point_count ? (float)x->zero_points[0] : 0;
+  const int8_t *bytes = (const int8_t *)x->data;
+  const int16_t *words = (const int16_t *)(const void *)x->data;
+  if (x->dtype == WL_TYPE_INT8)
+    for (size_t i = 0; i < n; i++) out[i] = ((float)bytes[i] - zero) * scale;
+  else
+    for (size_t i = 0; i < n; i++) out[i] = ((float)words[i] - zero) * scale;
+}
+
 static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
   const wl_tensor *x = wl_in(r, op, 0);
   float *out = (float *)(void *)wl_out(r, op, 0)->data;
@@ -213,6 +224,8 @@ static wl_status compute_dequantize(wl_interpreter *r, wl_op *op) {
     widen((const uint16_t *)(const void *)x->data, (size_t)n, out);
   else if (x->dtype == WL_TYPE_INT8 && scaled_by_columns(x) && !x->zero_point_count)
     scale_panels(x, out);
+  else if (x->scale_count == 1 && (x->dtype == WL_TYPE_INT8 || x->dtype == WL_TYPE_INT16))
+    dequantize_all(x, (size_t)n, out);
   else
     for (int64_t i = 0; i < n; i++) out[i] = dequantised(&from, i);
   return WL_OK;
