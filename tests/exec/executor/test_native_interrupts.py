@@ -76,7 +76,7 @@ def test_ctrl_c_ends_a_compiled_function(shape: list[int], running: list[Compile
             session.run(step, feeds)
         took = time.monotonic() - sent[0]
         thread.join()
-        assert took < max(0.5 * whole, 0.05)
+        assert took < max(0.7 * whole, 0.05)
         assert session.run(step, feeds) == want  # and it can run again
 
 
@@ -120,7 +120,7 @@ def test_closing_a_session_ends_a_compiled_function(running: list[Compiled]) -> 
         closed = time.monotonic()
         session.close()
         thread.join()
-    assert ended[0] - closed < max(0.5 * whole, 0.05)
+    assert ended[0] - closed < max(0.7 * whole, 0.05)
 
 
 def test_updates_are_not_ended_half_way(running: list[Compiled]) -> None:

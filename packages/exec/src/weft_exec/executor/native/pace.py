@@ -11,6 +11,7 @@ its kernels is given up.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 import weakref
@@ -152,12 +153,13 @@ class Pace:
                 return
             self._next_look = self.seen + _REST
             self._busy = True
+        chosen: Sequence[tuple[Candidate, Record]] = ()
         try:
             chosen = self._chosen()
             if chosen:
                 _background().submit(self._compile, chosen)
         except RuntimeError:  # the interpreter is ending, and takes no more work
-            chosen = []
+            chosen = ()
         finally:
             if not chosen:
                 self._busy = False
@@ -211,3 +213,7 @@ def pace() -> Pace:
 @cache
 def _background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="weft-compiler")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_background.cache_clear)  # threads are not forked
