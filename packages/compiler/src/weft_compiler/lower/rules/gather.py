@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft_compiler.ir.expressions import INDEX, Expr, cast
-from weft_compiler.ir.indices import clamped, inside
+from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, where
+from weft_compiler.ir.indices import clamped, inside, minus
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Requirement, Value, moved
 
@@ -35,6 +35,49 @@ def gather(op: Operation, axis: int, batch: int) -> Value:
 
     found = moved(op.name, x, op.shape(), source)
     found.requires = (in_range(indices, size),)
+    return found
+
+
+@lowers("GatherNd")
+def _gather_points(op: Operation) -> Value:
+    x, points = op.inputs
+    lead, depth = points.rank - 1, points.shape[-1]
+    require(bool(x.size), "there is nothing to gather from")
+
+    def column(axis: int, *at: Expr) -> Expr:
+        return cast(points.at(*at, axis), INDEX)
+
+    def source(*at: Expr) -> list[Expr]:
+        found = [clamped(column(axis, *at[:lead]), x.shape[axis]) for axis in range(depth)]
+        return [*found, *at[lead:]]
+
+    def inside_of(axis: int) -> Requirement:
+        size = x.shape[axis]
+        return Requirement(
+            points.shape[:-1],
+            lambda *at: inside(column(axis, *at), size),
+            f"an index in [0, {size}) was required",
+        )
+
+    found = moved(op.name, x, op.shape(), source)
+    found.requires = tuple(map(inside_of, range(depth)))
+    return found
+
+
+@lowers("ReverseSequence")
+def _reverse_sequence(op: Operation) -> Value:
+    x, lengths = op.inputs
+    batch, along = (int(op.attr(name)) % x.rank for name in ("batch_dim", "seq_dim"))
+    size = x.shape[along]
+    require(x.size > 0 and lengths.shape == (x.shape[batch],), "it has no rows of these lengths")
+
+    def source(*at: Expr) -> list[Expr]:
+        length, i = cast(lengths.at(at[batch]), INDEX), at[along]
+        turned = where(apply("less", i, length), minus(minus(length, 1), i), i)
+        return [clamped(turned, size) if axis == along else j for axis, j in enumerate(at)]
+
+    found = moved(op.name, x, x.shape, source)
+    found.requires = (in_range(lengths, size + 1),)
     return found
 
 
