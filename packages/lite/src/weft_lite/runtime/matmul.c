@@ -229,12 +229,16 @@ static wl_status shape_batch(wl_interpreter *r, wl_op *op) {
 
 /* The panels of b, as Layout PANELS has them. */
 static void pack(const float *b, size_t depth, size_t columns, bool transposed, float *to) {
-  for (size_t first = 0; first < columns; first += WL_PANEL)
-    for (size_t k = 0; k < depth; k++, to += WL_PANEL)
-      for (size_t n = 0; n < WL_PANEL; n++)
-        to[n] = first + n >= columns ? 0
-                : transposed         ? b[(first + n) * depth + k]
-                                     : b[k * columns + first + n];
+  for (size_t first = 0; first < columns; first += WL_PANEL) {
+    size_t count = columns - first < WL_PANEL ? columns - first : WL_PANEL;
+    size_t across = transposed ? depth : 1, along = transposed ? 1 : columns;
+    const float *from = b + first * across;
+    for (size_t k = 0; k < depth; k++, from += along, to += WL_PANEL)
+      if (count == WL_PANEL && !transposed)
+        memcpy(to, from, WL_PANEL * sizeof *to);
+      else
+        for (size_t n = 0; n < WL_PANEL; n++) to[n] = n < count ? from[n * across] : 0;
+  }
 }
 
 static void transpose(const float *a, size_t rows, size_t columns, float *to) {
