@@ -115,3 +115,20 @@ def test_repeats_of_an_unknown_rank() -> None:
     value = wf.placeholder(wf.int32)
     found = wf.repeat(value, [1, 2], axis=1)
     assert wf.Session().run(found, {value: [[1, 2], [3, 4]]}).tolist() == [[1, 2, 2], [3, 4, 4]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "rank", "shape"),
+    [
+        ([[[], []], [[]]], 1, [2, None, 0]),
+        ([[[]], []], 1, [2, None, 0]),
+        ([[[[]], []]], 2, [1, None, None, 0]),
+        ([[], []], 1, [2, None]),
+    ],
+)
+def test_constants_of_inner_values_without_elements(rows: Any, rank: int, shape: Any) -> None:
+    value = wf.ragged.constant_value(rows, np.int32, ragged_rank=rank)
+    assert (value.to_list(), list(value.shape), value.dtype) == (rows, shape, np.int32)
+    constant = wf.ragged.constant(rows, wf.int32, ragged_rank=rank)
+    assert constant.shape.as_list() == shape
+    assert fetched(constant) == [rows]

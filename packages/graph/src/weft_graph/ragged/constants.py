@@ -97,7 +97,7 @@ def constant_value(
     rank = _ragged_rank(depth if depth is not None else most, ragged_rank, inner, depth is None)
     rows, splits = _rows(pylist, rank)
     if inner is None:
-        inner = _inner_shape(rows) if depth is not None else ()
+        inner = _inner_shape(rows)
     flat = _flat(rows, wanted, tuple([size or 0 for size in inner]), pylist)
     if not rank:
         return flat
