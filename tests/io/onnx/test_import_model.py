@@ -92,6 +92,15 @@ def test_statistics_of_batches_are_no_trainable_weights() -> None:
     assert trained == {"scale", "bias"}
 
 
+def test_all_nodes_have_the_line_that_imports_them() -> None:
+    with wf.Graph().as_default() as graph:
+        wf.onnx.import_model(_dense())
+        after = wf.constant(1.0)
+    lines = {node.line for node in graph.nodes if node is not after.node}
+    (line,) = lines
+    assert "test_all_nodes_have" in line and line != after.node.line
+
+
 def test_constants_are_weights_too() -> None:
     model = _dense()
     for tensor in model.graph.initializer:

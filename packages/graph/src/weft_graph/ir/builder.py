@@ -9,8 +9,9 @@ from __future__ import annotations
 __all__ = ["constant", "register_tensor_conversion_function"]
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import CodeType
 from typing import Any, cast
 
@@ -184,8 +185,27 @@ def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
 # ------------------------------------------------------------------------ the user's line
 
 
+_one_line: dict[int, tuple[CodeType | None, int]] = {}
+"""The line of all nodes that a thread makes, where it makes many for one line."""
+
+
+@contextmanager
+def one_user_line() -> Iterator[None]:
+    """Let all nodes that are made have the present line of the user, which is looked for once."""
+    thread = threading.get_ident()
+    before = _one_line.get(thread)
+    _one_line[thread] = before or user_line()
+    try:
+        yield
+    finally:
+        if before is None:
+            del _one_line[thread]
+
+
 def user_line() -> tuple[CodeType | None, int]:
     """The first frame outside weft, as (code object, line number)."""
+    if _one_line and (found := _one_line.get(threading.get_ident())) is not None:
+        return found
     frame = sys._getframe(2)
     while True:
         file = frame.f_code.co_filename
