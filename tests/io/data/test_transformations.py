@@ -372,8 +372,9 @@ def test_rows_of_sparse_tensors() -> None:
         row = Dataset.from_sparse_tensor_slices(whole).make_one_shot_iterator().get_next()
         with Session(graph=graph) as session:
             found = [session.run(row) for _ in range(3)]
-    assert [each.values.tolist() for each in found] == [[5], [], [6]]
-    assert [each.indices.tolist() for each in found] == [[[1]], [], [[0]]]
+    assert [values.tolist() for _, values, _ in found] == [[5], [], [6]]
+    assert [indices.tolist() for indices, _, _ in found] == [[[1]], [], [[0]]]
+    assert all(shape.tolist() == [2] for _, _, shape in found)
 
 
 @pytest.mark.parametrize("calls", [None, 2])

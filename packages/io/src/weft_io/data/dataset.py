@@ -132,15 +132,16 @@ class Dataset(Batching, Applying):
 
     @staticmethod
     def from_sparse_tensor_slices(sparse_tensor: Any) -> Dataset:
-        """The rows of a SparseTensor: as `from_tensor_slices`, which takes any tensors.
+        """The rows of a SparseTensor, in parts; `from_tensor_slices` gives them as SparseTensors.
 
         Args:
           sparse_tensor: SparseTensor of rank 1 at least.
+        Returns: elements (indices, values, dense_shape): of each row.
         Raises: InvalidTypeError: it is no SparseTensor.
         """
         if not isinstance(sparse_tensor, SparseTensor):
             raise errors.InvalidTypeError(f"a SparseTensor is required, got {sparse_tensor!r}")
-        return Dataset.from_tensor_slices(sparse_tensor)
+        return Dataset.from_tensor_slices(sparse_tensor).map(lambda row: row.parts)
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64) -> Dataset:
