@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 import pytest
 
-from weft_graph.ir.interrupts import uninterrupted
+from weft_graph.ir.interrupts import taken, uninterrupted
 
 
 def test_it_comes_at_the_end_of_the_outermost_block() -> None:
@@ -72,3 +74,28 @@ def test_an_error_in_the_block_is_raised_and_ctrl_c_instead_of_it() -> None:
     with pytest.raises(KeyboardInterrupt), uninterrupted():
         signal.raise_signal(signal.SIGINT)
         raise ValueError("mine")
+
+
+def test_long_waits_are_several() -> None:
+    seen: list[float] = []
+
+    class Slow(SimpleQueue[int]):
+        def get(self, block: bool = True, timeout: float | None = None) -> int:
+            assert timeout is not None
+            seen.append(timeout)
+            if len(seen) < 4:
+                raise Empty
+            return 7
+
+    assert taken(Slow()) == 7 and seen == [1.0] * 4
+    assert taken(Slow(), 100) == 7 and max(seen) <= 1
+
+
+def test_an_item_is_waited_for_so_long() -> None:
+    queue: SimpleQueue[int] = SimpleQueue()
+    begun = time.monotonic()
+    with pytest.raises(Empty):
+        taken(queue, 0.05)
+    assert time.monotonic() - begun >= 0.04
+    queue.put(3)
+    assert taken(queue) == 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from weft_graph.ir.interrupts import taken
+
 
 class Reply:
     """What a call is answered, or the value that a rendezvous hands over; of several, the first."""
@@ -27,7 +29,7 @@ class Reply:
         """Wait until it is there, in one thread; returns whether it is."""
         if self._told is None:
             try:
-                self._told = self._queue.get(timeout=seconds)
+                self._told = taken(self._queue, seconds)
             except Empty:
                 return False
         return True

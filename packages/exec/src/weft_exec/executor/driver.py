@@ -23,6 +23,7 @@ from weft_exec.kernels.random_counters import Executions, needs_counters, run_at
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.resources.resources import Done
 from weft_exec.resources.threads import Task, ThreadPool
+from weft_graph.ir.interrupts import taken
 from weft_graph.ir.node import Node
 from weft_tensor import errors
 
@@ -250,7 +251,9 @@ class Driver:
         """Handle what came in; with `block`, wait for something first."""
         while True:
             try:
-                token, value, error = self._mailbox.get(block, self._patience() if block else None)
+                token, value, error = (
+                    taken(self._mailbox, self._patience()) if block else self._mailbox.get_nowait()
+                )
             except Empty:
                 if block:
                     self._timed_out()

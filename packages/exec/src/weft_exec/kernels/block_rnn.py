@@ -163,10 +163,8 @@ def _number_of_steps(node: Node, given: Array, there: int) -> int:
     return count
 
 
-@kernel(
-    "BlockLSTM", "BlockLSTMV2", "LSTMBlockCell",
-    device=ARRAY_DEVICE, host=("seq_len_max",), heavy=True,
-)  # fmt: skip
+@kernel("BlockLSTM", "BlockLSTMV2", device=ARRAY_DEVICE, host=("seq_len_max",), heavy=True)
+@kernel("LSTMBlockCell", device=ARRAY_DEVICE, heavy=True)
 def _lstm(node: Node, device: Device) -> KernelFunction:
     attrs, order, xp = node.attrs, _ORDER[node.type], device.xp
     narrow = node.outputs[0].dtype in NARROW

@@ -1,12 +1,19 @@
-"""Holding Ctrl-C back where what it would leave half done could not be mended."""
+"""Ctrl-C: held back where what it would leave half done could not be mended, and felt in waits."""
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
 from types import FrameType
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 1.0
 
 _held = False  # whether the main thread, the only one in which handlers run, holds it back
 
@@ -37,3 +44,21 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came:
             before(*came[0])
+
+
+def taken(queue: SimpleQueue[T], seconds: float | None = None) -> T:
+    """The next item of a queue, waited for so long, or for ever.
+
+    Python looks for signals before it waits for a lock and after it, but one that comes just
+    between would be seen at the end of the wait. So long waits are several.
+
+    Raises: Empty: there was none.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = _LOOK_SECONDS if end is None else max(0.0, end - time.monotonic())
+        try:
+            return queue.get(timeout=min(left, _LOOK_SECONDS))
+        except Empty:
+            if end is not None and left <= _LOOK_SECONDS:
+                raise

@@ -14,7 +14,7 @@ from weft_graph.ir.op_def import lookup_op
 from weft_graph.messages.tensor_proto import make_tensor_proto
 from weft_tensor import errors
 
-Rule = Callable[[proto.NodeDef, "_Made"], None]
+Rule = Callable[["proto.NodeDef", "_Made"], None]
 
 
 def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
@@ -91,8 +91,8 @@ class _Made:
         self.nodes.append(node)
         return name
 
-    def constant(self, beside: proto.NodeDef, value: Any, dtype: Any) -> str:
-        """A constant of an element type, a number of `DataType`."""
+    def constant(self, beside: proto.NodeDef, value: Any, dtype: Any = None) -> str:
+        """A constant of an element type, a number of `DataType`; of the value's own by default."""
         tensor = make_tensor_proto(value, dtype)
         name = self.add(beside, "Const", [], dtype=tensor.dtype)
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
@@ -149,11 +149,11 @@ def _renamed(new: str) -> Rule:
     return rule
 
 
-def _with_last(new: str, value: Any, dtype: int) -> Rule:
+def _with_last(new: str, value: bool | bytes) -> Rule:
     """An op that takes one input more at its end."""
 
     def rule(node: proto.NodeDef, made: _Made) -> None:
-        last = made.constant(node, value, dtype)
+        last = made.constant(node, value)
         _become(node, new, [*_data(node), last], list(node.attr))
 
     return rule
@@ -303,19 +303,19 @@ _FORMER: Final[dict[str, str]] = {
 }
 _RULES: Final[dict[str, Rule]] = {
     **{op: _renamed(new) for op, new in _FORMER.items()},
-    "BatchDataset": _with_last("BatchDatasetV2", False, proto.DT_BOOL),
+    "BatchDataset": _with_last("BatchDatasetV2", False),
     "BatchNormWithGlobalNormalization": _batch_norm,
     "BatchToSpace": _of_blocks("BatchToSpaceND", "Tidx"),
     "Conv3DBackpropFilter": _by_shape("Conv3DBackpropFilterV2", 1),
     "Conv3DBackpropInput": _by_shape("Conv3DBackpropInputV2", 0),
     "Empty": _empty,
-    "FixedLengthRecordDataset": _with_last("FixedLengthRecordDatasetV2", b"", proto.DT_STRING),
+    "FixedLengthRecordDataset": _with_last("FixedLengthRecordDatasetV2", b""),
     "FusedPadConv2D": _padded_conv,
     "FusedResizeAndPadConv2D": _padded_conv,
     "InplaceAdd": _in_place("TensorScatterAdd"),
     "InplaceSub": _in_place("TensorScatterSub"),
     "InplaceUpdate": _in_place("TensorScatterUpdate"),
-    "PaddedBatchDataset": _with_last("PaddedBatchDatasetV2", False, proto.DT_BOOL),
+    "PaddedBatchDataset": _with_last("PaddedBatchDatasetV2", False),
     "ParallelConcat": _parallel_concat,
     "QuantizedReshape": _quantized_reshape,
     "SpaceToBatch": _of_blocks("SpaceToBatchND", "Tpaddings"),

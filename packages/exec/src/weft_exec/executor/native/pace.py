@@ -71,7 +71,9 @@ class Record(ByKernels):
         return self.runs <= _ALL or self.runs % _ALL == 0
 
     def took(self, seconds: float) -> None:
-        """Note how long the members took by kernels."""
+        """Note how long the members took by kernels; not of the first run, which loads these."""
+        if self.runs == 1:
+            return
         runs = 1 if self.runs <= _ALL else _ALL
         self.seconds += runs * seconds
         self.least = min(self.least, seconds)
@@ -84,7 +86,7 @@ class Record(ByKernels):
           run: the compiled function.
           replace: puts another one in its place: the function itself, or None for kernels.
         """
-        mean = self.seconds / max(1, self.runs)
+        mean = self.seconds / max(1, self.runs - 1)
 
         def call(inputs: Sequence[Any]) -> Any:
             start = _clock()
