@@ -31,6 +31,25 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not known\tOdd\tn" in capsys.readouterr().out
 
 
+def test_constants_and_weights_of_branches_are_parameters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = [helper.make_tensor(name, TensorProto.FLOAT, [2], [1.0, 2.0]) for name in "abc"]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    branches = {}
+    for weight, key in zip(weights, ("then_branch", "else_branch"), strict=False):
+        nodes = [helper.make_node("Add", ["x", weight.name], ["y"])]
+        branches[key] = helper.make_graph(nodes, key, [], [y], [weight])
+    nodes = [
+        helper.make_node("Constant", [], ["x"], value=weights[2]),
+        helper.make_node("If", ["go"], ["y"], **branches),
+    ]
+    go = helper.make_tensor_value_info("go", TensorProto.BOOL, [])
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [go], [y])), tmp_path / "m.onnx")
+    assert main(["onnx", "inspect", "--plain", str(tmp_path / "m.onnx")]) == 0
+    assert "parameters\t\t6" in capsys.readouterr().out.splitlines()
+
+
 def test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, results = _saved(tmp_path, "Neg"), str(tmp_path / "out.npz")
     assert main(["onnx", "run", path, "--input", "x=1,2", "--output", results]) == 0
@@ -53,7 +72,10 @@ def test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["rows", "columns"], "1,2", "of shape [?,?] must be"),
         ([2], "1,1.5", "must be whole numbers"),
         ([2], "1,nan", "must be whole numbers"),
-        ([10**6, 10**7], None, "must be given"),
+        ([2], "1e1,2", "[-10  -2]"),
+        ([1], "3000000000", "of -2147483648 to 2147483647, got '3000000000'"),
+        ([1], "inf", "of -2147483648 to 2147483647, got 'inf'"),
+        ([10**6, 10**6], None, "must be given"),
     ],
 )
 def test_numbers_of_an_input(
@@ -67,3 +89,9 @@ def test_numbers_of_an_input(
     given = [] if text is None else ["-i", f"x={text}"]
     assert (main(["onnx", "run", path, *given]) == 0) == expected.lstrip("[").startswith("-")
     assert expected in "".join(capfd.readouterr())
+
+
+def test_integers_keep_all_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _saved(tmp_path, "Neg", [1], TensorProto.INT64)
+    assert main(["onnx", "run", path, "-i", "x=9007199254740993"]) == 0
+    assert "-9007199254740993" in capsys.readouterr().out

@@ -212,6 +212,22 @@ def test_large_constants_beside_the_model(tmp_path: Path, monkeypatch: pytest.Mo
     np.testing.assert_allclose(found, given @ weights, 1e-5)
 
 
+def test_a_model_takes_the_place_of_the_one_that_it_was_read_from(tmp_path: Path) -> None:
+    weights = np.random.RandomState(0).rand(40, 50).astype(np.float32)
+    x = wf.placeholder(wf.float32, [None, 40], name="x")
+    path = tmp_path / "net.onnx"
+    with wf.Session() as session:
+        wf.onnx.export({"y": x @ weights}, x, session, path, external_data=True)
+    given = np.ones((1, 40), np.float32)
+    for _ in range(2):
+        with wf.Graph().as_default(), wf.Session() as session:
+            back = wf.onnx.import_model(path)
+            wf.onnx.export(back.outputs, back.inputs, session, path, external_data=True)
+            found = session.run(back.outputs["y"], {back.inputs["x"]: given})
+        np.testing.assert_allclose(found, given @ weights, 1e-5)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["net.onnx", "net.onnx.data"]
+
+
 def test_a_rule_of_a_stranger() -> None:
     from weft_io.onnx.registry import _exporters
 

@@ -238,6 +238,40 @@ def test_loops_over_known_rows_are_scans(make: Callable[[Any], Any]) -> None:
     assert "Scan" in ops(model) and "Loop" not in ops(model)
 
 
+@pytest.mark.parametrize("count", [3, 0])
+def test_a_scan_from_the_last_row_writes_from_the_first_on(count: int) -> None:
+    """`count` is 0 for an array that grows."""
+    x = wf.placeholder(wf.float32, [3, 2], name="x")
+    forward = wf.TensorArray(wf.float32, count, dynamic_size=not count, element_shape=[2])
+    backward = wf.TensorArray(wf.float32, 3, element_shape=[2])
+    rows = wf.TensorArray(wf.float32, 3).unstack(x)
+    found = wf.while_loop(
+        lambda i, *_: i >= 0,
+        lambda i, j, a, b: (i - 1, j + 1, a.write(j, rows.read(i)), b.write(i, x[i] * 2.0)),
+        [2, 0, forward, backward],
+    )
+    values = [found[2].stack(), found[3].stack()]
+    # ONNX's evaluator knows no Scan that goes backwards.
+    model = agree(values, x, np.arange(6.0).reshape(3, 2), without=(REFERENCE,))
+    assert "Scan" in ops(model)
+
+
+def test_a_number_of_rows_that_is_known() -> None:
+    x = wf.placeholder(wf.float32, [3, 2], name="x")
+    y = _rows(x, 4, 0, lambda i, a: a.write(i, x[i]), end=2)
+    assert "Loop" in ops(agree(y, x, np.arange(6.0).reshape(3, 2)))
+
+
+def test_a_loop_in_a_scan_tells_its_shape() -> None:
+    x = wf.placeholder(wf.float32, [4, 3, 2], name="x")
+    y = wf.scan(lambda a, m: a * 0.5 + wf.foldr(lambda b, r: b + r * a[0], m), x, wf.ones([3, 2]))
+    model = agree(y, x, np.linspace(0, 1, 24).reshape(4, 3, 2), without=(REFERENCE,))
+    assert "Scan" in ops(model)
+    (scan,) = (node for node in model.graph.node if node.op_type == "Scan")
+    (body,) = (each.g for each in scan.attribute if each.name == "body")
+    assert all(each.type.tensor_type.HasField("shape") for each in body.output)
+
+
 def test_scans_in_scans() -> None:
     x = wf.placeholder(wf.float32, [3, 2], name="x")
     y = wf.map_fn(lambda r: wf.map_fn(lambda e: e * wf.reduce_sum(r) + x[0, 1], r), x)
@@ -295,3 +329,10 @@ def test_what_a_branch_or_loop_holds_that_has_no_form_is_named_once() -> None:
         wf.onnx.export(y, x, session)
     assert str(caught.value).count("(Digamma)") == 1
     assert str(caught.value).count("(Lgamma)") == 1
+
+
+def test_gradients_of_arrays_are_named() -> None:
+    x = wf.placeholder(wf.float32, [3, 2], name="x")
+    (y,) = wf.gradients(wf.scan(lambda a, b: a * b + b, x), x)
+    with wf.Session() as session, pytest.raises(errors.UnimplementedError, match="StackV2"):
+        wf.onnx.export({"y": y}, x, session)

@@ -325,6 +325,15 @@ def test_attributes_are_of_the_types_of_their_ops(node: Any, match: str) -> None
         wf.onnx.import_model(model)
 
 
+def test_a_number_that_is_left_out() -> None:
+    model = _model([helper.make_node("TopK", ["x"], ["y", "i"], name="here")], [_value("x", 4)], [])
+    with (
+        wf.Graph().as_default(),
+        pytest.raises(errors.InvalidArgumentError, match="'here' .*TopK requires k"),
+    ):
+        wf.onnx.import_model(model)
+
+
 def test_all_unknown_ops_are_listed_at_once() -> None:
     inner = helper.make_graph(
         [helper.make_node("Odd", [], ["o"], name="c")], "g", [], [_value("o")]
@@ -451,6 +460,37 @@ def test_external_data_is_read_in_place(tmp_path: Path) -> None:
     (tmp_path / "w").write_bytes(bytes(3))
     with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="are there"):
         wf.onnx.import_model(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4", "INT2", "UINT2", "FLOAT4E2M1"])
+def test_elements_of_less_than_a_byte_beside_the_model(tmp_path: Path, kind: str) -> None:
+    values = [0, 1, 0, 1, 1]
+    weights = helper.make_tensor("w", TensorProto.DataType.Value(kind), [5], values)
+    weights = numpy_helper.from_array(numpy_helper.to_array(weights), "w")
+    nodes = [helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [5])
+    graph = helper.make_graph(nodes, "g", [], [y], [weights])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)]),
+        tmp_path / "m.onnx",
+        save_as_external_data=True,
+        location="w",
+        size_threshold=0,
+    )
+    assert (tmp_path / "w").exists()
+    assert wf.onnx.Backend.run_model(tmp_path / "m.onnx", {})[0].tolist() == values
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_a_place_in_a_file_is_a_number_of_few_digits(tmp_path: Path, trainable: bool) -> None:
+    onnx.save(
+        _dense(), tmp_path / "m.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    model = onnx.load(tmp_path / "m.onnx", load_external_data=False)
+    model.graph.initializer[0].external_data.add(key="offset", value="9" * 5000)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="a number"):
+        wf.onnx.import_model(tmp_path / "m.onnx", trainable=trainable)
 
 
 def _mutated(data: bytes, generator: random.Random) -> bytes:

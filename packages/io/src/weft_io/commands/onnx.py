@@ -78,7 +78,17 @@ def inspect(arguments: argparse.Namespace) -> int:
 
 
 def _parameters(model: ModelProto) -> int:
-    return sum(int(np.prod(each.dims, dtype=object)) for each in model.graph.initializer)
+    """Elements of weights, those too of graphs in nodes, and that some tools write as constants."""
+    from weft_io.onnx.model import all_nodes, subgraphs
+
+    found = [*model.graph.initializer]
+    for body in (model.graph, *model.functions):
+        for node in all_nodes(body):
+            for graph in subgraphs(node):
+                found += graph.initializer
+            if node.op_type == "Constant":
+                found += [each.t for each in node.attribute if each.name == "value"]
+    return sum(int(np.prod(each.dims, dtype=object)) for each in found)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -121,15 +131,20 @@ def _value(text: str, place: Any) -> Any:
             raise errors.InvalidArgumentError(f"cannot read {text[1:]!r}: {error}") from error
     parts = text.split(",")
     try:
-        values = np.array(parts if place.dtype.numpy.kind == "O" else [float(p) for p in parts])
-    except ValueError:
+        if place.dtype.is_integer:
+            values = np.array([_whole(part) for part in parts], place.dtype.numpy)
+        else:
+            values = np.array(parts if place.dtype.numpy.kind == "O" else [*map(float, parts)])
+    except OverflowError:
         raise errors.InvalidArgumentError(
-            f"an input of {place.dtype.name} must be numbers, got {text!r}"
+            f"an input of {place.dtype.name} must be whole numbers of {place.dtype.min} to "
+            f"{place.dtype.max}, got {text!r}"
         ) from None
-    if place.dtype.is_integer and (values != np.round(values)).any():
+    except ValueError:
+        kind = "whole numbers" if place.dtype.is_integer else "numbers"
         raise errors.InvalidArgumentError(
-            f"an input of {place.dtype.name} must be whole numbers, got {text!r}"
-        )
+            f"an input of {place.dtype.name} must be {kind}, got {text!r}"
+        ) from None
     values = values.astype(place.dtype.numpy) if values.dtype.kind == "f" else values
     if place.dims is None:
         return values
@@ -142,6 +157,20 @@ def _value(text: str, place: Any) -> Any:
             f"an input of shape {format_dims(place.dims)} must be one number, as many as it has "
             f"elements, or @FILE.npy, got {values.size}"
         ) from None
+
+
+def _whole(text: str) -> int:
+    """An integer with all its digits, also one that is written as a float such as 1e3.
+
+    Raises: ValueError: it is none. OverflowError: it is infinite.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+    if number != round(number):
+        raise ValueError(text)
+    return int(number)
 
 
 def _random(name: str, place: Any, random: np.random.Generator) -> Any:

@@ -158,7 +158,10 @@ class FlowExport:
     def _source(self, merge: Node, back: bool) -> Value:
         """What a loop variable is at first, or in the next turn."""
         (source,) = (each for each in merge.inputs if is_back_edge(merge, each) == back)
-        return self._body.values[source.node.inputs[0]]
+        found = source.node.inputs[0]
+        if found not in self._body.values and found.node.role is Role.CONSTANT:
+            self._add(found.node)  # a constant may stand behind the loop that begins with it
+        return self._body.values[found]
 
     def _from(self, merge: Node, back: bool) -> Value:
         """The same as it can be handed on."""

@@ -83,10 +83,18 @@ def _raw(value: Value) -> bytes:
 
 
 def write(where: Place, path: Path) -> None:
-    """Write the file beside a model, if constants are in it."""
+    """Write the file beside a model, if constants are in it.
+
+    It takes the place of an older one when it is whole: constants may be mapped from that.
+    """
     if not where.offsets:
         return
-    with path.with_name(where.name).open("wb") as file:
-        for value, offset in where.offsets.items():
-            file.seek(offset)
-            file.write(_raw(value))
+    part = path.with_name(f"{where.name}.part")
+    try:
+        with part.open("wb") as file:
+            for value, offset in where.offsets.items():
+                file.seek(offset)
+                file.write(_raw(value))
+        part.replace(path.with_name(where.name))
+    finally:
+        part.unlink(missing_ok=True)

@@ -111,10 +111,13 @@ class Stacking:
             body.nodes = [each for each in body.nodes if each not in rows]
             body.inputs = [*values, *(each.outputs[0] for each in rows)]
             body.outputs = [*new, *elements]
+            for state in kept:  # which ONNX Runtime must know
+                state.new.dims = state.node.outputs[0].dims
             attributes: dict[str, Any] = {"body": body, "num_scan_inputs": len(rows)}
             if self._backwards():
                 attributes["scan_input_directions"] = [1] * len(rows)
-                attributes["scan_output_directions"] = [1] * len(stacks)
+                # Arrays of another counter may be written from the first row on all the same.
+                attributes["scan_output_directions"] = [int(a.step < 0) for a in self._arrays]
             export.append(Made("Scan", [*first, *taken], results, attributes, self._name))
         else:
             body.inputs = [*body.inputs[:2], *values]
@@ -197,8 +200,11 @@ class Stacking:
         """Zeros for the rows of an array that the loop may not have written."""
         assert filling.count is not None
         sizes = export.add("Shape", stack, dtype=dtypes.int64)
-        far = export.ints([_FAR])
-        inner = export.add("Slice", sizes, export.ints([1]), far)
+        if filling.dims is None:
+            inner = export.add("Slice", sizes, export.ints([1]), export.ints([_FAR]))
+        else:  # ONNX's inference of shapes takes a slice behind a Loop for one of all sizes
+            places = export.ints(range(1, 1 + len(filling.dims)))
+            inner = export.add("Gather", sizes, places, axis=0)
         there = export.add("Slice", sizes, export.ints([0]), export.ints([1]))
         there = export.add("Add", there, export.ints([len(filling.writes)]))
         missing = export.add("Sub", export.vector(filling.count), there)

@@ -12,8 +12,21 @@ from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, nump
 from weft_io.onnx.element_types import weft_type
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
 
 _EXTERNAL: Final = TensorProto.EXTERNAL
+
+_PACKED: Final[dict[int, int]] = {
+    TensorProto.INT4: 2,
+    TensorProto.UINT4: 2,
+    TensorProto.FLOAT4E2M1: 2,
+    TensorProto.INT2: 4,
+    TensorProto.UINT2: 4,
+}
+"""Elements a byte of a file, of types that have more than one."""
+
+_MOST_DIGITS: Final = 20
+"""Of a place in a file."""
 
 
 class Values:
@@ -76,7 +89,9 @@ class Values:
             raise errors.InvalidArgumentError(f"{what} has strings in the file {location!r}")
         offset = _number(entries, "offset", what)
         count = int(np.prod(tensor.dims, dtype=object)) if tensor.dims else 1
-        wanted, there = count * dtype.size, path.stat().st_size - offset
+        packed = _PACKED.get(tensor.data_type, 1)
+        wanted = count * dtype.size if packed == 1 else -(-count // packed)
+        there = path.stat().st_size - offset
         if _number(entries, "length", what) not in (0, wanted) or there < wanted:
             raise errors.InvalidArgumentError(
                 f"{what} of {wanted} bytes does not fit what the file {location!r} has of it: "
@@ -85,6 +100,10 @@ class Values:
         if not count:
             return _shaped(np.empty(0, dtype.numpy), tensor, what)
         raw = np.memmap(path, np.uint8, "r", offset, (wanted,))
+        if packed > 1:
+            kind, dims = tensor.data_type, tensor.dims
+            inner = TensorProto(data_type=kind, dims=dims, raw_data=raw.tobytes())
+            return numpy_helper.to_array(inner)
         return np.asarray(raw).view(dtype.numpy).reshape(tuple(tensor.dims))
 
     def sparse(self, tensor: SparseTensorProto) -> np.ndarray[Any, Any]:
@@ -125,8 +144,8 @@ class Values:
 
 def _number(entries: dict[str, str], key: str, what: str) -> int:
     text = entries.get(key, "0")
-    if not text.isdecimal():
-        raise errors.InvalidArgumentError(f"{what}: {key} must be a number, got {text!r}")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise errors.InvalidArgumentError(f"{what}: {key} must be a number, got {shown(text)}")
     return int(text)
 
 

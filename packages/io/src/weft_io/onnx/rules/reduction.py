@@ -20,7 +20,7 @@ from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, as_int32, cast
 from weft_io.onnx.registry import exporter, importer
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 
 _Reduce = Callable[..., Output]
 
@@ -110,7 +110,8 @@ def _top_k(operation: Operation) -> list[Output]:
     rows = x if last else transpose(x, order)
     smallest = not operation.attribute("largest", 1)
     keys = _turned(rows) if smallest else rows
-    assert k is not None
+    if k is None:
+        raise errors.InvalidArgumentError("TopK requires k")
     values, indices = top_k(keys, as_int32(reshape(k, [])), bool(operation.attribute("sorted", 1)))
     values = _turned(values) if smallest else values
     indices = cast(indices, dtypes.int64)
