@@ -189,6 +189,10 @@ def test_what_is_not_fed_and_what_is_not_there() -> None:
             wf.onnx.export({"x": wf.exp(x)}, x, session)
         with pytest.raises(errors.InvalidArgumentError, match="an integer"):
             wf.onnx.export({"y": x}, x, session, metadata={"model_version": "new"})
+        with pytest.raises(errors.InvalidArgumentError, match="an integer"):
+            wf.onnx.export({"y": x}, x, session, metadata={"model_version": "9" * 20})
+        with pytest.raises(errors.InvalidArgumentError, match=r"str by str, got .*: 3"):
+            wf.onnx.export({"y": x}, x, session, metadata={"model_version": 3})
         with pytest.raises(errors.InvalidArgumentError, match="cannot write"):
             wf.onnx.export({"y": x}, x, session, "/nowhere/model.onnx")
 

@@ -329,7 +329,7 @@ def test_a_number_that_is_left_out() -> None:
     model = _model([helper.make_node("TopK", ["x"], ["y", "i"], name="here")], [_value("x", 4)], [])
     with (
         wf.Graph().as_default(),
-        pytest.raises(errors.InvalidArgumentError, match="'here' .*TopK requires k"),
+        pytest.raises(errors.InvalidArgumentError, match=r"'here' .*TopK requires k"),
     ):
         wf.onnx.import_model(model)
 

@@ -16,7 +16,7 @@ from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 
 _MOST_RANDOM: Final = 10**8
 """Elements of an input that are drawn at random."""
@@ -82,7 +82,8 @@ def _parameters(model: ModelProto) -> int:
     from weft_io.onnx.model import all_nodes, subgraphs
 
     found = [*model.graph.initializer]
-    for body in (model.graph, *model.functions):
+    bodies: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    for body in bodies:
         for node in all_nodes(body):
             for graph in subgraphs(node):
                 found += graph.initializer

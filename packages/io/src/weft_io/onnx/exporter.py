@@ -315,8 +315,11 @@ def _checked_axes(
 
 
 def _check_version(metadata: Mapping[str, str]) -> None:
+    wrong = {k: v for k, v in metadata.items() if not isinstance(k, str) or not isinstance(v, str)}
+    if wrong:
+        raise errors.InvalidArgumentError(f"metadata must be str by str, got {shown(wrong)}")
     version = metadata.get("model_version", "0")
-    if not version.removeprefix("-").isdecimal():
+    if not version.removeprefix("-").isdecimal() or not -(2**63) <= int(version) < 2**63:
         raise errors.InvalidArgumentError(f"model_version must be an integer, got {version!r}")
 
 
