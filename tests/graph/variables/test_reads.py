@@ -267,6 +267,20 @@ def call_whose_argument_follows_an_assignment() -> Any:
     return scaled(x)
 
 
+def call_of_a_number_after_an_assignment() -> Any:
+    v = wf.get_variable("v", initializer=1.0)
+
+    @wf.Defun(wf.float32)
+    def scaled(x: Any) -> Any:
+        return x * v
+
+    first = scaled(2.0)
+    with after(first):
+        update = wf.assign(v, 5.0)
+    with after(update):
+        return scaled(2.0) - first
+
+
 def call_in_a_loop_whose_argument_follows_an_update() -> Any:
     v = wf.get_variable("v", initializer=0.0)
 
@@ -353,6 +367,7 @@ OTHERS: list[tuple[Program, Any]] = [
     (summary_after_an_assignment, 5.0),
     (call_after_an_assignment, 10.0),
     (call_whose_argument_follows_an_assignment, 10.0),
+    (call_of_a_number_after_an_assignment, 8.0),
     (call_in_a_loop_whose_argument_follows_an_update, 6.0),
     (call_whose_read_waits_for_its_argument, 6.0),
     (call_in_a_loop_that_assigns, 12.0),

@@ -458,7 +458,7 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
 def _takes_time(value: Output) -> bool:
     """Whether a value is there only when something has run."""
     ready = value.node.role in (Role.CONSTANT, Role.ARGUMENT)
-    return not ready and not is_handle(value)
+    return bool(value.node.controls) or not (ready or is_handle(value))
 
 
 def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
