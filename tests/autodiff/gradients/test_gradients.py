@@ -124,6 +124,13 @@ def test_added_nodes_know_their_forward_node(graph: wf.Graph) -> None:
     assert added[0].name.startswith("gradients/y_grad/")
 
 
+@pytest.mark.parametrize("x", (1.0, 2.0, 5.0))
+def test_the_gradient_of_clipping_goes_to_one_limit_where_they_are_crossed(x: float) -> None:
+    sources = [wf.constant(value) for value in (x, 3.0, 1.5)]
+    clipped = wf.clip_by_value(*sources)
+    assert run(wf.gradients(clipped, sources)) == [0.0, 1.0, 0.0]
+
+
 def test_custom_gradient() -> None:
     @wf.custom_gradient
     def clipped(x: wf.Tensor) -> object:

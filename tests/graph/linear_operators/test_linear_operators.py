@@ -246,6 +246,15 @@ def test_a_wrong_hint_is_found_where_it_is_asked_for() -> None:
         _ = operator.is_square
 
 
+def test_functions_of_matrices_take_operators_by_name() -> None:
+    operator = L.LinearOperatorDiag([2.0, 4.0])
+    solution = wf.linalg.solve(matrix=operator, rhs=[[1.0], [1.0]])
+    with wf.Session() as session:
+        inverse = session.run(wf.linalg.inv(input=operator).to_dense())
+        np.testing.assert_array_equal(inverse, np.diag([0.5, 0.25]))
+        np.testing.assert_array_equal(session.run(solution), [[0.5], [0.25]])
+
+
 def test_functions_of_matrices_take_operators() -> None:
     matrix = np.array([[2.0, 0.5j], [-0.5j, 1.0]])
     operator = L.LinearOperatorFullMatrix(matrix, True, True, True, True)

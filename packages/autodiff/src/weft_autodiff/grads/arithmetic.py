@@ -122,8 +122,9 @@ def _clip(node: Node, grad: Output) -> Pair:
     zero = scalar_like(0, grad)
     below, above = out("Less", [t, low]), out("Greater", [t, high])
     outside = out("LogicalOr", [below, above])
-    to_low = out("SelectV2", [below, grad, zero])
-    to_high = out("SelectV2", [above, grad, zero])
+    crossed = out("Greater", [low, high])  # then the result is `low`, whatever t is
+    to_low = out("SelectV2", [out("LogicalOr", [below, crossed]), grad, zero])
+    to_high = out("SelectV2", [crossed, zero, out("SelectV2", [above, grad, zero])])
     return [
         out("SelectV2", [outside, zero, grad]),
         sum_to_shape(to_low, low, t),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -19,11 +20,14 @@ def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let a function of a matrix take a LinearOperator, whose method of that name is called."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        first = next(iter(signature(function).parameters))
+
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            if args and is_operator(args[0]):
-                named = {key: value for key, value in kwargs.items() if value is not None}
-                result: R = getattr(args[0], method)(*args[1:], **named)
+            operator = args[0] if args else kwargs.get(first)
+            if is_operator(operator):
+                named = {k: v for k, v in kwargs.items() if v is not None and k != first}
+                result: R = getattr(operator, method)(*args[1:], **named)
                 return result
             return function(*args, **kwargs)
 
