@@ -285,3 +285,21 @@ def test_functions_of_matrices_take_operators() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="not transposes"):
         wf.matmul(operator, x, transpose_a=True)
     assert isinstance(wf.matmul(operator, operator), L.LinearOperator)
+
+
+def test_functions_of_operators_take_arguments_in_any_way() -> None:
+    matrix = np.array([[2.0, 0.5j], [1.0, 1.0]])
+    operator, x = L.LinearOperatorFullMatrix(matrix), np.array([[1.0], [2j]])
+    with wf.Session() as session:
+        wanted = np.linalg.inv(matrix.conj().T)
+        for found in (L.inv(operator, True), L.inv(input=operator, adjoint=True)):
+            np.testing.assert_allclose(session.run(found.to_dense()), wanted)
+        for solved in (L.solve(matrix=operator, rhs=x, adjoint=True), L.solve(operator, x, True)):
+            np.testing.assert_allclose(session.run(solved), wanted @ x)
+        np.testing.assert_allclose(session.run(L.diag_part(operator, k=0)), [2, 1])
+        found = L.matvec(operator, x[:, 0], adjoint_a=True)
+        np.testing.assert_allclose(session.run(found), matrix.conj().T @ x[:, 0])
+    with pytest.raises(errors.InvalidArgumentError, match="does not take k, got 1"):
+        L.diag_part(operator, k=1)
+    with pytest.raises(errors.InvalidArgumentError, match="not transposes"):
+        L.matvec(operator, x[:, 0], transpose_a=True)

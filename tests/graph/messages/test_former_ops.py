@@ -112,7 +112,9 @@ def test_ops_with_other_arguments() -> None:
     for op, sign in (("InplaceAdd", 1), ("InplaceSub", -1), ("InplaceUpdate", 0)):
         wanted = rows.copy()
         wanted[at] = wanted[at] + sign * new if sign else new
-        np.testing.assert_array_equal(alone(op, [rows, at, new], T=F)[0], wanted)
+        for beside in (0, 4, -4):  # which begin again at the end
+            (found,) = alone(op, [rows, at + np.int32(beside), new], T=F)
+            np.testing.assert_array_equal(found, wanted)
     a, b = random(3, 2), random(3, 4, seed=1)
     (found,) = alone("SparseMatMul", [a, b], Ta=F, Tb=F, transpose_a=True, a_is_sparse=True)
     np.testing.assert_allclose(found, a.T @ b, rtol=1e-5)
@@ -120,6 +122,8 @@ def test_ops_with_other_arguments() -> None:
     np.testing.assert_array_equal(found, np.concatenate([a, a]))
     (found,) = alone("Empty", [np.array([2, 3], np.int32)], dtype=F, init=True)
     np.testing.assert_array_equal(found, np.zeros((2, 3)))
+    (found,) = alone("Empty", [np.array([2], np.int32)], dtype=wf.bool, init=True)
+    assert found.tolist() == [False, False]
     given = [
         np.arange(6, dtype=np.uint8),
         np.array([2, 3], np.int32),

@@ -119,13 +119,15 @@ def _arranged(xp: Any, columns: Array, order: str) -> Array:
     """Columns of four gates as -i, -f, -o, c: a sigmoid begins with its argument negated."""
     width = columns.shape[-1] // 4
     result = xp.empty(columns.shape, columns.dtype)
+    minus = columns.dtype.type(-1)
     for to, gate in enumerate("ifoc"):
         at = order.index(gate) * width
         part = result[..., to * width : (to + 1) * width]
         if gate == "c":
             part[...] = columns[..., at : at + width]
         else:
-            xp.negative(columns[..., at : at + width], out=part)
+            # Not by NumPy's negative, which takes other elements of a column of four.
+            xp.multiply(columns[..., at : at + width], minus, out=part)
     return result
 
 

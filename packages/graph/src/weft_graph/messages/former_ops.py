@@ -226,12 +226,18 @@ def _quantized_reshape(node: proto.NodeDef, made: _Made) -> None:
 
 
 def _in_place(new: str) -> Rule:
-    """Rows of a tensor that nobody else sees, by the numbers of rows."""
+    """Rows of a tensor that nobody else sees, by their numbers, which begin again at the end."""
 
     def rule(node: proto.NodeDef, made: _Made) -> None:
         value, rows, updates = _data(node, 3)
-        last = made.constant(node, -1, proto.DT_INT32)
+        first, last = (made.constant(node, [n], proto.DT_INT32) for n in (0, -1))
         kinds = {"T": proto.DT_INT32, "Tdim": proto.DT_INT32}
+        shape = made.add(node, "Shape", [value], T=_copied(node.attr["T"]))
+        count = made.add(
+            node, "GatherV2", [shape, first, made.constant(node, 0, proto.DT_INT32)],
+            Tparams=proto.DT_INT32, Tindices=proto.DT_INT32, Taxis=proto.DT_INT32,
+        )  # fmt: skip
+        rows = made.add(node, "FloorMod", [rows, count], T=proto.DT_INT32)
         rows = made.add(node, "ExpandDims", [rows, last], **kinds)
         _become(node, new, [value, rows, updates], ["T"], Tindices=proto.DT_INT32)
 
@@ -240,7 +246,7 @@ def _in_place(new: str) -> Rule:
 
 def _empty(node: proto.NodeDef, made: _Made) -> None:
     kind = node.attr["dtype"].type
-    zero = made.constant(node, b"" if kind == proto.DT_STRING else 0, kind)
+    zero = made.constant(node, {proto.DT_STRING: b"", proto.DT_BOOL: False}.get(kind, 0), kind)
     _become(node, "Fill", [*_data(node), zero], T=kind, index_type=proto.DT_INT32)
 
 

@@ -225,7 +225,8 @@ def matvec(
     """The product of matrices with vectors.
 
     Args:
-      a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`.
+      a: numeric, shape (..., M, K), or (..., K, M) with `transpose_a` or `adjoint_a`; or a
+        LinearOperator.
       b: same dtype, shape (..., K); the leading axes broadcast.
       transpose_a: exchange the last two axes of `a` first.
       adjoint_a: exchange them and take the complex conjugate.
@@ -238,6 +239,10 @@ def matvec(
       >>> wf.Session().run(wf.linalg.matvec([[1.0, 2.0]], [3.0, 4.0]))
       array([11.], dtype=float32)
     """
+    if is_operator(a):
+        column = out("ExpandDims", [convert_to_tensor(b, a.dtype), -1])
+        turned = matmul(a, column, transpose_a=transpose_a, adjoint_a=adjoint_a)
+        return out("Squeeze", [turned], {"squeeze_dims": (-1,)}, name or "matvec")
     x, y = pair(a, b)
     column = out("ExpandDims", [y, -1])
     product = matmul(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import signature
+from inspect import BoundArguments, signature
 from typing import Any, ParamSpec, TypeVar
+
+from weft_tensor import errors
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,13 +26,26 @@ def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            operator = args[0] if args else kwargs.get(first)
-            if is_operator(operator):
-                named = {k: v for k, v in kwargs.items() if v is not None and k != first}
-                result: R = getattr(operator, method)(*args[1:], **named)
+            if is_operator(args[0] if args else kwargs.get(first)):
+                result: R = _by_method(method, signature(function).bind(*args, **kwargs))
                 return result
             return function(*args, **kwargs)
 
         return called
 
     return decorate
+
+
+def _by_method(method: str, bound: BoundArguments) -> Any:
+    operator, *_ = bound.arguments.values()
+    taken, given = signature(getattr(operator, method)).parameters, {}
+    for name, value in list(bound.arguments.items())[1:]:
+        if name in taken:
+            given[name] = value
+        elif name == "adjoint":
+            operator = operator.adjoint() if value else operator
+        elif name != "name" and value != bound.signature.parameters[name].default:
+            raise errors.InvalidArgumentError(
+                f"{method} of a LinearOperator does not take {name}, got {value!r}"
+            )
+    return getattr(operator, method)(**{k: v for k, v in given.items() if v is not None})

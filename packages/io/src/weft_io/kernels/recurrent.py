@@ -48,6 +48,7 @@ class _Layer:
         self.cell = states[1].copy() if len(states) > 1 else None
         self._one = xp.ones((), weights.dtype)
         self._zero = xp.zeros((), weights.dtype)
+        self._minus = weights.dtype.type(-1)
 
     def space(self, width: int) -> Array:
         """An array of so many elements for each sequence."""
@@ -62,7 +63,8 @@ class _Layer:
 
     def _sigmoid(self, x: Array, out: Array) -> None:
         xp, one = self.xp, self._one
-        xp.negative(x, out)
+        # Not by NumPy's negative, which takes other elements of a column of four.
+        xp.multiply(x, self._minus, out)
         xp.exp(out, out)
         xp.add(out, one, out)
         xp.reciprocal(out, out)
