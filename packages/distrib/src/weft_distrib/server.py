@@ -80,8 +80,8 @@ class Server:
       protocol: "grpc"; or "grpc+tcp", which never uses shared memory between tasks of one machine;
         or "inproc", by which values go between servers of one process without sockets, where both
         have it.
-      config: a ConfigProto, for the devices and threads of this task, and for sessions on it that
-        bring none.
+      config: a ConfigProto, for the devices and threads of this task, and for what sessions on it
+        leave open in theirs.
       start: whether to start at once.
       credentials: what it shows to other tasks, and whom it lets in; those of the environment by
         default.

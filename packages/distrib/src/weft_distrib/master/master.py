@@ -55,7 +55,7 @@ class Master:
       worker: of the master's own task.
       connections: to the other tasks.
       packages: as of `messages.Status`: those of this process.
-      config: the ConfigProto of sessions that bring none; None for the defaults.
+      config: the ConfigProto of what sessions leave open in theirs; None for the defaults.
       lease: seconds after which a session is closed that no client has claimed.
     """
 
@@ -119,7 +119,9 @@ class Master:
             raise errors.ResourceExhaustedError(
                 f"{self._worker.task.to_string()} has {MAX_SESSIONS} sessions, and no more"
             )
-        config = _config_of(request.config) if request.config else self._config
+        config = proto.ConfigProto()
+        config.CopyFrom(self._config)
+        config.MergeFrom(_config_of(request.config))
         self._check_cluster(config)
         isolated = config.isolate_session_state
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
