@@ -463,12 +463,12 @@ def test_a_session_without_a_config_has_that_of_its_server() -> None:
     with closing(Server.create_local_server(config=config)) as server, wf.Graph().as_default():
         blocked = wf.FIFOQueue(1, wf.float32).dequeue()
         late = errors.DeadlineExceededError
-        with wf.Session(server.target) as session, pytest.raises(late, match="past 200 ms"):
+        with wf.Session(server.target) as session, pytest.raises(late):
             session.run(blocked)
         other = wf.ConfigProto(allow_soft_placement=True)
         with (
             wf.Session(server.target, config=other) as session,
-            pytest.raises(late, match="200 ms"),
+            pytest.raises(late),
         ):
             session.run(blocked)
         own = wf.ConfigProto(operation_timeout_in_ms=300)

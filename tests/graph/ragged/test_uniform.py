@@ -132,3 +132,14 @@ def test_constants_of_inner_values_without_elements(rows: Any, rank: int, shape:
     constant = wf.ragged.constant(rows, wf.int32, ragged_rank=rank)
     assert constant.shape.as_list() == shape
     assert fetched(constant) == [rows]
+
+
+def test_partitions_of_data_of_unknown_rank() -> None:
+    data, partitions = wf.placeholder(wf.int32, None), wf.placeholder(wf.int32, [None, None])
+    found = wf.ragged.stack_dynamic_partitions(data, partitions, 2)
+    with wf.Session() as session:
+        which = [[0, 1], [1, 0]]
+        one = session.run(found, {data: [[1, 2], [3, 4]], partitions: which})
+        assert one.to_list() == [[1, 4], [2, 3]]
+        rows = session.run(found, {data: np.arange(8).reshape(2, 2, 2), partitions: which})
+        assert rows.to_list() == [[[0, 1], [6, 7]], [[2, 3], [4, 5]]]

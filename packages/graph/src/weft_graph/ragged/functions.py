@@ -273,6 +273,9 @@ def stack_dynamic_partitions(
             values, which, rank = expanded(values, dtypes.int64), shapes.expand_dims(which, 0), 1
         if isinstance(values, Output) and values.dims is not None:
             _check_begins(values.dims, which)
+        if isinstance(values, Output) and values.dims is None:
+            inner = shapes.shape(values)[rank:]
+            values, rank = shapes.reshape(values, join.concat([[-1], inner], 0)), 1
         for _ in builtins.range(rank - 1):
             values = uniform_levels(values, 1, dtypes.int64).values
         numbers = making.Given(shapes.reshape(which, [-1]), "partitions")
