@@ -390,6 +390,10 @@ def test_a_function_of_an_element_cannot_end_the_dataset_around_it(calls: int | 
     for made in (
         lambda: R(3).apply(transformations.map_and_batch(stopping, 1, num_parallel_calls=calls)),
         lambda: R(3).scan(0, lambda state, x: (state, stopping(x))),
+        lambda: R(3).filter(lambda x: stopping(x) >= 0),
+        lambda: R(3).flat_map(lambda x: Dataset.from_tensors(stopping(x))),
+        lambda: R(3).interleave(lambda x: Dataset.from_tensors(stopping(x)), 1),
+        lambda: R(3).apply(transformations.take_while(lambda x: stopping(x) >= 0)),
     ):
         with Graph().as_default() as graph:
             following = made().make_one_shot_iterator().get_next()

@@ -219,7 +219,7 @@ def _function(
       numbers: how many inputs come after the captured values.
     """
     call: Call = call_of(node, attribute, device)
-    if node.attrs.get("preserve_cardinality"):
+    if node.attrs.get("preserve_cardinality", True):  # only some maps may end by a function
         call = preserving(call)
     keep = keeper(node, 1)
     end = len(node.inputs) - 1 - numbers

@@ -76,7 +76,7 @@ def _scan(node: Node, device: Device) -> KernelFunction:
 
 @kernel("TakeWhileDataset")
 def _take_while(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "predicate", device)
+    call = preserving(call_of(node, "predicate", device))
     keep = keeper(node, 1)
     return lambda *inputs: DerivedSource(
         inputs[0], scans.TakeWhileStream, with_captured(call, keep(inputs))
