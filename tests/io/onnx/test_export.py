@@ -85,6 +85,23 @@ def test_sizes_that_are_not_known_have_names() -> None:
         wf.onnx.export({"z": x}, x, session, dynamic_axes={"x": {2: "two"}})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"session": None}, "a session is required, got None"),
+        ({"path": 5}, "path must be a path of a file, got 5"),
+        ({"dynamic_axes": ["x"]}, "dynamic_axes must be names by axis, by input"),
+        ({"dynamic_axes": {"x": {0: 5}}}, "must be names by integers"),
+        ({"dynamic_axes": {"x": {"rows": "rows"}}}, "must be names by integers"),
+        ({"metadata": ["weft"]}, "metadata must be a mapping"),
+    ],
+)
+def test_arguments_of_another_type(wrong: dict[str, Any], text: str) -> None:
+    x = wf.placeholder(wf.float32, [None, 2], name="x")
+    with wf.Session() as session, pytest.raises(errors.InvalidTypeError, match=text):
+        wf.onnx.export(x * 2.0, x, **{"session": session, **wrong})
+
+
 def test_names_and_metadata() -> None:
     x = wf.placeholder(wf.float32, [2], name="x")
     metadata = {"producer_name": "me", "model_version": "3", "licence": "MIT"}

@@ -528,3 +528,25 @@ def test_mutated_models_are_refused_in_words() -> None:
 @pytest.mark.long
 def test_ten_thousand_mutated_models() -> None:
     _attacked(10_000)
+
+
+@pytest.mark.parametrize(("taken", "given"), [(0, 1), (1, 1), (1, -1), (-1, 2), (2, -2), (-2, 0)])
+def test_axes_of_a_scan_whose_ranks_only_a_run_knows(taken: int, given: int) -> None:
+    def info(name: str) -> Any:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+
+    nodes = [helper.make_node("Add", ["s", "x"], ["t"]), helper.make_node("Neg", ["t"], ["y"])]
+    body = helper.make_graph(nodes, "turn", [info("s"), info("x")], [info("t"), info("y")])
+    axes = {"scan_input_axes": [taken], "scan_output_axes": [given]}
+    scan = helper.make_node(
+        "Scan", ["first", "xs"], ["last", "ys"], body=body, num_scan_inputs=1, **axes
+    )
+    ends = [info("first"), info("xs")], [info("last"), info("ys")]
+    model = wf.onnx.import_model(helper.make_model(helper.make_graph([scan], "g", *ends)))
+    xs = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    sums = np.cumsum(np.moveaxis(xs, taken, 0), 0)
+    feeds = {model.inputs["first"]: np.zeros_like(sums[0]), model.inputs["xs"]: xs}
+    with wf.Session() as session:
+        last, ys = session.run([model.outputs["last"], model.outputs["ys"]], feeds)
+    assert np.array_equal(last, sums[-1])
+    assert np.array_equal(ys, -np.moveaxis(sums, 0, given))

@@ -75,6 +75,7 @@ def export(
       UnimplementedError: there are nodes that ONNX cannot express; the message lists all of them.
       NotFoundError: the graph has no such tensor.
       InvalidArgumentError: a placeholder that is needed is not fed, or an argument is wrong.
+      InvalidTypeError: an argument has another type.
       FailedPreconditionError: a variable has no value.
       ResourceExhaustedError: the model has 2 GiB or more, and no `external_data`.
 
@@ -94,13 +95,17 @@ def export(
         raise errors.InvalidArgumentError(f"opset must be {OLDEST} to {newest}, got {shown(opset)}")
     if external_data and path is None:
         raise errors.InvalidArgumentError("external_data requires a path")
-    graph: Graph = session.graph
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise errors.InvalidTypeError(f"path must be a path of a file, got {shown(path)}")
+    graph = getattr(session, "graph", None)
+    if not isinstance(graph, Graph):
+        raise errors.InvalidTypeError(f"a session is required, got {shown(session)}")
     results = _named(fetches, graph, "fetches")
     inputs = _named(feeds, graph, "feeds")
     if both := sorted(set(results) & set(inputs)):
         raise errors.InvalidArgumentError(f"outputs must have other names than inputs, got {both}")
     axes = _checked_axes(dynamic_axes or {}, inputs)
-    _check_version(metadata or {})
+    _check_metadata(metadata or {})
     made = _Export(results, inputs, session, opset)
     made.run()
     return made.model(axes, metadata or {}, None if path is None else Path(path), external_data)
@@ -299,13 +304,21 @@ def _output(wanted: Any, graph: Graph) -> Output:
 def _checked_axes(
     axes: Mapping[str, Mapping[int, str]], inputs: Mapping[str, Output]
 ) -> Mapping[str, Mapping[int, str]]:
+    if not isinstance(axes, Mapping) or not all(isinstance(v, Mapping) for v in axes.values()):
+        raise errors.InvalidTypeError(
+            f"dynamic_axes must be names by axis, by input, got {shown(axes)}"
+        )
     for name, names in axes.items():
         if name not in inputs:
             raise errors.InvalidArgumentError(
                 f"dynamic_axes must name inputs, which are {list(inputs)}, got {name!r}"
             )
         dims = inputs[name].dims
-        for axis in names:
+        for axis, text in names.items():
+            if not isinstance(axis, int) or not isinstance(text, str):
+                raise errors.InvalidTypeError(
+                    f"dynamic_axes of {name!r} must be names by integers, got {shown(names)}"
+                )
             if dims is not None and not (0 <= axis < len(dims) and dims[axis] is None):
                 raise errors.InvalidArgumentError(
                     f"dynamic_axes of {name!r} must be axes of unknown size of the shape "
@@ -314,7 +327,9 @@ def _checked_axes(
     return axes
 
 
-def _check_version(metadata: Mapping[str, str]) -> None:
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    if not isinstance(metadata, Mapping):
+        raise errors.InvalidTypeError(f"metadata must be a mapping, got {shown(metadata)}")
     wrong = {k: v for k, v in metadata.items() if not isinstance(k, str) or not isinstance(v, str)}
     if wrong:
         raise errors.InvalidArgumentError(f"metadata must be str by str, got {shown(wrong)}")

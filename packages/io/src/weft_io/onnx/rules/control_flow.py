@@ -11,11 +11,13 @@ from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir.builder import constant
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
+from weft_graph.ops import sequence
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.comparison import less, logical_and
 from weft_graph.ops.identity import ensure_shape
+from weft_graph.ops.join import concat
 from weft_graph.ops.permutation import reverse, transpose
-from weft_graph.ops.shapes import reshape, shape
+from weft_graph.ops.shapes import rank, reshape, shape
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_tensor import dtypes, errors
@@ -218,9 +220,19 @@ def _first(value: Output, axis: int) -> Output:
     """The same with an axis in front."""
     if not axis:
         return value
-    count = len(value.dims or ())
-    axis %= count
-    return transpose(value, [axis, *(i for i in range(count) if i != axis)])
+    if value.dims is not None:
+        count = len(value.dims)
+        axis %= count
+        return transpose(value, [axis, *(i for i in range(count) if i != axis)])
+    place, behind = _places(value, axis)
+    return transpose(value, concat([[place], sequence.range(place), behind], 0))
+
+
+def _places(value: Output, axis: int) -> tuple[Output, Output]:
+    """An axis of a value of unknown rank, and the axes behind it."""
+    count = rank(value)
+    place = constant(axis) if axis > 0 else count + axis
+    return place, sequence.range(place + 1, count)
 
 
 def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Output]:
@@ -232,10 +244,17 @@ def _collected(operation: Operation, arrays: Sequence[TensorArray]) -> list[Outp
         if directions and directions[index]:
             value = reverse(value, [0])
         axis = axes[index] if axes else 0
-        if axis:
-            count = len(value.dims or ())
-            axis %= count
-            order = [*range(1, axis + 1), 0, *range(axis + 1, count)]
-            value = transpose(value, order)
-        found.append(value)
+        found.append(_first_to(value, axis))
     return found
+
+
+def _first_to(value: Output, axis: int) -> Output:
+    """The same with its first axis at another place, which may be counted from the end."""
+    if not axis:
+        return value
+    if value.dims is not None:
+        count = len(value.dims)
+        axis %= count
+        return transpose(value, [*range(1, axis + 1), 0, *range(axis + 1, count)])
+    place, behind = _places(value, axis)
+    return transpose(value, concat([sequence.range(1, place + 1), [0], behind], 0))
