@@ -13,7 +13,7 @@ from weft_exec.session.session import Session
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import diagonals, linalg, lu, tridiagonal
+from weft_graph.ops import diagonals, linalg, lu, norms, tridiagonal
 from weft_tensor import dtypes, errors
 
 
@@ -144,7 +144,7 @@ def test_norm(ord: Any, axis: Any, keep: bool) -> None:
     else:
         numpy_axis = tuple(axis) if isinstance(axis, list) else axis
         expected = np.linalg.norm(x, order, numpy_axis, keep)
-    result = evaluate(linalg.norm(constant(x), ord, axis, keep))
+    result = evaluate(norms.norm(constant(x), ord, axis, keep))
     assert result.shape == expected.shape
     np.testing.assert_allclose(result, expected)
 
@@ -154,7 +154,7 @@ def test_norm(ord: Any, axis: Any, keep: bool) -> None:
 )
 def test_norms_that_do_not_exist_are_refused(ord: Any, axis: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError):
-        linalg.norm(constant(normal(3, 4, 2)), ord, axis)
+        norms.norm(constant(normal(3, 4, 2)), ord, axis)
 
 
 def test_ranks_and_pseudoinverses() -> None:
@@ -169,7 +169,7 @@ def test_ranks_and_pseudoinverses() -> None:
 
 def test_normalize_and_adjoint() -> None:
     x = complex_normal(3, 4)
-    unit, size = evaluate(list(linalg.normalize(x, axis=1)))
+    unit, size = evaluate(list(norms.normalize(x, axis=1)))
     np.testing.assert_allclose(size, np.linalg.norm(x, axis=1, keepdims=True))
     np.testing.assert_allclose(unit * size, x)
     np.testing.assert_allclose(evaluate(linalg.adjoint(x)), x.conj().T)

@@ -78,7 +78,6 @@ from weft_graph.ops.linalg import (
     matrix_solve as matrix_solve,
     matrix_solve_ls as matrix_solve_ls,
     matrix_triangular_solve as matrix_triangular_solve,
-    norm as norm,
     qr as qr,
     self_adjoint_eig as self_adjoint_eig,
     self_adjoint_eigvals as self_adjoint_eigvals,
@@ -87,6 +86,7 @@ from weft_graph.ops.linalg import (
 from weft_graph.ops.masks import *
 from weft_graph.ops.matmul import *
 from weft_graph.ops.matmul import sparse_matmul as sparse_matmul
+from weft_graph.ops.norms import norm as norm
 from weft_graph.ops.padding import *
 from weft_graph.ops.permutation import *
 from weft_graph.ops.powers import *

@@ -10,7 +10,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.linear_operators.dense import adjoint_of, joined_shape, product
 from weft_graph.linear_operators.operator import LinearOperator
-from weft_graph.ops.linalg import normalize
+from weft_graph.ops.norms import normalize
 from weft_graph.ops.shape_rules import with_rank_at_least
 from weft_tensor.shape import TensorShape
 

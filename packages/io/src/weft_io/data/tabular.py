@@ -384,10 +384,9 @@ def make_csv_dataset(
         defaults = form.inferred(paths, len(names), chosen, num_rows_for_inference)
     taken = [names[i] for i in chosen]
     _check_columns(taken, defaults, label_name)
-    select = chosen if len(chosen) < len(names) else None
 
     def of_file(path: Any) -> Dataset:
-        rows = form.dataset(path, defaults, select)
+        rows = form.dataset(path, defaults, chosen if len(chosen) < len(names) else None)
         return rows._through("IgnoreErrorsDataset") if ignore_errors else rows
 
     def named(*columns: Any) -> Any:

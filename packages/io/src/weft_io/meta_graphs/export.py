@@ -80,10 +80,7 @@ def export_meta_graph(
     if clear_extraneous_savers:
         graph_def_edits.remove_savers(message.graph_def, saver_def)
     if scope:
-        unbound = graph_def_edits.cut_scope(message.graph_def, scope)
-        if unbound:
-            names = message.collection_def[UNBOUND_INPUTS].bytes_list.value
-            names.extend(name.encode() for name in unbound)
+        _cut_scope(message, scope)
     if clear_devices:
         graph_def_edits.clear_devices(message.graph_def)
     if not message.meta_info_def.HasField("stripped_op_list"):
@@ -101,6 +98,16 @@ def export_meta_graph(
     if filename is not None:
         write_message(filename, message, as_text)
     return message
+
+
+def _cut_scope(message: proto.MetaGraphDef, scope: str) -> None:
+    """Leave the nodes of a scope, and list what they took from outside."""
+    from weft_io.meta_graphs import graph_def_edits
+
+    unbound = graph_def_edits.cut_scope(message.graph_def, scope)
+    if unbound:
+        names = message.collection_def[UNBOUND_INPUTS].bytes_list.value
+        names.extend(name.encode() for name in unbound)
 
 
 def _remove_savers(message: proto.MetaGraphDef) -> None:

@@ -13,6 +13,7 @@ from weft_graph.ops.lu import *
 from weft_graph.ops.matmul import *
 from weft_graph.ops.matmul import matvec as matvec
 from weft_graph.ops.matrix_functions import logm as logm, sqrtm as sqrtm
+from weft_graph.ops.norms import *
 from weft_graph.ops.permutation import matrix_transpose as matrix_transpose
 from weft_graph.ops.tridiagonal import *
 
