@@ -458,6 +458,7 @@ class Channel:
                 self.heard += 1
                 for message in inbox.received(count):
                     self._take(message)
+                    del message  # else its values live on until the next
         except OSError as error:
             self._lose(error)
         except errors.OpError as error:
