@@ -105,7 +105,7 @@ def _built(case: Case, dtype: str) -> tuple[Node, list[Output], list[Any]]:
 
 
 def _can_be_lowered(case: Case, dtype: str) -> bool:
-    if case.prepare or not case.op_def.outputs:
+    if case.prepare or not case.op_def.outputs or case.op_def.traits.random:
         return False
     with wf.Graph().as_default():
         try:

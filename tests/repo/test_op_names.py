@@ -125,7 +125,7 @@ def findings() -> dict[str, Tables]:
     return {
         str(path.relative_to(ROOT / "packages")): here
         for path, (here, _) in sources().items()
-        if here and not (BESIDE | {TRANSLATIONS}) & set(path.parts)
+        if here and not (BESIDE | {TRANSLATIONS}) & set(path.relative_to(ROOT).parts)
     }
 
 

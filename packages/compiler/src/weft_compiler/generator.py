@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_compiler.lower.region import changed, lower, reads_state, why_not
-from weft_compiler.lower.registry import Unsupported, known_operands, update_of, wants_kernel
+from weft_compiler.lower.region import changed, drawing, lower, reads_state, why_not
+from weft_compiler.lower.registry import (
+    Unsupported,
+    known_operands,
+    rule_of,
+    update_of,
+    wants_kernel,
+)
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -27,22 +33,27 @@ class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, results, updates, long: as of `weft_graph.ir.code_generators.Generated`.
+      takes, draws, results, updates, long: as of `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
     """
 
     def __init__(
-        self, program: NativeProgram, takes: Sequence[int], updates: Sequence[int] = ()
+        self,
+        program: NativeProgram,
+        takes: Sequence[int],
+        updates: Sequence[int] = (),
+        draws: Sequence[Node] = (),
     ) -> None:
         self.program = program
         self.takes: Sequence[int] = tuple(takes)
+        self.draws: Sequence[Node] = tuple(draws)
         self.updates: Sequence[int] = tuple(updates)
         outputs = program.program.outputs
         outputs = outputs[: len(outputs) - len(self.updates)]
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
         self.long = program.statements >= _LONG and not updates
         self._enter = program.enter
-        self._count = len(self.takes)
+        self._count = len(self.takes) + bool(self.draws)
 
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`."""
@@ -82,6 +93,10 @@ class LlvmGenerator:
         """Whether a node gives the value of a variable, its input; see `CodeGenerator`."""
         return reads_state(node)
 
+    def draws(self, node: Node) -> bool:
+        """Whether a node draws from a stream that functions are given; see `CodeGenerator`."""
+        return node.op_def.traits.random and rule_of(node.type) is not None
+
     def needs_value(self, node: Node) -> Sequence[int]:
         """Positions of the inputs of a node that decide what is compiled, such as axes."""
         count = len(node.inputs)
@@ -116,7 +131,9 @@ class LlvmGenerator:
             for at, given in enumerate(inputs)
             if given.node.role is not Role.CONSTANT and at not in values and given not in states
         ]
-        return Compiled(compiled, takes, [inputs.index(state) for state in states])
+        return Compiled(
+            compiled, takes, [inputs.index(state) for state in states], drawing(members)
+        )
 
 
 generators.register("llvm", LlvmGenerator())

@@ -14,6 +14,9 @@ import numpy as np
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
+STATE: Final = 6
+"""Numbers of the state of a random stream: its counter, four, and its key, two."""
+
 Views = Mapping[str, tuple[DType, int]]
 """Of each view the type of its elements, and how many there are to the buffer's end."""
 
@@ -58,6 +61,8 @@ def routine(name: str) -> Routine:
 
 def work_of(parameters: Mapping[str, int]) -> int:
     """How many products of numbers a call takes."""
+    if "blocks" in parameters:
+        return _PHILOX_PRODUCTS * parameters["blocks"]
     return parameters.get("m", 1) * parameters.get("n", 1) * parameters.get("k", 1)
 
 
@@ -103,6 +108,24 @@ def _wrong_gemm(views: Views, of: Mapping[str, int]) -> str:
     return _wrong_matmul(views, of)
 
 
+def _wrong_philox(views: Views, of: Mapping[str, int]) -> str:
+    (words, count), (state, given) = views["words"], views["state"]
+    if words not in (dtypes.uint32, dtypes.uint64) or state is not dtypes.uint64:
+        return "words of uint32 or uint64 and a state of uint64 were required"
+    if of["blocks"] < 1 or given < STATE:
+        return f"at least 1 block and {STATE} numbers of state were required"
+    needed = of["blocks"] * _PHILOX_BYTES // words.size
+    return "" if needed <= count else f"words needs {needed} elements, and there are {count}"
+
+
+def _philox(words: Any, state: Any, blocks: int) -> None:
+    bits = np.random.Philox(key=state[4:6].copy(), counter=state[:4].copy())
+    raw = bits.random_raw(4 * blocks).astype("<u8").view(words.dtype.newbyteorder("<"))
+    words[: raw.size] = raw
+
+
+_PHILOX_BYTES: Final = 32
+_PHILOX_PRODUCTS: Final = 20
 _PRODUCT: Final = (
     ("a", "b", "c"),
     ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row", "accumulate"),
@@ -111,8 +134,14 @@ _PRODUCT: Final = (
 _ROUTINES: Final = {
     "matmul": Routine("matmul", *_PRODUCT, _wrong_matmul, _matmul),
     "gemm": Routine("gemm", *_PRODUCT, _wrong_gemm, _matmul),
+    "philox": Routine(
+        "philox", ("words", "state"), ("blocks",), frozenset(["words"]), _wrong_philox, _philox
+    ),
 }
 """`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
 Strides are in elements; c's columns are neighbours.
 
-`gemm`: the same by NumPy's own BLAS, with the bits of `np.matmul`."""
+`gemm`: the same by NumPy's own BLAS, with the bits of `np.matmul`.
+
+`philox`: blocks of 32 random bytes of Philox4x64-10. The state is its counter, four numbers, and
+its key, two; as in `numpy.random.Philox`, the first block is that of the counter after it."""

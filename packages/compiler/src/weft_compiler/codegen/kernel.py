@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, matmul
+from weft_compiler.codegen import blas, matmul, philox
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -117,6 +117,7 @@ class Kernel:
       regions: its outermost parallel loops, which the worker calls by number from 1.
       routines: the types of the products that are called.
       blas: the functions of BLAS that are called.
+      philox: whether random words are made.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -129,6 +130,7 @@ class Kernel:
         self.regions: list[Region] = []
         self.routines: set[DType] = set()
         self.blas: set[str] = set()
+        self.philox = False
         self.checks = {
             id(each): number
             for number, each in enumerate(
@@ -405,6 +407,11 @@ class _Function:
         if call.routine == "gemm":
             a, b, c = views
             self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, dict(call.parameters)))
+            return
+        if call.routine == "philox":
+            self.kernel.philox = True
+            blocks = dict(call.parameters)["blocks"]
+            self.w.do(f"call void @{philox.NAME}(ptr {views[0]}, ptr {views[1]}, i64 {blocks})")
             return
         self.kernel.routines.add(dtype)
         numbers = [f"i64 {value}" for _, value in call.parameters]

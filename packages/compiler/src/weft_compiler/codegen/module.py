@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, matmul, team
+from weft_compiler.codegen import blas, matmul, philox, team
 from weft_compiler.codegen.kernel import Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -67,6 +67,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         if kernel.regions
         else team.alone(kernel.parameters),
         *library.texts(scalars.used, target),
+        *([philox.text()] if kernel.philox else []),
         *map(matmul.declaration, sorted(kernel.routines, key=str)),
         *map(blas.declaration, sorted(kernel.blas)),
         _attributes(target),
@@ -93,7 +94,7 @@ def _require_supported(expression: Expr) -> None:
                 )
 
 
-_ROUTINES: Final = {"matmul": matmul.supported, "gemm": blas.supported}
+_ROUTINES: Final = {"matmul": matmul.supported, "gemm": blas.supported, "philox": philox.supported}
 """Whether there is machine code of a routine for a type."""
 
 

@@ -17,6 +17,7 @@ from weft_compiler.lower.registry import (
 )
 from weft_compiler.lower.values import Value, broadcast, computed
 from weft_compiler.lower.writer import write
+from weft_compiler.routines import STATE
 from weft_graph.ir.code_generators import are_sizes
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
@@ -79,7 +80,8 @@ def lower(
       outputs: what is wanted of them.
       shapes: of the inputs.
       given_values: the values of inputs, by position, that are known for this program.
-    Returns: a program with the inputs and outputs in their order; constants that it uses follow.
+    Returns: a program with the inputs and outputs in their order. After the inputs it takes the
+      states of the streams of `drawing` members, if there are any; constants that it uses follow.
       Variables that members change are no inputs but outputs that are updated, after the others, in
       the order of `changed`.
     Raises: Unsupported: it cannot be lowered with these shapes.
@@ -90,11 +92,14 @@ def lower(
         twin = twins[given]
         constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
         values[twin] = Value(given.node.name, twin.dtype, _shape(twin), constant=constant)
+    rows = {member: row for row, member in enumerate(drawing(members))}
+    streams = Value("streams", dtypes.uint64, (len(rows), STATE))
     for member in members:
         if update_of(member.type) is not None:
             continue
         for node in dict.fromkeys(twins[output].node for output in member.outputs):
-            results = _lowered(node, [values[source] for source in node.inputs])
+            stream = (streams, rows[member]) if member in rows else None
+            results = _lowered(node, [values[source] for source in node.inputs], stream)
             for output, value in zip(node.outputs, results, strict=True):
                 assert (value.dtype, value.shape) == (output.dtype, _shape(output)), (node, value)
                 values[output] = value
@@ -108,7 +113,13 @@ def lower(
     first = [values[twins[given]] for given in inputs if given not in states]
     known = [value for value in values.values() if value.constant is not None]
     updates = _updated(members, twins, values)
-    return write(name, list(dict.fromkeys([*first, *known])), wanted, updates)
+    drawn = [streams] if rows else []
+    return write(name, list(dict.fromkeys([*first, *drawn, *known])), wanted, updates)
+
+
+def drawing(members: Sequence[Node]) -> list[Node]:
+    """Those of some nodes that draw from streams of their own."""
+    return [member for member in members if member.op_def.traits.random]
 
 
 def changed(members: Sequence[Node]) -> list[Output]:
@@ -236,7 +247,9 @@ def _constant_twin(graph: Graph, output: Output) -> Output:
     return twin.outputs[0]
 
 
-def _lowered(node: Node, inputs: Sequence[Value]) -> Sequence[Value]:
+def _lowered(
+    node: Node, inputs: Sequence[Value], stream: tuple[Value, int] | None
+) -> Sequence[Value]:
     """The values of a node's results."""
     known = [constant_value(output) for output in node.outputs]
     if all(value is not None for value in known):
@@ -246,7 +259,7 @@ def _lowered(node: Node, inputs: Sequence[Value]) -> Sequence[Value]:
         ]
     if node.op_def.traits.identity:
         return [inputs[0]]
-    operation = Operation(node, inputs)
+    operation = Operation(node, inputs, stream)
     rule = rule_of(node.type)
     if rule is None:
         require(not why_not(node), why_not(node))

@@ -30,11 +30,15 @@ class Operation:
     Attributes:
       node: as it was copied with the shapes of a call.
       inputs: its operands.
+      stream: of what draws from a stream of its own, the states of streams and the row of its own.
     """
 
-    def __init__(self, node: Node, inputs: Sequence[Value]) -> None:
+    def __init__(
+        self, node: Node, inputs: Sequence[Value], stream: tuple[Value, int] | None = None
+    ) -> None:
         self.node = node
         self.inputs = tuple(inputs)
+        self.stream = stream
 
     @property
     def name(self) -> str:

@@ -30,6 +30,7 @@ from weft_exec.executor.region import Region, RegionCall, compiler_error
 from weft_exec.executor.variable_order import in_order, touches
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.kernels.registry import ANY_DEVICE, Kernel
+from weft_graph.functions.state import draws
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.registry import Registry
@@ -57,12 +58,14 @@ class Claim(NamedTuple):
       updates: those of the members that change variables instead, and how many: their first inputs,
         references or handles of variables that no other node of the step changes. Nothing takes
         their results. The function is given the references and handles.
+      draws: those of the members that draw random numbers. The function counts their executions.
     """
 
     members: Sequence[Node]
     make: Callable[[Region, Device], Callable[..., Any] | None]
     peak_bytes: Callable[[BytesOf], int] | None = None
     updates: Mapping[Node, int] = MappingProxyType({})
+    draws: Collection[Node] = ()
 
 
 class Offer(NamedTuple):
@@ -215,11 +218,15 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
             raise _refused(name, node, "it has no kernel that could be left out")
         if changes:
             _check_update(name, node, changes)
+        elif node in claim.draws:
+            if not draws(node):
+                raise _refused(name, node, "it does not draw")
         elif not _is_read(node, changed) and (
             traits.stateful or not all(map(_is_value, (*node.inputs, *node.outputs)))
         ):
             raise _refused(name, node, "it has state")
-        if place(node)[1].asynchronous or needs_counters(node):
+        counts = needs_counters(node) and node not in claim.draws
+        if place(node)[1].asynchronous or counts:
             raise _refused(name, node, "it is asynchronous, or may draw random numbers")
         if place(node)[0] is not place(first)[0]:
             raise _refused(name, node, f"it is not on the device of {first.name!r}")

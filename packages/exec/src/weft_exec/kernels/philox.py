@@ -95,6 +95,12 @@ class RandomStream(Resource):
         with self._lock:
             return next_counter(self)
 
+    def next_state(self) -> tuple[int, ...]:
+        """Counter and key of the next execution, six numbers."""
+        with self._lock:
+            number, tag = next_counter(self)
+            return 0, 0, number & _MASK, tag, *self.key
+
     def _start(self) -> None:
         number, tag = next_counter(self)
         state: Any = self._state

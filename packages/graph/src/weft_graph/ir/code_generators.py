@@ -45,12 +45,14 @@ class Generated(Protocol):
 
     Attributes:
       takes: the positions of the inputs that it is given; what was known is in it already.
+      draws: the members that draw random numbers, in the order in which it wants their streams.
       results: the type and the shape of each result.
       updates: the positions of the inputs whose variables it changes.
       long: whether it may run for milliseconds, and can be interrupted.
     """
 
     takes: Sequence[int]
+    draws: Sequence[Node]
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
     long: bool
@@ -61,8 +63,10 @@ class Generated(Protocol):
         It may be called by several threads at once.  Where it fails, no variable is changed yet.
 
         Args:
-          arrays: of the types and shapes that it was made for: inputs, of any strides, then one for
-            each result, which is filled, then those of the variables.
+          arrays: of the types and shapes that it was made for: inputs, of any strides, then, if
+            members draw, the states of their streams for this execution, uint64 of shape
+            (members, 6): counters and keys of Philox4x64-10. Then one for each result, which is
+            filled, then those of the variables.
         Raises:
           OpError: an operand is refused.
           CancelledError: it was interrupted.
@@ -99,6 +103,13 @@ class CodeGenerator(Protocol):
         """Whether a node gives the value of a variable, its input, and may be compiled.
 
         A handle is read where other members change its variable.
+        """
+        ...
+
+    def draws(self, node: Node) -> bool:
+        """Whether a node draws random numbers, and may be compiled.
+
+        The function is given the state of its stream, whose executions the caller counts.
         """
         ...
 

@@ -228,7 +228,11 @@ def _why_not(
             return "others change its variable too, or take its result"
         if is_size(node.inputs[changes]):
             return "it counts"
-    elif traits.routes or traits.stateful or not node.inputs or not node.outputs:
+    elif (
+        traits.routes
+        or (traits.stateful and not generator.draws(node))
+        or not (node.inputs and node.outputs)
+    ):
         return "it has state, or only routes values"
     elif not variables.may_read(node) or (traits.identity and node.inputs[0].dtype.is_ref):
         return "it reads a variable for others"
@@ -236,14 +240,15 @@ def _why_not(
         return "it takes a handle"
     elif are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
-    return generator.why_not(node) or _why_not_there(offer, node)
+    return generator.why_not(node) or _why_not_there(offer, generator, node)
 
 
-def _why_not_there(offer: Offer, node: Node) -> str:
+def _why_not_there(offer: Offer, generator: CodeGenerator, node: Node) -> str:
     device, kernel = offer.place(node)
     if device.type != "CPU":
         return f"it is on {device.name}"
-    waits = kernel.asynchronous or needs_counters(node)
+    counts = needs_counters(node) and not generator.draws(node)
+    waits = kernel.asynchronous or counts
     return "it is asynchronous, or draws random numbers" if waits else ""
 
 

@@ -22,6 +22,7 @@ from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
 from weft_exec.executor.native.pace import Function, Record, pace
 from weft_exec.executor.region import Region
+from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
 from weft_graph.ir.node import Output
@@ -90,6 +91,7 @@ class Specialised:
     ) -> None:
         self._generator = generator
         self._region = region
+        self._device = device
         self._new = device.new_array
         self._mode = mode
         self._deciding = _deciding(generator, region)
@@ -286,10 +288,14 @@ class Specialised:
     def _filling(self, generated: Generated) -> Function:
         """Calls a function with inputs, new arrays for its results, and those of variables."""
         new, takes, long = self._new, tuple(generated.takes), generated.long
+        streams = [stream_of(node, self._device.resources) for node in generated.draws]
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
 
         def call(inputs: Sequence[Any], *arrays: Any) -> Any:
             given = [inputs[at] for at in takes]
+            if streams:
+                states = [stream.next_state() for stream in streams]
+                given.append(np.array(states, np.uint64))
             out = [new(shape, dtype) for shape, dtype in results]
             if long:
                 interrupts.run(generated, (*given, *out, *arrays), lambda: self._closed)

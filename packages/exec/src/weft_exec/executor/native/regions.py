@@ -72,7 +72,12 @@ class NativeRegions:
             return Specialised(generator, region, device, chosen, checked)
 
         return [
-            Claim(members, make, updates=_updates(generator, members))
+            Claim(
+                members,
+                make,
+                updates=_updates(generator, members),
+                draws=[member for member in members if generator.draws(member)],
+            )
             for members in choose(offer, generator, asked).regions
         ]
 

@@ -1,0 +1,280 @@
+"""Random numbers, those of `weft_exec.kernels.philox`, which says what is made of which words.
+
+A program is given the state of each stream that it draws from: counter and key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, index, number
+from weft_compiler.ir.indices import clamped, flattened, over, plus
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    For,
+    If,
+    Let,
+    Statement,
+    Store,
+    Var,
+    While,
+)
+from weft_compiler.lower.loops import Unique, nest
+from weft_compiler.lower.registry import Operation, lowers
+from weft_compiler.lower.values import Requirement, Value, Written, computed, moved
+from weft_compiler.routines import STATE
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_WORDS: Final = 4
+"""64-bit words of a block; halves are twice as many."""
+_LIMIT: Final = 2.0
+"""Truncated normal numbers are not beyond it."""
+
+
+class _Stream:
+    """The words that an execution of an op draws from.
+
+    Attributes:
+      state: a tensor with the state in it.
+    """
+
+    def __init__(self, op: Operation) -> None:
+        self._name = op.name
+        if op.stream is not None:
+            streams, row = op.stream
+            self.state = streams
+            self._first: tuple[Expr, ...] = (index(row), index(0))
+            return
+        seed = op.inputs[1]
+
+        def element(at: Expr) -> Expr:
+            key = cast(seed.at(clamped(apply("sub", at, index(4)), 2)), dtypes.uint64)
+            none = apply("less", at, index(4))
+            return apply("where", none, number(0, dtypes.uint64), key)
+
+        self.state = computed(f"{op.name}_state", dtypes.uint64, [STATE], element)
+        self._first = (index(0),)
+
+    def words(self, dtype: DType, count: int) -> Value:
+        """The first words of 64 bits, or halves of 32, and some more that fill a block."""
+        blocks = max(1, -(-count // (_WORDS if dtype is dtypes.uint64 else 2 * _WORDS)))
+
+        def write(unique: Unique, words: Buffer, state: Buffer) -> Sequence[Statement]:
+            views = Load(dtype, words.name, (index(0),)), self.view(state)
+            return (Call("philox", views, (("blocks", blocks),)),)
+
+        size = blocks * _WORDS * (8 // dtype.size)
+        return Value(f"{self._name}_words", dtype, (size,), Written((self.state,), write))
+
+    def view(self, state: Buffer) -> Load:
+        """The first number of the state in its buffer."""
+        return Load(state.dtype, state.name, self._first)
+
+
+def _uniform(word: Expr, dtype: DType) -> Expr:
+    """The number in [0, 1) that is made of a word, or a half of one."""
+    kept = {dtypes.float64: 53, dtypes.float16: 11, dtypes.bfloat16: 8}.get(dtype, 24)
+    bits = apply("shift_right", word, number(8 * word.dtype.size - kept, word.dtype))
+    # Signed integers become numbers by an instruction that more processors have.
+    signed = cast(bits, dtypes.int64 if dtype is dtypes.float64 else dtypes.int32)
+    wide = dtype if dtype is dtypes.float64 else dtypes.float32
+    return cast(apply("mul", cast(signed, wide), number(2.0**-kept, wide)), dtype)
+
+
+def _word_type(dtype: DType) -> DType:
+    return dtypes.uint64 if dtype is dtypes.float64 else dtypes.uint32
+
+
+@lowers("RandomUniform", "StatelessRandomUniform", known=(0,))
+def _uniforms(op: Operation) -> Value:
+    dtype, shape = op.dtype(), op.shape()
+    words = _Stream(op).words(_word_type(dtype), math.prod(shape))
+    return computed(
+        op.name, dtype, shape, lambda *at: _uniform(words.at(flattened(at, shape)), dtype)
+    )
+
+
+@lowers("RandomUniformInt", known=(0,))
+@lowers("StatelessRandomUniformInt", known=(0,))
+def _integers(op: Operation) -> Value:
+    shape, (low, high) = op.shape(), op.inputs[-2:]
+    words = _Stream(op).words(dtypes.uint64, math.prod(shape))
+
+    def element(*at: Expr) -> Expr:
+        first = cast(low.at(), dtypes.uint64)
+        count = apply("sub", cast(high.at(), dtypes.uint64), first)
+        drawn = apply("floor_mod", words.at(flattened(at, shape)), count)
+        return cast(apply("add", drawn, first), dtypes.int64)
+
+    found = computed(op.name, op.dtype(), shape, element)
+    if found.size:
+
+        def in_order() -> Expr:
+            return apply("less", low.at(), high.at())
+
+        found.requires = (Requirement((), in_order, "minval must be below maxval"),)
+    return found
+
+
+@lowers("RandomStandardNormal", "StatelessRandomNormal", known=(0,))
+@lowers("TruncatedNormal", "StatelessTruncatedNormal", known=(0,))
+def _normals(op: Operation) -> Value:
+    dtype, shape = op.dtype(), op.shape()
+    wide = dtype if dtype is dtypes.float64 else dtypes.float32
+    stream, half = _Stream(op), (math.prod(shape) + 1) // 2
+    words = stream.words(_word_type(dtype), 2 * half)
+    truncated = "Truncated" in op.node.type
+    # What is drawn again is compared as it is rounded.
+    kept = dtype if truncated else wide
+
+    def write(unique: Unique, flat: Buffer, words: Buffer, *state: Buffer) -> Sequence[Statement]:
+        sines = Buffer(unique("sines"), wide, (half,))
+
+        def pair(i: Expr) -> Body:
+            given = [Load(words.dtype, words.name, (at,)) for at in (i, plus(i, half))]
+            body, cosine, sine = _box_muller(unique, given, wide)
+            first = Store(flat.name, (i,), cast(cosine, kept))
+            return (*body, first, Store(sines.name, (i,), sine))
+
+        def second(i: Expr) -> Body:
+            value = cast(Load(wide, sines.name, (i,)), kept)
+            return (Store(flat.name, (plus(i, half),), value),)
+
+        loops = (*nest(unique, [half], pair), *nest(unique, [half], second))
+        again = _Again(unique, flat, math.prod(shape), wide, stream) if truncated else None
+        return (Allocate(sines), *loops, *(again.statements(state[0]) if again else ()))
+
+    if not math.prod(shape):
+        return computed(op.name, dtype, shape, lambda *_: number(0, dtype))
+    operands = (words, stream.state) if truncated else (words,)
+    flat = Value(f"{op.name}_flat", kept, (2 * half,), Written(operands, write))
+    if kept is not dtype:
+        return computed(op.name, dtype, shape, lambda *at: flat.at(flattened(at, shape)))
+    return moved(op.name, flat, shape, lambda *at: [flattened(at, shape)])
+
+
+def _box_muller(unique: Unique, words: Sequence[Expr], wide: DType) -> tuple[Body, Expr, Expr]:
+    """Two normal numbers of two words, in the order of the kernel's operations."""
+    names: list[Let] = []
+
+    def let(name: str, value: Expr) -> Expr:
+        names.append(Let(unique(name), value))
+        return Variable(value.dtype, names[-1].name)
+
+    one = number(1, wide)
+    radius, angle = (_uniform(word, wide) for word in words)
+    radius = apply("mul", apply("log", apply("sub", one, radius)), number(-2, wide))
+    radius = apply("sqrt", radius)
+    angle = apply("mul", apply("sub", angle, number(0.5, wide)), number(math.pi, wide))
+    tangent = let("tangent", apply("tan", angle))
+    square = let("square", apply("mul", tangent, tangent))
+    radius = let("radius", apply("div", radius, apply("add", square, one)))
+    sine = apply("mul", apply("mul", tangent, number(2, wide)), radius)
+    return tuple(names), apply("mul", radius, apply("sub", one, square)), sine
+
+
+class _Again:
+    """Statements that replace normal numbers beyond the limit by others of the next words.
+
+    Args:
+      flat: the numbers; `count` of them are looked at.
+      wide: what is computed with.
+    """
+
+    def __init__(
+        self, unique: Unique, flat: Buffer, count: int, wide: DType, stream: _Stream
+    ) -> None:
+        self._unique, self._flat, self._count, self._wide = unique, flat, count, wide
+        self._stream = stream
+        self._places = Buffer(unique("places"), INDEX, (count,))
+        self._beyond = Variable(INDEX, unique("beyond"))
+        self._used = Variable(INDEX, unique("used"))
+        self._own = Buffer(unique("state"), dtypes.uint64, (STATE,))
+        self._block = Buffer(unique("block"), _word_type(wide), (_WORDS * (8 // wide.size),))
+
+    def statements(self, state: Buffer) -> Sequence[Statement]:
+        """All of it, with the buffer of the stream's state."""
+        copies = []
+        view = self._stream.view(state)
+        for at in range(STATE):
+            indices = (*view.indices[:-1], index(at))
+            copies.append(
+                Store(self._own.name, (index(at),), Load(state.dtype, state.name, indices))
+            )
+        places = nest(self._unique, [self._count], lambda i: self._noted(i, i))
+        halves = (self._count + 1) // 2
+        used = halves if self._wide is dtypes.float32 else 2 * halves
+        more = apply("greater", self._beyond, index(0))
+        return (
+            *map(Allocate, (self._places, self._own, self._block)),
+            *copies,
+            Var(self._beyond.name, index(0)),
+            *places,
+            Var(self._used.name, index(used)),
+            While(more, self._round()),
+        )
+
+    def _noted(self, i: Expr, of: Expr) -> Body:
+        """Note a place whose number is beyond the limit."""
+        value = apply("abs", Load(self._flat.dtype, self._flat.name, (of,)))
+        place = clamped(self._beyond, self._count)
+        return (
+            If(
+                apply("greater", value, number(_LIMIT, value.dtype)),
+                (
+                    Store(self._places.name, (place,), of),
+                    Assign(self._beyond.name, apply("add", self._beyond, index(1))),
+                ),
+            ),
+        )
+
+    def _round(self) -> Body:
+        """Replace each number that is beyond, and note those that still are."""
+        unique = self._unique
+        count, half, i = (Variable(INDEX, unique(name)) for name in ("count", "half", "i"))
+        first = Variable(INDEX, unique("first"))
+        place = Variable(INDEX, unique("place"))
+        cosine = apply("less", i, half)
+        pair = apply("where", cosine, i, apply("sub", i, half))
+        words = []
+        body: list[Statement] = [Let(first.name, pair)]
+        for number_of in (first, apply("add", first, half)):
+            statements, word = self._word(number_of)
+            body += statements
+            words.append(word)
+        lets, x, y = _box_muller(unique, words, self._wide)
+        at = clamped(Load(INDEX, self._places.name, (clamped(i, self._count),)), self._count)
+        value = cast(apply("where", cosine, x, y), self._flat.dtype)
+        body += [*lets, Let(place.name, at), Store(self._flat.name, (place,), value)]
+        body += self._noted(i, place)
+        step = half if self._wide is dtypes.float32 else apply("mul", half, index(2))
+        return (
+            Let(count.name, self._beyond),
+            Let(half.name, over(apply("add", count, index(1)), 2)),
+            Assign(self._beyond.name, index(0)),
+            For(i.name, count, tuple(body)),
+            Assign(self._used.name, apply("add", self._used, step)),
+        )
+
+    def _word(self, which: Expr) -> tuple[Body, Expr]:
+        """Statements that make the block of a word, from the first unused one, and the word."""
+        word = Variable(self._block.dtype, self._unique("word"))
+        per = 8 // self._wide.size
+        # Words of 64 bits begin a round; halves of them are numbered within it.
+        at = apply("add", apply("mul", self._used, index(per)), which)
+        size = self._block.shape[0]
+        block = cast(over(at, size), dtypes.uint64)
+        begins = Store(self._own.name, (index(0),), block)
+        views = (
+            Load(self._block.dtype, self._block.name, (index(0),)),
+            Load(self._own.dtype, self._own.name, (index(0),)),
+        )
+        found = Load(self._block.dtype, self._block.name, (apply("floor_mod", at, index(size)),))
+        return (begins, Call("philox", views, (("blocks", 1),)), Let(word.name, found)), word
