@@ -327,3 +327,60 @@ def test_an_update_is_not_done_twice_where_one_after_it_fails(
         with pytest.raises(errors.InvalidArgumentError, match="node 'second'"):
             session.run(both, {x: [1.0, 2.0, 3.0]})
         assert session.run(v).tolist() == [1.0, 1.0]
+
+
+SCATTERS = ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max", "NdUpdate", "NdAdd", "NdSub")
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_rows_of_variables_are_changed_in_place(
+    resource: bool, monkeypatch: pytest.MonkeyPatch, generated: list[str]
+) -> None:
+    """Equal indices count one after the other, and one out of range changes nothing."""
+    start = np.linspace(1, 2, 20, dtype=np.float32).reshape(5, 4)
+    found: dict[str, Any] = {}
+    for said in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Graph().as_default(), wf.Session() as session:
+            rows = wf.placeholder(wf.int32, [None])
+            given = wf.placeholder(wf.float32, [None, 4])
+            changes, variables = [], []
+            for how in SCATTERS:
+                v = wf.Variable(start, use_resource=resource)
+                nd = how.startswith("Nd")
+                name = f"scatter_nd_{how[2:].lower()}" if nd else f"scatter_{how.lower()}"
+                indices = wf.expand_dims(rows, 1) if nd else rows
+                changes.append(getattr(wf, name)(v, indices, wf.tanh(given) + 1.0).op)
+                variables.append(v)
+            session.run(wf.global_variables_initializer())
+            feeds = {rows: [1, 3, 1, 0], given: np.linspace(-1, 1, 16).reshape(4, 4)}
+            step = wf.group(*changes)
+            session.run(step, feeds)
+            before = session.run(variables)
+            with pytest.raises(errors.InvalidArgumentError):
+                session.run(step, feeds | {rows: [1, 5, 1, 0]})
+            if said == "now":
+                np.testing.assert_array_equal(session.run(variables), before)
+            found[said] = before
+    assert sum("Scatter" in name for name in generated) == len(SCATTERS)
+    np.testing.assert_allclose(found["now"], found["off"], rtol=1e-6)
+
+
+def test_a_training_step_updates_the_rows_that_it_looked_up(
+    monkeypatch: pytest.MonkeyPatch, generated: list[str]
+) -> None:
+    found = {}
+    for said in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Graph().as_default(), wf.Session() as session:
+            table = wf.Variable(np.linspace(-1, 1, 30).reshape(10, 3))
+            words = wf.placeholder(wf.int64, [None])
+            looked_up = wf.nn.embedding_lookup(table, words)
+            loss = wf.reduce_mean(wf.square(wf.tanh(looked_up) - 0.5))
+            step = wf.train.GradientDescentOptimizer(1.0).minimize(loss)
+            session.run(table.initializer)
+            for batch in ([1, 2, 1], [9, 9, 9], [0, 4, 5]):
+                session.run(step, {words: batch})
+            found[said] = session.run(table)
+    assert {"GatherV2", "ScatterSub"} <= set(generated)
+    np.testing.assert_allclose(found["now"], found["off"], rtol=1e-12)

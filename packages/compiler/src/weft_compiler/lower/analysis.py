@@ -121,7 +121,8 @@ def updates_in_order(
     for _, new in updates:
         waiting, seen = [new], {new}
         while waiting:
-            for other in facts[waiting.pop()].takes:
+            of = facts[waiting.pop()]
+            for other in (*of.takes, *of.written):
                 if other in news and news[other] is not new:
                     readers[news[other]].add(new)
                 elif other not in kept and other not in seen:

@@ -164,6 +164,9 @@ def _updated(
 
 def _new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
     """What the variables that a node changes become."""
+    if update.rows is not None:
+        return [update.rows(node, operands)]
+    assert update.new is not None
     shape = operands[0].shape
     for at, operand in enumerate(operands):
         wanted = () if at in update.scalars else shape

@@ -87,6 +87,10 @@ New = Callable[..., Sequence[Scalar]]
 """From the attributes of a node and an element of each input to new elements of variables."""
 
 
+Rows = Callable[[Node, Sequence[Value]], Value]
+"""From a node and its operands to what its variable becomes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """How an op changes variables.
@@ -95,11 +99,16 @@ class Update:
       states: how many of its inputs are variables, which come first.
       scalars: the positions of inputs without axes; the others have the variables' shape.
       new: what their new elements are.
+      rows: what its one variable becomes, where it changes some places of that alone: loops that
+        are given the variable's memory.
+      by_kernel: why a node had better run by its kernel, or "".
     """
 
     states: int
-    scalars: tuple[int, ...]
-    new: New
+    scalars: tuple[int, ...] = ()
+    new: New | None = None
+    rows: Rows | None = None
+    by_kernel: Callable[[Node], str] = lambda _: ""
 
 
 _updates: Final[Registry[Update]] = Registry(
@@ -120,6 +129,24 @@ def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callab
         for op in ops:
             _updates.register(op, Update(states, scalars, new))
         return new
+
+    return register
+
+
+def changes_rows(
+    *ops: str, by_kernel: Callable[[Node], str] = lambda _: ""
+) -> Callable[[Rows], Rows]:
+    """Decorator that registers how some op types change places of a variable, their first input.
+
+    Args:
+      by_kernel: why a node had better run by its own kernel, or "".
+    Raises: AlreadyExistsError: it is registered.
+    """
+
+    def register(rows: Rows) -> Rows:
+        for op in ops:
+            _updates.register(op, Update(1, rows=rows, by_kernel=by_kernel))
+        return rows
 
     return register
 
@@ -162,6 +189,9 @@ def known_operands(op: str) -> tuple[int, ...]:
 
 def wants_kernel(node: Node) -> str:
     """Why a node that a rule lowers had better run by its kernel, or ""."""
+    update = update_of(node.type)
+    if update is not None:
+        return update.by_kernel(node)
     return _by_kernel[node.type](node) if rule_of(node.type) is not None else ""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, where
 from weft_compiler.ir.indices import clamped, inside, minus
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -51,16 +53,8 @@ def _gather_points(op: Operation) -> Value:
         found = [clamped(column(axis, *at[:lead]), x.shape[axis]) for axis in range(depth)]
         return [*found, *at[lead:]]
 
-    def inside_of(axis: int) -> Requirement:
-        size = x.shape[axis]
-        return Requirement(
-            points.shape[:-1],
-            lambda *at: inside(column(axis, *at), size),
-            f"an index in [0, {size}) was required",
-        )
-
     found = moved(op.name, x, op.shape(), source)
-    found.requires = tuple(map(inside_of, range(depth)))
+    found.requires = points_in_range(points, x.shape[:depth])
     return found
 
 
@@ -79,6 +73,19 @@ def _reverse_sequence(op: Operation) -> Value:
     found = moved(op.name, x, x.shape, source)
     found.requires = (in_range(lengths, size + 1),)
     return found
+
+
+def points_in_range(points: Value, sizes: Sequence[int]) -> tuple[Requirement, ...]:
+    """That the coordinates of all points, along the last axis, are in a tensor of some sizes."""
+
+    def inside_of(axis: int, size: int) -> Requirement:
+        return Requirement(
+            points.shape[:-1],
+            lambda *at: inside(cast(points.at(*at, axis), INDEX), size),
+            f"an index in [0, {size}) was required",
+        )
+
+    return tuple([inside_of(axis, size) for axis, size in enumerate(sizes)])
 
 
 def in_range(indices: Value, size: int) -> Requirement:

@@ -226,7 +226,7 @@ def _why_not(
     if changes:
         if not variables.may_change(node, changes):
             return "others change its variable too, or take its result"
-        if is_size(node.inputs[changes]):
+        if all(map(is_size, node.inputs[changes:])):
             return "it counts"
     elif (
         traits.routes

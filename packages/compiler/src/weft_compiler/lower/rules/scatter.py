@@ -1,0 +1,170 @@
+"""Slices that are put at places, or combined with what is there, also in variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, number
+from weft_compiler.ir.indices import Operand, clamped
+from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.loops import Unique, filled, load, nest
+from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
+from weft_compiler.lower.rules.gather import in_range, points_in_range
+from weft_compiler.lower.rules.reduction import NARROW
+from weft_compiler.lower.values import Value, Written
+from weft_graph.ir.node import Node
+from weft_tensor.dtypes import DType
+
+_PRIMITIVES: Final = {
+    "Update": "",
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "Div": "div",
+    "Min": "minimum",
+    "Max": "maximum",
+}
+_COMBINES: Final = ("add", "mul", "minimum", "maximum", "bit_or")
+"""Those whose order is free."""
+
+
+class _Scatter:
+    """Slices that go to places of a tensor, one after the other, so that equal places add up.
+
+    Args:
+      x: the tensor.
+      indices: of its rows, or with a last axis of as many coordinates as `depth` says.
+      updates: a slice for each, or one element for all.
+    """
+
+    def __init__(
+        self, x: Value, indices: Value, updates: Value, primitive: str, depth: int | None
+    ) -> None:
+        self._shape, self._dtype = x.shape, x.dtype
+        self._indices, self._updates, self._depth = indices, updates, depth
+        self._primitive = primitive
+        self._lead = indices.shape if depth is None else indices.shape[:-1]
+        self._inner = x.shape[depth or (1 if depth is None else 0) :]
+        require(bool(x.shape), "the tensor has no axes")
+        wanted = (*self._lead, *self._inner)
+        scalar = depth is None and updates.shape == ()
+        require(scalar or updates.shape == wanted, "the updates have another shape than the places")
+
+    def statements(
+        self, unique: Unique, target: Buffer, indices: Buffer, updates: Buffer
+    ) -> Sequence[Statement]:
+        """The loops, given the memory of the tensor and of the others."""
+        columns = range(1 if self._depth is None else self._depth)
+        if 0 in self._shape:
+            return ()
+
+        def slice_at(*at: Expr) -> Body:
+            lets = []
+            for axis in columns:
+                place: Sequence[Operand] = at if self._depth is None else (*at, axis)
+                given = cast(load(indices, self._indices.shape, place), INDEX)
+                lets.append(Let(unique("place"), clamped(given, self._shape[axis])))
+            places = [Variable(INDEX, each.name) for each in lets]
+
+            def element(*rest: Expr) -> Body:
+                where = (*at, *rest) if self._updates.shape else ()
+                value = load(updates, self._updates.shape, where)
+                return (self._store(target, (*places, *rest), value),)
+
+            return (*lets, *nest(unique, self._inner, element))
+
+        return nest(unique, self._lead, slice_at)
+
+    def _store(self, target: Buffer, at: tuple[Expr, ...], value: Expr) -> Store:
+        if self._primitive in _COMBINES:
+            return Store(target.name, at, value, self._primitive)
+        if self._primitive:
+            value = apply(self._primitive, Load(self._dtype, target.name, at), value)
+        return Store(target.name, at, value)
+
+    def requires(self, found: Value) -> Value:
+        """The value, which wants all places inside of the tensor."""
+        if self._depth is None:
+            found.requires = (in_range(self._indices, self._shape[0]),)
+        else:
+            found.requires = points_in_range(self._indices, self._shape[: self._depth])
+        return found
+
+
+def _rounds(dtype: DType, primitive: str) -> str:
+    return f"it combines slices of {dtype.name}" if primitive and dtype in NARROW else ""
+
+
+def _primitive_of(node: Node) -> str:
+    return _PRIMITIVES[node.type.split("Scatter")[1].removeprefix("Nd")]
+
+
+def _by_kernel(node: Node) -> str:
+    dtype, primitive = node.inputs[2].dtype.base_dtype, _primitive_of(node)
+    if primitive == "div" and dtype.is_integer:
+        return "it may divide integers by 0, which its kernel looks for"
+    return _rounds(dtype, primitive)
+
+
+@changes_rows(
+    *[f"{kind}Scatter{how}" for kind in ("", "Resource") for how in _PRIMITIVES],
+    by_kernel=_by_kernel,
+)
+def _scatter_rows(node: Node, operands: Sequence[Value]) -> Value:
+    return _changed(node, operands, None)
+
+
+@changes_rows(
+    *[f"{kind}ScatterNd{how}" for kind in ("", "Resource") for how in ("Update", "Add", "Sub")],
+    by_kernel=_by_kernel,
+)
+def _scatter_points(node: Node, operands: Sequence[Value]) -> Value:
+    return _changed(node, operands, operands[1].shape[-1])
+
+
+def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Value:
+    """What a variable becomes; the memory that the loops are given has what it was."""
+    old, indices, updates = operands
+    scatter = _Scatter(old, indices, updates, _primitive_of(node), depth)
+    written = Written((indices, updates), scatter.statements)
+    return scatter.requires(Value(f"{old.name}_new", old.dtype, old.shape, written))
+
+
+_TENSOR: Final = {
+    "TensorScatterUpdate": "",
+    "TensorScatterAdd": "add",
+    "ScatterNdNonAliasingAdd": "add",
+    "TensorScatterSub": "sub",
+    "TensorScatterMax": "maximum",
+    "TensorScatterMin": "minimum",
+}
+
+
+@lowers(*_TENSOR, by_kernel=lambda node: _rounds(node.outputs[0].dtype, _TENSOR[node.type]))
+def _tensor_scatter(op: Operation) -> Value:
+    x, indices, updates = op.inputs
+    scatter = _Scatter(x, indices, updates, _TENSOR[op.node.type], indices.shape[-1])
+
+    def write(unique: Unique, result: Buffer, before: Buffer, *rest: Buffer) -> Sequence[Statement]:
+        def copy(*at: Expr) -> Body:
+            return (Store(result.name, at, load(before, x.shape, at)),)
+
+        return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *rest))
+
+    written = Written((x, indices, updates), write)
+    return scatter.requires(Value(op.name, x.dtype, x.shape, written))
+
+
+@lowers("ScatterNd", known=(2,), by_kernel=lambda node: _rounds(node.outputs[0].dtype, "add"))
+def _scatter_nd(op: Operation) -> Value:
+    (indices, updates), dtype = op.inputs[:2], op.dtype()
+    empty = Value(op.name, dtype, op.shape())
+    primitive = "bit_or" if dtype.is_bool else "add"
+    scatter = _Scatter(empty, indices, updates, primitive, indices.shape[-1])
+
+    def write(unique: Unique, result: Buffer, *rest: Buffer) -> Sequence[Statement]:
+        start = filled(unique, result, number(0, dtype))
+        return (*start, *scatter.statements(unique, result, *rest))
+
+    return scatter.requires(Value(op.name, dtype, op.shape(), Written((indices, updates), write)))
