@@ -15,6 +15,7 @@ from typing import Any, Final
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 
@@ -162,3 +163,12 @@ def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShap
     """
     name = input_name if ":" in input_name else f"{input_name}:0"
     return graph.get_tensor_by_name(name).get_shape()
+
+
+def graph_ends(graph: Graph) -> tuple[list[str], list[str]]:
+    """The names of a graph's placeholders, and of the nodes whose results nobody reads."""
+    nodes = graph.get_operations()
+    read = {source.node for node in nodes for source in node.inputs}
+    placeholders = [node.name for node in nodes if node.role is Role.PLACEHOLDER]
+    last = [n.name for n in nodes if n not in read and n.outputs and n.role is not Role.CONSTANT]
+    return placeholders, last

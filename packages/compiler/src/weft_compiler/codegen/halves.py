@@ -67,7 +67,7 @@ def bits_of_half(w: Writer, x: str, dtype: DType, target: Target) -> str:
 
 
 def _native(target: Target) -> bool:
-    return not target.x86 or target.has("f16c")
+    return target.has("f16c")
 
 
 def _constant(value: float) -> str:

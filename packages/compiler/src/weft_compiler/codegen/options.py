@@ -17,6 +17,8 @@ class Options:
         is half of the time to compile a small program.
       cpu: a processor that LLVM knows, such as "x86-64-v3"; empty for this machine's.
       features: what it has or lacks besides, such as "+avx2,-fma"; used where `cpu` is given.
+      triple: the family and system that code is for, as LLVM writes them; empty for this machine's.
+        Code for another than this machine's calls nothing of the C library's mathematics.
     """
 
     contract: bool = True
@@ -24,3 +26,4 @@ class Options:
     threads: bool = True
     cpu: str = ""
     features: str = ""
+    triple: str = ""

@@ -11,6 +11,7 @@ from typing import Final
 
 from weft_compiler.codegen.halves import round_half
 from weft_compiler.codegen.mathematics import library
+from weft_compiler.codegen.rounding import rounded
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import HALVES, Writer, literal, register_type
 from weft_tensor import dtypes
@@ -191,8 +192,17 @@ def _sign(s: Scalars, w: Writer, kind: str, x: str) -> str:
     return w.select(w.put(f"fcmp oeq {kind} {x}, {zero}"), kind, zero, found)
 
 
+def _rounded(name: str) -> Floating:
+    return lambda s, w, kind, x: rounded(w, name, kind, x, s.target)
+
+
+def _trunc_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
+    # LLVM makes a call of the C library of it.
+    return s.function(w, "fmod", kind, x, y) if s.target.alone else w.put(f"frem {kind} {x}, {y}")
+
+
 def _floor_mod(s: Scalars, w: Writer, kind: str, x: str, y: str) -> str:
-    rest = w.put(f"frem {kind} {x}, {y}")
+    rest = _trunc_mod(s, w, kind, x, y)
     zero = literal(0, dtypes.float64)
     negative = w.put(f"fcmp olt {kind} {rest}, {zero}")
     other = w.put(f"xor i1 {negative}, {w.put(f'fcmp olt {kind} {y}, {zero}')}")
@@ -238,7 +248,7 @@ _FLOATING: Final[dict[str, Floating]] = {
     "sub": _operator("fsub"),
     "mul": _operator("fmul"),
     "div": _operator("fdiv"),
-    "trunc_mod": lambda s, w, kind, x, y: w.put(f"frem {kind} {x}, {y}"),
+    "trunc_mod": _trunc_mod,
     "floor_mod": _floor_mod,
     "neg": lambda s, w, kind, x: w.put(f"fneg {kind} {x}"),
     "square": lambda s, w, kind, x: w.put(f"fmul {s.flags}{kind} {x}, {x}"),
@@ -248,7 +258,8 @@ _FLOATING: Final[dict[str, Floating]] = {
     "maximum": _greater,
     "clamp": _clamp,
     "abs": _intrinsic("fabs"),
-    **{name: _intrinsic(name) for name in ("floor", "ceil", "trunc", "rint", "sqrt")},
+    "sqrt": _intrinsic("sqrt"),
+    **{name: _rounded(name) for name in ("floor", "ceil", "trunc", "rint")},
     "next_after": _next_after,
     **{name: _compare(condition) for name, (condition, _) in _COMPARISONS.items()},
     "is_nan": lambda s, w, kind, x: w.put(f"fcmp uno {kind} {x}, {x}"),

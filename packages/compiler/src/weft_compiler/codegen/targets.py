@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,11 +25,19 @@ class Target:
       triple: its family and system, as LLVM writes them.
       cpu: its name, or empty.
       features: what it has or lacks, as LLVM writes them.
+      alone: whether code has nothing around it: it may call memory functions and the helpers that
+        compilers bring, and no mathematics.
     """
 
     triple: str
     cpu: str
     features: str
+    alone: bool = False
+
+    @property
+    def family(self) -> str:
+        """Which instructions it has, such as "aarch64"."""
+        return self.triple.partition("-")[0]
 
     @property
     def x86(self) -> bool:
@@ -36,13 +45,17 @@ class Target:
         return self.triple.startswith("x86_64")
 
     def has(self, feature: str) -> bool:
-        """Whether it has a feature, as far as names and levels tell."""
+        """Whether it has a feature, as far as names and levels tell.
+
+        Args:
+          feature: a name that x86-64 has for it, such as "fma", also of what others have.
+        """
         listed = self.features.split(",")
         if f"+{feature}" in listed or f"-{feature}" in listed:
             return f"+{feature}" in listed
-        if not self.x86:
-            return feature == "fma"  # other families fuse products and sums as they are
-        return feature in _LEVELS.get(self.cpu, frozenset())
+        if self.x86:
+            return feature in _LEVELS.get(self.cpu, frozenset())
+        return feature in _FAMILIES.get(self.family, _ARM64)
 
     @property
     def vector_bytes(self) -> int:
@@ -60,6 +73,15 @@ _LEVELS: Final = {
 }
 """What the levels of the x86-64 ABI promise."""
 
+_ARM64: Final = frozenset(("fma", "f16c", "sse4.1"))
+_FAMILIES: Final = {
+    "armv7": frozenset(("fma",)),
+    "riscv64": frozenset(("fma", "sse4.1")),
+    "wasm32": frozenset(("sse4.1",)),
+}
+"""What other families have as they are: products and sums in one rounding (fma), conversions of
+float16 (f16c), and rounding to integers (sse4.1)."""
+
 
 @functools.cache
 def host() -> Target:
@@ -74,38 +96,59 @@ def host() -> Target:
 
 def target_of(options: Options) -> Target:
     """The processor that options ask for."""
+    if options.triple:
+        return Target(options.triple, options.cpu, options.features, alone=True)
     if options.cpu:
         return Target(host().triple, options.cpu, options.features)
     return host()
 
 
-def object_code(text: str, target: Target) -> bytes:
+def object_code(text: str, target: Target, others: Sequence[str] = ()) -> bytes:
     """The relocatable object of a module.
 
+    Args:
+      others: modules that define what the text declares; nobody outside sees what they define.
     Raises: InternalError: LLVM refuses the text.
     """
     with _LOCK:
         machine = _machine(target)
-        return bytes(machine.emit_object(_optimised(text, machine)))
+        module = _parsed(text)
+        for other in others:
+            library = _parsed(other, module)
+            names = [each.name for each in library.functions if not each.is_declaration]
+            module.link_in(library)
+            for name in names:
+                module.get_function(name).linkage = "internal"
+        return bytes(machine.emit_object(_optimised(module, machine)))
+
+
+def data_layout(target: Target) -> str:
+    """Sizes and alignments of a processor's types, as modules for others than this machine say."""
+    with _LOCK:
+        return str(_machine(target).target_data)
 
 
 def assembly(text: str, target: Target) -> str:
     """The assembly of a module, for reading."""
     with _LOCK:
         machine = _machine(target)
-        return str(machine.emit_assembly(_optimised(text, machine)))
+        return str(machine.emit_assembly(_optimised(_parsed(text), machine)))
 
 
-def _optimised(text: str, machine: Any) -> Any:
+def _parsed(text: str, beside: Any = None) -> Any:
+    """A module; of the same context as another, if it is to be linked with it."""
+    try:
+        return binding.parse_assembly(text, beside._context if beside else binding.create_context())
+    except RuntimeError as error:
+        raise errors.InternalError(f"LLVM refuses a module: {error}") from error
+
+
+def _optimised(module: Any, machine: Any) -> Any:
     """A module after LLVM's passes.
 
     The first level is the one that does not walk the functions twice; with the vectoriser it makes
     the same loops of this text as the second, in half the time.
     """
-    try:
-        module = binding.parse_assembly(text, binding.create_context())
-    except RuntimeError as error:
-        raise errors.InternalError(f"LLVM refuses a module: {error}") from error
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
     tuning.loop_vectorization = True
     tuning.loop_interleaving = True
@@ -121,6 +164,12 @@ def _optimised(text: str, machine: Any) -> Any:
 @functools.cache
 def _machine(target: Target) -> Any:
     host()
+    if target.alone:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+    # WebAssembly has no addresses that move; RISC-V passes floats as floats where it is told to.
+    reloc = "static" if target.family == "wasm32" else "pic"
+    abi = "lp64d" if target.family == "riscv64" else ""
     return binding.Target.from_triple(target.triple).create_target_machine(
-        target.cpu, target.features, opt=2, reloc="pic", codemodel="small"
+        target.cpu, target.features, opt=2, reloc=reloc, codemodel="small", abiname=abi
     )

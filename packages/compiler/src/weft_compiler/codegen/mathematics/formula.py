@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from weft_compiler.codegen.rounding import rounded
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import Writer, literal
 from weft_tensor import dtypes
@@ -178,7 +179,7 @@ class Formula:
 
     def truncated(self, x: Value) -> Value:
         """Without its fraction."""
-        return self._intrinsic("trunc", x)
+        return Value(self, x.kind, rounded(self.w, "trunc", x.kind, x.name, self.target))
 
     def sqrt(self, x: Value) -> Value:
         """The square root."""

@@ -14,6 +14,7 @@ from weft_compiler.codegen.mathematics import (
     powers,
 )
 from weft_compiler.codegen.mathematics.formula import Formula, Value
+from weft_compiler.codegen.rounding import fmod_text
 from weft_compiler.codegen.targets import Target
 
 FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
@@ -56,6 +57,8 @@ def texts(used: Iterable[str], target: Target) -> list[str]:
 def _function(full: str, target: Target) -> tuple[str, frozenset[str], dict[str, str]]:
     """A function's text, what it calls, and its tables."""
     _, name, width = full.split(".")
+    if name == "fmod":
+        return fmod_text("double" if width == "f64" else "float"), frozenset(), {}
     f = Formula(width == "f64", target)
     names = ["%x", "%y"][: 2 if name in _BINARY else 1]
     operands = [Value(f, f.kind, each) for each in names]

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir.graph import Graph
-from weft_graph.ir.traits import Role
+from weft_graph.graph_util import graph_ends
 from weft_lite.commands import arrays, output
 from weft_lite.commands.extra import CHECKPOINT, FROZEN, ONNX, SAVED_MODEL, TAKES
 from weft_lite.convert.commands.errors import plain_errors
@@ -71,22 +70,13 @@ def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
         return Converter.from_checkpoint(path, inputs, outputs, bounds, variables)
     definition = read_definition(path)
     if not (inputs and outputs):
-        given, computed = ends(imported(definition))
+        given, computed = graph_ends(imported(definition))
         inputs, outputs = inputs or given, outputs or computed
     return Converter.from_frozen_graph(definition, inputs, outputs, bounds)
 
 
 def _names(text: str | None) -> list[str]:
     return [name for name in (text or "").split(",") if name]
-
-
-def ends(graph: Graph) -> tuple[list[str], list[str]]:
-    """The names of all placeholders, and of what nobody reads."""
-    nodes = graph.get_operations()
-    read = {source.node for node in nodes for source in node.inputs}
-    placeholders = [node.name for node in nodes if node.role is Role.PLACEHOLDER]
-    last = [n.name for n in nodes if n not in read and n.outputs and n.role is not Role.CONSTANT]
-    return placeholders, last
 
 
 def _say(text: str) -> None:

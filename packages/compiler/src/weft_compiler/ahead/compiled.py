@@ -1,0 +1,237 @@
+"""Models as relocatable objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from weft_compiler.ahead.header import (
+    MISPLACED,
+    Parameter,
+    distinct,
+    header,
+    parameters,
+    require_name,
+)
+from weft_compiler.ahead.lowering import program_of, shapes_of
+from weft_compiler.ahead.objects import require_allowed, undefined
+from weft_compiler.ahead.targets import options_of
+from weft_compiler.codegen import matmul
+from weft_compiler.codegen.memory import ALIGNMENT
+from weft_compiler.codegen.module import ENTRY, Module, module_of
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.targets import Target, data_layout, object_code, target_of
+from weft_compiler.ir.canonical import canonical
+from weft_compiler.ir.program import Check, Program, walk
+from weft_graph.ir.node import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A model as machine code.
+
+    Attributes:
+      name: of its function in C.
+      target: what it was compiled for.
+      object: the relocatable object, with the weights in its read-only data.
+      header: the C header.
+      inputs, outputs: what the function takes, in its order.
+      arena: bytes of memory that a call works in.
+      alignment: of the arena.
+      undefined: the names that the object leaves open: memory functions, and on processors of 32
+        bits compilers' helpers for integers of 64.
+      messages: what the numbers from 1 mean that the function returns.
+      weights: bytes of constants.
+    """
+
+    name: str
+    target: str
+    object: bytes
+    header: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    arena: int
+    alignment: int
+    undefined: tuple[str, ...]
+    messages: tuple[str, ...]
+    weights: int
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write the object and the header, `name.o` and `name.h`.
+
+        Args:
+          folder: is made if it is not there.
+        Returns: the two files.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [folder / f"{self.name}.o", folder / f"{self.name}.h"]
+        files[0].write_bytes(self.object)
+        files[1].write_text(self.header, "utf-8")
+        return files
+
+
+def compile_graph(
+    inputs: Mapping[str, Output],
+    outputs: Mapping[str, Output],
+    target: str = "native",
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    name: str = "model",
+    cpu: str = "",
+    features: str = "",
+    contract: bool = True,
+) -> Compiled:
+    """Compile a part of a graph, without variables, to an object that C programs link.
+
+    Args:
+      inputs: what the function is given, by the names that it is to have.
+      outputs: what it computes.
+      target: the machine, such as "aarch64-linux"; "native" is this one.
+      shapes: of inputs whose sizes the graph leaves open.
+      name: of the function.
+      cpu: a processor that LLVM knows; without it the least of the target.
+      features: what that has or lacks besides, such as "+dotprod".
+      contract: as of `weft_compiler.codegen.options.Options`.
+    Returns: the object, its header, and what they say.
+    Raises:
+      InvalidArgumentError: a shape is open, or the target or the name is none.
+      UnimplementedError: something cannot be compiled; lists all nodes.
+
+    Examples:
+      >>> from weft_compiler.ahead import compile_graph
+      >>> x = wf.placeholder(wf.float32, [None, 3], name="x")
+      >>> made = compile_graph({"x": x}, {"y": wf.exp(x)}, "aarch64-linux", shapes={"x": [2, 3]})
+      >>> "int32_t model(const float *x, float *y, void *arena);" in made.header
+      True
+      >>> made.arena, made.undefined
+      (0, ())
+    """
+    require_name(name)
+    options = options_of(target, cpu, features, contract)
+    sizes = shapes_of(inputs, shapes or {})
+    program = program_of(name, list(inputs.values()), list(outputs.values()), sizes)
+    given = parameters(list(inputs), [each.dtype.base_dtype for each in inputs.values()], sizes)
+    computed = parameters(
+        list(outputs), [b.dtype for b in program.outputs], [b.shape for b in program.outputs]
+    )
+    return compile_program(program, given, computed, options, name, target)
+
+
+def compile_program(
+    program: Program,
+    inputs: Sequence[Parameter],
+    outputs: Sequence[Parameter],
+    options: Options,
+    name: str,
+    said: str,
+) -> Compiled:
+    """A verified program as an object; the parts of `compile_graph` after lowering."""
+    every = distinct(inputs, outputs)
+    inputs, outputs = every[: len(inputs)], every[len(inputs) :]
+    target = target_of(options)
+    anonymous = canonical(program)
+    module = module_of(anonymous, options)
+    constants = _constants(anonymous)
+    text = "\n".join(_texts(name, anonymous, module, target, constants))
+    others = [matmul.module_text(dtype, target) for dtype in module.routines]
+    image = object_code(text, target, others)
+    missing = undefined(image)
+    require_allowed(missing, said)
+    arena = module.shared + module.thread
+    messages = tuple(each.message for each in walk(program.body) if isinstance(each, Check))
+    about = f"{said}, {options.cpu}" if options.cpu else said
+    written = header(name, about, inputs, outputs, arena, ALIGNMENT, messages)
+    return Compiled(
+        name,
+        said,
+        image,
+        written,
+        tuple(inputs),
+        tuple(outputs),
+        arena,
+        ALIGNMENT,
+        tuple(missing),
+        messages,
+        sum(map(len, constants.values())),
+    )
+
+
+def _constants(program: Program) -> dict[str, bytes]:
+    """The bytes of constants that are in memory, as little-endian machines have them."""
+    found = {}
+    for buffer in program.inputs:
+        if buffer.name in program.constants:
+            value = np.ascontiguousarray(program.constants[buffer.name])
+            found[buffer.name] = value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+    return found
+
+
+_FUNCTION: Final = """
+define i32 @{name}({parameters}) {{
+entry:
+  %place = ptrtoint ptr %arena to i64
+  %beyond = and i64 %place, {mask}
+  %aligned = icmp eq i64 %beyond, 0
+  br i1 %aligned, label %run, label %misplaced
+misplaced:
+  ret i32 {misplaced}
+run:
+  %buffers = alloca [{count} x ptr], align 16
+{stores}
+  %result = call i32 @{entry}(ptr %buffers, ptr %arena, ptr @weft.calm, ptr null, i64 0, i64 1)
+  ret i32 %result
+}}
+"""
+
+
+def _texts(
+    name: str,
+    program: Program,
+    module: Module,
+    target: Target,
+    constants: Mapping[str, bytes],
+) -> list[str]:
+    """The module of an object: that of the program, its constants, and the function."""
+    stores, taken = [], []
+    for at, buffer in enumerate((*program.inputs, *program.outputs)):
+        pointer = f"@weft.constant.{at}" if buffer.name in constants else f"%given.{at}"
+        if buffer.name not in constants:
+            taken.append(f"ptr {pointer}")
+        stores.append(f"  %place.{at} = getelementptr ptr, ptr %buffers, i64 {at}")
+        stores.append(f"  store ptr {pointer}, ptr %place.{at}")
+    data = [
+        f"@weft.constant.{at} = internal constant [{len(content)} x i8] "
+        f'c"{_escaped(content)}", align {ALIGNMENT}'
+        for at, buffer in enumerate(program.inputs)
+        if (content := constants.get(buffer.name)) is not None
+    ]
+    function = _FUNCTION.format(
+        name=name,
+        parameters=", ".join([*taken, "ptr %arena"]),
+        mask=ALIGNMENT - 1 if module.shared + module.thread else 0,  # none may be anywhere
+        misplaced=MISPLACED,
+        count=max(1, len(program.inputs) + len(program.outputs)),
+        stores="\n".join(stores),
+        entry=ENTRY,
+    )
+    return [
+        f'source_filename = "{name}"',
+        f'target datalayout = "{data_layout(target)}"',
+        module.text.replace(f"define i32 @{ENTRY}(", f"define internal i32 @{ENTRY}("),
+        "@weft.calm = internal constant i32 0",
+        *data,
+        function,
+    ]
+
+
+_ESCAPES: Final = [f"\\{byte:02X}" for byte in range(256)]
+
+
+def _escaped(content: bytes) -> str:
+    """Bytes as LLVM writes them."""
+    return "".join([_ESCAPES[byte] for byte in content])

@@ -1,0 +1,180 @@
+"""The C header of a compiled model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+MISPLACED: Final = -3
+"""What the function returns where the arena is not aligned."""
+
+_C: Final = {"bool": "uint8_t", "float32": "float", "float64": "double"}
+_WORDS: Final = """
+auto bool break case char class const continue default delete do double else enum extern false float
+for goto if inline int long namespace new operator private register restrict return short signed
+sizeof static struct switch template this true typedef union unsigned using virtual void volatile
+while arena NULL
+"""
+_RESERVED: Final = frozenset(_WORDS.split())
+"""Words of C and C++, and what the function's own parameter is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An input or output of a compiled model.
+
+    Attributes:
+      key: what the model calls it.
+      name: what it is called in C.
+      dtype, shape: of its elements, which lie one after the other, the last axis densest.
+    """
+
+    key: str
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def c_type(self) -> str:
+        """The type of its elements in C; those of 16 bits are bits."""
+        if self.dtype.name in _C:
+            return _C[self.dtype.name]
+        return f"{self.dtype.name}_t" if self.dtype.is_integer else "uint16_t"
+
+
+def parameters(
+    keys: Sequence[str], dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]
+) -> list[Parameter]:
+    """Inputs or outputs, with names that C allows."""
+    found: list[Parameter] = []
+    for key, dtype, shape in zip(keys, dtypes, shapes, strict=True):
+        name = identifier(key)
+        found.append(Parameter(key, name, dtype, shape))
+    return found
+
+
+def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
+    """All of them, with names that differ."""
+    found: dict[str, Parameter] = {}
+    for each in (*inputs, *outputs):
+        name, count = each.name, 1
+        while name in found:
+            name, count = f"{each.name}_{count}", count + 1
+        found[name] = Parameter(each.key, name, each.dtype, each.shape)
+    return list(found.values())
+
+
+def identifier(text: str) -> str:
+    """A name in C like a text."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII) or "x"
+    if name[0].isdigit() or name[0] == "_":
+        name = f"x{name}"
+    return f"{name}_" if name in _RESERVED else name
+
+
+def require_name(name: str) -> None:
+    """See that a name can be a function's.
+
+    Raises: InvalidArgumentError: it cannot.
+    """
+    if identifier(name) != name:
+        raise errors.InvalidArgumentError(
+            f"the name of a compiled model is one of a function in C, such as "
+            f"{identifier(name)!r}, got {name!r}"
+        )
+
+
+def header(
+    name: str,
+    said: str,
+    inputs: Sequence[Parameter],
+    outputs: Sequence[Parameter],
+    arena: int,
+    alignment: int,
+    messages: Sequence[str],
+) -> str:
+    """The text of the header.
+
+    Args:
+      said: what it was compiled for.
+      messages: what checks say, whose numbers are from 1.
+    """
+    upper = name.upper()
+    every = [*inputs, *outputs]
+    given = ", ".join(
+        [
+            *[f"const {each.c_type} *{each.name}" for each in inputs],
+            *[f"{each.c_type} *{each.name}" for each in outputs],
+            "void *arena",
+        ]
+    )
+    sizes = "\n".join(f"#define {upper}_{each.name.upper()}_SIZE {each.size}" for each in every)
+    lines = "\n".join(f" *   {_described(each)}" for each in every)
+    cases = "\n".join(
+        f"    case {number}: return {_quoted(message)};"
+        for number, message in [*enumerate(messages, 1), (MISPLACED, "the arena is not aligned")]
+    )
+    return f"""/* {name}.h: a model compiled by weft for {said}. */
+#ifndef {upper}_H
+#define {upper}_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {upper}_ARENA {arena} /* bytes */
+#define {upper}_ALIGNMENT {alignment}
+{sizes}
+
+/* Compute
+ *
+{lines}
+ *
+ * Elements lie one after the other, those of the last axis beside each other. `arena` is memory of
+ * {upper}_ARENA bytes at a multiple of {upper}_ALIGNMENT, whose content means nothing before and
+ * after; threads that call this at once give one each. Outputs lie apart from everything else.
+ *
+ * Returns 0, or what {name}_error has words for. */
+int32_t {name}({given});
+
+static inline const char *{name}_error(int32_t status) {{
+  switch (status) {{
+    case 0: return "";
+{cases}
+    default: return "unknown";
+  }}
+}}
+
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
+
+
+def _described(each: Parameter) -> str:
+    key = "" if each.key == each.name else f", {_plain(each.key)}"
+    return f"{each.name}: {each.dtype.name} {list(each.shape)}{key}"
+
+
+def _plain(text: str) -> str:
+    """Text that ends no comment and begins no other line."""
+    return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("\\", "/")
+
+
+def _quoted(text: str) -> str:
+    """A string literal of C."""
+    return '"' + re.sub(r"[^ !#-\[\]-~]|\?(?=\?)", lambda m: f"\\{ord(m[0]) & 255:03o}", text) + '"'

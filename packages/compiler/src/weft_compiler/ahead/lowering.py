@@ -1,0 +1,141 @@
+"""A part of a graph as one program that calls nothing outside itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from weft_compiler.ir.program import Body, Call, Program, Statement
+from weft_compiler.ir.rewrite import map_bodies
+from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.region import lower, specialise, why_not
+from weft_compiler.lower.registry import Unsupported, update_of
+from weft_compiler.passes.pipeline import optimise
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
+from weft_tensor import errors
+
+Shape = tuple[int, ...]
+
+_INSTEAD = {
+    Role.VARIABLE: "freeze the graph first: its variables become constants",
+    Role.PLACEHOLDER: "name it among the inputs",
+}
+
+
+def program_of(
+    name: str,
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    shapes: Sequence[Shape],
+) -> Program:
+    """The program that computes outputs of inputs, with products by generated code alone.
+
+    Raises: UnimplementedError: something cannot be compiled; lists all of it.
+    """
+    members = _members(inputs, outputs)
+    constants = [node.outputs[0] for node in members if node.role is Role.CONSTANT]
+    computed = [node for node in members if node.role is not Role.CONSTANT]
+    given = [*inputs, *constants]
+    every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
+    _refuse([node for node in computed if why_not(node)], computed, given, every)
+    try:
+        program = lower(name, computed, given, outputs, every)
+    except Unsupported as why:
+        raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
+    program = optimise(replace(program, body=_own(program.body)), check=False)
+    verify(program)
+    return program
+
+
+def _members(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Node]:
+    """The nodes that outputs need, in the order in which they were made."""
+    given = set(inputs)
+    found: set[Node] = set()
+    waiting = [output.node for output in outputs if output not in given]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [source.node for source in node.inputs if source not in given]
+    return [node for node in outputs[0].graph.get_operations() if node in found] if outputs else []
+
+
+def _refuse(
+    odd: Sequence[Node],
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    shapes: Sequence[Shape],
+) -> None:
+    """Refuse nodes that nothing says how to compile, unless shapes tell what they give.
+
+    Raises: UnimplementedError: there are such nodes; lists all, with what to do instead.
+    """
+    if odd and not any(node.role in _INSTEAD or update_of(node.type) for node in members):
+        with suppress(Unsupported):
+            twins = specialise(members, inputs, shapes, {})
+            odd = [node for node in odd if not _are_known([twins[x] for x in node.outputs])]
+    lines = []
+    for node in members:
+        why = why_not(node) if node in odd else ""
+        if node.role in _INSTEAD:
+            why = f"it is a {node.type}: {_INSTEAD[node.role]}"
+        elif update_of(node.type) is not None:
+            why = "it changes a variable, and compiled models have none"
+        if why:
+            lines.append(f"  {node.name} ({node.type}, {node.line or 'of a file'}): {why}")
+    if lines:
+        raise errors.UnimplementedError(
+            f"{len(lines)} nodes cannot be compiled; make them of other ops, or compute what they "
+            "give before and name it among the inputs:\n" + "\n".join(lines)
+        )
+
+
+def _are_known(outputs: Sequence[Output]) -> bool:
+    return bool(outputs) and all(constant_value(output) is not None for output in outputs)
+
+
+def _own(body: Body) -> Body:
+    """The body with generated products in the place of BLAS."""
+    change: Callable[[Statement], Statement] = lambda each: (  # noqa: E731
+        replace(each, routine="matmul")
+        if isinstance(each, Call) and each.routine == "gemm"
+        else map_bodies(each, _own)
+    )
+    return tuple(map(change, body))
+
+
+def shapes_of(inputs: Mapping[str, Output], given: Mapping[str, Sequence[int]]) -> list[Shape]:
+    """The shapes of inputs, where the graph leaves them open as given.
+
+    Raises: InvalidArgumentError: one is open and not given, or contradicts the graph.
+    """
+    unknown = sorted(given.keys() - inputs.keys())
+    if unknown:
+        raise errors.InvalidArgumentError(
+            f"there are no inputs {unknown}; there are {sorted(inputs)}"
+        )
+    found: list[Shape] = []
+    for key, output in inputs.items():
+        dims: Any = output.dims
+        shape = tuple(int(size) for size in given[key]) if key in given else dims
+        if shape is None or None in shape:
+            said = "unknown" if dims is None else str(["?" if d is None else d for d in dims])
+            example = "1,224,224,3" if dims is None else ",".join(str(d or 1) for d in dims)
+            raise errors.InvalidArgumentError(
+                f"the shape of input {key} is {said}, and code is compiled for one shape: give it, "
+                f"such as --shape {key}={example}, or shapes={{{key!r}: [{example}]}}"
+            )
+        fits = dims is None or (
+            len(dims) == len(shape)
+            and all(d is None or d == s for d, s in zip(dims, shape, strict=True))
+        )
+        if not fits or min(shape, default=0) < 0:
+            raise errors.InvalidArgumentError(
+                f"input {key} has shape {list(dims or ())} in the graph, got {list(shape)}"
+            )
+        found.append(shape)
+    return found

@@ -1,0 +1,103 @@
+"""What object files leave for others to define."""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Final
+
+from weft_tensor import errors
+
+_SYMBOLS, _UNDEFINED = 2, 0
+
+_MEMORY: Final = frozenset(("memcpy", "memmove", "memset"))
+_HELPERS: Final = re.compile(r"__aeabi_\w+|__(u?div|u?mod|mul|ash[lr]|lshr|fix|float)\w*[dst]i\w*")
+"""Functions of 64-bit integers, which every C compiler for processors of 32 bits brings along."""
+
+
+def undefined(image: bytes) -> list[str]:
+    """The names of functions and data that an object leaves open, in order.
+
+    Raises: InternalError: it is neither ELF nor WebAssembly.
+    """
+    if image[:4] == b"\x7fELF":
+        return sorted(_of_elf(image))
+    if image[:4] == b"\0asm":
+        return sorted(_of_wasm(image))
+    raise errors.InternalError(f"an object begins with {image[:4]!r}")
+
+
+def require_allowed(names: list[str], target: str) -> None:
+    """See that an object asks for nothing but memory functions and compilers' helpers.
+
+    Raises: InternalError: it asks for more.
+    """
+    more = [name for name in names if name not in _MEMORY and not _HELPERS.fullmatch(name)]
+    if more:
+        raise errors.InternalError(f"code for {target} asks for {', '.join(more)}")
+
+
+def _of_elf(image: bytes) -> set[str]:
+    wide = image[4] == 2
+    section = struct.Struct("<IIQQQQIIQQ" if wide else "<IIIIIIIIII")
+    start = struct.unpack_from("<Q" if wide else "<I", image, 40 if wide else 32)[0]
+    count = struct.unpack_from("<H", image, 60 if wide else 48)[0]
+    sections = [section.unpack_from(image, start + at * section.size) for at in range(count)]
+    symbol = struct.Struct("<IBBHQQ" if wide else "<IIIBBH")
+    found = set()
+    for _, kind, _, _, offset, length, link, *_ in sections:
+        if kind != _SYMBOLS:
+            continue
+        names = sections[link][4]
+        for at in range(offset + symbol.size, offset + length, symbol.size):
+            fields = symbol.unpack_from(image, at)
+            if (fields[3] if wide else fields[5]) == _UNDEFINED:
+                begin = names + fields[0]
+                found.add(image[begin : image.index(b"\0", begin)].decode())
+    return found
+
+
+def _of_wasm(image: bytes) -> set[str]:
+    """The functions that are imported: memory and table are always."""
+    at = 8
+    while at < len(image):
+        kind = image[at]
+        size, at = _number(image, at + 1)
+        if kind == 2:
+            return set(_imports(image, at))
+        at += size
+    return set()
+
+
+def _imports(image: bytes, at: int) -> list[str]:
+    found = []
+    count, at = _number(image, at)
+    for _ in range(count):
+        texts = []
+        for _ in range(2):
+            size, at = _number(image, at)
+            texts.append(image[at : at + size].decode())
+            at += size
+        kind, at = image[at], at + 1
+        if kind == 0:  # a function, by the number of its type
+            found.append(texts[1])
+            _, at = _number(image, at)
+        elif kind == 3:  # a global, by its type and whether it changes
+            at += 2
+        else:  # a table or a memory: limits, before which a table has its type
+            at += kind == 1
+            flags, at = image[at], at + 1
+            for _ in range(1 + (flags & 1)):
+                _, at = _number(image, at)
+    return found
+
+
+def _number(image: bytes, at: int) -> tuple[int, int]:
+    """A LEB128 number, and what follows it."""
+    value = shift = 0
+    while True:
+        byte = image[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at

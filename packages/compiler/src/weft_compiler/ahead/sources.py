@@ -1,0 +1,104 @@
+"""Saved models as graphs without variables.
+
+Graphs are read here. Packages that know other kinds of files name a function in the entry-point
+group `weft_compiler.models`, by the kind: it takes the path, names of inputs and of outputs, a
+signature or None, and tags, and gives inputs and outputs of a graph by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from weft_graph import proto
+from weft_graph.graph_util import graph_ends
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_graph.serialize.reader import read_graph
+from weft_tensor import errors
+
+Ends = tuple[dict[str, Output], dict[str, Output]]
+Reader = Callable[[Path, Sequence[str], Sequence[str], str | None, Sequence[str]], Ends]
+
+
+def read_model(
+    path: Path,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    signature: str | None = None,
+    tags: Sequence[str] = (),
+) -> Ends:
+    """The inputs and outputs of a saved model, by name.
+
+    Args:
+      path: a file, a directory, or the prefix of a checkpoint.
+      inputs, outputs: names of tensors; of a graph all placeholders, and what nobody reads.
+      signature, tags: of a SavedModel; those of serving.
+    Raises:
+      NotFoundError: there is no such file or tensor.
+      DataLossError: the file holds no graph.
+      InvalidArgumentError: the kind of file has no use for an argument.
+      UnimplementedError: nobody that is installed reads such files.
+    """
+    kind = kind_of(path)
+    if kind != "graph":
+        return _reader(kind)(path, inputs, outputs, signature, tags)
+    if signature or tags:
+        raise errors.InvalidArgumentError(f"{path} is read as a graph: no signature, and no tags")
+    graph = _graph(path)
+    given, computed = graph_ends(graph)
+    return (
+        {name: _found(graph, name) for name in inputs or given},
+        {name: _found(graph, name) for name in outputs or computed},
+    )
+
+
+def kind_of(path: Path) -> str:
+    """What a model is saved as, by its name and what lies beside it.
+
+    Raises: NotFoundError: there is no such file.
+    """
+    if path.is_dir():
+        return "saved_model"
+    if not path.exists():
+        if Path(f"{path}.meta").exists():
+            return "checkpoint"
+        raise errors.NotFoundError(f"there is no file {path}")
+    return {".onnx": "onnx", ".weftlite": "weftlite"}.get(path.suffix, "graph")
+
+
+def _reader(kind: str) -> Reader:
+    for entry in entry_points(group="weft_compiler.models", name=kind):
+        reader: Reader = entry.load()
+        return reader
+    raise errors.UnimplementedError(
+        f"nothing that is installed reads a {kind}: pip install 'weftml-lite[convert]'"
+    )
+
+
+def _graph(path: Path) -> Graph:
+    if path.suffix == ".weft":
+        with open(path, "rb") as file:
+            return read_graph(file)
+    definition = proto.GraphDef()
+    try:
+        definition.ParseFromString(path.read_bytes())
+    except DecodeError as error:
+        raise errors.DataLossError(f"{path} holds no GraphDef: {error}") from error
+    graph = Graph()
+    with graph.as_default():
+        import_graph_def(definition, name="")
+    return graph
+
+
+def _found(graph: Graph, name: str) -> Output:
+    text = name if ":" in name else f"{name}:0"
+    try:
+        output: Output = graph.get_tensor_by_name(text)
+    except (KeyError, ValueError) as error:
+        raise errors.NotFoundError(f"the graph has no tensor {text!r}") from error
+    return output

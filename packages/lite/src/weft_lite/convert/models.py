@@ -1,0 +1,61 @@
+"""Readers of saved models for `weft compile`, by the entry-point group `weft_compiler.models`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from weft_graph.ir.node import Output
+from weft_lite.convert.sources import Source, of_checkpoint, of_onnx, of_saved_model
+from weft_tensor import errors
+
+Ends = tuple[dict[str, Output], dict[str, Output]]
+
+
+def saved_model(
+    path: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    signature: str | None,
+    tags: Sequence[str],
+) -> Ends:
+    """A signature of a SavedModel."""
+    _require_none(path, "a SavedModel", names=[*inputs, *outputs])
+    return _ends(of_saved_model(str(path), signature or "serving_default", tags or ["serve"], ()))
+
+
+def checkpoint(
+    path: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    signature: str | None,
+    tags: Sequence[str],
+) -> Ends:
+    """A checkpoint, with the graph beside it."""
+    _require_none(path, "a checkpoint", signature=signature, tags=tags)
+    if not (inputs and outputs):
+        raise errors.InvalidArgumentError("a checkpoint needs the names of inputs and outputs")
+    return _ends(of_checkpoint(str(path), inputs, outputs, ()))
+
+
+def onnx(
+    path: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    signature: str | None,
+    tags: Sequence[str],
+) -> Ends:
+    """An ONNX model."""
+    _require_none(path, "an ONNX model", names=[*inputs, *outputs], signature=signature, tags=tags)
+    return _ends(of_onnx(str(path)))
+
+
+def _require_none(path: Path, kind: str, **arguments: object) -> None:
+    """Refuse what a kind of model has no use for."""
+    for name, given in arguments.items():
+        if given:
+            raise errors.InvalidArgumentError(f"{path} is read as {kind}: no {name}, got {given}")
+
+
+def _ends(source: Source) -> Ends:
+    return source.inputs, source.outputs

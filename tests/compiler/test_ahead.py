@@ -1,0 +1,200 @@
+"""Models compiled ahead of time: objects that C programs link, here and on other machines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.ahead import EMULATORS, linked_and_run, loaded
+
+import weft as wf
+from weft._commands import main
+from weft_compiler.ahead import Compiled, compile_graph
+from weft_graph.ir.node import Output
+from weft_tensor import errors
+
+OTHERS = sorted(EMULATORS)
+
+
+@pytest.fixture(autouse=True)
+def own_graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
+
+
+def convnet() -> tuple[dict[str, Output], dict[str, Output], dict[str, Any]]:
+    """A small network with what processors have in different ways: rounding, functions, types."""
+    draw = np.random.default_rng(0)
+    x = wf.placeholder(wf.float32, [None, 8, 8, 3], name="x")
+
+    def weights(*shape: int) -> Any:
+        return wf.constant(draw.standard_normal(shape).astype("f"))
+
+    h = wf.nn.relu6(wf.nn.conv2d(x, weights(3, 3, 3, 8), 2, "SAME"))
+    h = wf.nn.relu(wf.nn.depthwise_conv2d(h, weights(3, 3, 8, 1), [1, 1, 1, 1], "SAME"))
+    h = wf.nn.max_pool(wf.nn.conv2d(h, weights(1, 1, 8, 6), 1, "VALID"), 2, 2, "VALID")
+    flat = wf.reshape(h, [-1, 24])
+    outputs = {
+        "scores": wf.nn.softmax(flat @ weights(24, 5) * 0.1),
+        "rounded": wf.stack([wf.round(x * 7), wf.floor(x * 7), wf.ceil(x * 7)]),
+        "rest": wf.floormod(x, 0.3),
+        "functions": wf.stack([wf.tanh(x), wf.erf(x), wf.sin(x * 9), wf.pow(wf.abs(x), 2.5)]),
+        "halves": wf.cast(wf.cast(x, wf.float16) * 3, wf.bfloat16),
+        "counts": wf.cast(x * 50, wf.int8) * 3,
+        "wide": wf.exp(wf.cast(x, wf.float64)),
+    }
+    return {"x": x}, outputs, {"x": draw.standard_normal((2, 8, 8, 3)).astype("f")}
+
+
+def wanted(outputs: dict[str, Output], feeds: dict[Output, Any]) -> list[Any]:
+    with wf.Session() as session:
+        return list(session.run(list(outputs.values()), feeds))
+
+
+def agree(got: Sequence[Any], want: Sequence[Any]) -> None:
+    for value, expected in zip(got, want, strict=True):
+        assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
+        limit = 1e-2 if expected.dtype.itemsize == 2 else 2e-5
+        wide = value.astype(np.float64), expected.astype(np.float64)
+        np.testing.assert_allclose(*wide, rtol=limit, atol=limit)
+
+
+def compiled(target: str) -> tuple[Compiled, list[Any], list[Any]]:
+    inputs, outputs, arrays = convnet()
+    made = compile_graph(inputs, outputs, target, shapes={"x": [2, 8, 8, 3]}, name="net")
+    want = wanted(outputs, {inputs[key]: array for key, array in arrays.items()})
+    return made, list(arrays.values()), want
+
+
+def test_an_object_computes_what_a_session_does() -> None:
+    made, arrays, want = compiled("native")
+    agree(loaded(made)(*arrays), want)
+
+
+def test_it_is_linked_by_the_compiler_of_the_system(tmp_path: Path) -> None:
+    if which("cc") is None:
+        pytest.skip("no C compiler")
+    made, arrays, want = compiled("x86_64-linux" if sys.platform == "linux" else "native")
+    agree(linked_and_run(made, arrays, tmp_path, ["cc"]), want)
+
+
+@pytest.mark.parametrize("target", OTHERS)
+def test_other_machines_compute_it(target: str, tmp_path: Path) -> None:
+    emulator = EMULATORS[target].emulator
+    if which(emulator) is None or not find_spec("ziglang"):
+        pytest.skip(f"needs {emulator} and ziglang")
+    made, arrays, want = compiled(target)
+    agree(linked_and_run(made, arrays, tmp_path), want)
+
+
+def test_the_same_bytes_each_time_and_no_paths() -> None:
+    first, again = compiled("aarch64-linux")[0], compiled("aarch64-linux")[0]
+    assert first == again
+    assert str(Path(__file__).parent).encode() not in first.object
+    assert set(first.undefined) <= {"memcpy", "memset"}
+
+
+def test_weights_lie_in_read_only_data_and_once() -> None:
+    same = np.random.default_rng(0).standard_normal((64, 64)).astype("f")
+    x = wf.placeholder(wf.float32, [1, 64], name="x")
+    made = compile_graph({"x": x}, {"y": x @ wf.constant(same)}, "x86_64-linux")
+    assert made.object.count(same.tobytes()) == 1
+    assert made.weights == same.nbytes
+
+
+def test_all_that_cannot_be_compiled_is_listed() -> None:
+    x = wf.placeholder(wf.float32, [3, 3], name="x")
+    inverse, variable = wf.linalg.inv(x), wf.Variable(wf.zeros([3, 3]), name="v")
+    with pytest.raises(errors.UnimplementedError) as raised:
+        compile_graph({"x": x}, {"y": inverse * wf.linalg.det(x) + variable})
+    said = str(raised.value)
+    for part in ("MatrixInverse", "MatrixDeterminant", "VariableV2", "freeze", __file__):
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "--shape x=1,3"),
+        ({"x": [2, 4]}, r"\[2, 4\]"),
+        ({"x": [-1, 3]}, r"\[-1, 3\]"),
+        ({"x": [2, 3], "z": [1]}, "'z'"),
+    ],
+)
+def test_shapes_that_are_open_or_wrong(given: dict[str, list[int]], said: str) -> None:
+    x = wf.placeholder(wf.float32, [None, 3], name="x")
+    with pytest.raises(errors.InvalidArgumentError, match=said):
+        compile_graph({"x": x}, {"y": x + 1}, shapes=given)
+
+
+@pytest.mark.parametrize("name", ["two words", "2", "float", ""])
+def test_names_that_no_function_can_have(name: str) -> None:
+    x = wf.placeholder(wf.float32, [3], name="x")
+    with pytest.raises(errors.InvalidArgumentError, match="name"):
+        compile_graph({"x": x}, {"y": x + 1}, name=name)
+
+
+@pytest.mark.parametrize("target", ["aarch64", "mips-linux", "wasm32-linux", "arm-wasi", ""])
+def test_targets_that_are_none(target: str) -> None:
+    x = wf.placeholder(wf.float32, [3], name="x")
+    with pytest.raises(errors.InvalidArgumentError, match="native, wasm32-wasi"):
+        compile_graph({"x": x}, {"y": x + 1}, target)
+
+
+def test_checks_say_what_was_wrong() -> None:
+    at = wf.placeholder(wf.int32, [2], name="at")
+    table = wf.constant([1.0, 2.0, 3.0])
+    made = compile_graph({"at": at}, {"y": wf.gather(table, at)})
+    run = loaded(made)
+    assert run(np.array([2, 0], np.int32))[0].tolist() == [3, 1]
+    with pytest.raises(RuntimeError, match=r"3"):
+        run(np.array([2, 3], np.int32))
+    assert run(np.array([1, 1], np.int32))[0].tolist() == [2, 2]
+    assert made.messages[0] in made.header
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = wf.placeholder(wf.float32, [None, 3], name="x")
+    wf.identity(x * 2, name="y")
+    model = tmp_path / "twice.pb"
+    model.write_bytes(x.graph.as_graph_def().SerializeToString())
+    command = ["compile", str(model), "--target", "riscv64-linux", "-o", str(tmp_path)]
+    assert main(command) == 2
+    assert "--shape x=1,3" in capsys.readouterr().err
+    assert main([*command, "--shape", "x=4,3"]) == 0
+    assert "nothing" in capsys.readouterr().out  # is left open
+    assert "int32_t twice(const float *x, float *y, void *arena);" in (
+        tmp_path / "twice.h"
+    ).read_text("utf-8")
+    assert (tmp_path / "twice.o").read_bytes()[:4] == b"\x7fELF"
+
+
+def test_saved_models_by_the_command(tmp_path: Path) -> None:
+    with wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 3], name="x")
+        y = x @ wf.Variable(wf.ones([3, 4]), name="w")
+        session.run(wf.global_variables_initializer())
+        wf.saved_model.simple_save(session, str(tmp_path / "saved"), {"x": x}, {"y": y})
+    assert main(["compile", str(tmp_path / "saved"), "-o", str(tmp_path)]) == 0
+    assert "float *y" in (tmp_path / "saved.h").read_text("utf-8")
+
+
+def test_headers_are_of_c_and_of_cpp(tmp_path: Path) -> None:
+    if which("cc") is None:
+        pytest.skip("no C compiler")
+    x = wf.placeholder(wf.float32, [2], name="x")
+    odd = {"double": wf.cast(x, wf.float64), "a/b:0*/": x > 0, "x": x * 2}
+    made = compile_graph({"x": x}, odd)
+    made.write(tmp_path)
+    for language in ("c", "c++"):
+        source = tmp_path / f"use.{language.replace('+', 'p')}"
+        source.write_text('#include "model.h"\nint main(void) { return *model_error(0); }\n')
+        flags = ["-Wall", "-Werror", "-pedantic", "-fsyntax-only", "-x", language]
+        subprocess.run(["cc", *flags, str(source)], check=True)
