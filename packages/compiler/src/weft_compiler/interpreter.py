@@ -104,8 +104,12 @@ class _Run:
             case Check(condition=condition, message=message):
                 if not self._value(condition):
                     raise errors.InvalidArgumentError(message)
-            case Call(routine=name, views=views, parameters=parameters):
-                routine(name).reference(*map(self._view, views), **dict(parameters))
+            case Call(routine=name, views=views, parameters=parameters, numbers=numbers):
+                found = routine(name)
+                given = zip(
+                    found.numbers, [int(self._value(each)) for each in numbers], strict=True
+                )
+                found.reference(*map(self._view, views), **dict(parameters), **dict(given))
 
     def _view(self, view: Load) -> Any:
         memory = self._memory[view.buffer]

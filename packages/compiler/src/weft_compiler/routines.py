@@ -32,6 +32,10 @@ class Routine:
       writes: the views that it fills.
       wrong: what is wrong with views and parameters, or "".
       reference: does what it does, on flat arrays that begin with each view's first element.
+      spans: from its integers and the bytes of an element to how many elements of each view, from
+        its first, a call may touch.
+      work: how many products of numbers a call takes.
+      numbers: names of its integers that depend on loops, in their order.
     """
 
     name: str
@@ -40,11 +44,15 @@ class Routine:
     writes: frozenset[str]
     wrong: Callable[[Views, Mapping[str, int]], str]
     reference: Callable[..., None]
+    spans: Callable[[Mapping[str, int], int], Mapping[str, int]]
+    work: Callable[[Mapping[str, int]], int]
+    numbers: tuple[str, ...] = ()
 
     @property
     def signature(self) -> str:
         """How it is called."""
-        return f"{self.name}({', '.join([*self.views, *(f'{name}=' for name in self.parameters)])})"
+        settings = [*(f"{name}=" for name in self.parameters), *(f"at {x}" for x in self.numbers)]
+        return f"{self.name}({', '.join([*self.views, *settings])})"
 
 
 def routine(name: str) -> Routine:
@@ -59,13 +67,6 @@ def routine(name: str) -> Routine:
     return _ROUTINES[name]
 
 
-def work_of(parameters: Mapping[str, int]) -> int:
-    """How many products of numbers a call takes."""
-    if "blocks" in parameters:
-        return _PHILOX_PRODUCTS * parameters["blocks"]
-    return parameters.get("m", 1) * parameters.get("n", 1) * parameters.get("k", 1)
-
-
 def _matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
     size = view.itemsize
     return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
@@ -74,19 +75,36 @@ def _matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
 def _wrong_matmul(views: Views, of: Mapping[str, int]) -> str:
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
-    m, n, k = of["m"], of["n"], of["k"]
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
+    wrong = _too_few(views, _matrices(of))
+    return wrong or ("" if of["c_row"] >= of["n"] or of["m"] <= 1 else "rows of c overlap")
+
+
+def _too_few(views: Views, spans: Mapping[str, int]) -> str:
+    """Which view has fewer elements than a routine touches."""
+    for name, needed in spans.items():
+        if needed > views[name][1]:
+            return f"{name} needs {needed} elements, and there are {views[name][1]}"
+    return ""
+
+
+def _matrices(of: Mapping[str, int]) -> Mapping[str, int]:
+    """How many elements the matrices of a product span."""
+    m, n, k = of["m"], of["n"], of["k"]
     sizes = {
         "a": (m, k, of["a_row"], of["a_column"]),
         "b": (k, n, of["b_row"], of["b_column"]),
         "c": (m, n, of["c_row"], 1),
     }
-    for name, (rows, columns, row, column) in sizes.items():
-        needed = (rows - 1) * row + (columns - 1) * column + 1 if rows and columns else 0
-        if needed > views[name][1]:
-            return f"{name} needs {needed} elements, and there are {views[name][1]}"
-    return "" if of["c_row"] >= n or m <= 1 else "rows of c overlap"
+    return {
+        name: (rows - 1) * row + (columns - 1) * column + 1 if rows and columns else 0
+        for name, (rows, columns, row, column) in sizes.items()
+    }
+
+
+def _products(of: Mapping[str, int]) -> int:
+    return of["m"] * of["n"] * of["k"]
 
 
 def _matmul(a: Any, b: Any, c: Any, **of: int) -> None:
@@ -114,8 +132,12 @@ def _wrong_philox(views: Views, of: Mapping[str, int]) -> str:
         return "words of uint32 or uint64 and a state of uint64 were required"
     if of["blocks"] < 1 or given < STATE:
         return f"at least 1 block and {STATE} numbers of state were required"
-    needed = of["blocks"] * _PHILOX_BYTES // words.size
+    needed = _philox_spans(of, words.size)["words"]
     return "" if needed <= count else f"words needs {needed} elements, and there are {count}"
+
+
+def _philox_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    return {"words": of["blocks"] * _PHILOX_BYTES // size, "state": STATE}
 
 
 def _philox(words: Any, state: Any, blocks: int) -> None:
@@ -126,16 +148,155 @@ def _philox(words: Any, state: Any, blocks: int) -> None:
 
 _PHILOX_BYTES: Final = 32
 _PHILOX_PRODUCTS: Final = 20
+
+
+# ---------------------------------------------------------------------------- convolutions
+
+WINDOWS: Final = (
+    *("images", "rows", "width", "depth", "channels", "height", "breadth"),
+    *("taps_y", "taps_x", "stride_y", "stride_x", "dilation_y", "dilation_x"),
+    *("before_y", "before_x"),
+)
+"""What tells where windows are: `images` of `height` × `breadth` × `channels`, in each of which
+`rows` × `width` windows of `taps_y` × `taps_x` are looked at; `depth` numbers are computed of each.
+A window begins `before` places before the place of its row and column times the stride, and what
+is outside of an image is 0."""
+
+PANEL_BYTES: Final = 128
+"""Bytes of a row of a panel: `conv` takes filters as panels of so many columns, (panels, taps_y,
+taps_x, channels, columns), with zeros where depth ends."""
+
+
+def panel_columns(dtype: DType) -> int:
+    """Columns of a panel."""
+    return PANEL_BYTES // dtype.size
+
+
+def _places(of: Mapping[str, int]) -> int:
+    return of["taps_y"] * of["taps_x"] * of["channels"]
+
+
+def _taken(of: Mapping[str, int]) -> int:
+    return of["images"] * of["rows"] * of["width"]
+
+
+def _images(of: Mapping[str, int]) -> int:
+    return of["images"] * of["height"] * of["breadth"] * of["channels"]
+
+
+def _wrong_windows(views: Views, of: Mapping[str, int]) -> str:
+    if len({dtype for dtype, _ in views.values()}) != 1:
+        return "elements of one type were required"
+    if min(size for name, size in of.items() if not name.startswith("before")) < 0:
+        return "sizes of at least 0 were required"
+    if min(of[name] for name in WINDOWS[:-2] if name != "images") < 1:
+        return "sizes of at least 1 were required"
+    return ""
+
+
+def _conv_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    columns = PANEL_BYTES // size
+    panels = -(-of["depth"] // columns) * columns
+    return {"x": _images(of), "w": panels * _places(of), "y": _taken(of) * of["depth"]}
+
+
+def _wrong_conv(views: Views, of: Mapping[str, int]) -> str:
+    size = views["x"][0].size
+    return _wrong_windows(views, of) or _too_few(views, _conv_spans(of, size))
+
+
+def _filter_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    return {
+        "x": _images(of),
+        "g": _taken(of) * of["depth"],
+        "y": of["depth"] * _places(of),
+    }
+
+
+def _wrong_filter(views: Views, of: Mapping[str, int]) -> str:
+    return _wrong_windows(views, of) or _too_few(views, _filter_spans(of))
+
+
+def _windows(x: Any, of: Mapping[str, int], row: int) -> Any:
+    """All windows as rows of a matrix."""
+    images = x[: _images(of)].reshape(of["images"], of["height"], of["breadth"], of["channels"])
+    lines = [
+        (row + np.arange(of["rows"]) if axis == "y" else np.arange(of["width"]))[:, None]
+        * of[f"stride_{axis}"]
+        + np.arange(of[f"taps_{axis}"]) * of[f"dilation_{axis}"]
+        - of[f"before_{axis}"]
+        for axis in "yx"
+    ]
+    y, x_ = lines[0][:, None, :, None], lines[1][None, :, None, :]
+    there = (y >= 0) & (y < of["height"]) & (x_ >= 0) & (x_ < of["breadth"])
+    near = images[:, np.clip(y, 0, of["height"] - 1), np.clip(x_, 0, of["breadth"] - 1)]
+    found = np.where(there[..., None], near, 0)
+    return found.reshape(_taken(of), _places(of)).astype(x.dtype)
+
+
+def _conv(x: Any, w: Any, y: Any, row: int, **of: int) -> None:
+    columns, places = PANEL_BYTES // x.itemsize, _places(of)
+    panels = -(-of["depth"] // columns)
+    filters = w[: panels * places * columns].reshape(panels, places, columns).swapaxes(0, 1)
+    matrix = filters.reshape(places, -1)[:, : of["depth"]]
+    result = y[: _taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result[...] = _windows(x, of, row) @ matrix
+
+
+def _conv_filter(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
+    gradient = g[: _taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result = y[: of["depth"] * _places(of)].reshape(of["depth"], -1)
+    result[...] = gradient.T @ _windows(x, of, 0) + (result if accumulate else 0)
+
+
+def _conv_work(of: Mapping[str, int]) -> int:
+    return _taken(of) * _places(of) * of["depth"]
+
+
+# ---------------------------------------------------------------------------- all
+
 _PRODUCT: Final = (
     ("a", "b", "c"),
     ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row", "accumulate"),
     frozenset("c"),
 )
 _ROUTINES: Final = {
-    "matmul": Routine("matmul", *_PRODUCT, _wrong_matmul, _matmul),
-    "gemm": Routine("gemm", *_PRODUCT, _wrong_gemm, _matmul),
+    "matmul": Routine(
+        "matmul", *_PRODUCT, _wrong_matmul, _matmul, lambda of, _: _matrices(of), _products
+    ),
+    "gemm": Routine(
+        "gemm", *_PRODUCT, _wrong_gemm, _matmul, lambda of, _: _matrices(of), _products
+    ),
+    "conv": Routine(
+        "conv",
+        ("x", "w", "y"),
+        WINDOWS,
+        frozenset("y"),
+        _wrong_conv,
+        _conv,
+        _conv_spans,
+        _conv_work,
+        ("row",),
+    ),
+    "conv_filter": Routine(
+        "conv_filter",
+        ("x", "g", "y"),
+        (*WINDOWS, "accumulate"),
+        frozenset("y"),
+        _wrong_filter,
+        _conv_filter,
+        lambda of, _: _filter_spans(of),
+        _conv_work,
+    ),
     "philox": Routine(
-        "philox", ("words", "state"), ("blocks",), frozenset(["words"]), _wrong_philox, _philox
+        "philox",
+        ("words", "state"),
+        ("blocks",),
+        frozenset(["words"]),
+        _wrong_philox,
+        _philox,
+        _philox_spans,
+        lambda of: _PHILOX_PRODUCTS * of["blocks"],
     ),
 }
 """`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
@@ -144,4 +305,10 @@ Strides are in elements; c's columns are neighbours.
 `gemm`: the same by NumPy's own BLAS, with the bits of `np.matmul`.
 
 `philox`: blocks of 32 random bytes of Philox4x64-10. The state is its counter, four numbers, and
-its key, two; as in `numpy.random.Philox`, the first block is that of the counter after it."""
+its key, two; as in `numpy.random.Philox`, the first block is that of the counter after it.
+
+`conv`: the windows of x, in rows from `row` on, times the filters w, stored in y, (images, rows,
+width, depth).
+
+`conv_filter`: the transpose of g, (images, rows, width, depth), times the windows of x, stored in
+y, (depth, taps_y, taps_x, channels), or added to it."""

@@ -20,7 +20,7 @@ from weft_compiler.ahead.header import (
 from weft_compiler.ahead.lowering import program_of, shapes_of
 from weft_compiler.ahead.objects import require_allowed, undefined
 from weft_compiler.ahead.targets import options_of
-from weft_compiler.codegen import matmul
+from weft_compiler.codegen import generated
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
@@ -138,7 +138,8 @@ def compile_program(
     module = module_of(anonymous, options)
     constants = _constants(anonymous)
     text = "\n".join(_texts(name, anonymous, module, target, constants))
-    others = [matmul.module_text(dtype, target) for dtype in module.routines]
+    libraries = dict.fromkeys((generated.library(name), dtype) for name, dtype in module.routines)
+    others = [generated.module_text(library, dtype, target) for library, dtype in libraries]
     image = object_code(text, target, others)
     missing = undefined(image)
     require_allowed(missing, said)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, matmul, philox
+from weft_compiler.codegen import blas, generated, philox
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -37,7 +37,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
-from weft_compiler.routines import work_of
+from weft_compiler.routines import routine
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -77,8 +77,8 @@ def turns(body: Body) -> int:
                 count += 100 * turns(each.body)
             case If():
                 count += turns(each.then) + turns(each.otherwise)
-            case Call(parameters=parameters):
-                count += 1 + work_of(dict(parameters)) // _AT_ONCE
+            case Call(routine=name, parameters=parameters):
+                count += 1 + routine(name).work(dict(parameters)) // _AT_ONCE
             case _:
                 count += 1
     return count
@@ -115,7 +115,7 @@ class Kernel:
     Attributes:
       functions: their texts.
       regions: its outermost parallel loops, which the worker calls by number from 1.
-      routines: the types of the products that are called.
+      routines: those that are called, of `weft_compiler.codegen.generated`, and for which types.
       blas: the functions of BLAS that are called.
       philox: whether random words are made.
     """
@@ -128,7 +128,7 @@ class Kernel:
         self.metadata = Metadata()
         self.functions: list[str] = []
         self.regions: list[Region] = []
-        self.routines: set[DType] = set()
+        self.routines: set[tuple[str, DType]] = set()
         self.blas: set[str] = set()
         self.philox = False
         self.checks = {
@@ -413,10 +413,11 @@ class _Function:
             blocks = dict(call.parameters)["blocks"]
             self.w.do(f"call void @{philox.NAME}(ptr {views[0]}, ptr {views[1]}, i64 {blocks})")
             return
-        self.kernel.routines.add(dtype)
-        numbers = [f"i64 {value}" for _, value in call.parameters]
-        given = ", ".join([*(f"ptr {view}" for view in views), *numbers])
-        self.w.do(f"call void @{matmul.name_of(dtype)}({given}, ptr {self._workspace()})")
+        self.kernel.routines.add((call.routine, dtype))
+        numbers = [*(value for _, value in call.parameters), *map(self.value, call.numbers)]
+        given = ", ".join([*(f"ptr {view}" for view in views), *(f"i64 {x}" for x in numbers)])
+        function = generated.symbol(call.routine, dtype)
+        self.w.do(f"call void @{function}({given}, ptr {self._workspace()})")
 
     def _workspace(self) -> str:
         """Memory of this thread that routines work in."""

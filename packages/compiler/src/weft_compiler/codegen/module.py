@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, matmul, philox, team
+from weft_compiler.codegen import blas, generated, philox, team
 from weft_compiler.codegen.kernel import Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -32,7 +32,7 @@ class Module:
       shared: bytes of the arena that threads share.
       thread: bytes of it besides that each thread takes.
       team: bytes of the memory through which threads meet.
-      routines: the types of the products that it calls.
+      routines: those that it calls, of `weft_compiler.codegen.generated`, and for which types.
       blas: the functions of BLAS that it calls.
     """
 
@@ -40,7 +40,7 @@ class Module:
     shared: int
     thread: int
     team: int
-    routines: tuple[DType, ...]
+    routines: tuple[tuple[str, DType], ...]
     blas: tuple[str, ...]
 
 
@@ -68,7 +68,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         else team.alone(kernel.parameters),
         *library.texts(scalars.used, target),
         *([philox.text()] if kernel.philox else []),
-        *map(matmul.declaration, sorted(kernel.routines, key=str)),
+        *[generated.declaration(*each) for each in sorted(kernel.routines, key=str)],
         *map(blas.declaration, sorted(kernel.blas)),
         _attributes(target),
         *kernel.metadata.lines,
@@ -94,8 +94,8 @@ def _require_supported(expression: Expr) -> None:
                 )
 
 
-_ROUTINES: Final = {"matmul": matmul.supported, "gemm": blas.supported, "philox": philox.supported}
-"""Whether there is machine code of a routine for a type."""
+_OTHERS: Final = {"gemm": blas.supported, "philox": philox.supported}
+"""Routines that are not in `generated`: whether there is machine code of one for a type."""
 
 
 def _workspace(program: Program, target: Target) -> int:
@@ -105,12 +105,14 @@ def _workspace(program: Program, target: Target) -> int:
     for call in walk(program.body):
         if isinstance(call, Call):
             dtype = buffers[call.views[0].buffer].dtype
-            if not _ROUTINES[call.routine](dtype):
+            other = _OTHERS.get(call.routine)
+            if not (other(dtype) if other else generated.supported(call.routine, dtype)):
                 raise errors.UnimplementedError(
                     f"there is no machine code for {call.routine} of {dtype.name}"
                 )
-            if call.routine == "matmul":
-                most = max(most, matmul.workspace(dtype, target, dict(call.parameters)))
+            if other is None:
+                of = dict(call.parameters)
+                most = max(most, generated.workspace(call.routine, dtype, target, of))
     return most
 
 

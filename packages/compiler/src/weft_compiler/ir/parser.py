@@ -6,7 +6,7 @@ body := statements, each on a line, two spaces deeper than the line above them
 statement := ("for" | "parallel" | "vector") NAME "in" expression ":" body
   | "while" expression ":" body | "if" expression ":" body ["else" ":" body]
   | ("let" | "var") NAME "=" expression | "alloc" buffer | "check" expression "," STRING
-  | "call" NAME "(" views ["," NAME "=" INTEGER]* ")"
+  | "call" NAME "(" views ["," NAME "=" INTEGER]* ["," "at" expression]* ")"
   | NAME ["[" indices "]"] [PRIMITIVE] "=" expression
 """
 
@@ -199,17 +199,20 @@ class _Reader:
         routine = self._name()
         views: list[Load] = []
         parameters: list[tuple[str, int]] = []
+        numbers: list[Expr] = []
 
         def operand() -> None:
             name = self._name()
-            if self._peek() == "=":
+            if name == "at" and self._peek() not in ("=", "["):
+                numbers.append(self._expression())
+            elif self._peek() == "=":
                 self._expect("=")
                 parameters.append((name, int(self._take("number"))))
             else:
                 views.append(self._load(name))
 
         self._bracketed(operand)
-        return Call(routine, tuple(views), tuple(parameters))
+        return Call(routine, tuple(views), tuple(parameters), tuple(numbers))
 
     def _output(self) -> tuple[Buffer, bool]:
         """An output, and whether it is updated."""

@@ -126,9 +126,11 @@ def _simple(statement: Statement) -> str:
             return f"alloc {_declaration(allocated)}"
         case Check(condition=condition, message=message):
             return f"check {condition}, {_quoted(message)}"
-        case Call(routine=routine, views=views, parameters=parameters):
+        case Call(routine=routine, views=views, parameters=parameters, numbers=numbers):
             settings = [f"{name}={value}" for name, value in parameters]
-            return f"call {routine}({', '.join([*map(expression_text, views), *settings])})"
+            given = [*map(expression_text, views), *settings]
+            given += [f"at {expression_text(each)}" for each in numbers]
+            return f"call {routine}({', '.join(given)})"
     raise AssertionError(type(statement))
 
 

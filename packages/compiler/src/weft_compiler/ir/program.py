@@ -205,11 +205,13 @@ class Call(Statement):
       routine: its name in `weft_compiler.routines`.
       views: the first elements of what it reads and writes, in its order.
       parameters: its sizes and flags, by name.
+      numbers: integers that depend on loops, in its order; they load nothing.
     """
 
     routine: str
     views: tuple[Load, ...]
     parameters: tuple[tuple[str, int], ...] = ()
+    numbers: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -262,8 +264,8 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
             return (value,)
         case Store(indices=indices, value=value):
             return (*indices, value)
-        case Call(views=views):
-            return views
+        case Call(views=views, numbers=numbers):
+            return (*views, *numbers)
     return ()
 
 

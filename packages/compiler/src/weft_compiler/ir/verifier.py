@@ -280,6 +280,11 @@ def _verify_call(call: Call, scope: _Scope) -> None:
     names = [name for name, _ in call.parameters]
     if len(call.views) != len(found.views) or names != list(found.parameters):
         _fail(call, f"{call.routine} requires {found.signature}")
+    if len(call.numbers) != len(found.numbers):
+        _fail(call, f"{call.routine} requires {found.signature}")
+    for each in call.numbers:
+        if each.dtype is not INDEX or any(isinstance(part, Load) for part in walk(each)):
+            _fail(call, "an int64 that loads nothing was required as a number")
     views = {}
     for name, view in zip(found.views, call.views, strict=True):
         if name in found.writes and view.buffer not in scope.writable:

@@ -87,6 +87,7 @@ class _Writer:
 
     def program(self, name: str) -> Program:
         facts = analyse(self._outputs)
+        self._take([each for each in facts if each.constant is not None])
         for value in worth_memory(facts, self._buffers):
             self._buffers[value] = self._buffer(value)
         replaced = {new: old for old, new in self._updates}
@@ -122,6 +123,12 @@ class _Writer:
             constants,
             frozenset(self._buffers[old].name for old, _ in self._updates),
         )
+
+    def _take(self, constants: Sequence[Value]) -> None:
+        """Constants that rules made, which are inputs as others are."""
+        new = [value for value in constants if value not in self._buffers]
+        self._inputs = [*self._inputs, *new]
+        self._buffers |= {value: self._buffer(value) for value in new}
 
     def _buffer(self, value: Value) -> Buffer:
         return Buffer(self._unique(value.name), value.dtype, value.shape)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
-from weft_compiler.codegen import blas, matmul
+from weft_compiler.codegen import blas, generated
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
@@ -49,11 +49,13 @@ class Code:
         image = cache.object_of(
             name, written, target, lambda: object_code(self.module.text, target)
         )
-        self._routines = [_matmul(dtype, target) for dtype in self.module.routines]
-        imports = {
-            matmul.name_of(dtype): library.address(matmul.name_of(dtype))
-            for dtype, library in zip(self.module.routines, self._routines, strict=True)
-        }
+        self._routines = []
+        imports = {}
+        for routine, dtype in self.module.routines:
+            library = _routines(generated.library(routine), dtype, target)
+            self._routines.append(library)
+            name_in_code = generated.symbol(routine, dtype)
+            imports[name_in_code] = library.address(name_in_code)
         imports |= _blas(self.module.blas)
         self.library = Library(image, [ENTRY], imports)
         self.address = self.library.address(ENTRY)
@@ -68,11 +70,11 @@ def _blas(functions: Sequence[str]) -> dict[str, int]:
 
 
 @functools.cache
-def _matmul(dtype: DType, target: Target) -> Library:
-    """The routine `matmul` of a type, which all programs share."""
-    text = matmul.module_text(dtype, target)
-    image = cache.object_of("matmul", text, target, lambda: object_code(text, target))
-    return Library(image, [matmul.name_of(dtype)])
+def _routines(library: str, dtype: DType, target: Target) -> Library:
+    """Routines of a type, which all programs share."""
+    text = generated.module_text(library, dtype, target)
+    image = cache.object_of(library, text, target, lambda: object_code(text, target))
+    return Library(image, [generated.symbol(each, dtype) for each in generated.routines(library)])
 
 
 class NativeProgram:

@@ -28,17 +28,25 @@ from weft_compiler.ir.program import (
     Store,
 )
 from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
-from weft_compiler.passes.effects import Effects, effects_of, places
+from weft_compiler.passes.effects import (
+    Buffers,
+    Effects,
+    buffers_of,
+    effects_of,
+    places,
+    within,
+)
 
 
 def contract(program: Program) -> Program:
     """The program with its buffers moved inwards and made smaller."""
-    return replaced(program, _contracted(program.body))
+    return replaced(program, _contracted(program.body, buffers_of(program)))
 
 
-def _contracted(body: Body) -> Body:
+def _contracted(body: Body, outer: Buffers) -> Body:
+    buffers = within(outer, body)
     statements = [each for each in body if not isinstance(each, Allocate)]
-    effects = [effects_of((each,)) for each in statements]
+    effects = [effects_of((each,), buffers) for each in statements]
     touching: dict[str, list[int]] = {}
     for at, each in enumerate(effects):
         for name in {*each.reads, *each.writes}:
@@ -60,7 +68,9 @@ def _contracted(body: Body) -> Body:
             statements[users[0]] = _moved(buffer, first, axis - 1)
         else:
             kept.append(allocate)
-    return tuple([*kept, *[map_bodies(each, _contracted) for each in _named(statements, names)]])
+    named = _named(statements, names)
+    deeper = [map_bodies(each, lambda inner: _contracted(inner, buffers)) for each in named]
+    return (*kept, *deeper)
 
 
 def _is_stored_once(buffer: Buffer, first: Statement, users: Sequence[Effects]) -> bool:

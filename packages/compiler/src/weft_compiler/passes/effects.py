@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from weft_compiler.ir.expressions import Expr, Load, Variable, walk
+from weft_compiler.ir.expressions import INDEX, Constant, Expr, Load, Variable, walk
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
+    Body,
+    Buffer,
     Call,
     Check,
     For,
     Let,
+    Program,
     Statement,
     Store,
     Var,
@@ -23,7 +27,7 @@ from weft_compiler.ir.program import (
 from weft_compiler.routines import routine
 
 Place = tuple[Expr, ...] | None
-"""The indices of an access; None where a routine touches what it will."""
+"""The indices of an access, some of which may be any; None where nothing is known of them."""
 
 
 @dataclass
@@ -54,15 +58,40 @@ class Effects:
         )
 
 
-def effects_of(statements: Iterable[Statement]) -> Effects:
-    """What some statements do, one after the other."""
+Buffers = Mapping[str, Buffer]
+
+
+def buffers_of(program: Program) -> Buffers:
+    """The inputs and outputs of a program."""
+    return {each.name: each for each in (*program.inputs, *program.outputs)}
+
+
+def within(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
+    """Buffers, and those that a body allocates."""
+    own = [each.buffer for each in body if isinstance(each, Allocate)]
+    return {**buffers, **{each.name: each for each in own}} if own else buffers
+
+
+def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
+    """What some statements do, one after the other.
+
+    Args:
+      buffers: those that are allocated outside of them.
+    """
     found = Effects()
-    for statement in statements:
-        _add(statement, found)
+    _add(tuple(statements), found, buffers)
     return found
 
 
-def _add(statement: Statement, found: Effects) -> None:
+def _add(body: Body, found: Effects, buffers: Buffers) -> None:
+    buffers = within(buffers, body)
+    for statement in body:
+        _add_one(statement, found, buffers)
+        for inner in bodies(statement):
+            _add(inner, found, buffers)
+
+
+def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:
     for expression in expressions(statement):
         for part in walk(expression):
             if isinstance(part, Variable):
@@ -81,15 +110,36 @@ def _add(statement: Statement, found: Effects) -> None:
                 found.reads.setdefault(buffer, []).append(indices)
         case Allocate(buffer=allocated):
             found.defines.add(allocated.name)
-        case Call(routine=name, views=views):
-            for view, what in zip(views, routine(name).views, strict=True):
-                places = found.writes if what in routine(name).writes else found.reads
-                places.setdefault(view.buffer, []).append(None)
+        case Call(routine=name, views=views, parameters=parameters):
+            of = routine(name)
+            for view, what in zip(views, of.views, strict=True):
+                whole = buffers[view.buffer]
+                span = of.spans(dict(parameters), whole.dtype.size)[what]
+                places = found.writes if what in of.writes else found.reads
+                places.setdefault(view.buffer, []).append(_touched(view, whole, span))
         case Check() | While():
             found.ends = True
-    for body in bodies(statement):
-        for inner in body:
-            _add(inner, found)
+
+
+_ANY: Final = Variable(INDEX, "*")
+"""An index that may be any."""
+
+
+def _touched(view: Load, buffer: Buffer, span: int) -> Place:
+    """Where a routine is that touches so many elements from a view's first on.
+
+    That is within one place of the first dimensions, if the others have as many elements.
+    """
+    inner, offset = 1, 0
+    for axis in reversed(range(len(buffer.shape))):
+        if offset + span <= inner:
+            return (*view.indices[: axis + 1], *[_ANY] * (len(buffer.shape) - axis - 1))
+        index = view.indices[axis]
+        if not isinstance(index, Constant):
+            return None
+        offset += int(index.value) * inner
+        inner *= buffer.shape[axis]
+    return None
 
 
 def places(effects: Effects, buffer: str) -> Iterator[Place]:

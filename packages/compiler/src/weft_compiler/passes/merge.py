@@ -18,7 +18,14 @@ from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
 from weft_compiler.ir.program import Allocate, Body, For, Program, Statement
 from weft_compiler.ir.ranges import affine
 from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
-from weft_compiler.passes.effects import Effects, effects_of, places
+from weft_compiler.passes.effects import (
+    Buffers,
+    Effects,
+    buffers_of,
+    effects_of,
+    places,
+    within,
+)
 
 FARTHEST: Final = 24
 """How many statements before a loop are looked at for one to merge it with."""
@@ -30,10 +37,11 @@ MOST_BUFFERS: Final = 16
 
 def merge_loops(program: Program) -> Program:
     """The program with loops merged where that is possible and worth it."""
-    return replaced(program, _merged(program.body))
+    return replaced(program, _merged(program.body, buffers_of(program)))
 
 
-def _merged(body: Body) -> Body:
+def _merged(body: Body, outer: Buffers) -> Body:
+    buffers = within(outer, body)
     # Buffers may be there earlier than they are used: they are in nobody's way then.
     allocated = [each for each in body if isinstance(each, Allocate)]
     done: list[Statement] = []
@@ -41,7 +49,7 @@ def _merged(body: Body) -> Body:
     for statement in body:
         if isinstance(statement, Allocate):
             continue
-        own = effects_of((statement,))
+        own = effects_of((statement,), buffers)
         found = _partner(statement, own, done, effects) if isinstance(statement, For) else None
         if found is None or not isinstance(statement, For):
             done.append(statement)
@@ -51,8 +59,8 @@ def _merged(body: Body) -> Body:
         joined = _joined(done[at], statement)
         order = [*needed, at, *[k for k in range(at + 1, len(done)) if k not in needed]]
         done[at:] = [joined if k == at else done[k] for k in order]
-        effects[at:] = [effects_of((joined,)) if k == at else effects[k] for k in order]
-    return (*allocated, *[map_bodies(statement, _merged) for statement in done])
+        effects[at:] = [effects_of((joined,), buffers) if k == at else effects[k] for k in order]
+    return (*allocated, *[map_bodies(each, lambda inner: _merged(inner, buffers)) for each in done])
 
 
 def _partner(

@@ -31,8 +31,8 @@ from weft_compiler.ir.program import (
 )
 from weft_compiler.ir.ranges import affine
 from weft_compiler.ir.rewrite import map_bodies, replaced
-from weft_compiler.passes.effects import effects_of, places
-from weft_compiler.routines import work_of
+from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, places, within
+from weft_compiler.routines import routine
 
 LEAST_WORK: Final = 50_000
 """Operations below which a loop is not worth being shared by threads: it takes some 10 us."""
@@ -41,25 +41,30 @@ _UNKNOWN_TURNS: Final = 16
 
 def order_loops(program: Program) -> Program:
     """The program with loops marked."""
-    return replaced(program, tuple([_outer(statement) for statement in program.body]))
+    buffers = within(buffers_of(program), program.body)
+    return replaced(program, tuple([_outer(statement, buffers) for statement in program.body]))
 
 
-def _outer(statement: Statement) -> Statement:
+def _outer(statement: Statement, buffers: Buffers) -> Statement:
     if isinstance(statement, For) and statement.order is Order.SERIAL:
-        shared = work(statement) >= LEAST_WORK and _in_any_order(statement, combines=False)
-        if shared:
-            inner = tuple(map(_inner, statement.body))
-            return replace(statement, body=inner, order=Order.PARALLEL)
-    return _inner(statement)
+        enough = work(statement) >= LEAST_WORK
+        if enough and _in_any_order(statement, buffers, combines=False):
+            return replace(statement, body=_inside(statement.body, buffers), order=Order.PARALLEL)
+    return _inner(statement, buffers)
 
 
-def _inner(statement: Statement) -> Statement:
-    deeper = map_bodies(statement, lambda body: tuple(map(_inner, body)))
+def _inside(body: Body, outer: Buffers) -> Body:
+    buffers = within(outer, body)
+    return tuple([_inner(statement, buffers) for statement in body])
+
+
+def _inner(statement: Statement, buffers: Buffers) -> Statement:
+    deeper = map_bodies(statement, lambda body: _inside(body, buffers))
     if (
         isinstance(deeper, For)
         and deeper.order is Order.SERIAL
         and _is_flat(deeper.body)
-        and _in_any_order(deeper, combines=True)
+        and _in_any_order(deeper, buffers, combines=True)
     ):
         return replace(deeper, order=Order.VECTOR)
     return deeper
@@ -69,13 +74,13 @@ def _is_flat(body: Body) -> bool:
     return not any(isinstance(each, For | While | Allocate | Call | Check) for each in walk(body))
 
 
-def _in_any_order(loop: For, combines: bool) -> bool:
+def _in_any_order(loop: For, buffers: Buffers, combines: bool) -> bool:
     """Whether the turns of a loop may run in any order.
 
     Args:
       combines: they may combine values into variables of outside.
     """
-    effects = effects_of(loop.body)
+    effects = effects_of(loop.body, buffers)
     if effects.ends or not _assigns_its_own(loop.body, combines):
         return False
     own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
@@ -127,7 +132,7 @@ def work(statement: Statement) -> int:
         for part in parts(expression)
     )
     if isinstance(statement, Call):
-        return work_of(dict(statement.parameters))
+        return routine(statement.routine).work(dict(statement.parameters))
     inner = sum(work(each) for body in bodies(statement) for each in body)
     if isinstance(statement, For):
         extent = statement.extent

@@ -1,162 +1,311 @@
-"""Convolutions: products of rows of pixels and rows of a filter."""
+"""Convolutions of images and their gradients: calls of routines that look at windows in place.
+
+Filters are packed as the routine takes them, once where they are constant. The gradient by the
+input is a convolution of the output's gradient, one for each place that a stride steps over.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from math import prod
+from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
+import numpy as np
+
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
-from weft_compiler.ir.indices import clamped, inside, minus, plus, times
-from weft_compiler.ir.program import Buffer, Call, Statement
+from weft_compiler.ir.indices import clamped, plus, times
+from weft_compiler.ir.program import Body, Buffer, Call, Statement, Store
 from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, Written, computed, moved
-from weft_graph.ops.windows import pairs, slide
+from weft_compiler.routines import panel_columns
+from weft_graph.ir.node import Node
+from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes
 from weft_tensor import dtypes
 
 _TYPES: Final = (dtypes.float32, dtypes.float64)
-_MOST_TAPS: Final = 64
+
+_FEW: Final = 128
+"""Windows of an image below which one call takes all images: filters are read once for a call."""
+_ROW: Final = 24
+"""Windows of a row from which on one call takes a row, so that what comes next finds it in a cache.
+Fewer would leave tiles empty."""
 
 
-class _Windows:
-    """Where the windows of a convolution are; channels are last.
+def by_kernel(node: Node) -> str:
+    """Why a convolution had better run by its kernel, or ""."""
+    dtype = node.outputs[0].dtype
+    return "" if dtype in _TYPES else f"no rule says how a convolution of {dtype.name} is computed"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How windows slide along an axis.
 
     Attributes:
-      x: what is convolved, with zeros around it.
-      counts: how many windows there are along height and width.
-      strides, dilations: along both.
+      count: of windows.
+      taps: of a window.
+      stride, dilation: places from a window, or a tap, to the next.
+      before: places from the beginning of the first window to that of the input.
     """
 
-    def __init__(self, op: Operation) -> None:
-        self.first = op.attr("data_format") == "NCHW"
-        spatial = slice(2, 4) if self.first else slice(1, 3)
-        x = op.inputs[0]
-        if self.first:
-            n, c, h, w = x.shape
-            x = moved(f"{op.name}_last", x, (n, h, w, c), lambda n, h, w, c: (n, c, h, w))
-        self.strides = list(op.attr("strides"))[spatial]
-        self.dilations = list(op.attr("dilations"))[spatial]
-        pads = pairs(op.attr("explicit_paddings"), 4)[spatial]
-        found = [
-            slide(size, kernel, stride, dilation, op.attr("padding"), pad)
-            for size, kernel, stride, dilation, pad in zip(
-                x.shape[1:3],
-                op.inputs[1].shape[:2],
-                self.strides,
-                self.dilations,
-                pads,
-                strict=True,
-            )
-        ]
-        self.counts = [count for count, _, _ in found]
-        self.x = _padded(op, x, [(before, after) for _, before, after in found])
-
-    def result(self, name: str, found: Value) -> Value:
-        """A result with the channels where the op has them."""
-        if not self.first:
-            return found
-        n, h, w, c = found.shape
-        return moved(f"{name}_first", found, (n, c, h, w), lambda n, c, h, w: (n, h, w, c))
+    count: int
+    taps: int
+    stride: int
+    dilation: int
+    before: int
 
 
-def _padded(op: Operation, x: Value, around: Sequence[tuple[int, int]]) -> Value:
-    """A tensor with zeros around its height and width."""
-    if not any(map(any, around)):
+def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Axis]:
+    """How windows slide.
+
+    Args:
+      shape: of the input, as the op has it.
+      taps: of a window.
+    """
+    layout = op.attr("data_format")
+    explicit = op.attr("explicit_paddings") if "explicit_paddings" in op.node.attrs else ()
+    pads, found = pairs(explicit, len(layout)), []
+    for axis, k in zip(spatial_axes(layout), taps, strict=True):
+        stride, dilation = op.attr("strides")[axis], op.attr("dilations")[axis]
+        count, before, _ = slide(shape[axis], k, stride, dilation, op.attr("padding"), pads[axis])
+        found.append(Axis(count, k, stride, dilation, before))
+    return found
+
+
+def channels_last(x: Value, layout: str) -> Value:
+    """A tensor whose last axis are the channels."""
+    axis, rank = channel_axis(layout), x.rank
+    if axis == rank - 1:
         return x
-    n, height, width, channels = x.shape
-    (top, bottom), (left, right) = around
-
-    def element(at: Expr, row: Expr, column: Expr, channel: Expr) -> Expr:
-        places = [minus(row, top), minus(column, left)]
-        sizes = [height, width]
-        here = apply("bit_and", *map(inside, places, sizes))
-        near = list(map(clamped, places, sizes))
-        return where(here, x.at(at, *near, channel), number(0, x.dtype))
-
-    shape = (n, height + top + bottom, width + left + right, channels)
-    return computed(f"{op.name}_padded", x.dtype, shape, element)
+    order = [*range(axis), *range(axis + 1, rank), axis]
+    shape = [x.shape[each] for each in order]
+    return moved(f"{x.name}_last", x, shape, lambda *at: (*at[:axis], at[-1], *at[axis:-1]))
 
 
-def _by_kernel(_: object) -> str:
-    return "kernels of convolutions are faster"
+def as_layout(x: Value, layout: str, name: str) -> Value:
+    """A tensor with its channels last in the layout of an op."""
+    axis = channel_axis(layout)
+    if axis == x.rank - 1:
+        return x
+    shape = (*x.shape[:axis], x.shape[-1], *x.shape[axis:-1])
+    return moved(name, x, shape, lambda *at: (*at[:axis], *at[axis + 1 :], at[axis]))
 
 
-@lowers("Conv2D", by_kernel=_by_kernel)
+@lowers("Conv2D", by_kernel=by_kernel)
 def _conv(op: Operation) -> Value:
+    x, filters = op.inputs
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
-    windows, filters = _Windows(op), op.inputs[1]
-    x, (height, width, depth, channels) = windows.x, filters.shape
-    require(x.shape[3] == depth, "a convolution of groups of channels")
-    shape = (x.shape[0], *windows.counts, channels)
-    # Pixels beside each other are one row of a product, unless there are gaps between them.
-    together = windows.dilations[1] == 1
-    across = 1 if together else width
-    sizes = {
-        "m": windows.counts[1],
-        "n": channels,
-        "k": depth * (width if together else 1),
-        "a_row": windows.strides[1] * depth,
-        "a_column": 1,
-        "b_row": channels,
-        "b_column": 1,
-        "c_row": channels,
+    layout = op.attr("data_format")
+    axes = axes_of(op, x.shape, filters.shape[:2])
+    last = channels_last(x, layout)
+    require(last.shape[-1] == filters.shape[2], "the filter has another depth than the input")
+    w = _packed(filters, [range(k) for k in filters.shape[:2]])
+    found = _convolved(op.name, last, w, axes, filters.shape[3])
+    return as_layout(found, layout, op.name)
+
+
+@lowers("Conv2DBackpropInput", known=(0,), by_kernel=by_kernel)
+def _by_input(op: Operation) -> Value:
+    filters, gradient = op.inputs[1:]
+    require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
+    layout, (high, wide, channels, depth) = op.attr("data_format"), filters.shape
+    axes = axes_of(op, op.shape(), (high, wide))
+    last = channels_last(gradient, layout)
+    sizes = [op.shape()[axis] for axis in spatial_axes(layout)]
+    shape = (op.shape()[0], *sizes, channels)
+    expected = (shape[0], *[axis.count for axis in axes], depth)
+    require(last.shape == expected, "shapes do not fit")
+    phases = [_phases(axis, size) for axis, size in zip(axes, sizes, strict=True)]
+    parts: list[Value | None] = []
+    for y, x in product(*phases):
+        if not y.taps or not x.taps:
+            parts.append(None)  # no window has a tap there
+            continue
+        w = _packed(filters, [y.taps, x.taps], turned=True)
+        parts.append(_convolved(f"{op.name}_part", last, w, [y.axis, x.axis], channels))
+    if len(parts) == 1 and parts[0] is not None:
+        return as_layout(parts[0], layout, op.name)
+    steps = [axis.stride for axis in axes]
+    return as_layout(_interleaved(op, shape, parts, steps), layout, op.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Every so many places of the input, all of which the same taps of windows reach.
+
+    Attributes:
+      taps: those, the last first, as they meet the output's gradient.
+      axis: how they slide along that.
+    """
+
+    taps: range
+    axis: Axis
+
+
+def _phases(axis: Axis, size: int) -> list[_Phase]:
+    """The phases of an axis, one for each place that a stride steps over."""
+    common = math.gcd(axis.stride, axis.dilation)
+    step, dilation = axis.stride // common, axis.dilation // common
+    found = []
+    for first in range(axis.stride):
+        begin = first + axis.before
+        reach = [k for k in range(axis.taps) if (begin - k * axis.dilation) % axis.stride == 0]
+        taps = range(reach[-1], reach[0] - 1, -step) if reach else range(0)
+        # The window of the last tap begins as far before the place as that is into the window.
+        before = -((begin - taps[0] * axis.dilation) // axis.stride) if reach else 0
+        count = len(range(first, size, axis.stride))
+        found.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
+    return found
+
+
+def _interleaved(
+    op: Operation, shape: Sequence[int], parts: Sequence[Value | None], steps: Sequence[int]
+) -> Value:
+    """A tensor of parts, each every so many places of its rows and columns."""
+    given = [part for part in parts if part is not None]
+    zero = number(0, op.dtype())
+
+    def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        memory = dict(zip(map(id, given), buffers, strict=True))
+        body: list[Statement] = []
+        for part, start in zip(parts, product(*map(range, steps)), strict=True):
+            sizes = [
+                len(range(first, size, step))
+                for first, size, step in zip(start, shape[1:3], steps, strict=True)
+            ]
+
+            def store(*at: Expr, part: Value | None = part, start: tuple[int, ...] = start) -> Body:
+                places = [
+                    plus(times(i, step), first)
+                    for i, step, first in zip(at[1:3], steps, start, strict=True)
+                ]
+                value = zero if part is None else load(memory[id(part)], part.shape, at)
+                return (Store(y.name, (at[0], *places, at[3]), value),)
+
+            body += nest(unique, (shape[0], *sizes, shape[3]), store)
+        return body
+
+    return Value(f"{op.name}_whole", op.dtype(), tuple(shape), Written(given, write))
+
+
+@lowers("Conv2DBackpropFilter", known=(1,), by_kernel=by_kernel)
+def _by_filter(op: Operation) -> Value:
+    require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
+    layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
+    axes = axes_of(op, op.inputs[0].shape, (high, wide))
+    x, gradient = channels_last(op.inputs[0], layout), channels_last(op.inputs[2], layout)
+    require(x.shape[-1] == channels, "the filter has another depth than the input")
+    expected = (x.shape[0], *[axis.count for axis in axes], depth)
+    require(gradient.shape == expected, "shapes do not fit")
+
+    def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        zeros = filled(unique, y, number(0, y.dtype))
+        if 0 in (*x.shape, *y.shape, *gradient.shape):
+            return zeros
+        images = x.shape[0]
+        step = min(images, -(-_FEW // math.prod(gradient.shape[1:3])))
+
+        def call(first: Expr, count: int) -> Body:
+            views = [
+                load(buffer, of.shape, [first, index(0), index(0), index(0)])
+                for buffer, of in zip(buffers, (x, gradient), strict=True)
+            ]
+            target = load(y, y.shape, [index(0)] * 4)
+            of = _parameters(x, axes, depth, count, axes[0].count) | {"accumulate": 1}
+            return (Call("conv_filter", (*views, target), tuple(of.items())),)
+
+        whole = images // step
+        body = [*zeros, *nest(unique, (whole,), lambda i: call(times(i, step), step))]
+        return [*body, *(call(index(whole * step), images % step) if images % step else ())]
+
+    turned = (depth, high, wide, channels)
+    found = Value(f"{op.name}_turned", op.dtype(), turned, Written((x, gradient), write))
+    return moved(op.name, found, op.shape(), lambda i, j, c, o: (o, i, j, c))
+
+
+# ---------------------------------------------------------------------------- forward
+
+
+def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Value:
+    """Filters as panels.
+
+    Args:
+      taps: of both axes, which of the filter's there are.
+      turned: whether they lead from its last axis to the one before.
+    """
+    columns = panel_columns(filters.dtype)
+    channels, depth = filters.shape[:1:-1] if turned else filters.shape[2:]
+    panels = -(-depth // columns)
+    shape = (panels, len(taps[0]), len(taps[1]), channels, columns)
+    if filters.constant is not None:
+        array = filters.constant[np.ix_(*taps)]
+        array = array.swapaxes(2, 3) if turned else array
+        whole = np.pad(array, [(0, 0)] * 3 + [(0, panels * columns - depth)])
+        found = np.moveaxis(whole.reshape(*shape[1:4], panels, columns), 3, 0)
+        constant = np.ascontiguousarray(found)
+        return Value(f"{filters.name}_packed", filters.dtype, shape, constant=constant)
+
+    def element(p: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> Expr:
+        at = plus(times(p, columns), o)
+        there = apply("less", at, index(depth))
+        at = at if panels * columns == depth else clamped(at, depth)
+        tap = [plus(times(k, of.step), of.start) for k, of in zip((i, j), taps, strict=True)]
+        found = filters.at(*tap, at, c) if turned else filters.at(*tap, c, at)
+        return found if panels * columns == depth else where(there, found, zero)
+
+    zero = number(0, filters.dtype)
+    return computed(f"{filters.name}_packed", filters.dtype, shape, element)
+
+
+def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) -> Value:
+    """The convolution of (N, H, W, C) with packed filters: (N, H', W', depth)."""
+    y, x_ = axes
+    shape = (x.shape[0], y.count, x_.count, depth)
+
+    def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        if 0 in (*x.shape, *w.shape, *shape):
+            return filled(unique, target, number(0, target.dtype))
+
+        def call(image: Expr, row: Expr, images: int, rows: int) -> Body:
+            views = (
+                load(buffers[0], x.shape, [image, index(0), index(0), index(0)]),
+                load(buffers[1], w.shape, [index(0)] * 5),
+                load(target, shape, [image, row, index(0), index(0)]),
+            )
+            of = _parameters(x, axes, depth, images, rows)
+            return (Call("conv", views, tuple(of.items()), (row,)),)
+
+        if y.count * x_.count < _FEW:
+            return call(index(0), index(0), shape[0], y.count)
+        if x_.count >= _ROW:
+            return nest(unique, shape[:2], lambda n, i: call(n, i, 1, 1))
+        return nest(unique, shape[:1], lambda n: call(n, index(0), 1, y.count))
+
+    return Value(name, x.dtype, shape, Written((x, w), write))
+
+
+def _parameters(
+    x: Value, axes: Sequence[Axis], depth: int, images: int, rows: int
+) -> dict[str, int]:
+    """What routines are told of windows."""
+    y, x_ = axes
+    return {
+        "images": images,
+        "rows": rows,
+        "width": x_.count,
+        "depth": depth,
+        "channels": x.shape[3],
+        "height": x.shape[1],
+        "breadth": x.shape[2],
+        "taps_y": y.taps,
+        "taps_x": x_.taps,
+        "stride_y": y.stride,
+        "stride_x": x_.stride,
+        "dilation_y": y.dilation,
+        "dilation_x": x_.dilation,
+        "before_y": y.before,
+        "before_x": x_.before,
     }
-
-    def write(unique: Unique, c: Buffer, a: Buffer, b: Buffer) -> Sequence[Statement]:
-        if not prod(shape):
-            return ()
-        if not height * width * depth:
-            return filled(unique, c, number(0, c.dtype))
-        if height == width == 1 and x.shape[1:3] == shape[1:3]:  # pixels are rows
-            zero = (index(0),) * 4
-            views = load(a, x.shape, zero), load(b, filters.shape, zero), load(c, shape, zero)
-            whole = {**sizes, "m": prod(shape[:3]), "accumulate": 0}
-            return (Call("matmul", views, tuple(whole.items())),)
-
-        def row(n: Expr, i: Expr) -> tuple[Statement, ...]:
-            calls = []
-            for y in range(height):
-                for z in range(across):
-                    above = plus(times(i, windows.strides[0]), y * windows.dilations[0])
-                    beside = index(z * windows.dilations[1])
-                    views = (
-                        load(a, x.shape, (n, above, beside, index(0))),
-                        load(b, filters.shape, (index(y), index(z), index(0), index(0))),
-                        load(c, shape, (n, i, index(0), index(0))),
-                    )
-                    parameters = {**sizes, "accumulate": int(y + z > 0)}
-                    calls.append(Call("matmul", views, tuple(parameters.items())))
-            return tuple(calls)
-
-        return nest(unique, shape[:2], row)
-
-    made = Value(op.name, op.dtype(), shape, Written((x, filters), write))
-    return windows.result(op.name, made)
-
-
-@lowers("DepthwiseConv2dNative", by_kernel=_by_kernel)
-def _depthwise(op: Operation) -> Value:
-    require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
-    windows, filters = _Windows(op), op.inputs[1]
-    x, (height, width, depth, times_each) = windows.x, filters.shape
-    require(height * width <= _MOST_TAPS, f"windows of more than {_MOST_TAPS} positions")
-
-    def element(n: Expr, i: Expr, j: Expr, channel: Expr) -> Expr:
-        total: Expr = number(0, op.dtype())
-        source: Expr = channel
-        which: Expr = index(0)
-        if times_each > 1:
-            source = apply("floor_div", channel, index(times_each))
-            which = apply("floor_mod", channel, index(times_each))
-        for y in range(height):
-            for z in range(width):
-                above = plus(times(i, windows.strides[0]), y * windows.dilations[0])
-                beside = plus(times(j, windows.strides[1]), z * windows.dilations[1])
-                factor = filters.at(y, z, source, which)
-                product = apply("mul", x.at(n, above, beside, source), factor)
-                total = product if not (y or z) else apply("add", total, product)
-        return total
-
-    shape = (x.shape[0], *windows.counts, depth * times_each)
-    return windows.result(op.name, computed(op.name, op.dtype(), shape, element))

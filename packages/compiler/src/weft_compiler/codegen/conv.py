@@ -1,0 +1,321 @@
+"""The routines `conv` and `conv_filter`: convolutions as products whose windows are never stored.
+
+    conv: y, windows × depth = windows of x × w
+
+    for blocks of KC places of a window:
+      for windows in tiles:
+        gather that part of these windows     # some kilobytes, which stay in the first cache
+        for columns in tiles:
+          kernel: y tile = or += windows times panel of w
+
+    conv_filter: y, depth × places = the transpose of g, windows × depth, times windows of x
+
+    for blocks of NC places of a window:
+      for windows in blocks of KC:
+        gather that part of these windows as panels of the width of a tile
+        for rows of y in tiles:
+          copy their columns of g
+          for columns in tiles:
+            kernel: y tile = or += columns of g times panel of windows
+
+Taps that are neighbours in memory, those of a window's row where taps are not apart, are gathered
+in one copy.  What is outside of x is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tiles import (
+    Loops,
+    Shape,
+    chosen,
+    module,
+    shape_of,
+    symbol,
+    texts,
+    tiles,
+)
+from weft_compiler.routines import PANEL_BYTES, WINDOWS
+from weft_tensor.dtypes import DType
+
+_PARAMETERS: Final = {"conv": (*WINDOWS, "row"), "conv_filter": (*WINDOWS, "accumulate")}
+_GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
+"""Which windows, which places of each, and how far apart they are put."""
+_SHORT: Final = 4
+"""Elements that are copied at once where there are fewer than a register holds."""
+
+
+def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
+    """Bytes that a call works in."""
+    s = shape_of(dtype, target)
+    if routine == "conv":
+        return s.panel_bytes
+    places = of["taps_y"] * of["taps_x"] * of["channels"]
+    columns = min(s.columns, -(-places // s.width) * s.width)
+    return s.panel_bytes + s.depth * columns * dtype.size
+
+
+def declaration(routine: str, dtype: DType) -> str:
+    """What a module that calls a routine declares."""
+    numbers = ", ".join(["i64"] * len(_PARAMETERS[routine]))
+    return f"declare void @{symbol(routine, dtype)}(ptr, ptr, ptr, {numbers}, ptr)"
+
+
+def module_text(dtype: DType, target: Target) -> str:
+    """The module that defines both."""
+    s = shape_of(dtype, target)
+    return module(target, *texts(s), _Gather(s).text(), _Forward(s).text(), _ByFilter(s).text())
+
+
+class _Gather:
+    """`gather(x, y, numbers of WINDOWS, numbers of _GATHERED)`: parts of windows side by side."""
+
+    def __init__(self, s: Shape) -> None:
+        self.s = s
+        self.w = Loops()
+
+    def text(self) -> str:
+        w = self.w
+        dense = w.put("icmp eq i64 %dilation_x, 1")
+        row = w.put("mul nsw i64 %taps_x, %channels")
+        run = w.select(dense, "i64", row, "%channels")
+        runs = w.select(dense, "i64", "1", "%taps_x")
+        line = w.put("mul nsw i64 %breadth, %channels")
+        image = w.put(f"mul nsw i64 %height, {line}")
+        windows = w.put("mul nsw i64 %rows, %width")
+        n, rest = w.put(f"sdiv i64 %first, {windows}"), w.put(f"srem i64 %first, {windows}")
+        j = w.put(f"add nsw i64 {w.put(f'sdiv i64 {rest}, %width')}, %row")
+        start = (n, j, w.put(f"srem i64 {rest}, %width"))
+        end = w.put("add nsw i64 %place, %size")
+        head, body, done = w.label(), w.label(), w.label()
+        w.go(head)
+        w.begin(head)
+        place = w.name()
+        at = len(w.lines)
+        w.do("")
+        w.branch(w.put(f"icmp slt i64 {place}, {end}"), body, done)
+        w.begin(body)
+        tap, inside = w.put(f"udiv i64 {place}, {run}"), w.put(f"urem i64 {place}, {run}")
+        size = w.least(w.put(f"sub i64 {run}, {inside}"), w.put(f"sub i64 {end}, {place}"))
+        ky, kx = w.put(f"udiv i64 {tap}, {runs}"), w.put(f"urem i64 {tap}, {runs}")
+        dy = w.put(f"sub i64 {w.put(f'mul nsw i64 {ky}, %dilation_y')}, %before_y")
+        dx = w.put(f"sub i64 {w.put(f'mul nsw i64 {kx}, %dilation_x')}, %before_x")
+        target = w.at("%y", self.s.scalar, w.put(f"sub i64 {place}, %place"))
+        self._windows(start, (dy, dx, inside), size, (image, line), target)
+        following = w.put(f"add nsw i64 {place}, {size}")
+        w.lines[at] = f"  {place} = phi i64 [ %place, %entry ], [ {following}, %{w.block} ]"
+        w.go(head)
+        w.begin(done)
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in (*WINDOWS, *_GATHERED))
+        lines = "\n".join(w.lines)
+        head = f"define internal void @weft.gather(ptr noalias %x, ptr noalias %y, {numbers})"
+        return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _windows(
+        self,
+        start: tuple[str, str, str],
+        moved: tuple[str, str, str],
+        size: str,
+        apart: tuple[str, str],
+        target: str,
+    ) -> None:
+        """A run of places of all windows.
+
+        Args:
+          start: image, row and column of the first window.
+          moved: from a window to the run: rows, columns and elements.
+          apart: elements from an image to the next, and from a row.
+        """
+        w, scalar = self.w, self.s.scalar
+        (dy, dx, inside), (image, line) = moved, apart
+        begin, head, body, done = w.block, w.label(), w.label(), w.label()
+        last_row = w.put("add nsw i64 %row, %rows")
+        w.go(head)
+        w.begin(head)
+        i, n, y, x = w.name(), w.name(), w.name(), w.name()
+        at = len(w.lines)
+        w.lines += [""] * 4
+        w.branch(w.put(f"icmp slt i64 {i}, %count"), body, done)
+        w.begin(body)
+        source_y = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {y}, %stride_y')}, {dy}")
+        column = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {x}, %stride_x')}, {dx}")
+        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {column}, %channels')}, {inside}")
+        there = w.put(f"icmp ult i64 {source_y}, %height")
+        low = self._within(w.put(f"sub i64 0, {first}"), size)
+        low = w.select(there, "i64", low, size)
+        high = self._within(w.put(f"sub i64 {line}, {first}"), size)
+        high = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 {high})")
+        lines = w.put(f"mul nsw i64 {source_y}, {line}")
+        source = w.at("%x", scalar, w.put(f"mul nsw i64 {n}, {image}"), lines, first)
+        place = w.at(target, scalar, w.put(f"mul nsw i64 {i}, %apart"))
+        self._zero(place, "0", low)
+        count = w.put(f"sub i64 {high}, {low}")
+        self._copy(w.at(source, scalar, low), w.at(place, scalar, low), count)
+        self._zero(place, high, size)
+        x_next, y_next = w.put(f"add nsw i64 {x}, 1"), w.put(f"add nsw i64 {y}, 1")
+        wraps = w.put(f"icmp eq i64 {x_next}, %width")
+        ends = w.put(f"and i1 {wraps}, {w.put(f'icmp eq i64 {y_next}, {last_row}')}")
+        new = {
+            i: w.put(f"add nsw i64 {i}, 1"),
+            n: w.put(f"add nsw i64 {n}, {w.put(f'zext i1 {ends} to i64')}"),
+            y: w.select(ends, "i64", "%row", w.select(wraps, "i64", y_next, y)),
+            x: w.select(wraps, "i64", "0", x_next),
+        }
+        for offset, (old, first) in enumerate(zip(new, ("0", *start), strict=True)):
+            w.lines[at + offset] = (
+                f"  {old} = phi i64 [ {first}, %{begin} ], [ {new[old]}, %{w.block} ]"
+            )
+        w.go(head)
+        w.begin(done)
+
+    def _within(self, x: str, size: str) -> str:
+        """A number, but from 0 to a size."""
+        return self.w.least(self.w.put(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)"), size)
+
+    def _zero(self, place: str, low: str, high: str) -> None:
+        w, s = self.w, self.s
+        with w.when(w.put(f"icmp slt i64 {low}, {high}")), w.each(high, low=low) as k:
+            w.do(f"store {s.scalar} 0.0, ptr {w.at(place, s.scalar, k)}, align {s.dtype.size}")
+
+    def _copy(self, source: str, place: str, count: str) -> None:
+        """Elements by registers, the last of which may overlap the one before."""
+        w, s = self.w, self.s
+        done = w.label()
+        for lanes in sorted({s.lanes, min(s.lanes, _SHORT)}, reverse=True):
+            kind, other, less = f"<{lanes} x {s.scalar}>", w.label(), w.label()
+            w.branch(w.put(f"icmp sge i64 {count}, {lanes}"), other, less)
+            w.begin(other)
+            last = w.put(f"sub i64 {count}, {lanes}")
+            with w.each(last, lanes, note=", !llvm.loop !0") as k:
+                self._move(source, place, k, kind)
+            self._move(source, place, last, kind)
+            w.go(done)
+            w.begin(less)
+        with w.each(count, note=", !llvm.loop !0") as k:
+            self._move(source, place, k, s.scalar)
+        w.go(done)
+        w.begin(done)
+
+    def _move(self, source: str, place: str, k: str, kind: str) -> None:
+        w, s = self.w, self.s
+        found = w.put(f"load {kind}, ptr {w.at(source, s.scalar, k)}, align {s.dtype.size}")
+        w.do(f"store {kind} {found}, ptr {w.at(place, s.scalar, k)}, align {s.dtype.size}")
+
+
+class _Driver:
+    """What both routines have: loops over blocks, and the calls within."""
+
+    routine = ""
+    views = ""
+
+    def __init__(self, s: Shape) -> None:
+        self.s = s
+        self.w = Loops()
+
+    def text(self) -> str:
+        """The function."""
+        w = self.w
+        windows = w.put("mul nsw i64 %rows, %width")
+        self.windows = w.put(f"mul nsw i64 %images, {windows}")
+        taps = w.put("mul nsw i64 %taps_y, %taps_x")
+        self.places = w.put(f"mul nsw i64 {taps}, %channels")
+        self.write()
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in _PARAMETERS[self.routine])
+        head = f"define void @{symbol(self.routine, self.s.dtype)}({self.views}, {numbers}"
+        lines = "\n".join(w.lines)
+        return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
+
+    def write(self) -> None:
+        """The body."""
+        raise NotImplementedError
+
+    def gather(self, y: str, *numbers: str) -> None:
+        """Parts of windows, as _GATHERED tells."""
+        given = ", ".join(f"i64 {x}" for x in (*(f"%{name}" for name in WINDOWS), *numbers))
+        self.w.do(f"call void @weft.gather(ptr %x, ptr {y}, {given})")
+
+    def kernel(
+        self, wanted: str, here: str, panel: tuple[str, str], depth: str, c: tuple[str, str, str]
+    ) -> None:
+        """A tile: its panel and how far apart rows of it are; its place, the same, and `add`."""
+        found = chosen(self.w, self.s, wanted, here)
+        (b, b_row), (place, c_row, add) = panel, c
+        self.w.do(
+            f"call void {found}(ptr %workspace, ptr {b}, i64 {b_row}, i64 {depth}, "
+            f"ptr {place}, i64 {c_row}, i64 {here}, i1 {add})"
+        )
+
+
+class _Forward(_Driver):
+    routine = "conv"
+    views = "ptr noalias %x, ptr noalias %w, ptr noalias %y"
+
+    def write(self) -> None:
+        w, s = self.w, self.s
+        panel = PANEL_BYTES // s.dtype.size
+        with w.each("%depth", s.columns) as jc:
+            last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), "%depth")
+            with w.each(self.places, s.depth) as pc:
+                depth = w.least(w.put(f"sub i64 {self.places}, {pc}"), str(s.depth))
+                add = w.put(f"icmp sgt i64 {pc}, 0")
+                with tiles(w, s, self.windows) as (i, rows, wanted):
+                    self.gather("%workspace", i, rows, pc, depth, str(s.row), "%row")
+                    row = w.put(f"mul nsw i64 {i}, %depth")
+                    with w.each(last, s.width, low=jc) as j:
+                        # Panels are as wide as the tiles of the widest registers, or twice as wide.
+                        of = w.put(f"and i64 {j}, {-panel}")
+                        start = w.put(f"mul nsw i64 {of}, {self.places}")
+                        rest = w.put(f"mul nsw i64 {pc}, {panel}")
+                        b = w.at("%w", s.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
+                        here = w.put(f"sub i64 %depth, {j}")
+                        place = w.at("%y", s.scalar, row, j)
+                        c = (place, "%depth", add)
+                        self.kernel(wanted, here, (b, str(panel)), depth, c)
+
+
+class _ByFilter(_Driver):
+    routine = "conv_filter"
+    views = "ptr noalias %x, ptr noalias %g, ptr noalias %y"
+
+    def write(self) -> None:
+        w, s = self.w, self.s
+        w.do(f"%panels = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
+        given = w.put("icmp ne i64 %accumulate, 0")
+        with w.each(self.places, s.columns) as jc:
+            columns = w.least(w.put(f"sub i64 {self.places}, {jc}"), str(s.columns))
+            with w.each(self.windows, s.depth) as pc:
+                depth = w.least(w.put(f"sub i64 {self.windows}, {pc}"), str(s.depth))
+                add = w.put(f"or i1 {given}, {w.put(f'icmp sgt i64 {pc}, 0')}")
+                with w.each(columns, s.width) as j:
+                    size = w.least(w.put(f"sub i64 {columns}, {j}"), str(s.width))
+                    place = w.put(f"add nsw i64 {jc}, {j}")
+                    self.gather(self._panel(j, depth), pc, depth, place, size, str(s.width), "0")
+                with tiles(w, s, "%depth") as (i, rows, wanted):
+                    self._columns(i, rows, pc, depth)
+                    row = w.at("%y", s.scalar, w.put(f"mul nsw i64 {i}, {self.places}"), jc)
+                    with w.each(columns, s.width) as j:
+                        here = w.put(f"sub i64 {columns}, {j}")
+                        c = (w.at(row, s.scalar, j), self.places, add)
+                        panel = (self._panel(j, depth), str(s.width))
+                        self.kernel(wanted, here, panel, depth, c)
+
+    def _panel(self, j: str, depth: str) -> str:
+        w = self.w
+        return w.at("%panels", self.s.scalar, w.put(f"mul nsw i64 {j}, {depth}"))
+
+    def _columns(self, i: str, rows: str, pc: str, depth: str) -> None:
+        """Columns of g as rows."""
+        w, s = self.w, self.s
+        start = w.at("%g", s.scalar, w.put(f"mul nsw i64 {pc}, %depth"), i)
+        with w.each(depth) as p:
+            source = w.at(start, s.scalar, w.put(f"mul nsw i64 {p}, %depth"))
+            place = w.at("%workspace", s.scalar, p)
+            with w.each(rows, note=", !llvm.loop !0") as r:
+                x = w.put(f"load {s.scalar}, ptr {w.at(source, s.scalar, r)}, align {s.dtype.size}")
+                target = w.at(place, s.scalar, w.put(f"mul nsw i64 {r}, {s.row}"))
+                w.do(f"store {s.scalar} {x}, ptr {target}, align {s.dtype.size}")

@@ -1,0 +1,62 @@
+"""The routines whose machine code is made here: `matmul`, `conv` and `conv_filter`.
+
+It needs no other library and holds no address, so it can be linked wherever its processor is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from weft_compiler.codegen import conv, matmul
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tiles import symbol
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+__all__ = ["declaration", "library", "module_text", "routines", "supported", "symbol", "workspace"]
+
+
+class _Module(Protocol):
+    """A module that makes machine code."""
+
+    def declaration(self, routine: str, dtype: DType) -> str: ...
+
+    def workspace(
+        self, routine: str, dtype: DType, target: Target, of: Mapping[str, int]
+    ) -> int: ...
+
+    def module_text(self, dtype: DType, target: Target) -> str: ...
+
+
+_MODULES: Final[dict[str, _Module]] = {"matmul": matmul, "conv": conv, "conv_filter": conv}
+
+
+def supported(routine: str, dtype: DType) -> bool:
+    """Whether there is machine code of a routine for a type."""
+    return routine in _MODULES and dtype in (dtypes.float32, dtypes.float64)
+
+
+def declaration(routine: str, dtype: DType) -> str:
+    """What a module that calls a routine declares."""
+    return _MODULES[routine].declaration(routine, dtype)
+
+
+def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
+    """Bytes that a call with these parameters works in."""
+    return _MODULES[routine].workspace(routine, dtype, target, of)
+
+
+def library(routine: str) -> str:
+    """The name of the module that defines a routine, maybe with others."""
+    return "matmul" if routine == "matmul" else "conv"
+
+
+def module_text(library: str, dtype: DType, target: Target) -> str:
+    """The module that defines all routines of a library for a type."""
+    return _MODULES[library].module_text(dtype, target)
+
+
+def routines(library: str) -> tuple[str, ...]:
+    """The routines that a library defines."""
+    return tuple([name for name, found in _MODULES.items() if found is _MODULES[library]])

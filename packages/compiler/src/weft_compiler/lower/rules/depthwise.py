@@ -1,0 +1,148 @@
+"""Convolutions of each channel by itself and their gradients: sums that say what an element is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Final
+
+from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, by_kernel, channels_last
+from weft_compiler.lower.values import Reduction, Value, computed, moved
+from weft_graph.ops.windows import spatial_axes
+
+_MOST_TAPS: Final = 64
+"""Taps of a window that are terms of one expression, at most."""
+
+
+def _require_few(taps: int) -> None:
+    require(taps <= _MOST_TAPS, f"its windows have more than {_MOST_TAPS} positions")
+
+
+def _framed(x: Value, axes: Sequence[Axis]) -> Value:
+    """What windows see: the input with the zeros around it that they reach."""
+    sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
+    if not any(axis.before for axis in axes) and all(
+        size <= given for size, given in zip(sizes, x.shape[1:3], strict=True)
+    ):
+        return x
+    zero = number(0, x.dtype)
+
+    def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
+        places = [plus(at, -axis.before) for at, axis in zip((i, j), axes, strict=True)]
+        near = list(map(clamped, places, x.shape[1:3]))
+        there = apply("bit_and", *map(inside, places, x.shape[1:3]))
+        return where(there, x.at(n, *near, c), zero)
+
+    return computed(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
+
+
+def _parts(channel: Expr, multiplier: int) -> tuple[Expr, Expr]:
+    """The channel of the input, and which of its results, of a channel of the output."""
+    return over(channel, multiplier), modulo(channel, multiplier)
+
+
+def _sum(terms: Sequence[Expr]) -> Expr:
+    total = terms[0]
+    for term in terms[1:]:
+        total = apply("add", total, term)
+    return total
+
+
+@lowers("DepthwiseConv2dNative", by_kernel=by_kernel)
+def _depthwise(op: Operation) -> Value:
+    filters, layout = op.inputs[1], op.attr("data_format")
+    high, wide, channels, multiplier = filters.shape
+    _require_few(high * wide)
+    axes = axes_of(op, op.inputs[0].shape, (high, wide))
+    x = channels_last(op.inputs[0], layout)
+    shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
+    require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
+    framed = _framed(x, axes)
+
+    def element(n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:
+        c, m = _parts(o, multiplier)
+        terms = []
+        for tap in product(range(high), range(wide)):
+            places = [
+                plus(times(at, axis.stride), k * axis.dilation)
+                for at, axis, k in zip((i, j), axes, tap, strict=True)
+            ]
+            terms.append(apply("mul", framed.at(n, *places, c), filters.at(*tap, c, m)))
+        return _sum(terms)
+
+    return as_layout(computed(op.name, op.dtype(), shape, element), layout, op.name)
+
+
+@lowers("DepthwiseConv2dNativeBackpropInput", known=(0,), by_kernel=by_kernel)
+def _by_input(op: Operation) -> Value:
+    """Each element has its share of the windows that it is in."""
+    filters, layout = op.inputs[1], op.attr("data_format")
+    high, wide, channels, multiplier = filters.shape
+    _require_few(high * wide * multiplier)
+    axes = axes_of(op, op.shape(), (high, wide))
+    gradient = channels_last(op.inputs[2], layout)
+    shape = (op.shape()[0], *[op.shape()[axis] for axis in spatial_axes(layout)], channels)
+    expected = (shape[0], *[axis.count for axis in axes], channels * multiplier)
+    require(gradient.shape == expected, "shapes do not fit")
+    require(0 not in (*shape, *expected), "it has no windows")
+    zero = number(0, op.dtype())
+
+    def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
+        terms = []
+        for tap in product(range(high), range(wide)):
+            window: list[Expr] = []
+            there: Expr | None = None
+            for at, axis, k in zip((i, j), axes, tap, strict=True):
+                distance = plus(at, axis.before - k * axis.dilation)
+                found = over(distance, axis.stride)
+                window.append(clamped(found, axis.count))
+                here = inside(found, axis.count)
+                if axis.stride > 1:
+                    fits = apply("equal", modulo(distance, axis.stride), index(0))
+                    here = apply("bit_and", here, fits)
+                there = here if there is None else apply("bit_and", there, here)
+            assert there is not None
+            shares = [
+                apply(
+                    "mul",
+                    gradient.at(n, *window, plus(times(c, multiplier), m)),
+                    filters.at(*tap, c, m),
+                )
+                for m in range(multiplier)
+            ]
+            terms.append(where(there, _sum(shares), zero))
+        return _sum(terms)
+
+    return as_layout(computed(op.name, op.dtype(), shape, element), layout, op.name)
+
+
+@lowers("DepthwiseConv2dNativeBackpropFilter", known=(1,), by_kernel=by_kernel)
+def _by_filter(op: Operation) -> Value:
+    layout, (high, wide, channels, multiplier) = op.attr("data_format"), op.shape()
+    axes = axes_of(op, op.inputs[0].shape, (high, wide))
+    x, gradient = channels_last(op.inputs[0], layout), channels_last(op.inputs[2], layout)
+    counts = [axis.count for axis in axes]
+    expected = (x.shape[0], *counts, channels * multiplier)
+    require(gradient.shape == expected and x.shape[3] == channels, "shapes do not fit")
+    require(0 not in (*x.shape, *expected, *op.shape()), "it has no windows")
+    framed = _framed(x, axes)
+
+    def element(n: Expr, i: Expr, y: Expr, k: Expr, j: Expr, o: Expr) -> Expr:
+        places = [
+            plus(times(at, axis.stride), times(tap, axis.dilation))
+            for at, axis, tap in zip((i, j), axes, (y, k), strict=True)
+        ]
+        seen = framed.at(n, *places, over(o, multiplier))
+        return apply("mul", seen, gradient.at(n, i, j, o))
+
+    space = (x.shape[0], counts[0], high, wide, counts[1], channels * multiplier)
+    definition = Reduction(space, frozenset({0, 1, 4}), "add", number(0, op.dtype()), element)
+    flat = Value(f"{op.name}_flat", op.dtype(), (high, wide, channels * multiplier), definition)
+
+    def source(y: Expr, k: Expr, c: Expr, m: Expr) -> tuple[Expr, Expr, Expr]:
+        return (y, k, plus(times(c, multiplier), m))
+
+    return moved(op.name, flat, op.shape(), source, dense=True)

@@ -1,0 +1,126 @@
+"""The routines of convolutions: all geometries against the interpreter, and processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_compiler.codegen.options import Options
+from weft_compiler.interpreter import interpret
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import Program
+from weft_compiler.ir.verifier import verify
+from weft_compiler.native.program import load
+from weft_compiler.routines import PANEL_BYTES, WINDOWS
+from weft_tensor import errors
+
+CPUS = ("", "x86-64-v3", "x86-64")
+
+
+def geometry(random: Any) -> dict[str, int]:
+    """Windows of any kind."""
+    of = dict.fromkeys(WINDOWS, 1)
+    ranges = {
+        "images": 3,
+        "rows": 9,
+        "width": 20,
+        "depth": 70,
+        "channels": 40,
+        "height": 12,
+        "breadth": 25,
+        "taps_y": 4,
+        "taps_x": 4,
+        "stride_y": 3,
+        "stride_x": 3,
+        "dilation_y": 2,
+        "dilation_x": 2,
+    }
+    for name, most in ranges.items():
+        of[name] = int(random.integers(1, most + 1))
+    for name in ("before_y", "before_x"):
+        of[name] = int(random.integers(-2, 5))
+    return of
+
+
+def forward(of: dict[str, int], dtype: str, row: int) -> Program:
+    """A program of one call, whose first row is what a loop counts to."""
+    columns = PANEL_BYTES // np.dtype(dtype).itemsize
+    panels, places = -(-of["depth"] // columns), of["taps_y"] * of["taps_x"] * of["channels"]
+    settings = ", ".join(f"{name}={value}" for name, value in of.items())
+    return parse(f"""
+program p(x: {dtype}[{of["images"]}, {of["height"]}, {of["breadth"]}, {of["channels"]}], \
+w: {dtype}[{panels}, {places}, {columns}]) \
+-> (y: {dtype}[{row + 1}, {of["images"]}, {of["rows"]}, {of["width"]}, {of["depth"]}]):
+  for i in {row + 1}:
+    call conv(x[0, 0, 0, 0], w[0, 0, 0], y[i, 0, 0, 0, 0], {settings}, at i)
+""")
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_windows_of_all_kinds(dtype: str, cpu: str) -> None:
+    random = np.random.default_rng(len(dtype + cpu))
+    for turn in range(12):
+        of = geometry(random)
+        program = forward(of, dtype, turn % 3)
+        verify(program)
+        assert str(parse(str(program))) == str(program)
+        given = [random.normal(size=b.shape).astype(dtype) for b in program.inputs]
+        (exact,) = interpret(program, *given)
+        (found,) = load(program, Options(cpu=cpu))(*given)
+        bound = 2 * of["taps_y"] * of["taps_x"] * of["channels"] * np.finfo(dtype).eps
+        np.testing.assert_allclose(found, exact, rtol=bound, atol=bound, err_msg=str(of))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_by_the_filter_of_all_kinds(dtype: str, cpu: str) -> None:
+    random = np.random.default_rng(len(dtype + cpu))
+    for turn in range(12):
+        of = geometry(random)
+        settings = ", ".join(f"{name}={value}" for name, value in of.items())
+        places = of["taps_y"] * of["taps_x"] * of["channels"]
+        program = parse(f"""
+program p(x: {dtype}[{of["images"]}, {of["height"]}, {of["breadth"]}, {of["channels"]}], \
+g: {dtype}[{of["images"]}, {of["rows"]}, {of["width"]}, {of["depth"]}]) \
+-> (y: {dtype}[{of["depth"]}, {places}]):
+  for i in {of["depth"]}:
+    for j in {places}:
+      y[i, j] = g[0, 0, 0, 0]
+  call conv_filter(x[0, 0, 0, 0], g[0, 0, 0, 0], y[0, 0], {settings}, accumulate={turn % 2})
+""")
+        verify(program)
+        given = [random.normal(size=b.shape).astype(dtype) for b in program.inputs]
+        (exact,) = interpret(program, *given)
+        (found,) = load(program, Options(cpu=cpu))(*given)
+        bound = 4 * of["images"] * of["rows"] * of["width"] * np.finfo(dtype).eps
+        np.testing.assert_allclose(found, exact, rtol=bound, atol=bound, err_msg=str(of))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("images=1", "images=2", "x needs 50 elements, and there are 25"),
+        ("depth=2", "depth=33", "w needs 64 elements, and there are 32"),
+        ("rows=5", "rows=6", "y needs 60 elements, and there are 50"),
+        ("taps_x=1", "taps_x=0", "sizes of at least 1"),
+        ("stride_y=1", "stride_y=-1", "sizes of at least 0"),
+        (", at 0", "", "conv requires conv(x, w, y, images="),
+        ("at 0", "at x[0, 0]", "an int64 that loads nothing"),
+    ],
+)
+def test_calls_that_are_wrong(old: str, new: str, said: str) -> None:
+    of = dict.fromkeys(WINDOWS, 1) | {"depth": 2, "rows": 5, "width": 5, "height": 5, "breadth": 5}
+    of |= {"before_y": 0, "before_x": 0}
+    settings = ", ".join(f"{name}={value}" for name, value in of.items())
+    text = f"""
+program p(x: float32[5, 5], w: float32[32]) -> (y: float32[50]):
+  call conv(x[0, 0], w[0], y[0], {settings}, at 0)
+"""
+    assert old in text
+    verify(parse(text))
+    with pytest.raises(errors.InternalError) as caught:
+        verify(parse(text.replace(old, new)))
+    assert said in str(caught.value)
