@@ -154,6 +154,26 @@ def test_folding_a_static_shape_keeps_the_effects_before_its_input() -> None:
         assert session.run(v) == 1.0
 
 
+def test_a_known_size_is_folded_where_others_are_not_known() -> None:
+    v = wf.Variable(0.0)
+    x = wf.placeholder(wf.float32, [None, 7])
+    with wf.control_dependencies([v.assign_add(1.0)]):
+        y = wf.identity(x)
+    half = wf.truncatediv(-wf.shape(x)[1], 2)
+    assert wf.get_static_value(half) == -3
+    assert wf.get_static_value(wf.truncatediv(half, 0)) is None
+    with wf.Session() as session:
+        session.run(v.initializer)
+        metadata = wf.RunMetadata()
+        options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+        feeds = {x: np.zeros([2, 7])}
+        assert session.run(half, feeds, options=options, run_metadata=metadata) == -3
+        ran = [n.node_name for each in metadata.step_stats.dev_stats for n in each.node_stats]
+        assert ran == [half.op.name]  # which is a constant by now
+        assert session.run(wf.shape(y)[1], feeds) == 7
+        assert session.run(v) == 1.0
+
+
 def test_control_dependencies_pass_through_constants_in_the_ready_queue() -> None:
     """The product waits for the update only through its constant, as in TensorFlow."""
     too_early = threading.Event()

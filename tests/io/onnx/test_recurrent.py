@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import weft as wf
 from weft_exec.passes import prepare
+from weft_io.kernels import recurrent
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCH, DEPTH, WIDTH = 4, 2, 2, 3
@@ -89,6 +90,42 @@ def test_the_kernel_does_what_the_loop_does(
     tolerance = 1e-2 if form.get("dtype") is np.float16 else 1e-5
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_directions_give_the_same_together_and_apart(
+    op: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, feeds = _layer(op, batch, hidden_size=WIDTH, direction="bidirectional")
+    feeds["lengths"][:] = STEPS
+    _, together = _ops_and_answers(model, feeds)
+    monkeypatch.setattr(recurrent, "_TOGETHER", 0)
+    _, apart = _ops_and_answers(model, feeds)
+    for name, value in apart.items():
+        np.testing.assert_allclose(together[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_gate_far_from_zero_is_shut_or_open() -> None:
+    model, feeds = _layer("LSTM", hidden_size=WIDTH)
+    feeds["x"] = np.float32([[[-500.0, 500.0]] * BATCH] * STEPS)
+    _, found = _ops_and_answers(model, feeds)
+    assert all(np.isfinite(value).all() for value in found.values())
+    assert np.abs(found["every"]).max() > 0
+
+
+def test_backward_steps_want_lengths_within_the_steps() -> None:
+    model, feeds = _layer("GRU", hidden_size=WIDTH, direction="reverse")
+    feeds["lengths"][0] = STEPS + 1
+    with pytest.raises(wf.errors.InvalidArgumentError, match="lengths of 0 to 4"):
+        _ops_and_answers(model, feeds)
+
+
+def test_weights_of_other_directions_are_refused() -> None:
+    model, feeds = _layer("GRU", hidden_size=WIDTH, direction="bidirectional")
+    del model.graph.node[0].attribute[:]
+    with pytest.raises(wf.errors.InvalidArgumentError, match="weights of 1 directions, got 2"):
+        _ops_and_answers(model, feeds)
 
 
 def test_what_no_kernel_does_is_a_loop() -> None:

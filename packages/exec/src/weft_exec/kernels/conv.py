@@ -80,6 +80,11 @@ class Convolution:
         counts, before, after = zip(*found, strict=True)
         return counts, before, after
 
+    def is_product(self, inner: Sizes, taps: Sizes, geometry: tuple[Sizes, Sizes, Sizes]) -> bool:
+        """Whether each window is one place of the input, in their order."""
+        counts, before, after = geometry
+        return prod(taps) == 1 and counts == inner and not any(before) and not any(after)
+
     def check(self, x_shape: Sizes, filter_shape: Sizes) -> None:
         """Raise InvalidArgumentError unless input (N, ..., C) and filter belong together."""
         if x_shape[-1] != filter_shape[-2]:
@@ -128,15 +133,34 @@ def _convolve(
 @kernel("Conv2D", "Conv3D", device=ARRAY_DEVICE, heavy=True)
 def make_forward(node: Node, device: Device) -> KernelFunction:
     """The convolution itself."""
-    conv = Convolution(node, device)
+    conv, xp = Convolution(node, device), device.xp
+    # What follows from the shapes, which rarely change from step to step.
+    last: tuple[Any, ...] = (None, None, None, None)
 
     def run(x: Any, filters: Any) -> Any:
+        nonlocal last
         x = channels_last(x, conv.data_format)
-        conv.check(x.shape, filters.shape)
-        counts, before, after = conv.geometry(x.shape[1:-1], filters.shape[:-2])
-        x = padded(x, before, after, conv.wide, device)
+        known, known_filters, geometry, is_product = last
+        if x.shape != known or filters.shape != known_filters:
+            conv.check(x.shape, filters.shape)
+            taps = filters.shape[:-2]
+            geometry = conv.geometry(x.shape[1:-1], taps)
+            is_product = conv.is_product(x.shape[1:-1], taps, geometry)
+            last = (x.shape, filters.shape, geometry, is_product)
         filters = contiguous(filters, conv.wide, device)
-        result = _convolve(x, filters, conv.strides, conv.dilations, counts, device)
+        if is_product:
+            x = contiguous(x, conv.wide, device)
+            result = new_array(device, (*x.shape[:-1], filters.shape[-1]), x.dtype)
+            rows = prod(x.shape[:-1])
+            xp.dot(
+                x.reshape(rows, x.shape[-1]),
+                filters.reshape(filters.shape[-2:]),
+                out=result.reshape(rows, filters.shape[-1]),
+            )
+        else:
+            counts, before, after = geometry
+            x = padded(x, before, after, conv.wide, device)
+            result = _convolve(x, filters, conv.strides, conv.dilations, counts, device)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 
     return run

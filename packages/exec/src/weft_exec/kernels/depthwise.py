@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_exec.kernels.sliding import strided
+
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
@@ -65,8 +67,6 @@ def _windows(
         x = np.ascontiguousarray(x[:, :, phase :: strides[1]])
     image, row, pixel, item = x.strides
     block = shape[3] // x.shape[3] * pixel
-    return np.lib.stride_tricks.as_strided(
-        x,
-        (*shape[:3], *taps[:2], shape[3]),
-        (image, row * strides[0], block, row * dilations[0], pixel * dilations[1], item),
-    )
+    steps = (image, row * strides[0], block, row * dilations[0], pixel * dilations[1], item)
+    seen: Array = strided(np, x, (*shape[:3], *taps[:2], shape[3]), steps)
+    return seen

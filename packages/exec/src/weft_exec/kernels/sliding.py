@@ -84,11 +84,15 @@ def windows(
     inner = value.strides[1:-1]
     steps = tuple(s * stride for s, stride in zip(inner, strides, strict=True))
     taps = tuple(s * dilation for s, dilation in zip(inner, dilations, strict=True))
-    return xp.lib.stride_tricks.as_strided(
-        value,
-        (value.shape[0], *counts, *kernel, value.shape[-1]),
-        (value.strides[0], *steps, *taps, value.strides[-1]),
-    )
+    shape = (value.shape[0], *counts, *kernel, value.shape[-1])
+    return strided(xp, value, shape, (value.strides[0], *steps, *taps, value.strides[-1]))
+
+
+def strided(xp: Any, value: Any, shape: Sizes, strides: Sizes) -> Any:
+    """A view of the elements of `value` in other places."""
+    if xp is np and value.flags.c_contiguous and value.dtype.kind in "biufc":
+        return np.ndarray(shape, value.dtype, value, 0, strides)  # in a tenth of the time
+    return xp.lib.stride_tricks.as_strided(value, shape, strides)
 
 
 def blocks(

@@ -11,7 +11,7 @@ from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.device_spec import DeviceSpec
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role, State
@@ -54,7 +54,9 @@ def fold_constants(step: StepGraph, device: Device) -> int:
             continue
         waits = [control for source in node.inputs for control in source.node.controls]
         free = _CONSTANT if node in routed else _CONSTANT_OR_FED
-        waits += [source.node for source in node.inputs if source.node.role not in free]
+        measured = _by_shape(node) is not None
+        sources = [_measured(node)] if measured else node.inputs
+        waits += [source.node for source in sources if source.node.role not in free]
         step.graph.become_constant(node, const, value, reason="fold")
         if waits:
             step.graph.set_control_inputs(node, waits, reason="fold")
@@ -86,8 +88,8 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
     if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
     if _by_shape(node) is not None:
-        source = node.inputs[0].node
-        return source not in effects and shapes.hold_for(source)
+        source = _measured(node).node
+        return node.inputs[0].node not in effects and shapes.hold_for(source)
     if not node.inputs or any([s.node.role is not Role.CONSTANT for s in node.inputs]):
         return False
     output = node.outputs[0]
@@ -96,10 +98,26 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
 
 
 def _by_shape(node: Node) -> np.ndarray | None:
-    """The value of a node that looks at nothing but the static shape of its one input."""
-    if len(node.inputs) != 1 or not node.traits.tells_shape:
+    """The value of a node that looks at nothing but the static shape of one value.
+
+    It tells the shape, or takes sizes that are known from one of which others are not.
+    """
+    if not node.inputs:
+        return None
+    first = node.inputs[0].node
+    if node.traits.tells_shape:
+        return constant_value(node.outputs[0]) if len(node.inputs) == 1 else None
+    if not first.traits.tells_shape or len(first.inputs) != 1 or first.controls:
+        return None
+    if any([other.node.role is not Role.CONSTANT for other in node.inputs[1:]]):
         return None
     return constant_value(node.outputs[0])
+
+
+def _measured(node: Node) -> Output:
+    """The value whose shape a node looks at."""
+    source = node.inputs[0]
+    return source if node.traits.tells_shape else source.node.inputs[0]
 
 
 def _evaluate(node: Node, device: Device) -> np.ndarray | None:

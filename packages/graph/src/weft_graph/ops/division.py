@@ -55,6 +55,20 @@ def _reciprocal_grad(y: Scalar, dy: Scalar) -> Scalar:
     return none_of_none(dy, -(c * c * dy))
 
 
+# ------------------------------------------------------------ values that are known before
+
+
+def _truncated_integers(x: int, y: int) -> int:
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def _truncated(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if x.dtype.kind not in "iu":
+        return np.asarray(np.trunc(np.divide(x, y)))
+    found = np.frompyfunc(_truncated_integers, 2, 1)(x, y)  # which refuses zeros
+    return np.asarray(found).astype(x.dtype)
+
+
 # ------------------------------------------------------------------------ declarations
 
 
@@ -80,7 +94,12 @@ register_binary(
     cheap=True,
 )
 register_binary(
-    "TruncateDiv", NUMBERS, _truncate_div, "x / y rounded towards zero.", differentiable=False
+    "TruncateDiv",
+    NUMBERS,
+    _truncate_div,
+    "x / y rounded towards zero.",
+    value=of_two(_truncated, _truncated_integers),
+    differentiable=False,
 )
 register_binary("TruncateMod", REALS, scalar.trunc_mod, "Another name of Mod.")
 register_binary("Mod", REALS, scalar.trunc_mod, "The remainder of TruncateDiv, with the sign of x.")

@@ -1,7 +1,13 @@
 """The kernel of recurrent layers: one loop over the steps, which allocates nothing.
 
 All gates of a step are one product with the state. The calls of NumPy around it are what a step of
-a small layer costs, so there are as few as there can be, all into arrays that are there already.
+a small layer costs, so there are as few as there can be, all into arrays that are there already:
+
+- Where gates are sigmoids and the rest hyperbolic tangents, as nearly always, all numbers that are
+  multiplied with weights have the opposite sign. A gate is then 1 / (1 + exp(x)), and one division
+  by 1 + exp(x) applies it; tanh and sums keep the sign as it is.
+- Two directions of a small layer are stepped through together, as one layer whose weights are
+  zero between them.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ import numpy as np
 
 from weft_exec.kernels.common import NARROW, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_io.ops.recurrent import LAYER
+from weft_io.ops.recurrent import GATES, LAYER
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -23,86 +29,122 @@ if TYPE_CHECKING:
 
 Array = Any
 Activation = Callable[[Array, Array], Any]
-Step = Callable[[Array, Array, Array], None]
+Step = Callable[[Array, Array, Array], Any]
 """Of what the inputs add to the gates, the state before, and where the state behind goes."""
 
-_GATES: Final = {"rnn": 1, "gru": 3, "gru_reset_after": 3, "lstm": 4}
+_TOGETHER: Final = 64
+"""The widest states of two directions that are stepped through together: the product takes twice
+the time then, and of wider ones it takes most of it."""
 
 
 class _Layer:
-    """What the steps of one run share.
+    """What the steps of one run share: of one direction, or of two side by side.
 
     Attributes:
       xp: the array module.
       weights: (width, gates).
-      bias: of the reset, (width) or empty.
+      bias: of the reset, (width); None where there is none.
+      state: where the steps begin.
       cell: the second state of an LSTM, which a step changes in place; None for the others.
+      opposite: whether states and inputs have the opposite sign.
+      gate: what is done to a gate first.
+      apply: what applies it then: `apply(x, gate, out)`.
     """
 
-    def __init__(self, xp: Any, weights: Array, bias: Array, states: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        xp: Any,
+        names: Sequence[str],
+        weights: Array,
+        bias: Array | None,
+        states: Sequence[Array],
+    ) -> None:
         self.xp = xp
         self.weights = weights
         self.bias = bias
         self.width = weights.shape[0]
         self.state = states[0]
-        self.cell = states[1].copy() if len(states) > 1 else None
+        self.cell = states[1] if len(states) > 1 else None
+        self.opposite = _is_opposite(names)
         self._one = xp.ones((), weights.dtype)
         self._zero = xp.zeros((), weights.dtype)
         self._minus = weights.dtype.type(-1)
+        self.activations = [self._activation(name) for name in names]
+        self.gate: Activation = self._plus_one if self.opposite else self.activations[0]
+        self.apply = xp.divide if self.opposite else xp.multiply
 
     def space(self, width: int) -> Array:
         """An array of so many elements for each sequence."""
         return self.xp.empty((*self.state.shape[:-1], width), self.state.dtype)
 
-    def activation(self, name: str) -> Activation:
+    def _activation(self, name: str) -> Activation:
         """What writes an activation of its first argument to the second."""
         found: Activation = {"sigmoid": self._sigmoid, "tanh": self.xp.tanh, "relu": self._relu}[
             name
         ]
         return found
 
+    def _plus_one(self, x: Array, out: Array) -> None:
+        self.xp.exp(x, out)
+        self.xp.add(out, self._one, out)
+
     def _sigmoid(self, x: Array, out: Array) -> None:
-        xp, one = self.xp, self._one
         # Not by NumPy's negative, which takes other elements of a column of four.
-        xp.multiply(x, self._minus, out)
-        xp.exp(out, out)
-        xp.add(out, one, out)
-        xp.reciprocal(out, out)
+        self.xp.multiply(x, self._minus, out)
+        self._plus_one(out, out)
+        self.xp.reciprocal(out, out)
 
     def _relu(self, x: Array, out: Array) -> None:
         self.xp.maximum(x, self._zero, out=out)
 
     def product(self, quantized: bool) -> Callable[[Array, Array, Array], Any]:
         """What writes the product of the state with weights."""
-        xp = self.xp
+        product = self.xp.dot
         if not quantized:
-            return lambda state, weights, out: xp.dot(state, weights, out=out)
-        space = self.space(self.width)
+            return lambda state, weights, out: product(state, weights, out=out)
+        space, sign = self.space(self.width), -1 if self.opposite else 1
 
         def rounded(state: Array, weights: Array, out: Array) -> None:
-            _through_8_bits(xp, state, space)
-            xp.dot(space, weights, out=out)
+            _through_8_bits(self.xp, state, sign, space)
+            product(space, weights, out=out)
 
         return rounded
 
 
-def _through_8_bits(xp: Any, x: Array, out: Array) -> None:
-    """The numbers that are left of some when they are quantised dynamically to 8 bits."""
-    low, high = xp.minimum(x.min(), 0), xp.maximum(x.max(), 0)
-    scale = (high - low) / x.dtype.type(255)
-    if not scale:
-        out[...] = 0
+def _is_opposite(names: Sequence[str]) -> bool:
+    """Whether the steps of a cell with gates compute with the opposite sign."""
+    return names[0] == "sigmoid" and len(names) > 1 and set(names[1:]) == {"tanh"}
+
+
+def _through_8_bits(xp: Any, x: Array, sign: int, out: Array) -> None:
+    """The numbers that are left of some when they are quantised dynamically to 8 bits.
+
+    Args:
+      sign: -1 where it is the numbers of the opposite sign that are quantised.
+    """
+    if not x.size:
         return
-    zero = xp.rint(xp.clip(-low / scale, 0, 255))
-    xp.divide(x, scale, out)
+    number = x.dtype.type
+    low, high = number(float(x.min())), number(float(x.max()))
+    if sign < 0:
+        low, high = -high, -low
+    low, high = min(low, number(0)), max(high, number(0))
+    scale = (high - low) / number(255)
+    if not scale or not np.isfinite(scale):
+        out[...] = 0 * scale
+        return
+    zero = min(round(float(-low / scale)), 255)
+    factor = number(sign) * scale
+    xp.divide(x, factor, out)
     xp.rint(out, out)
-    xp.clip(out, -zero, 255 - zero, out)
-    xp.multiply(out, scale, out)
+    if round(float(high / scale)) > 255 - zero:  # the lowest is never below -zero
+        xp.minimum(out, number(255 - zero), out=out)
+    xp.multiply(out, factor, out)
 
 
-def _rnn(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
+def _rnn(layer: _Layer, quantized: bool) -> Step:
     product, weights, add = layer.product(quantized), layer.weights, layer.xp.add
-    f = layer.activation(names[0])
+    (f,) = layer.activations
     space = layer.space(layer.width)
 
     def step(x: Array, old: Array, new: Array) -> None:
@@ -113,13 +155,13 @@ def _rnn(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
     return step
 
 
-def _gru(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
-    xp, width = layer.xp, layer.width
-    add, multiply, subtract = xp.add, xp.multiply, xp.subtract
+def _gru(layer: _Layer, quantized: bool) -> Step:
+    xp, width, f, apply = layer.xp, layer.width, layer.gate, layer.apply
+    add, subtract = xp.add, xp.subtract
     product = layer.product(quantized)
-    of_gates = xp.ascontiguousarray(layer.weights[:, : 2 * width])
-    of_new = xp.ascontiguousarray(layer.weights[:, 2 * width :])
-    f, g = (layer.activation(name) for name in names)
+    of_gates = xp.ascontiguousarray(layer.weights[..., : 2 * width])
+    of_new = xp.ascontiguousarray(layer.weights[..., 2 * width :])
+    g = layer.activations[1]
     gates, space = layer.space(2 * width), layer.space(width)
     update, reset = gates[..., :width], gates[..., width:]
 
@@ -127,23 +169,22 @@ def _gru(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
         product(old, of_gates, gates)
         add(gates, x[..., : 2 * width], gates)
         f(gates, gates)
-        multiply(reset, old, new)
+        apply(old, reset, new)
         product(new, of_new, space)
         add(space, x[..., 2 * width :], space)
         g(space, space)
         subtract(old, space, new)
-        multiply(new, update, new)
+        apply(new, update, new)
         add(new, space, new)
 
     return step
 
 
-def _gru_reset_after(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
-    xp, width = layer.xp, layer.width
-    add, multiply, subtract = xp.add, xp.multiply, xp.subtract
-    product, weights = layer.product(quantized), layer.weights
-    bias = layer.bias if layer.bias.size else xp.zeros(width, weights.dtype)
-    f, g = (layer.activation(name) for name in names)
+def _gru_reset_after(layer: _Layer, quantized: bool) -> Step:
+    xp, width, f, apply = layer.xp, layer.width, layer.gate, layer.apply
+    add, subtract = xp.add, xp.subtract
+    product, weights, bias = layer.product(quantized), layer.weights, layer.bias
+    g = layer.activations[1]
     space = layer.space(3 * width)
     gates, inner = space[..., : 2 * width], space[..., 2 * width :]
     update, reset = space[..., :width], space[..., width : 2 * width]
@@ -152,22 +193,23 @@ def _gru_reset_after(layer: _Layer, names: Sequence[str], quantized: bool) -> St
         product(old, weights, space)
         add(gates, x[..., : 2 * width], gates)
         f(gates, gates)
-        add(inner, bias, inner)
-        multiply(inner, reset, inner)
+        if bias is not None:
+            add(inner, bias, inner)
+        apply(inner, reset, inner)
         add(inner, x[..., 2 * width :], inner)
         g(inner, inner)
         subtract(old, inner, new)
-        multiply(new, update, new)
+        apply(new, update, new)
         add(new, inner, new)
 
     return step
 
 
-def _lstm(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
-    width, cell = layer.width, layer.cell
-    add, multiply = layer.xp.add, layer.xp.multiply
+def _lstm(layer: _Layer, quantized: bool) -> Step:
+    width, cell, f, apply = layer.width, layer.cell, layer.gate, layer.apply
+    add = layer.xp.add
     product, weights = layer.product(quantized), layer.weights
-    f, g, last = (layer.activation(name) for name in names)
+    _, g, last = layer.activations
     space = layer.space(4 * width)
     gates, entry = space[..., : 3 * width], space[..., 3 * width :]
     given, shown, kept = (space[..., i * width : (i + 1) * width] for i in range(3))
@@ -177,11 +219,11 @@ def _lstm(layer: _Layer, names: Sequence[str], quantized: bool) -> Step:
         add(space, x, space)
         f(gates, gates)
         g(entry, entry)
-        multiply(cell, kept, cell)
-        multiply(entry, given, entry)
+        apply(cell, kept, cell)
+        apply(entry, given, entry)
         add(cell, entry, cell)
         last(cell, new)
-        multiply(new, shown, new)
+        apply(new, shown, new)
 
     return step
 
@@ -192,30 +234,133 @@ _CELLS: Final = {"rnn": _rnn, "gru": _gru, "gru_reset_after": _gru_reset_after, 
 @kernel(LAYER, device=ARRAY_DEVICE, heavy=True)
 def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
     kind, names = node.attrs["cell"], node.attrs["activations"]
-    quantized, dtype = node.attrs["quantized"], node.outputs[0].dtype
-    xp = device.xp
+    backward, quantized = node.attrs["backward"], node.attrs["quantized"]
+    dtype, xp, cell = node.outputs[0].dtype, device.xp, _CELLS[node.attrs["cell"]]
+    sign, joined = -1 if _is_opposite(names) else 1, _Joined(xp)
 
     def run(rows: Array, weights: Array, bias: Array, lengths: Array, *states: Array) -> Any:
-        _check(_GATES[kind], rows, weights, states)
+        _check(kind, backward, rows, weights, bias, lengths, states)
         if dtype in NARROW:
             rows, weights, bias = (each.astype(np.float32) for each in (rows, weights, bias))
             states = tuple([each.astype(np.float32) for each in states])
-        steps, batch = rows.shape[:2]
-        whole = new_array(device, (steps, batch, weights.shape[0]), weights.dtype)
-        results = whole
-        shapes = [each.shape for each in states]
-        if batch == 1:  # vectors, of which products and sums take less time
-            rows, results = rows[:, 0], results[:, 0]
-            states = tuple([each[0] for each in states])
-        layer = _Layer(xp, weights, bias, states)
-        step = _CELLS[kind](layer, names, quantized)
-        last = _run(layer, step, rows, results, lengths)
-        found = [each.reshape(shape) for each, shape in zip(last, shapes, strict=True)]
-        if dtype in NARROW:
-            whole, *found = (each.astype(dtype.numpy) for each in (whole, *found))
-        return (whole, *found)
+        (steps, batch), (count, width) = rows.shape[:2], weights.shape[:2]
+        whole = new_array(device, (steps, count, batch, width), weights.dtype)
+        number = weights.dtype.type(sign)
+        lasts = [xp.empty(each.shape, each.dtype) for each in states]
+        for part in _parts(count, width, quantized):
+            order = _Order(xp, part, GATES[kind], backward, lengths, number)
+            matrix = weights[part.start] if order.count == 1 else joined(weights)
+            of_bias = order.row(bias) if bias.size else None
+            layer = _Layer(xp, names, matrix, of_bias, [order.row(each) for each in states])
+            found = xp.empty((steps, *layer.state.shape), weights.dtype)
+            last = _run(layer, cell(layer, quantized), order.steps(rows, width), found, lengths)
+            order.write(found, whole)
+            for each, into in zip(last, lasts, strict=True):
+                order.write_row(each, into)
+        return tuple([each.astype(dtype.numpy, copy=False) for each in (whole, *lasts)])
 
     return run
+
+
+def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
+    """Which directions are stepped through together.
+
+    Quantised ones are not, since each has a scale of its own.
+    """
+    if width <= _TOGETHER and not quantized:
+        return [slice(0, directions)]
+    return [slice(each, each + 1) for each in range(directions)]
+
+
+class _Joined:
+    """The weights of two directions as one matrix, with zeros where one does not see the other.
+
+    Its columns are sorted by gates first. That of constants, which are the same array in each step,
+    is made once.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._last: tuple[Array, Array] | None = None
+
+    def __call__(self, weights: Array) -> Array:
+        last = self._last
+        if last is not None and last[0] is weights:
+            return last[1]
+        count, width, gates = weights.shape
+        found = self._xp.zeros((count, width, gates // width, count, width), weights.dtype)
+        for at in range(count):
+            found[at, :, :, at] = weights[at].reshape(width, -1, width)
+        found = found.reshape(count * width, count * gates)
+        if self._xp is np and not weights.flags.writeable:
+            self._last = (weights, found)
+        return found
+
+
+class _Order:
+    """How what a layer is given is laid out for steps: directions side by side in each gate.
+
+    With one sequence all are vectors, whose products and sums take less time.
+    """
+
+    def __init__(
+        self,
+        xp: Any,
+        part: slice,
+        gates: int,
+        backward: Sequence[bool],
+        lengths: Array,
+        sign: Any,
+    ) -> None:
+        self._xp = xp
+        self._gates = gates
+        self._part = part
+        self._directions = list(enumerate(backward))[part]
+        self._lengths = lengths
+        self._sign = sign
+        self.count = len(self._directions)
+
+    def row(self, x: Array) -> Array:
+        """A state (directions, batch, width), or a bias without a batch, side by side."""
+        part = x[self._part] * self._sign
+        width = self.count * part.shape[-1]
+        if part.ndim == 2 or part.shape[1] == 1:
+            return part.reshape(width)
+        return self._xp.ascontiguousarray(part.swapaxes(0, 1)).reshape(part.shape[1], width)
+
+    def write_row(self, x: Array, whole: Array) -> None:
+        """Put a state back into its place in all directions."""
+        _, batch, width = whole.shape
+        parts = x.reshape(batch, self.count, width).swapaxes(0, 1)
+        self._xp.multiply(parts, self._sign, whole[self._part])
+
+    def steps(self, rows: Array, width: int) -> Array:
+        """What is added to the gates, (steps, batch, gates), in the order of the steps."""
+        (steps, batch), gates = rows.shape[:2], self._gates * width
+        found = self._xp.empty((steps, batch, self._gates, self.count, width), rows.dtype)
+        for at, (direction, turned) in enumerate(self._directions):
+            part = rows[..., direction * gates : (direction + 1) * gates]
+            part = self._turned(part) if turned else part
+            part = part.reshape(steps, batch, self._gates, width)
+            self._xp.multiply(part, self._sign, found[:, :, :, at])
+        flat = found.reshape(steps, batch, self.count * gates)
+        return flat[:, 0] if batch == 1 else flat
+
+    def write(self, found: Array, whole: Array) -> None:
+        """Put the results of all steps, (steps, batch, width), into their places."""
+        steps, _, batch, width = whole.shape
+        found = found.reshape(steps, batch, self.count, width)
+        for at, (direction, turned) in enumerate(self._directions):
+            part = self._turned(found[:, :, at]) if turned else found[:, :, at]
+            self._xp.multiply(part, self._sign, whole[:, direction])
+
+    def _turned(self, x: Array) -> Array:
+        """Steps in the opposite order, those behind a sequence's end at their places."""
+        xp, lengths = self._xp, self._lengths
+        if not lengths.size:
+            return x[::-1]
+        places = xp.arange(len(x))[:, None]
+        return x[xp.where(places < lengths, lengths - 1 - places, places), xp.arange(x.shape[1])]
 
 
 def _run(layer: _Layer, step: Step, rows: Array, results: Array, lengths: Array) -> list[Array]:
@@ -230,7 +375,6 @@ def _run(layer: _Layer, step: Step, rows: Array, results: Array, lengths: Array)
     for at in range(max(min(first, end), 0), end):  # some sequences have ended
         state = _masked(layer, step, rows[at], state, results[at], lengths > at)
     results[max(end, 0) :] = 0
-    state = state.copy()
     return [state] if layer.cell is None else [state, layer.cell]
 
 
@@ -238,7 +382,7 @@ def _masked(
     layer: _Layer, step: Step, x: Array, state: Array, result: Array, there: Array
 ) -> Array:
     """A step of the sequences that are not at their end; the others keep their states."""
-    xp, there = layer.xp, there[:, None]
+    xp, there = layer.xp, there[:, None] if x.ndim > 1 else there
     before = None if layer.cell is None else layer.cell.copy()
     step(x, state, result)
     state = xp.where(there, result, state)
@@ -248,14 +392,37 @@ def _masked(
     return state
 
 
-def _check(gates: int, rows: Array, weights: Array, states: Sequence[Array]) -> None:
-    """Raise InvalidArgumentError where shapes do not fit."""
-    width = weights.shape[0] if weights.ndim == 2 else -1
-    fits = rows.ndim == 3 and weights.shape == (width, gates * width)
-    fits = fits and rows.shape[2] == gates * width
-    if not fits or any(each.shape != (rows.shape[1], width) for each in states):
-        shapes = ", ".join(format_dims(each.shape) for each in (rows, weights, *states))
+def _check(
+    kind: str,
+    backward: Sequence[bool],
+    rows: Array,
+    weights: Array,
+    bias: Array,
+    lengths: Array,
+    states: Sequence[Array],
+) -> None:
+    """Raise InvalidArgumentError where shapes or lengths do not fit."""
+    directions = len(backward)
+    width = weights.shape[1] if weights.ndim == 3 else -1
+    gates = GATES[kind] * width
+    fits = rows.ndim == 3 and weights.shape == (directions, width, gates)
+    fits = fits and rows.shape[2] == directions * gates
+    fits = fits and (not bias.size or bias.shape == (directions, width))
+    if not fits or any(each.shape != (directions, rows.shape[1], width) for each in states):
+        shapes = ", ".join(format_dims(each.shape) for each in (rows, weights, bias, *states))
         raise errors.InvalidArgumentError(
-            f"a recurrent layer of {gates} gates cannot take rows, weights and states of the "
-            f"shapes {shapes}"
+            f"a recurrent layer of {GATES[kind]} gates and {directions} directions cannot take "
+            f"rows, weights, bias and states of the shapes {shapes}"
+        )
+    if not lengths.size:
+        return
+    steps, batch = rows.shape[:2]
+    if lengths.shape != (batch,):
+        raise errors.InvalidArgumentError(
+            f"a recurrent layer of {batch} sequences got lengths of shape {list(lengths.shape)}"
+        )
+    if any(backward) and not 0 <= int(lengths.min()) <= int(lengths.max()) <= steps:
+        raise errors.InvalidArgumentError(
+            f"backward steps require lengths of 0 to {steps}, got {lengths.min()} to "
+            f"{lengths.max()}"
         )

@@ -18,18 +18,21 @@ from weft_tensor.shape import Dims
 
 LAYER: Final = "_RecurrentLayer"
 
+GATES: Final = {"rnn": 1, "gru": 3, "gru_reset_after": 3, "lstm": 4}
+"""Of each kind of cell."""
+
 
 def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:
     rows, weights, states = node.inputs[0].dims, node.inputs[1].dims, node.inputs[4:]
     steps, batch = (None, None) if rows is None else rows[:2]
-    width = None if weights is None else weights[0]
-    return (steps, batch, width), *[state.dims for state in states]
+    directions, width = (None, None) if weights is None else weights[:2]
+    return (steps, directions, batch, width), *[state.dims for state in states]
 
 
 def _layer_cost(sizes: Sizes) -> Cost:
     """A product with the weights in each step."""
     steps, batch, gates = dims_at(sizes.inputs, 0, 3)
-    width = dims_at(sizes.inputs, 1, 2)[0]
+    width = dims_at(sizes.inputs, 1, 3)[1]
     return Cost(2.0 * steps * batch * gates * width, float(sizes.all_bytes))
 
 
@@ -40,17 +43,20 @@ register_op(
     {
         "T": "{float16, bfloat16, float32, float64}",
         "N": "int >= 1",
-        "cell": "{'rnn', 'gru', 'gru_reset_after', 'lstm'}",
+        "cell": "{" + ", ".join(map(repr, GATES)) + "}",
         "activations": "list(string)",
+        "backward": "list(bool)",
         "quantized": "bool = false",
     },
     _layer_shapes,
     traits=Traits(cost=_layer_cost, differentiable=False),
     doc="""
-    All steps of a recurrent layer. `rows`, (steps, batch, gates), is what the inputs add to the
-    gates; `weights`, (width, gates), multiply the state. The gates are those of ONNX in its order:
-    of an LSTM input, output, forget and cell, of a GRU update, reset and new. `bias`, (width), is
-    added before the reset of a GRU that resets after the product. `lengths` are those of the
-    sequences, or empty for all steps. `quantized` states are rounded to 8 bits before the product.
+    All steps of a recurrent layer. `rows`, (steps, batch, directions * gates), is what the inputs
+    add to the gates; `weights`, (directions, width, gates), multiply the states, each (directions,
+    batch, width). The gates are those of ONNX in its order: of an LSTM input, output, forget and
+    cell, of a GRU update, reset and new. `bias`, (directions, width), is added before the reset of
+    a GRU that resets after the product. `lengths` are those of the sequences, or empty for all
+    steps. `backward` says of each direction whether its last step comes first. `quantized` states
+    are rounded to 8 bits before the product. The results are (steps, directions, batch, width).
     """,
 )

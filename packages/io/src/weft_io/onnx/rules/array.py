@@ -270,7 +270,10 @@ def _padded(operation: Operation, x: Output, sides: Output) -> Output:
         return padded(x, sides, value)
     if mode not in ("reflect", "edge", "wrap"):
         raise errors.InvalidArgumentError(f"mode of Pad must be a known one, got {mode!r}")
+    known = constant_value(sides)
     for axis in range(operation.rank()):
+        if known is not None and not known[axis].any():
+            continue
         x = gather(x, _mirrored(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
     return x
 

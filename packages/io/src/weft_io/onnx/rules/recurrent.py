@@ -101,61 +101,85 @@ def _activations(operation: Operation, directions: int) -> list[_Activations]:
 @importer("DynamicQuantizeLSTM", domain="com.microsoft")
 @importer("RNN", "GRU", "LSTM")
 def _recurrent(operation: Operation) -> list[Output]:
-    x, batch_first = operation[0], bool(operation.attribute("layout", 0))
-    if batch_first:
-        x = transpose(x, [1, 0, 2])
     direction = operation.attribute("direction", "forward")
-    if direction == "foward":  # ONNX's default for the first GRU
-        direction = "forward"
-    if direction not in ("forward", "reverse", "bidirectional"):
+    backward = _BACKWARD.get(direction)
+    if backward is None:
         raise errors.InvalidArgumentError(f"direction of {operation.op} is {direction!r}")
-    directions = 2 if direction == "bidirectional" else 1
-    said, dims = operation.attribute("hidden_size"), operation[2].dims
-    if operation.op != "DynamicQuantizeLSTM" and said and dims and dims[-1] not in (said, None):
+    for index in range(3):
+        operation.of_rank(3, index)
+    said, width = operation.attribute("hidden_size"), (operation[2].dims or (None,))[-1]
+    if operation.op != "DynamicQuantizeLSTM" and said and width not in (said, None):
         raise errors.InvalidArgumentError(
-            f"hidden_size of {operation.op} is {said}, its weights are of {dims[-1]}"
+            f"hidden_size of {operation.op} is {said}, its weights are of {width}"
         )
-    kind = _QuantizedCell if operation.op == "DynamicQuantizeLSTM" else _Cell
-    activations = _activations(operation, directions)
-    outputs, lasts = [], []
-    for index in range(directions):
-        backward = direction == "reverse" or index == 1
-        cell = kind(operation, index, activations[index])
-        every, last = cell.run(_turned(operation, x) if backward else x)
-        outputs.append(_turned(operation, every) if backward else every)
-        lasts.append(last)
-    whole = stack(outputs, axis=1)
-    states = [stack(list(each)) for each in zip(*lasts, strict=True)]
+    count = operation[1].dims
+    if count is not None and count[0] not in (len(backward), None):
+        raise errors.InvalidArgumentError(
+            f"{operation.op} requires weights of {len(backward)} directions, got {count[0]}"
+        )
+    batch_first = bool(operation.attribute("layout", 0))
+    x = transpose(operation[0], [1, 0, 2]) if batch_first else operation[0]
+    kind = _QuantizedLayer if operation.op == "DynamicQuantizeLSTM" else _Layer
+    whole, *states = kind(operation, backward).run(x)
     if batch_first:
         whole = transpose(whole, [2, 0, 1, 3])
         states = [transpose(each, [1, 0, 2]) for each in states]
     return [whole, *states][: max(operation.num_outputs, 1)]
 
 
-def _turned(operation: Operation, x: Output) -> Output:
+_BACKWARD: Final = {
+    "forward": [False],
+    "foward": [False],  # ONNX's default for the first GRU
+    "reverse": [True],
+    "bidirectional": [False, True],
+}
+
+
+def _turned(x: Output, lengths: Output | None) -> Output:
     """The steps in the opposite order, those behind a sequence's end at their places."""
-    lengths = operation.get(4)
     if lengths is None:
         return reverse(x, [0])
     return reverse_sequence(x, lengths, seq_axis=0, batch_axis=1)
 
 
-class _Cell:
-    """The cell of one direction.
+def _sizes(x: Output) -> list[Any]:
+    """The sizes of all axes, as ints where they are known."""
+    return [shape(x)[i] if n is None else n for i, n in enumerate(x.dims or ())]
+
+
+def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
+    """The same elements in other sizes, of which some may be known in a step only, or be -1."""
+    known = [0 if isinstance(size, Output) else size for size in sizes]
+    if known.count(0) + known.count(-1) > 1:
+        return reshape(x, stack(list(sizes)))
+    if any(isinstance(size, Output) for size in sizes):
+        known = [size or -1 for size in known]
+    return reshape(x, known)
+
+
+class _Layer:
+    """All directions of a layer.
 
     What does not change from step to step is made outside of the loop: biases are added to the
     inputs of all steps where no product with the state stands between, and gates with one
     activation are one matrix.
+
+    Attributes:
+      backward: of each direction, whether its last step comes first.
+      w: (inputs, directions * gates).
+      r: (directions, width, gates).
+      bias: (directions * gates), None where there is none.
+      inner_bias: (directions, width), of a GRU that resets after the product.
     """
 
     quantized = False
 
-    def __init__(self, operation: Operation, index: int, activations: _Activations) -> None:
+    def __init__(self, operation: Operation, backward: Sequence[bool]) -> None:
         self.operation = operation
-        self.index = index
-        self.names = activations.names
-        self.activations = activations.functions
-        self.w, self.r = self._weights()
+        self.backward = backward
+        self.activations = _activations(operation, len(backward))
+        w, self.r = self._weights()
+        self.w = _shaped(transpose(w, [1, 0, 2]), [_sizes(w)[1], -1])
         self.reset_after = operation.op == "GRU" and bool(
             operation.attribute("linear_before_reset", 0)
         )
@@ -163,69 +187,84 @@ class _Cell:
         self.bias: Output | None = None
         self.inner_bias: Output | None = None
         if bias is not None:
-            of_w, of_r = split(bias[index], 2)
+            half = _sizes(self.r)[2]
+            of_w, of_r = bias[:, :half], bias[:, half:]
             if self.reset_after:
-                gates, self.inner_bias = self._parts(of_r, 2, 1)
-                of_r = concat([gates, zeros_like(self.inner_bias)], 0)
-            self.bias = of_w + of_r
-        self.step = {"RNN": self._rnn, "GRU": self._gru}.get(operation.op, self._lstm)
-        self.count = 2 if self.step == self._lstm else 1
-        peep = operation.get(7) if self.count == 2 else None
-        self.peep = None if peep is None else self._parts(peep[index], 1, 1, 1)
-        self.clip = operation.attribute("clip")
+                ends = half - self.width
+                self.inner_bias = of_r[:, ends:]
+                of_r = concat([of_r[:, :ends], zeros_like(self.inner_bias)], 1)
+            self.bias = reshape(of_w + of_r, [-1])
+        self.count = 1 if operation.op in ("RNN", "GRU") else 2
 
     def _weights(self) -> tuple[Output, Output]:
-        """The weights of the inputs and of the state, (inputs, gates) and (width, gates)."""
-        return transpose(self.operation[1][self.index]), transpose(self.operation[2][self.index])
+        """The weights of the inputs and of the state, (directions, inputs or width, gates)."""
+        return transpose(self.operation[1], [0, 2, 1]), transpose(self.operation[2], [0, 2, 1])
 
     @property
     def width(self) -> Any:
         """The size of the state, as an int where it is known."""
-        given = self.operation.attribute("hidden_size") if self.r.dims is None else self.r.dims[0]
-        return shape(self.r)[0] if given is None else given
-
-    def _parts(self, rows: Output, *counts: int) -> list[Output]:
-        """Gates side by side in the last axis, `counts` of them together; views, no copies."""
-        ends = [self.width * end for end in accumulate(counts)]
-        return [rows[..., begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        return self.operation.attribute("hidden_size") or _sizes(self.r)[1]
 
     def product(self, x: Output, weights: Output) -> Output:
         """Rows times weights."""
         found: Output = matmul(x, weights)
         return found
 
-    def limited(self, x: Output) -> Output:
-        """What goes into an activation."""
-        return x if self.clip is None else clip_by_value(x, -self.clip, self.clip)
-
     def start(self, at: int, batch: Any, dtype: Any) -> Output:
         """A first state, zeros where none is given."""
         given = self.operation.get(at)
         if given is None:
-            return zeros(stack([batch, self.width]), dtype)
+            return zeros(stack([len(self.backward), batch, self.width]), dtype)
         if self.operation.attribute("layout", 0):
             given = transpose(given, [1, 0, 2])
-        return given[self.index]
+        return given
 
-    def run(self, x: Output) -> tuple[Output, list[Output]]:
-        """The results of all steps, (steps, batch, width), and the last states."""
-        rows, dtype = self._inputs(x), x.dtype.base_dtype
-        states = [self.start(5 + i, shape(x)[1], dtype) for i in range(self.count)]
+    def run(self, x: Output) -> list[Output]:
+        """The results of all steps, (steps, directions, batch, width), and the last states."""
+        steps, batch, depth = _sizes(x)
+        rows = self.product(_shaped(x, [-1, depth]), self.w)
+        if self.bias is not None:
+            rows = rows + self.bias
+        rows = _shaped(rows, [steps, batch, _sizes(rows)[1]])
+        states = [self.start(5 + i, batch, x.dtype.base_dtype) for i in range(self.count)]
         lengths = self.operation.get(4)
         given = None if lengths is None else cast(lengths, dtypes.int32)
         kind = self._kind()
         if kind is None:
-            return self._loop(rows, given, states)
-        found = self._called(kind, rows, given, states)
-        return found[0], found[1:]
+            return self._steps(rows, self.r, self.inner_bias, given, states)
+        return self._called(kind, rows, given, states)
+
+    def _steps(
+        self,
+        rows: Output,
+        r: Output,
+        inner_bias: Output | None,
+        lengths: Output | None,
+        states: Sequence[Output],
+    ) -> list[Output]:
+        """One loop for each direction."""
+        parts = split(rows, len(self.backward), -1)
+        found = []
+        for at, turned in enumerate(self.backward):
+            bias = None if inner_bias is None else inner_bias[at]
+            cell = _Cell(self, at, r[at], bias)
+            part = _turned(parts[at], lengths) if turned else parts[at]
+            every, *last = cell.loop(part, lengths, [each[at] for each in states])
+            found.append([_turned(every, lengths) if turned else every, *last])
+        whole, *lasts = zip(*found, strict=True)
+        return [stack(list(whole), axis=1), *[stack(list(each)) for each in lasts]]
 
     # ------------------------------------------------------------------ as one kernel
 
     def _kind(self) -> str | None:
         """The kind of cell that there is a kernel of, or None for what is rarely seen."""
-        names = {name.lower() for name in self.names}
-        plain = names <= _OF_KERNELS and self.clip is None and self.peep is None
-        if not plain or self.operation.attribute("input_forget", 0):
+        names = [[name.lower() for name in each.names] for each in self.activations]
+        attribute = self.operation.attribute
+        plain = set(names[0]) <= _OF_KERNELS and names[0] == names[-1]
+        peep = self.operation.get(7) if self.operation.op == "LSTM" else None
+        if self.quantized:
+            peep = self.operation.get(7)
+        if not plain or peep is not None or attribute("clip") or attribute("input_forget", 0):
             return None
         if self.reset_after:
             return "gru_reset_after"
@@ -240,10 +279,8 @@ class _Cell:
         values = [rows, self.r, bias, given, *states]
 
         def body(rows: Output, r: Output, bias: Output, given: Output, *old: Output) -> Any:
-            self.r = r
-            self.inner_bias = None if self.inner_bias is None else bias
-            every, last = self._loop(rows, None if lengths is None else given, old)
-            return every, *last
+            inner_bias = None if self.inner_bias is None else bias
+            return self._steps(rows, r, inner_bias, None if lengths is None else given, old)
 
         def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
             return [graph.add_input_like(value, value.node.type) for value in values], {}
@@ -253,7 +290,8 @@ class _Cell:
             T=rows.dtype.base_dtype,
             N=len(states),
             cell=kind,
-            activations=[name.lower() for name in self.names],
+            activations=[name.lower() for name in self.activations[0].names],
+            backward=list(self.backward),
             quantized=self.quantized,
         )
         graph = get_default_graph()
@@ -262,11 +300,66 @@ class _Cell:
             graph.functions.add(function)
         return add_call(function, values)[1]
 
-    # ---------------------------------------------------------------------- as a loop
 
-    def _loop(
-        self, rows: Output, lengths: Output | None, states: Sequence[Output]
-    ) -> tuple[Output, list[Output]]:
+class _QuantizedLayer(_Layer):
+    """A layer with weights of 8 bits, to which inputs and states are quantised step by step.
+
+    What is multiplied are the numbers that are left then, as floats.
+    """
+
+    quantized = True
+
+    def _weights(self) -> tuple[Output, Output]:
+        w, r = (self._of_8_bits(at, at + 7 + (at == 2)) for at in (1, 2))
+        return w, r
+
+    def _of_8_bits(self, at: int, scale: int) -> Output:
+        """Weights with one scale and zero point or those of each column, for each direction."""
+        places = [len(self.backward), 1, -1]
+        found, zero = cast(self.operation[at], dtypes.float32), self.operation.get(scale + 1)
+        if zero is not None:
+            found = found - reshape(cast(zero, dtypes.float32), places)
+        return found * reshape(self.operation[scale], places)
+
+    def product(self, x: Output, weights: Output) -> Output:
+        return super().product(through_8_bits(x), weights)
+
+
+class _Cell:
+    """The steps of one direction as a loop.
+
+    Args:
+      layer: which it is a direction of.
+      index: which one.
+      r: weights of the state, (width, gates).
+      inner_bias: (width), of a GRU that resets after the product.
+    """
+
+    def __init__(self, layer: _Layer, index: int, r: Output, inner_bias: Output | None) -> None:
+        operation = layer.operation
+        self.product = layer.product
+        self.width = layer.width
+        self.r = r
+        self.reset_after = layer.reset_after
+        self.inner_bias = inner_bias
+        self.activations = layer.activations[index].functions
+        self.step = {"RNN": self._rnn, "GRU": self._gru}.get(operation.op, self._lstm)
+        peep = operation.get(7) if layer.count == 2 else None
+        self.peep = None if peep is None else self._parts(peep[index], 1, 1, 1)
+        self.clip = operation.attribute("clip")
+        self.input_forget = bool(operation.attribute("input_forget", 0))
+
+    def _parts(self, rows: Output, *counts: int) -> list[Output]:
+        """Gates side by side in the last axis, `counts` of them together; views, no copies."""
+        ends = [self.width * end for end in accumulate(counts)]
+        return [rows[..., begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+    def limited(self, x: Output) -> Output:
+        """What goes into an activation."""
+        return x if self.clip is None else clip_by_value(x, -self.clip, self.clip)
+
+    def loop(self, rows: Output, lengths: Output | None, states: Sequence[Output]) -> list[Output]:
+        """The results of all steps, (steps, batch, width), and the last states."""
         steps, dtype = shape(rows)[0], rows.dtype.base_dtype
         parts = TensorArray(dtype, steps).unstack(rows)
         results = TensorArray(dtype, steps, infer_shape=False)
@@ -288,18 +381,7 @@ class _Cell:
         every = found[1].stack()
         sizes = (None, None) if rows.dims is None else rows.dims[:2]
         every.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
-        return every, list(found[2:])
-
-    def _inputs(self, x: Output) -> Output:
-        """What the inputs of all steps add to the gates, in one product."""
-        sizes = shape(x)
-        rows = self.product(reshape(x, [sizes[0] * sizes[1], sizes[2]]), self.w)
-        if self.bias is not None:
-            rows = rows + self.bias
-        found = reshape(rows, stack([sizes[0], sizes[1], shape(self.w)[1]]))
-        known = (None, None) if x.dims is None else x.dims[:2]
-        found.set_shape([*known, None if self.w.dims is None else self.w.dims[1]])
-        return found
+        return [every, *found[2:]]
 
     def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
         return [self.activations[0](self.limited(x + self.product(old[0], self.r)))]
@@ -324,7 +406,7 @@ class _Cell:
         h, c = old
         f, g, last = self.activations
         rows = x + self.product(h, self.r)
-        if self.peep is None and not self.operation.attribute("input_forget", 0):
+        if self.peep is None and not self.input_forget:
             gates, cell = self._parts(rows, 3, 1)
             i, o, forget = self._parts(f(self.limited(gates)), 1, 1, 1)
             new = forget * c + i * g(self.limited(cell))
@@ -333,35 +415,8 @@ class _Cell:
         if self.peep is not None:
             i, forget = i + self.peep[0] * c, forget + self.peep[2] * c
         i = f(self.limited(i))
-        if self.operation.attribute("input_forget", 0):
-            forget = like(1, i) - i
-        else:
-            forget = f(self.limited(forget))
+        forget = like(1, i) - i if self.input_forget else f(self.limited(forget))
         new = forget * c + i * g(self.limited(cell))
         if self.peep is not None:
             o = o + self.peep[1] * new
         return [f(self.limited(o)) * last(new), new]
-
-
-class _QuantizedCell(_Cell):
-    """A cell with weights of 8 bits, to which inputs and states are quantised step by step.
-
-    What is multiplied are the numbers that are left then, as floats.
-    """
-
-    quantized = True
-
-    def _weights(self) -> tuple[Output, Output]:
-        w, r = (self._of_8_bits(at, at + 7 + (at == 2)) for at in (1, 2))
-        return w, r
-
-    def _of_8_bits(self, at: int, scale: int) -> Output:
-        """Weights (inputs, gates), with one scale and zero point or those of each column."""
-        rows, zero = self.operation[at], self.operation.get(scale + 1)
-        found = cast(rows[self.index], dtypes.float32)
-        if zero is not None:
-            found = found - cast(zero[self.index], dtypes.float32)
-        return found * self.operation[scale][self.index]
-
-    def product(self, x: Output, weights: Output) -> Output:
-        return super().product(through_8_bits(x), weights)
