@@ -16,12 +16,14 @@ from weft_compiler.lower.registry import (
     wants_kernel,
 )
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
+from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
+    from weft_compiler.ir.program import Program
     from weft_compiler.native.program import NativeProgram
 
 
@@ -126,14 +128,58 @@ class LlvmGenerator:
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         states = changed(members)
-        takes = [
-            at
-            for at, given in enumerate(inputs)
-            if given.node.role is not Role.CONSTANT and at not in values and given not in states
-        ]
+        takes = _takes(members, inputs, values)
         return Compiled(
             compiled, takes, [inputs.index(state) for state in states], drawing(members)
         )
+
+    def explain(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        given: Sequence[Any],
+        values: Mapping[int, Any],
+    ) -> CompiledFunction:
+        """What becomes of some nodes; see `CodeGenerator`."""
+        from weft_compiler.codegen.options import Options
+        from weft_compiler.explain import explain
+
+        states = [inputs.index(state) for state in changed(members)]
+        takes = _takes(members, inputs, values)
+
+        def arrays(program: Program) -> list[Any]:
+            made = program.outputs[: len(program.outputs) - len(states)]
+            results = [np.empty(buffer.shape, buffer.dtype.numpy) for buffer in made]
+            taken = [np.require(given[at], None, "C") for at in takes]
+            if drawing(members):
+                streams = program.inputs[len(takes)]
+                taken.append(np.zeros(streams.shape, streams.dtype.numpy))
+            return [*taken, *results, *[np.array(given[at], order="C") for at in states]]
+
+        shapes = [np.shape(array) for array in given]
+        try:
+            return explain(members, inputs, outputs, shapes, values, arrays, Options(threads=False))
+        except (Unsupported, errors.UnimplementedError) as why:
+            raise NotGenerated(str(why)) from why
+
+    def roofline(self) -> Roofline:
+        """What this machine can do; see `CodeGenerator`."""
+        from weft_compiler.native.roofline import roofline
+
+        return roofline()
+
+
+def _takes(
+    members: Sequence[Node], inputs: Sequence[Output], values: Mapping[int, Any]
+) -> list[int]:
+    """The positions of the inputs that a program of some nodes is called with."""
+    states = changed(members)
+    return [
+        at
+        for at, given in enumerate(inputs)
+        if given.node.role is not Role.CONSTANT and at not in values and given not in states
+    ]
 
 
 generators.register("llvm", LlvmGenerator())

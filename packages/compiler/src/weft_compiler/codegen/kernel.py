@@ -7,6 +7,7 @@ others, does its share, and waits for theirs (`weft_compiler.codegen.team`).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import Scalars
 from weft_compiler.codegen.writer import HALVES, Writer, literal, memory_type, register_type
 from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, walk as parts
+from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -46,6 +48,9 @@ OUT_OF_BOUNDS: Final = -2
 FRAME: Final = 192
 """Bytes of a team's memory before the values that a parallel loop sees."""
 
+
+TIME: Final = 16
+"""Bytes of a time: seconds and nanoseconds, of 64 bits each."""
 
 _POLL: Final = 500
 """A loop polls the flag that interrupts programs where a turn runs that many statements."""
@@ -163,7 +168,10 @@ class Kernel:
     def write(self) -> None:
         """Write all functions."""
         function = _Function(self)
-        function.body(self.program.body)
+        if self.options.clocks:
+            function.clocked(nests_of(self.program))
+        else:
+            function.body(self.program.body)
         function.finish("weft.main", self.parameters)
 
     def _alias_scopes(self) -> dict[str, str]:
@@ -212,6 +220,20 @@ class _Function:
     def body(self, body: Body) -> None:
         for statement in body:
             self._statement(statement)
+
+    def clocked(self, nests: Sequence[Body]) -> None:
+        """The statements of a program, and what time it is before and after each nest."""
+        for each in self.kernel.program.body:
+            if isinstance(each, Allocate):
+                self._allocate(each.buffer)
+        for at, nest in enumerate(nests):
+            self._note_time(at)
+            self.body(nest)
+        self._note_time(len(nests))
+
+    def _note_time(self, at: int) -> None:
+        place = self.w.put(f"getelementptr i8, ptr %team, i64 {FRAME + TIME * at}")
+        self.w.do(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
 
     def _statement(self, statement: Statement) -> None:
         match statement:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft_compiler.codegen import blas, generated, philox, team
-from weft_compiler.codegen.kernel import Kernel
+from weft_compiler.codegen.kernel import TIME, Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import Scalars, supports
 from weft_compiler.codegen.targets import Target, target_of
 from weft_compiler.ir.expressions import Apply, Expr, walk as parts
+from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import Call, Program, expressions, walk
 from weft_graph.ir.scalar import PRIMITIVES
 from weft_tensor import errors
@@ -70,6 +71,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         *([philox.text()] if kernel.philox else []),
         *[generated.declaration(*each) for each in sorted(kernel.routines, key=str)],
         *map(blas.declaration, sorted(kernel.blas)),
+        "declare i32 @clock_gettime(i32, ptr)\n" if options.clocks else "",
         _attributes(target),
         *kernel.metadata.lines,
     ]
@@ -77,7 +79,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         "\n".join(texts),
         plan.shared,
         plan.thread,
-        team.team_bytes(kernel.regions),
+        team.team_bytes(kernel.regions) + (_times(program) if options.clocks else 0),
         tuple(sorted(kernel.routines, key=str)),
         tuple(sorted(kernel.blas)),
     )
@@ -114,6 +116,11 @@ def _workspace(program: Program, target: Target) -> int:
                 of = dict(call.parameters)
                 most = max(most, generated.workspace(call.routine, dtype, target, of))
     return most
+
+
+def _times(program: Program) -> int:
+    """How many bytes the times take that a program notes."""
+    return TIME * (len(nests_of(program)) + 1)
 
 
 def _attributes(target: Target) -> str:

@@ -19,6 +19,8 @@ class Options:
       features: what it has or lacks besides, such as "+avx2,-fma"; used where `cpu` is given.
       triple: the family and system that code is for, as LLVM writes them; empty for this machine's.
         Code for another than this machine's calls nothing of the C library's mathematics.
+      clocks: whether the times are noted at which each loop nest begins, for
+        `NativeProgram.times`; for programs of one thread.
     """
 
     contract: bool = True
@@ -27,3 +29,4 @@ class Options:
     cpu: str = ""
     features: str = ""
     triple: str = ""
+    clocks: bool = False

@@ -67,7 +67,7 @@ def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
             waiting.pop()
             continue
         if value not in facts:
-            facts[value] = _facts(value)
+            facts[value] = facts_of(value)
         needed = [*facts[value].takes, *facts[value].written]
         missing = [other for other in needed if other not in found]
         if missing:
@@ -154,7 +154,8 @@ def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
     return cost > _CHEAP if of.repeated else cost > 1 and len(of.users) > 1
 
 
-def _facts(value: Value) -> Facts:
+def facts_of(value: Value) -> Facts:
+    """What a definition alone tells of a value."""
     facts = Facts()
     if isinstance(value.definition, Written):
         facts.written = list(map(memory_of, value.definition.operands))

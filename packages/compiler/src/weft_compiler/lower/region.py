@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, of_scalar
 from weft_compiler.ir.program import Program
+from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
     Operation,
     Unsupported,
@@ -70,6 +71,7 @@ def lower(
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
     given_values: Mapping[int, Any] | None = None,
+    fused: dict[str, list[Node]] | None = None,
 ) -> Program:
     """The program that computes some nodes, and updates variables.
 
@@ -80,6 +82,7 @@ def lower(
       outputs: what is wanted of them.
       shapes: of the inputs.
       given_values: the values of inputs, by position, that are known for this program.
+      fused: gets of each buffer that is filled, and of each check, the nodes computed there.
     Returns: a program with the inputs and outputs in their order. After the inputs it takes the
       states of the streams of `drawing` members, if there are any; constants that it uses follow.
       Variables that members change are no inputs but outputs that are updated, after the others, in
@@ -113,8 +116,18 @@ def lower(
     first = [values[twins[given]] for given in inputs if given not in states]
     known = [value for value in values.values() if value.constant is not None]
     updates = _updated(members, twins, values)
-    drawn = [streams] if rows else []
-    return write(name, list(dict.fromkeys([*first, *drawn, *known])), wanted, updates)
+    reads = list(dict.fromkeys([*first, *([streams] if rows else []), *known]))
+    filled: Fused = {}
+    program = write(name, reads, wanted, updates, filled)
+    if fused is not None:
+        news = iter([new for _, new in updates])
+        made = [
+            (m, [next(news) for _ in changed_by(m)] or [values[twins[o]] for o in m.outputs])
+            for m in members
+        ]
+        made += [(output.node, [value]) for output, value in zip(outputs, wanted, strict=True)]
+        fused.update(nodes_of(filled, origins(made, first)))
+    return program
 
 
 def drawing(members: Sequence[Node]) -> list[Node]:

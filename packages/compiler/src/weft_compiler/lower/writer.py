@@ -39,6 +39,7 @@ from weft_compiler.lower.analysis import (
     updates_in_order,
     worth_memory,
 )
+from weft_compiler.lower.origins import Fused
 from weft_compiler.lower.values import (
     Element,
     Elements,
@@ -55,6 +56,7 @@ def write(
     inputs: Sequence[Value],
     outputs: Sequence[Value],
     updates: Sequence[tuple[Value, Value]] = (),
+    fused: Fused | None = None,
 ) -> Program:
     """The program that computes values, a nest of loops for each that gets memory.
 
@@ -62,8 +64,13 @@ def write(
       inputs: those whose memory the caller gives; constants that nothing takes are left out.
       outputs: what is wanted, each once; no inputs.
       updates: what is in memory, and what is to be there in its place.
+      fused: gets what is computed where each buffer is filled, and for each check.
     """
-    return _Writer(inputs, outputs, updates).program(name)
+    writer = _Writer(inputs, outputs, updates)
+    program = writer.program(name)
+    if fused is not None:
+        fused.update(writer.fused)
+    return program
 
 
 class _Writer:
@@ -80,6 +87,8 @@ class _Writer:
         self._buffers: dict[Value, Buffer] = {}
         self._known: list[dict[str, Expr]] = []
         self._body: list[Statement] = []
+        self.fused: Fused = {}
+        self._here: set[Value] = set()
         for value in (*inputs, *outputs):
             self._buffers[value] = self._buffer(value)
         for old, new in updates:
@@ -93,6 +102,7 @@ class _Writer:
         replaced = {new: old for old, new in self._updates}
         for value in facts:
             for requirement in value.requires:
+                self._here = self.fused.setdefault(requirement.message, {value})
                 self._require(requirement)
             if value in self._buffers and value.definition is not None and value not in replaced:
                 self._write(value)
@@ -104,6 +114,7 @@ class _Writer:
                 self._update(new, self._buffers[old])
         for new, copy in late:
             self._move(copy, self._buffers[new])
+            self.fused.setdefault(self._buffers[new].name, {new})
         used = {load.buffer for load in loads(tuple(self._body))}
         inputs = [
             value
@@ -144,6 +155,7 @@ class _Writer:
 
     def _write(self, value: Value) -> None:
         buffer = self._buffers[value]
+        self._here = self.fused.setdefault(buffer.name, {value})
         if value not in self._outputs:
             self._body.append(Allocate(buffer))
         definition = value.definition
@@ -284,6 +296,7 @@ class _Writer:
                 return Constant(value.dtype, value.constant.reshape(-1)[0].item())
             return Load(value.dtype, buffer.name, indices)
         assert isinstance(value.definition, Elements)
+        self._here.add(value)
         key = f"{id(value)}[{', '.join(map(str, indices))}]"
         found = self._known[-1].get(key)
         if found is None:

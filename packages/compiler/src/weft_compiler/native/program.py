@@ -6,6 +6,7 @@ import ctypes
 import functools
 import hashlib
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.codegen import blas, generated
-from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
+from weft_compiler.codegen.kernel import FRAME, INTERRUPTED, OUT_OF_BOUNDS, turns
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
@@ -41,14 +42,21 @@ class Code:
     Attributes:
       module: what it was made from.
       address: of the function `weft.run`.
+      seconds: to make it, or to read it.
+      from_disk: whether it was compiled before, and kept.
     """
 
     def __init__(self, program: Program, options: Options, written: str, name: str) -> None:
+        started = time.perf_counter()
+        self.from_disk = True
         self.module: Module = module_of(program, options)
-        target = target_of(options)
-        image = cache.object_of(
-            name, written, target, lambda: object_code(self.module.text, target)
-        )
+        self.target = target = target_of(options)
+
+        def compiled() -> bytes:
+            self.from_disk = False
+            return object_code(self.module.text, target)
+
+        image = cache.object_of(name, written, target, compiled)
         self._routines = []
         imports = {}
         for routine, dtype in self.module.routines:
@@ -59,6 +67,7 @@ class Code:
         imports |= _blas(self.module.blas)
         self.library = Library(image, [ENTRY], imports)
         self.address = self.library.address(ENTRY)
+        self.seconds = time.perf_counter() - started
 
 
 def _blas(functions: Sequence[str]) -> dict[str, int]:
@@ -138,6 +147,14 @@ class NativeProgram:
     def resume(self) -> None:
         """Let it run again."""
         self._interrupt[0] = 0
+
+    def times(self) -> Any:
+        """How long each loop nest of the last call took, in nanoseconds: int64, shape (nests,).
+
+        For programs that were compiled with `Options(clocks=True)`.
+        """
+        noted = self._team[FRAME : self.code.module.team].view(np.int64).reshape(-1, 2)
+        return np.diff(noted @ np.array([1_000_000_000, 1]))
 
     def failure(self, code: int) -> errors.OpError:
         """What a number that `enter` returned means."""

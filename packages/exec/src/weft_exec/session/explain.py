@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -15,9 +15,14 @@ from google.protobuf.message import DecodeError
 from weft_exec.placement import PlacementReport
 from weft_exec.placement.picture import timeline
 from weft_exec.placement.report import NodePlacement
+from weft_graph.ir.code_generators import NotGenerated, generators
+from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import Part, StepGraph
 from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.executor.native.watch import Watched
 
 _MOST = 20
 """Nodes that are shown of a long step; `save` writes all."""
@@ -34,6 +39,9 @@ class StepReport:
       placement: where each node goes and why.
       compiled: the names and op types of the nodes of each compiled region, on processors.
       left: of other nodes, by their op types and why they run by their kernels, how many.
+      functions: what the regions became for the values that `explain` was given, by kernels, with
+        what each takes: `CompiledFunction`s.
+      limits: what one thread of the machine can do, where there are functions: a `Roofline`.
     """
 
     def __init__(self) -> None:
@@ -42,6 +50,8 @@ class StepReport:
         self.placement = PlacementReport((), ())
         self.compiled: list[list[tuple[str, str]]] = []
         self.left: Counter[tuple[str, str]] = Counter()
+        self.functions: list[CompiledFunction] = []
+        self.limits: Roofline | None = None
         self._devices: list[str] = []
 
     def parts(self) -> list[Any]:
@@ -62,6 +72,31 @@ class StepReport:
         """Note what is compiled, and what is not and why."""
         self.compiled += [[(node.name, node.type) for node in region] for region in regions]
         self.left.update((node.type, why) for node, why in left.items())
+
+    def add_functions(self, regions: Iterable[Watched]) -> None:
+        """Note what regions that were run become, and what the machine can do.
+
+        Raises: OpError: a function fails on what its region was given.
+        """
+        for region in regions:
+            if not region.calls:  # of a branch that was not taken
+                continue
+            try:
+                self.functions.append(region.explain())
+            except NotGenerated as why:
+                self.left.update((member.type, str(why)) for member in region.members)
+        if self.functions:
+            self.limits = generators.lookup(generators.keys()[0]).roofline()
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """The loops of each function, in the compiler's language, by its name."""
+        return {function.name: function.program for function in self.functions}
+
+    @property
+    def assembly(self) -> dict[str, str]:
+        """The machine code of each function, as text, by its name."""
+        return {function.name: function.assembly() for function in self.functions}
 
     def to_arrays(self) -> list[np.ndarray[Any, Any]]:
         """The report for another process, as bytes: what is no graph as JSON, then the stages."""
@@ -122,6 +157,10 @@ class StepReport:
             lines.append(f"  {region[-1][0]}: {named}")
         for (op, why), n in self.left.most_common(most):
             lines.append(f"by kernels: {op} {n}: {why}")
+        if self.functions:
+            from weft_exec.session.compiled_page import text_of
+
+            lines += ["", *text_of(self.functions, self.limits)]
         return lines
 
     def svg(self) -> str:
@@ -130,6 +169,19 @@ class StepReport:
 
     def _repr_svg_(self) -> str:
         return self.svg()
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write a page of HTML that opens offline: what is compiled, and how fast that is.
+
+        It has a table of the kernels of each function beside the machine's limits, a picture of the
+        graph with the kernels drawn round their nodes, and the loops and machine code.
+
+        Raises: OSError: the file system refuses.
+        """
+        from weft_exec.session.compiled_page import page
+
+        text = page(self.parts(), self.functions, self.limits, self._text(None))
+        Path(path).write_text(text, encoding="utf-8")
 
     def save(self, directory: str | os.PathLike[str]) -> list[str]:
         """Write everything to a directory, which is made if it is missing.

@@ -36,6 +36,7 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
+    from weft_exec.executor.native.watch import Watched
     from weft_exec.session.explain import StepReport
     from weft_exec.session.partial import PartialRun, PartialSignature
     from weft_exec.session.tensor_handle import KeptTensors
@@ -434,14 +435,38 @@ class BaseSession:
                 self._partial_runs.pop(handle, None)
         return plan.rebuild(values)
 
-    def explain(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> StepReport:
-        """What becomes of a step before it runs: its stages, and where each node goes and why.
+    def explain(
+        self,
+        fetches: Any,
+        feed_list: Sequence[Any] | None = None,
+        *,
+        feed_dict: Mapping[Any, Any] | None = None,
+    ) -> StepReport:
+        """What becomes of a step: its stages, where each node goes and why, and what is compiled.
 
         Args:
           fetches: as for `run`.
           feed_list: outputs or names that would be fed.
-        Raises: OpError: as `run` before it runs anything.
+          feed_dict: as for `run`, in place of `feed_list`; it may be empty. The step is run once,
+            by kernels, with all that it changes. Then each function that is compiled for it runs
+            some more times, on copies, and the report tells what it does and how fast.
+        Raises:
+          OpError: as `run`; without `feed_dict` before it runs anything.
+          InvalidArgumentError: both `feed_list` and `feed_dict` are given.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [None])
+          >>> y = wf.tanh(x) * 2.0
+          >>> session = wf.Session()
+          >>> [node.name for node in session.explain(y, [x]).placement]
+          ['Tanh', 'mul/y', 'mul']
         """
+        if feed_dict is not None:
+            if feed_list is not None:
+                raise errors.InvalidArgumentError("explain takes feed_list or feed_dict, not both")
+            report = self.explain(fetches, list(feed_dict))
+            report.add_functions(self._functions(fetches, feed_dict))
+            return report
         self._check_open()
         with self._lock:
             self._extend()
@@ -450,6 +475,18 @@ class BaseSession:
             known = self._cache.get((structure_key(fetches), tuple(feeds)))
             size = 0 if known is None else known.size
             return self._backend.explain(feeds, plan.outputs, plan.targets, size)
+
+    def _functions(self, fetches: Any, feed_dict: Mapping[Any, Any]) -> list[Watched]:
+        """The compiled regions of a step, after one run by a plan of its own."""
+        from weft_exec.executor.native.watch import watching
+
+        key = (object(), ())
+        with watching() as found:
+            signature, values = self._signature(key, fetches, feed_dict)
+        self._cache.pop(key, None)
+        self._cache.pop((key[0], tuple(values)), None)
+        self._step(signature, values.values(), None, None)
+        return found
 
     def _outputs(self, names: Sequence[Any] | None) -> list[Any]:
         element = self._graph.as_graph_element

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
 from weft_tensor import dtypes
@@ -137,6 +138,29 @@ class CodeGenerator(Protocol):
           values: of those that decide what is compiled, by their positions among the inputs.
         Raises: NotGenerated: they cannot be compiled for these.
         """
+        ...
+
+    def explain(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        given: Sequence[Any],
+        values: Mapping[int, Any],
+    ) -> CompiledFunction:
+        """Compile some nodes as `generate` does, run the function, and tell what it does.
+
+        Args:
+          members, inputs, outputs, values: as of `generate`.
+          given: the inputs: arrays, of variables what they have. They stay as they are.
+        Raises:
+          NotGenerated: they cannot be compiled for these.
+          OpError: an operand is refused.
+        """
+        ...
+
+    def roofline(self) -> Roofline:
+        """What this machine can do at most: measured when first asked for, in about a second."""
         ...
 
 

@@ -94,7 +94,7 @@ class Specialised:
         self._device = device
         self._new = device.new_array
         self._mode = mode
-        self._deciding = _deciding(generator, region)
+        self._deciding = deciding(generator, region)
         self._varying = tuple([at for at, source in enumerate(region.inputs) if _varies(source)])
         self._updates: Sequence[int] = region.node.attrs["updates"]
         self._checked = Checked(region, device) if checked else None
@@ -306,7 +306,7 @@ class Specialised:
         return call
 
 
-def _deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
+def deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
     """The inputs of a region whose values decide what is compiled."""
     position = {source: at for at, source in enumerate(region.inputs)}
     found = {

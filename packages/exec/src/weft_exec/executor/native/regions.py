@@ -11,6 +11,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, Offer, register_compiler
 from weft_exec.executor.native.choice import Choice, choose
 from weft_exec.executor.native.function import Mode, Specialised
+from weft_exec.executor.native.watch import Watched, watched
 from weft_exec.executor.region import Region
 from weft_graph.ir.code_generators import CodeGenerator, generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
@@ -64,7 +65,10 @@ class NativeRegions:
             return []
         generator = generators.lookup(names[0])
 
-        def make(region: Region, device: Device) -> Specialised:
+        def make(region: Region, device: Device) -> Specialised | Watched:
+            seen = watched(generator, region)
+            if seen is not None:
+                return seen
             checked = any(CHECKED in member.attrs for member in region.members)
             chosen = Mode.FIRST if checked or device.config.deterministic else Mode.ON
             if said == "now":

@@ -1,0 +1,135 @@
+"""What becomes of nodes that are compiled together: fused kernels, with what each takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.targets import assembly
+from weft_compiler.ir.nests import flops, moved, names_in, nests_of
+from weft_compiler.ir.program import Allocate, Body, Program, walk
+from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.region import lower
+from weft_compiler.native.program import NativeProgram, load
+from weft_compiler.passes.pipeline import optimise
+from weft_graph.ir.code_generators import Shape
+from weft_graph.ir.compiled_function import CompiledFunction, FusedKernel
+from weft_graph.ir.node import Node, Output
+from weft_tensor import dtypes
+
+_SECONDS: Final = 0.1
+"""How long a function is run, to find its fastest run, but at least so often:"""
+_RUNS: Final = 5
+_MOST_RUNS: Final = 1000
+
+
+def explain(
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    shapes: Sequence[Shape],
+    values: Mapping[int, Any],
+    arrays: Callable[[Program], Sequence[Any]],
+    options: Options,
+) -> CompiledFunction:
+    """Compile some nodes, and run what that gives.
+
+    Args:
+      members, inputs, outputs, shapes, values: as of `CodeGenerator.generate`.
+      arrays: makes what a program is called with: its inputs, outputs, and what it updates.
+      options: what steps are compiled with.
+    Raises: Unsupported: they cannot be compiled for these.
+    """
+    fused: dict[str, list[Node]] = {}
+    started = time.perf_counter()
+    program = lower(members[-1].name, members, inputs, outputs, shapes, values, fused)
+    program = optimise(program, check=False)
+    verify(program)
+    lowering = time.perf_counter() - started
+    native = load(program, options)
+    given = arrays(program)
+    seconds, _ = _fastest(native, given, None)
+    code = native.code
+    return CompiledFunction(
+        members[-1].name,
+        tuple(members),
+        tuple(shapes),
+        _kernels(program, members, fused, _times(program, options, given)),
+        code.module.shared + code.module.thread,
+        lowering,
+        code.seconds,
+        code.from_disk,
+        seconds,
+        str(program),
+        lambda: assembly(code.module.text, code.target),
+    )
+
+
+def _times(program: Program, options: Options, arrays: Sequence[Any]) -> list[float] | None:
+    """Seconds of each loop nest in its fastest run; None where there is no such clock."""
+    if not hasattr(time, "clock_gettime"):
+        return None
+    clocked = load(program, Options(options.contract, threads=False, clocks=True))
+    return _fastest(clocked, arrays, lambda: clocked.times() * 1e-9)[1]
+
+
+def _fastest(
+    native: NativeProgram, arrays: Sequence[Any], parts: Callable[[], Any] | None
+) -> tuple[float, list[float]]:
+    """Seconds of the fastest run of a program, and of its parts, each in its own."""
+    least, of_parts = float("inf"), None
+    begun = time.perf_counter()
+    for run in range(_MOST_RUNS):
+        if run >= _RUNS and time.perf_counter() - begun > _SECONDS:
+            break
+        started = time.perf_counter()
+        found = native.enter(*arrays)
+        taken = time.perf_counter() - started
+        if found is not None:
+            raise native.failure(found)
+        least = min(least, taken)
+        if parts is not None:
+            now = parts()
+            of_parts = now if of_parts is None else of_parts.clip(max=now)
+    return least, [] if of_parts is None else [float(each) for each in of_parts]
+
+
+def _kernels(
+    program: Program,
+    members: Sequence[Node],
+    fused: Mapping[str, Sequence[Node]],
+    seconds: Sequence[float] | None,
+) -> list[FusedKernel]:
+    position = {node: at for at, node in enumerate(members)}
+    own, buffers = _allocated(program), program.buffers
+    found = []
+    for at, nest in enumerate(nests_of(program)):
+        names = names_in(nest) & fused.keys()
+        nodes = {node for name in names for node in fused[name] if node in position}
+        filled = [name for name in fused if name in names]
+        outside = [name for name in filled if name in buffers and name not in own]
+        found.append(
+            FusedKernel(
+                (outside or filled or [f"nest {at + 1}"])[-1],
+                sorted(nodes, key=position.__getitem__),
+                _text(nest),
+                buffers[outside[-1]].dtype if outside else dtypes.float32,
+                flops(nest),
+                moved(nest, program),
+                None if seconds is None else seconds[at],
+            )
+        )
+    return found
+
+
+def _allocated(program: Program) -> set[str]:
+    """The buffers that loops have to themselves."""
+    whole = set(program.body)
+    inner = [each for each in walk(program.body) if each not in whole]
+    return {each.buffer.name for each in inner if isinstance(each, Allocate)}
+
+
+def _text(nest: Body) -> str:
+    return "\n".join(map(str, nest))

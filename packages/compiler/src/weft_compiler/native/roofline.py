@@ -1,0 +1,99 @@
+"""What the machine can do at most: measured, to compare programs with."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.targets import Target, host, object_code
+from weft_compiler.ir.parser import parse
+from weft_compiler.native import cache
+from weft_compiler.native.linking import Library
+from weft_compiler.native.program import load
+from weft_graph.ir.compiled_function import Roofline
+
+_FLOATS: Final = 8 << 20
+"""Elements of each array that is streamed: 32 MB, more than the caches near a core."""
+_CHAINS: Final = 12
+"""Multiply-adds that do not wait for each other: enough for two units of five cycles."""
+_TURNS: Final = 200_000
+_SECONDS: Final = 0.15
+"""For how long each limit is looked for: other work on the machine comes and goes."""
+
+
+@functools.cache
+def roofline() -> Roofline:
+    """The limits of one thread of this machine, measured when first asked for: some 0.5 s."""
+    return Roofline(_bandwidth(), _peak("float"), _peak("double"))
+
+
+def _least(run: Callable[[], Any]) -> float:
+    """Seconds of the fastest of some calls."""
+    least = float("inf")
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < _SECONDS:
+        started = time.perf_counter()
+        run()
+        least = min(least, time.perf_counter() - started)
+    return least
+
+
+def _bandwidth() -> float:
+    """Bytes in a second of `z = x + 3 y`, two streams read and one written."""
+    shape = f"float32[{_FLOATS}]"
+    text = f"program triad(x: {shape}, y: {shape}) -> (z: {shape}):\n  vector i in {_FLOATS}:\n"
+    triad = load(parse(f"{text}    z[i] = x[i] + 3.0 * y[i]\n"), Options(threads=False))
+    x, y, z = (np.ones(_FLOATS, np.float32) for _ in range(3))
+    return float(3 * x.nbytes / _least(lambda: triad.enter(x, y, z)))
+
+
+def _peak(kind: str) -> float:
+    """Floating-point operations in a second of multiply-adds in registers."""
+    target = host()
+    lanes = target.vector_bytes // (4 if kind == "float" else 8)
+    text = _chains(kind, lanes, target)
+    image = cache.object_of("peak", text, target, lambda: object_code(text, target))
+    library = Library(image, ["weft.peak"])
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("weft.peak"))
+    memory = np.full(lanes, 0.5, np.float32 if kind == "float" else np.float64)
+    seconds = _least(lambda: run(memory.ctypes.data, _TURNS))
+    return 2.0 * lanes * _CHAINS * _TURNS / seconds
+
+
+def _chains(kind: str, lanes: int, target: Target) -> str:
+    """A function of a pointer to a vector, and turns: multiply-adds in so many chains."""
+    vector = f"<{lanes} x {kind}>"
+    chains = range(_CHAINS)
+    return "\n".join(
+        [
+            f'target triple = "{target.triple}"',
+            "define void @weft.peak(ptr %p, i64 %turns) #0 {",
+            f"  %x = load {vector}, ptr %p, align 4",
+            f"  %c0 = fmul {vector} %x, %x",
+            *(f"  %c{n} = fmul {vector} %c{n - 1}, %x" for n in chains[1:]),
+            "  br label %head",
+            "head:",
+            "  %i = phi i64 [ 0, %0 ], [ %next, %head ]",
+            *(f"  %a{n} = phi {vector} [ %c{n}, %0 ], [ %b{n}, %head ]" for n in chains),
+            *(
+                f"  %b{n} = call {vector} @llvm.fma({vector} %a{n}, {vector} %x, {vector} %x)"
+                for n in chains
+            ),
+            "  %next = add i64 %i, 1",
+            "  %more = icmp slt i64 %next, %turns",
+            "  br i1 %more, label %head, label %done",
+            "done:",
+            f"  %s0 = fadd {vector} %b0, %b0",
+            *(f"  %s{n} = fadd {vector} %s{n - 1}, %b{n}" for n in chains[1:]),
+            f"  store {vector} %s{_CHAINS - 1}, ptr %p, align 4",
+            "  ret void",
+            "}",
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="{8 * target.vector_bytes}" }}',
+        ]
+    )

@@ -1,0 +1,89 @@
+"""What compiled regions are given: noted in a step that is run to explain it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from weft_exec.executor.native.function import deciding
+from weft_exec.executor.region import Region
+from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
+from weft_graph.ir.code_generators import CodeGenerator
+from weft_graph.ir.compiled_function import CompiledFunction
+from weft_graph.ir.node import Node
+
+_watched: ContextVar[list[Watched] | None] = ContextVar("watched", default=None)
+
+
+class Watched:
+    """Has the members of a region run by their kernels, and keeps what the first call was given.
+
+    Attributes:
+      calls: how many there were.
+    """
+
+    def __init__(self, generator: CodeGenerator, region: Region) -> None:
+        self._generator = generator
+        self._region = region
+        self._given: list[Any] = []
+        self._lock = threading.Lock()
+        self.calls = 0
+
+    def __call__(self, *inputs: Any) -> Any:
+        """NotImplemented."""
+        with self._lock:
+            self.calls += 1
+            if self.calls == 1:
+                self._given = [_array(value) for value in inputs]
+        return NotImplemented
+
+    @property
+    def members(self) -> Sequence[Node]:
+        """Its nodes."""
+        return self._region.members
+
+    def explain(self) -> CompiledFunction:
+        """The region as a function for what it was given.
+
+        Raises: NotGenerated: it cannot be compiled for that.
+        """
+        region = self._region
+        values = {at: self._given[at] for at in deciding(self._generator, region)}
+        found = self._generator.explain(
+            region.members, region.inputs, region.outputs, self._given, values
+        )
+        return replace(found, calls=self.calls)
+
+
+@contextmanager
+def watching() -> Iterator[list[Watched]]:
+    """Regions that are made here run by their kernels, and are put into the list."""
+    found: list[Watched] = []
+    token = _watched.set(found)
+    try:
+        yield found
+    finally:
+        _watched.reset(token)
+
+
+def watched(generator: CodeGenerator, region: Region) -> Watched | None:
+    """What runs a region, where steps are planned to be explained."""
+    found = _watched.get()
+    if found is None:
+        return None
+    made = Watched(generator, region)
+    found.append(made)
+    return made
+
+
+def _array(value: Any) -> Any:
+    """A copy of an input, or of what the variable has that it refers to."""
+    if isinstance(value, VariableState | ResourceHandle):
+        value = state_of(value).read()
+    return np.array(value, order="C")

@@ -1,0 +1,264 @@
+"""A step's graph as a picture: nodes, and the fused kernels drawn round those that they compute.
+
+A function that was compiled is a frame, with its kernels in the order in which they run.  Frames
+and other nodes lie in rows, each below what it takes.  A node that several kernels compute is drawn
+in each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Final
+
+from weft_graph.ir.compiled_function import CompiledFunction
+
+MOST: Final = 2000
+"""Nodes that are drawn: those that are compiled, then as many of the others."""
+_ROW, _GAP, _PAD, _HEAD, _LETTER = 24, 14, 10, 18, 6.3
+_WIDEST: Final = 1500
+_LONGEST: Final = 26
+_COLORS: Final = ("#dce9f5", "#fde5cc", "#dff0d8", "#efe0ee", "#d9efed", "#fbf3cf", "#eadfd5")
+_STYLE: Final = (
+    "text{font:11px sans-serif;fill:#222}.node{fill:#fff;stroke:#777}.plain{fill:#f2f2f2}"
+    ".function{fill:#fafafa;stroke:#444;stroke-width:1.5}.kernel{stroke:#999;cursor:pointer}"
+    ".none{fill:#fff;stroke:#bbb;stroke-dasharray:3}.title{font-weight:bold}"
+    ".edge{stroke:#8898a8;fill:none;opacity:.55;marker-end:url(#tip)}"
+)
+_TIP: Final = (
+    '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" '
+    'orient="auto"><path d="M0 0L6 3L0 6z" fill="#8898a8"/></marker></defs>'
+)
+
+
+@dataclass(eq=False)
+class _Box:
+    """A rectangle: a node, or what boxes lie in."""
+
+    kind: str
+    label: str
+    title: str
+    fill: str = ""
+    key: str = ""
+    rows: list[list[_Box]] = field(default_factory=list)
+    x: float = 0
+    y: float = 0
+    width: float = 0
+    height: float = 0
+
+    def measure(self) -> None:
+        """Find its size, from those of what lies in it."""
+        own = _LETTER * len(self.label) + _PAD
+        for box in self.inside():
+            box.measure()
+        if not self.rows:
+            self.width, self.height = own, _ROW - 6
+            return
+        widths = [sum(b.width for b in row) + _GAP * (len(row) - 1) for row in self.rows]
+        heights = [max(b.height for b in row) for row in self.rows]
+        self.width = max(own, *widths) + 2 * _PAD
+        self.height = _HEAD + sum(heights) + _GAP * (len(self.rows) - 1) + _PAD
+
+    def place(self, x: float, y: float) -> None:
+        """Put it somewhere, with what lies in it."""
+        self.x, self.y = x, y
+        top = y + _HEAD
+        for row in self.rows:
+            left = x + (self.width - sum(b.width for b in row) - _GAP * (len(row) - 1)) / 2
+            for box in row:
+                box.place(left, top)
+                left += box.width + _GAP
+            top += max(b.height for b in row) + _GAP
+
+    def inside(self) -> Iterator[_Box]:
+        """The boxes that lie in it."""
+        for row in self.rows:
+            yield from row
+
+    def frames(self) -> Iterator[str]:
+        """The rectangles that others lie in, outer ones first."""
+        if self.rows:
+            yield self._rectangle()
+        for box in self.inside():
+            yield from box.frames()
+
+    def labels(self) -> Iterator[str]:
+        """The rectangles of nodes, and what is written."""
+        if not self.rows:
+            yield self._rectangle()
+        bold = ' class="title"' if self.rows else ""
+        yield f'<text{bold} x="{self.x + 5:.1f}" y="{self.y + 13:.1f}">{escape(self.label)}</text>'
+        for box in self.inside():
+            yield from box.labels()
+
+    def _rectangle(self) -> str:
+        key = f' data-kernel="{self.key}"' if self.key else ""
+        fill = f' style="fill:{self.fill}"' if self.fill else ""
+        return (
+            f'<rect class="{self.kind}" x="{self.x:.1f}" y="{self.y:.1f}" rx="3" '
+            f'width="{self.width:.1f}" height="{self.height:.1f}"{fill}{key}>'
+            f"<title>{escape(self.title)}</title></rect>"
+        )
+
+
+class _Nodes:
+    """The nodes of a step by name, with their ops and what they take."""
+
+    def __init__(self, parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> None:
+        self.op: dict[str, str] = {}
+        self.takes: dict[str, list[str]] = {}
+        for part in parts:
+            for node in part.node:
+                sources = [name.lstrip("^").partition(":")[0] for name in node.input]
+                self.op[node.name], self.takes[node.name] = node.op, sources
+        for function in functions:
+            for member in function.members:
+                self.op[member.name] = member.type
+                sources = [source.node.name for source in member.inputs]
+                self.takes.setdefault(member.name, sources)
+
+    def box(self, name: str, kind: str = "node") -> _Box:
+        last = name.rpartition("/")[2]
+        label = last if len(last) <= _LONGEST else f"{last[: _LONGEST - 1]}…"
+        return _Box(kind, label, f"{name}: {self.op[name]}")
+
+    def rows(self, names: Sequence[str]) -> list[list[str]]:
+        """Nodes in rows, each below those that it takes."""
+        return _layers(names, {name: self.takes[name] for name in names})
+
+
+def _layers(names: Sequence[str], takes: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Names by the longest way to them; what closes a cycle counts for nothing."""
+    depth: dict[str, int] = {}
+    open_: set[str] = set()
+    inside = set(names)
+    for name in names:
+        waiting = [name]
+        while waiting:
+            top = waiting[-1]
+            open_.add(top)
+            sources = [s for s in takes.get(top, ()) if s in inside]
+            missing = [s for s in sources if s not in depth and s not in open_]
+            if top in depth or not missing:
+                depth[top] = 1 + max((depth.get(s, -1) for s in sources), default=-1)
+                waiting.pop()
+            else:
+                waiting += missing
+    found: list[list[str]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
+    for name in names:
+        found[depth[name]].append(name)
+    return found
+
+
+class _Picture:
+    def __init__(self, parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> None:
+        self._nodes = _Nodes(parts, functions)
+        self._instances: dict[str, list[tuple[int, int, _Box]]] = {}
+        self._frames = [self._frame(at, function) for at, function in enumerate(functions)]
+        rest = [name for name in self._nodes.op if name not in self._instances]
+        room = max(0, MOST - len(self._instances))
+        self.left = max(0, len(rest) - room)
+        for name in rest[:room]:
+            self._instances[name] = [(-1, 0, self._nodes.box(name, "node plain"))]
+
+    def _frame(self, at: int, function: CompiledFunction) -> _Box:
+        """A function, with a row for each kernel."""
+        frame = _Box("function", function.name, f"{function.name}: one call")
+        known = {node.name for kernel in function.kernels for node in kernel.nodes}
+        none = [member.name for member in function.members if member.name not in known]
+        if none:
+            box = _Box("none", "no loops", "known before it runs, or other views of memory")
+            frame.rows.append([self._filled(box, none, at, -1)])
+        for number, kernel in enumerate(function.kernels):
+            names = [node.name for node in kernel.nodes]
+            color = _COLORS[number % len(_COLORS)]
+            box = _Box("kernel", kernel.name, f"{kernel.name}: {len(names)} nodes", color)
+            box.key = f"{at}-{number}"
+            frame.rows.append([self._filled(box, names, at, number)])
+        return frame
+
+    def _filled(self, box: _Box, names: Sequence[str], function: int, kernel: int) -> _Box:
+        for row in self._nodes.rows(names):
+            boxes = [self._nodes.box(name) for name in row]
+            for name, each in zip(row, boxes, strict=True):
+                self._instances.setdefault(name, []).append((function, kernel, each))
+            box.rows += [boxes[i : i + 6] for i in range(0, len(boxes), 6)]
+        return box
+
+    def svg(self) -> str:
+        whole = self._arranged()
+        edges = [self._edge(box, source) for box, source in self._edges()]
+        note = f"{self.left} more nodes that run by their kernels are not drawn"
+        notes = [f'<text x="10" y="14">{note}</text>'] if self.left else []
+        width, height = whole.width + 20, whole.height + 20
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+            f'width="{width:.0f}" height="{height:.0f}"><style>{_STYLE}</style>{_TIP}'
+        )
+        frames = [line for box in whole.inside() for line in box.frames()]
+        labels = [line for box in whole.inside() for line in box.labels()]
+        return "\n".join([head, *notes, *frames, *edges, *labels, "</svg>\n"])
+
+    def _arranged(self) -> _Box:
+        """All frames and other nodes in rows, which lie in one box."""
+        unit = {
+            name: f"function {at[0][0]}" if at[0][0] >= 0 else name
+            for name, at in self._instances.items()
+        }
+        boxes = {f"function {at}": frame for at, frame in enumerate(self._frames)}
+        boxes |= {name: at[0][2] for name, at in self._instances.items() if at[0][0] < 0}
+        takes: dict[str, list[str]] = {key: [] for key in boxes}
+        for name in self._instances:
+            sources = [unit[s] for s in self._nodes.takes[name] if s in unit]
+            takes[unit[name]] += [source for source in sources if source != unit[name]]
+        whole = _Box("", "", "")
+        for row in _layers(list(boxes), takes):
+            whole.rows += _wrapped([boxes[key] for key in row])
+        whole.measure()
+        whole.place(10, 10)
+        return whole
+
+    def _edges(self) -> Iterator[tuple[_Box, _Box]]:
+        """What each box of a node takes: from its own kernel, or the last one before it."""
+        for name, instances in self._instances.items():
+            for function, kernel, box in instances:
+                for source in dict.fromkeys(self._nodes.takes[name]):
+                    made = self._instances.get(source, [])
+                    near = [m for m in made if m[0] == function and m[1] <= kernel]
+                    if made:
+                        yield box, (near or made)[-1][2]
+
+    @staticmethod
+    def _edge(box: _Box, source: _Box) -> str:
+        x, y = source.x + source.width / 2, source.y + source.height
+        to, end = box.x + box.width / 2, box.y
+        bend = max(12.0, abs(end - y) / 2)
+        return (
+            f'<path class="edge" d="M{x:.1f} {y:.1f}C{x:.1f} {y + bend:.1f} '
+            f'{to:.1f} {end - bend:.1f} {to:.1f} {end:.1f}"/>'
+        )
+
+
+def _wrapped(boxes: Sequence[_Box]) -> list[list[_Box]]:
+    """A row of boxes as several where it would be too wide."""
+    found: list[list[_Box]] = [[]]
+    width = 0.0
+    for box in boxes:
+        box.measure()
+        if found[-1] and width + box.width > _WIDEST:
+            found.append([])
+            width = 0.0
+        found[-1].append(box)
+        width += box.width + _GAP
+    return found
+
+
+def graph_picture(parts: Iterable[Any], functions: Sequence[CompiledFunction]) -> str:
+    """An SVG document of a step.
+
+    Args:
+      parts: what its devices do, as `GraphDef`s.
+      functions: what was compiled of it.
+    """
+    return _Picture(parts, functions).svg()

@@ -1,0 +1,84 @@
+"""What a code generator tells of a function that it compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from weft_graph.ir.node import Node
+from weft_tensor.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """What one thread of a machine can do at most, measured.
+
+    Attributes:
+      bandwidth: bytes in a second, of arrays much larger than the caches.
+      float32, float64: multiplications and additions in a second.
+    """
+
+    bandwidth: float
+    float32: float
+    float64: float
+
+
+@dataclass(frozen=True, slots=True)
+class FusedKernel:
+    """A loop nest, or a call of a library's routine: one of those that a function runs in turn.
+
+    Attributes:
+      name: of the first buffer that it fills, or of what it computes.
+      nodes: those that are computed in it, some of them in other kernels too.
+      text: its loops, in the compiler's language.
+      dtype: what it fills has elements of.
+      flops: floating-point operations; None where its loops have no known length.
+      bytes: what it reads and writes of memory, each element counted once a way.
+      seconds: of its fastest run; None where the machine cannot tell.
+    """
+
+    name: str
+    nodes: Sequence[Node]
+    text: str
+    dtype: DType
+    flops: int | None
+    bytes: int
+    seconds: float | None
+
+    def least_seconds(self, limits: Roofline) -> float:
+        """What it would take at the machine's limits: of its bytes, or of its operations."""
+        peak = limits.float64 if self.dtype.size == 8 else limits.float32
+        return max(self.bytes / limits.bandwidth, (self.flops or 0) / peak)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFunction:
+    """Nodes that became one function.
+
+    Attributes:
+      name: of its last node.
+      members: its nodes, sources before users.
+      shapes: of its inputs, in their order.
+      kernels: what it runs, in turn.
+      arena_bytes: memory that it works in besides inputs and results.
+      lowering_seconds: from nodes to loops.
+      compile_seconds: from loops to machine code, or to find that on the disk.
+      from_disk: whether machine code was on the disk.
+      seconds: of its fastest run, as a whole.
+      program: its loops, in the compiler's language.
+      assembly: makes the text of its machine code.
+      calls: how often the step called it.
+    """
+
+    name: str
+    members: Sequence[Node]
+    shapes: Sequence[tuple[int, ...]]
+    kernels: Sequence[FusedKernel]
+    arena_bytes: int
+    lowering_seconds: float
+    compile_seconds: float
+    from_disk: bool
+    seconds: float
+    program: str
+    assembly: Callable[[], str]
+    calls: int = 1

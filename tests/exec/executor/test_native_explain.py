@@ -1,0 +1,185 @@
+"""What `Session.explain` tells of compiled functions: their kernels, rates, loops, and a page."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.browser import chrome
+
+import weft as wf
+from weft import errors
+from weft_exec.session.explain import StepReport
+from weft_exec.session.graph_picture import MOST, graph_picture
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    with wf.Graph().as_default():
+        yield
+
+
+def softmax_step() -> tuple[Any, Any, Any]:
+    """A feed, an update and a loss: two products, a softmax, and Adam."""
+    x = wf.placeholder(wf.float32, [None, 16], name="x")
+    w = wf.Variable(np.full((16, 5), 0.1, np.float32), name="w")
+    logits = wf.matmul(wf.tanh(x), w)
+    loss = wf.reduce_mean(wf.square(wf.nn.softmax(logits)))
+    return x, wf.train.AdamOptimizer(0.1).minimize(loss), loss
+
+
+def test_kernels_have_their_nodes_operations_bytes_and_times() -> None:
+    x = wf.placeholder(wf.float32, [None], name="x")
+    y = wf.add(wf.tanh(x) * 2.0, 1.0, name="y")
+    with wf.Session() as session:
+        report = session.explain(y, feed_dict={x: np.zeros(1000, np.float32)})
+    (function,) = report.functions
+    (kernel,) = function.kernels
+    assert [node.type for node in kernel.nodes] == ["Tanh", "Mul", "Add"]
+    assert (kernel.name, kernel.flops, kernel.bytes) == ("y", 3000, 8000)
+    assert kernel.seconds is not None
+    assert kernel.seconds > 0
+    assert function.seconds > 0
+    assert function.arena_bytes == 0
+    assert report.limits is not None
+    text = str(report)
+    assert re.search(r"y +3 +0\.003 +8\.0", text)
+    assert "limits, measured with one thread" in text
+    assert report.programs["y"] == function.program
+    assert "let mul = Tanh * 2.0" in kernel.text
+    assert "weft.run" in report.assembly["y"]
+
+
+def test_the_step_is_run_once_and_what_it_changes_only_then() -> None:
+    x, train, loss = softmax_step()
+    values = np.random.default_rng(1).normal(size=(32, 16)).astype(np.float32)
+    weights = wf.trainable_variables()[0]
+    with wf.Session() as session, wf.Session() as other:
+        for each in (session, other):
+            each.run(wf.global_variables_initializer())
+        other.run([train, loss], {x: values})
+        report = session.explain([train, loss], feed_dict={x: values})
+        np.testing.assert_allclose(session.run(weights), other.run(weights), rtol=1e-5)
+    members = {node.name for function in report.functions for node in function.members}
+    shown = {
+        node.name
+        for function in report.functions
+        for kernel in function.kernels
+        for node in kernel.nodes
+    }
+    assert shown <= members
+    ops = {node.type for f in report.functions for k in f.kernels for node in k.nodes}
+    assert {"Tanh", "MatMul", "Softmax", "ApplyAdam"} <= ops
+    products = [k for f in report.functions for k in f.kernels if "call gemm" in k.text]
+    assert {k.flops for k in products} == {2 * 32 * 16 * 5}
+
+
+def test_machine_code_comes_from_the_disk_the_second_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from weft_compiler.native import cache
+
+    monkeypatch.setattr(cache, "directory", lambda: tmp_path)
+    x = wf.placeholder(wf.float32, [7])
+    y = wf.sin(x) * 3.25 - wf.cos(x)
+    with wf.Session() as session:
+        found = []
+        for _ in range(2):
+            report = session.explain(y, feed_dict={x: np.zeros(7)})
+            found.append(report.functions[0].from_disk)
+            del report
+            gc.collect()
+    assert found == [False, True]
+
+
+def test_a_loop_tells_how_often_it_calls_and_a_branch_that_is_not_taken_nothing() -> None:
+    x = wf.placeholder(wf.float32, [8])
+
+    def body(i: Any, v: Any) -> tuple[Any, Any]:
+        return i + 1, wf.tanh(v) * 1.5 + 0.25
+
+    _, y = wf.while_loop(lambda i, v: i < 5, body, [0, x])
+    z = wf.cond(wf.reduce_sum(x) > 1e6, lambda: wf.exp(x) * 2.0, lambda: wf.identity(x))
+    with wf.Session() as session:
+        report = session.explain([y, z], feed_dict={x: np.zeros(8)})
+    ops = {node.type: f.calls for f in report.functions for node in f.members}
+    assert ops["Tanh"] in (1, 5)  # one call where the whole loop is compiled
+    assert "Exp" not in ops
+
+
+def test_feeds_come_in_one_way() -> None:
+    x = wf.placeholder(wf.float32, [])
+    with wf.Session() as session:
+        with pytest.raises(errors.InvalidArgumentError, match="not both"):
+            session.explain(x + 1.0, [x], feed_dict={x: 1.0})
+        with pytest.raises(errors.InvalidArgumentError, match="fed"):
+            session.explain(x * 2.0 + 1.0, feed_dict={})
+        session.close()
+        with pytest.raises(errors.FailedPreconditionError):
+            session.explain(x * 2.0 + 1.0, feed_dict={x: 1.0})
+
+
+def test_nothing_is_measured_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "off")
+    x = wf.placeholder(wf.float32, [3])
+    with wf.Session() as session:
+        report = session.explain(wf.exp(x) + 1.0, feed_dict={x: [0, 0, 0]})
+    assert report.functions == []
+    assert report.limits is None
+
+
+def test_a_picture_of_many_nodes_says_what_it_leaves_out() -> None:
+    x = wf.placeholder(wf.float32, [3])
+    with wf.get_default_graph().as_default() as graph:
+        for _ in range(MOST + 10):
+            x = wf.identity(x)
+        picture = graph_picture([graph.as_graph_def()], [])
+    assert "11 more nodes" in picture
+    assert picture.count("<rect") == MOST
+
+
+def test_the_page_opens_in_a_browser_and_shows_the_loops_of_a_kernel(tmp_path: Path) -> None:
+    x, train, loss = softmax_step()
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        report = session.explain([train, loss], feed_dict={x: np.ones((8, 16))})
+    path = tmp_path / "step.html"
+    report.write(path)
+    assert set(re.findall(r"\w+://[^\"]+", path.read_text(encoding="utf-8"))) == {
+        "http://www.w3.org/2000/svg"  # a name, not an address
+    }
+    with chrome(tmp_path) as browser:
+        browser.get(path.as_uri())
+        assert browser.find_element("tag name", "h1").text == "A step, explained"
+        kernels = browser.find_elements("css selector", "svg rect.kernel")
+        assert len(kernels) == sum(len(function.kernels) for function in report.functions)
+        shown = "pre[data-of]:not([hidden])"
+        assert browser.find_elements("css selector", shown) == []
+        row = browser.find_elements("css selector", "tr[data-kernel]")[0]
+        row.click()
+        (loops,) = browser.find_elements("css selector", shown)
+        assert loops.text == report.functions[0].kernels[0].text
+        assert len(browser.find_elements("css selector", "svg rect.kernel.chosen")) == 1
+        assert [e for e in browser.get_log("browser") if e["level"] == "SEVERE"] == []
+
+
+def test_the_report_of_a_step_is_still_text_without_numbers() -> None:
+    x = wf.placeholder(wf.float32, [None])
+    with wf.Session() as session:
+        report = session.explain(wf.exp(x) * 2.0 + 1.0, [x])
+    assert isinstance(report, StepReport)
+    assert report.compiled
+    assert report.programs == {}
+
+
+def test_random_numbers_are_drawn_in_kernels_that_are_explained() -> None:
+    x = wf.placeholder(wf.float32, [64])
+    with wf.Session() as session:
+        report = session.explain(wf.nn.dropout(wf.tanh(x), rate=0.5), feed_dict={x: np.ones(64)})
+    assert {"Tanh"} <= {n.type for f in report.functions for k in f.kernels for n in k.nodes}
