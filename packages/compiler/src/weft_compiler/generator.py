@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_compiler.fingerprint import fingerprint
 from weft_compiler.lower.region import changed, drawing, lower, reads_state, why_not
 from weft_compiler.lower.registry import (
     Unsupported,
@@ -15,6 +16,8 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
+from weft_compiler.native.cache import directory
+from weft_compiler.native.kept import remember, restore
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
@@ -104,6 +107,21 @@ class LlvmGenerator:
         count = len(node.inputs)
         return [at % count for at in known_operands(node.type)]
 
+    def find(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+    ) -> Compiled | None:
+        """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
+        if directory() is None:
+            return None
+        key = fingerprint(members, inputs, outputs, shapes, values)
+        found = None if key is None else restore(key, inputs)
+        return None if found is None else _called(found, members, inputs, values)
+
     def generate(
         self,
         members: Sequence[Node],
@@ -113,6 +131,9 @@ class LlvmGenerator:
         values: Mapping[int, Any],
     ) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
+        found = self.find(members, inputs, outputs, shapes, values)
+        if found is not None:
+            return found
         # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
         from weft_compiler.codegen.options import Options
         from weft_compiler.ir.verifier import verify
@@ -127,11 +148,10 @@ class LlvmGenerator:
             compiled = load(program, Options(threads=False))  # steps enter programs alone
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        states = changed(members)
-        takes = _takes(members, inputs, values)
-        return Compiled(
-            compiled, takes, [inputs.index(state) for state in states], drawing(members)
-        )
+        key = fingerprint(members, inputs, outputs, shapes, values) if directory() else None
+        if key is not None:
+            remember(key, compiled, inputs)
+        return _called(compiled, members, inputs, values)
 
     def explain(
         self,
@@ -168,6 +188,17 @@ class LlvmGenerator:
         from weft_compiler.native.roofline import roofline
 
         return roofline()
+
+
+def _called(
+    program: NativeProgram,
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    values: Mapping[int, Any],
+) -> Compiled:
+    """A program as its callers see it, who know nothing of constants and updates."""
+    states = [inputs.index(state) for state in changed(members)]
+    return Compiled(program, _takes(members, inputs, values), states, drawing(members))
 
 
 def _takes(

@@ -148,11 +148,6 @@ class WhileLoop(Compound):
         return self.test, self.body
 
 
-def whole(slots: Slots) -> tuple[Slots]:
-    """What such an instruction takes: the slots."""
-    return (slots,)
-
-
 def value_of(pred: Any, otherwise: Any, then: Any) -> Any:
     """What a Merge of two sides gives."""
     return then if pred else otherwise

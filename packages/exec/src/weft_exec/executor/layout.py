@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from weft_exec.executor.blocks import Choice, WhileLoop, whole
+from weft_exec.executor.blocks import Choice, WhileLoop
 from weft_exec.executor.entries import Item, Work
-from weft_exec.executor.linear import Gather, Instruction, Segment, gather
+from weft_exec.executor.linear import Gather, Instruction, Segment, gather, whole
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.passes.flow import Frame
