@@ -22,7 +22,7 @@ from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.ir.canonical import canonical
-from weft_compiler.ir.program import Check, Program, walk
+from weft_compiler.ir.program import Check, Program, While, walk
 from weft_compiler.native import cache
 from weft_compiler.native.entry import Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
@@ -31,6 +31,10 @@ from weft_tensor.dtypes import DType
 
 _SMALL: Final = 20_000
 """Programs of fewer statements keep the GIL: they end in about 20 µs."""
+
+
+_SOME_TURNS: Final = 1 << 20
+"""Statements that a program with a loop of unknown length may run, which others wait for."""
 
 
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
@@ -117,7 +121,9 @@ class NativeProgram:
             messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
         self.messages = messages
         self._given = [b for b in program.inputs if b.name not in self._constants]
-        self.statements = turns(program.body) if statements is None else statements
+        endless = any(isinstance(each, While) for each in walk(program.body))
+        counted = _SOME_TURNS if endless else turns(program.body)
+        self.statements = counted if statements is None else statements
         self._interrupt = np.zeros(1, np.int32)
         self._arena = _aligned(code.module.shared + code.module.thread)
         self._team = _aligned(code.module.team)

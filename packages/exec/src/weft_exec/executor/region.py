@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.devices.device import Device
+from weft_exec.executor.by_kernels import ByKernels
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import describe, located, raise_located
 from weft_exec.executor.linear import (
@@ -61,23 +62,6 @@ class Region:
     def inputs(self) -> tuple[Output, ...]:
         """The outputs of other nodes that they take, in the order of the function's arguments."""
         return self.node.inputs
-
-
-class ByKernels:
-    """What a function gives to have the members run one by one, and be told how long that took.
-
-    Attributes:
-      skips: how many times after that they are to run so without asking the function.
-    """
-
-    __slots__ = ("skips",)
-
-    def __init__(self) -> None:
-        self.skips = 0
-
-    def took(self, seconds: float) -> None:
-        """Note how long the members took."""
-        raise NotImplementedError
 
 
 class RegionCall(Compound):

@@ -29,10 +29,10 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
-_MOST: Final = 16
+MOST: Final = 16
 """Choices of shapes and values that a region is compiled for at a time."""
 
-_MOST_COUNTED: Final = 256
+MOST_COUNTED: Final = 256
 """Choices whose runs by kernels are counted at a time, until one is worth compiling for."""
 
 _log: Final = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Specialised:
         """What is counted of shapes that are not compiled for."""
         choice = self._choice(inputs)
         with self._lock:
-            if len(self._records) >= _MOST_COUNTED:  # shapes that never come again
+            if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
                 self._choices.clear()
             record = Record(self._pace, self._region.members, key is _ONE_KEY)
@@ -228,7 +228,7 @@ class Specialised:
         Those that stay are marked as unused, by a function in their place that takes itself away.
         """
         made = self._made
-        if len(made) < _MOST:
+        if len(made) < MOST:
             return
         unused = [key for key, function in made.items() if isinstance(function, _Unused | None)]
         del made[next(iter(unused or made))]
@@ -241,7 +241,7 @@ class Specialised:
         with self._lock:
             if key in self._made:
                 return self._made[key]
-            if len(self._made) >= _MOST:
+            if len(self._made) >= MOST:
                 return None
         made = self._compiled(self._choice(inputs))
         with self._lock:

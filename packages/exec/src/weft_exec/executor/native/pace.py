@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final, Protocol
 
-from weft_exec.executor.region import ByKernels
+from weft_exec.executor.by_kernels import ByKernels
 from weft_graph.ir.node import Node
 
 _GIFT: Final = 0.1
