@@ -3,6 +3,7 @@
     python benchmarks/lite/run.py FOLDER --tensorflow TF/bin/python --litert P/bin/python
         --onnxruntime P/bin/python --ncnn P/bin/python --lite L/bin/python
 
+"compiled" is the file as machine code for this processor, which has one thread.
 FOLDER keeps the models: what is not there is made first, the peers' with the Pythons that are
 given (TensorFlow's makes LiteRT's; ONNX Runtime's has onnx and sympy, ncnn's pnnx and onnxruntime).
 `--lite` has an installed wheel and NumPy, and starts as on a device; a checkout looks whether its
@@ -22,18 +23,23 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import models
 
 from weft_lite import library
+from weft_lite.convert.compiled import build_compiled
+from weft_tensor import errors
 
 HERE = Path(__file__).parent
 SUFFIXES = {
     "lite": ".weftlite",
+    "compiled": ".so",
     "litert": ".tflite",
     "onnxruntime": ".onnx",
     "ncnn": ".ncnn.param",
 }
+OWN = frozenset(("lite", "compiled"))
 PEERS = ("tensorflow", "litert", "onnxruntime", "ncnn")
 FORMS = ("float32", "int8", "int16")
 BAR = 1.3
@@ -62,6 +68,25 @@ def make(folder: Path, names: Iterable[str], pythons: dict[str, str]) -> None:
         missing = [name for name in names if not (folder / f"{name}{last}").exists()]
         if python and missing:
             call([python, HERE / "models.py", folder, kind, *missing])
+    for name in names:
+        for form in ("", "_int8"):
+            compile_model(folder / f"{name}{form}.weftlite")
+
+
+def compile_model(file: Path) -> None:
+    """The library of one model, if it is not there yet and there is code for all of it."""
+    made = file.with_suffix(".so")
+    if made.exists() or not file.exists():
+        return
+    with TemporaryDirectory(dir=file.parent) as folder:
+        try:
+            built = build_compiled(file, "native", Path(folder))
+        except errors.UnimplementedError as refused:
+            print(f"{file.name} is not compiled: {refused}", file=sys.stderr)
+            return
+        (Path(folder) / "libweft_lite.so").rename(made)
+    code, arena = len(built.compiled.object) - built.compiled.weights, built.compiled.arena
+    print(f"{file.stem}: {code / 1e3:.0f} KB of code, {arena / 1e6:.2f} MB arena", file=sys.stderr)
 
 
 class Table:
@@ -98,15 +123,15 @@ class Table:
         base = self._arguments.folder / name
         files = {s: base.with_name(name + suffix) for s, suffix in SUFFIXES.items()}
         there = [s for s, file in files.items() if s in self._pythons and file.exists()]
-        there = [s for s in there if s == "lite" or self._runs(s, files[s], threads)]
+        there = [s for s in there if s in OWN or self._runs(s, files[s], threads)]
         turns = [
             {subject: self._once(subject, files[subject], threads) for subject in there}
             for _ in range(self._arguments.turns)
         ]
         cells = [f"{median(t[s] for t in turns):.3f}" if s in there else "" for s in SUFFIXES]
         ratio = float("nan")
-        if len(there) > 1:
-            ratio = median(t["lite"] / min(v for s, v in t.items() if s != "lite") for t in turns)
+        if not OWN.issuperset(there):
+            ratio = median(t["lite"] / min(v for s, v in t.items() if s not in OWN) for t in turns)
         if ratio > BAR and files["lite"] not in self.behind:
             self.behind.append(files["lite"])
         return f"| {name} | {threads} | {' | '.join(cells)} | {ratio:.2f} |"
@@ -158,12 +183,12 @@ def main() -> None:
     parser.add_argument("--processor-time", action="store_true", help="of all threads together")
     arguments = parser.parse_args()
     pythons = {k: v for k in PEERS if (v := getattr(arguments, k))}
-    pythons["lite"] = arguments.lite
+    pythons["lite"] = pythons["compiled"] = arguments.lite
     arguments.folder = arguments.folder.absolute()
     make(arguments.folder, [*arguments.networks, "tiny"], pythons)
     table = Table(arguments, pythons)
-    heads = ("lite", "LiteRT", "ONNX Runtime", "ncnn")
-    print(f"| network | threads | {', ms | '.join(heads)}, ms | ratio to the fastest |")
+    heads = ("lite", "compiled", "LiteRT", "ONNX Runtime", "ncnn")
+    print(f"| network | threads | {', ms | '.join(heads)}, ms | lite to the fastest |")
     print("|---" * (len(heads) + 3) + "|")
     for name in [*arguments.networks, "tiny"]:
         for form in arguments.forms if name != "tiny" else FORMS[:1]:

@@ -7,6 +7,7 @@ interpreter in ms, and the peak memory in KB
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -27,6 +28,9 @@ def open_file(path: str, threads: int) -> Any:
 
 def loaded(path: str, threads: int) -> Any:
     """An interpreter of lite or of LiteRT that is ready for its input."""
+    if path.endswith(".so"):  # a compiled model, beside its file
+        os.environ["WEFT_LITE_LIBRARY"] = path
+        path = f"{path.removesuffix('so')}weftlite"
     if path.endswith(".weftlite"):
         from weft_lite import Interpreter
     else:

@@ -26,6 +26,7 @@ PAGES = [
     "docs/ragged.md",
     "docs/queues.md",
     "docs/checkpoints.md",
+    "docs/ahead.md",
     "docs/compiler.md",
     "docs/strangers.md",
     "docs/summaries.md",

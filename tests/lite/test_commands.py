@@ -127,7 +127,7 @@ REFUSED = [
         "at most 0 is allowed",
     ),
     (["build", "--target", "mips-linux", "--all", "-o", "out"], 2, "target 'mips-linux'"),
-    (["build", "--target", "wasm32-wasi", "-o", "out"], 2, "either --models or --all"),
+    (["build", "--target", "wasm32-wasi", "-o", "out"], 2, "one of --models, --all and --compiled"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -58,7 +59,7 @@ def loaded(made: Compiled) -> Callable[..., list[Any]]:
     )
 
     def run(*arrays: Any, alive: Library = library) -> list[Any]:
-        given = [np.ascontiguousarray(array) for array in arrays]
+        given = [np.require(array, None, "C") for array in arrays]
         for parameter, array in zip(made.inputs, given, strict=True):
             assert (parameter.dtype.numpy, parameter.shape) == (array.dtype, array.shape)
         results = [np.empty(each.shape, each.dtype.numpy) for each in made.outputs]
@@ -102,14 +103,7 @@ def linked_and_run(
         timeout=500,
     )
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
-    found, at = [], 0
-    for each in made.outputs:
-        size = each.size * each.dtype.size
-        content = np.frombuffer(ran.stdout[at : at + size], each.dtype.numpy)
-        found.append(content.reshape(each.shape))
-        at += size
-    assert at == len(ran.stdout)
-    return found
+    return _outputs(made, ran.stdout)
 
 
 _HOSTED = """
@@ -148,6 +142,66 @@ _ALIGN = {
         ".option push\\n.option norelax\\nla gp, __global_pointer$\\n.option pop\\n", "call",
     ),
 }  # fmt: skip
+
+
+_SCRIPT = """
+const fs = require('node:fs');
+const made = new WebAssembly.Module(fs.readFileSync(process.argv[2]));
+if (WebAssembly.Module.imports(made).length) process.exit(90);
+const own = new WebAssembly.Instance(made).exports;
+const given = fs.readFileSync(0), sizes = JSON.parse(process.argv[3]), inputs = +process.argv[4];
+let at = 0;
+for (let i = 0; i < inputs; at += sizes[i++])
+  new Uint8Array(own.memory.buffer, own.place(i), sizes[i]).set(given.subarray(at, at + sizes[i]));
+const status = own.run();
+for (let i = inputs; i < sizes.length; i++)
+  fs.writeSync(1, new Uint8Array(own.memory.buffer, own.place(i), sizes[i]));
+process.exit(status);
+"""
+
+
+def run_in_node(made: Compiled, arrays: Sequence[Any], folder: Path) -> list[Any]:
+    """What Node computes with a model for WebAssembly."""
+    made.write(folder)
+    every = [*made.inputs, *made.outputs]
+    buffers = "\n".join(f"static {p.c_type} {p.name}_[{max(1, p.size)}];" for p in every)
+    names = [f"{p.name}_" for p in every]
+    (folder / "main.c").write_text(
+        f"""#include "{made.name}.h"
+{buffers}
+static _Alignas({made.alignment}) char arena[{made.arena} + 1];
+static void *const places[] = {{{", ".join(names)}}};
+void *place(int i) {{ return places[i]; }}
+int run(void) {{ return {made.name}({", ".join([*names, "arena"])}); }}
+""",
+        "utf-8",
+    )
+    (folder / "run.cjs").write_text(_SCRIPT, "utf-8")
+    command = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-freestanding"]
+    command += ["-mcpu=generic+simd128+bulk_memory", "-nostdlib", "-O1", "-Wl,--no-entry"]
+    command += ["-Wl,--export=run", "-Wl,--export=place"]
+    files = [str(folder / "main.c"), str(folder / f"{made.name}.o"), "-o", str(folder / "m.wasm")]
+    subprocess.run([*command, *files], check=True, timeout=500)
+    sizes = [each.size * each.dtype.size for each in every]
+    script = ["node", str(folder / "run.cjs"), str(folder / "m.wasm"), json.dumps(sizes)]
+    given = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    ran = subprocess.run(
+        [*script, str(len(made.inputs))], input=given, capture_output=True, check=False, timeout=500
+    )
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    return _outputs(made, ran.stdout)
+
+
+def _outputs(made: Compiled, content: bytes) -> list[Any]:
+    """Outputs that follow each other."""
+    found, at = [], 0
+    for each in made.outputs:
+        size = each.size * each.dtype.size
+        values = np.frombuffer(content[at : at + size], each.dtype.numpy)
+        found.append(values.reshape(each.shape))
+        at += size
+    assert at == len(content)
+    return found
 
 
 def _program(made: Compiled, machine: Machine | None) -> str:

@@ -120,7 +120,7 @@ def build(
         objects = _compile(target, Path(folder), kept, level)
         archive = out / ("weft_lite.lib" if system == "windows" else "libweft_lite.a")
         archive.unlink(missing_ok=True)
-        _call([*zig(), "ar", "rcs", str(archive), *map(str, objects)])
+        call([*zig(), "ar", "rcs", str(archive), *map(str, objects)])
         files = [archive]
         if system == "android":
             size = _check_android(objects, archive)
@@ -185,7 +185,7 @@ def _compile(target: str, folder: Path, kinds: Sequence[str], level: str) -> lis
     def compile_one(source: Path) -> Path:
         made = folder / f"{source.stem}.o"
         flags = flags_of(target, source.stem)
-        _call([*command, *flags, level, "-c", str(source), "-o", str(made)])
+        call([*command, *flags, level, "-c", str(source), "-o", str(made)])
         return made
 
     kept = [
@@ -209,14 +209,18 @@ def _link(target: str, objects: Sequence[Path], shared: Path) -> None:
         command += ["-Wl,--gc-sections", "-lm", "-lpthread"]
     if system == "macos":
         command += ["-Wl,-dead_strip"]
-    _call(command)
+    call(command)
     if system == "windows":  # zig names the import library after the first object
         (shared.parent / f"{objects[0].stem}.lib").rename(shared.parent / "weft_lite_dll.lib")
         for extra in shared.parent.glob("*.pdb"):
             extra.unlink()
 
 
-def _call(command: list[str]) -> str:
+def call(command: list[str]) -> str:
+    """Run a command; what it prints.
+
+    Raises: LiteError: it fails; has what it said.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LiteError(f"{' '.join(command)}\n{done.stderr}")

@@ -158,7 +158,7 @@ def compile_program(
         ALIGNMENT,
         tuple(missing),
         messages,
-        sum(map(len, constants.values())),
+        sum(map(len, set(constants.values()))),
     )
 
 
@@ -198,18 +198,19 @@ def _texts(
     constants: Mapping[str, bytes],
 ) -> list[str]:
     """The module of an object: that of the program, its constants, and the function."""
+    symbols = {content: f"@weft.constant.{at}" for at, content in enumerate(constants.values())}
     stores, taken = [], []
     for at, buffer in enumerate((*program.inputs, *program.outputs)):
-        pointer = f"@weft.constant.{at}" if buffer.name in constants else f"%given.{at}"
-        if buffer.name not in constants:
+        given = buffer.name not in constants
+        pointer = f"%given.{at}" if given else symbols[constants[buffer.name]]
+        if given:
             taken.append(f"ptr {pointer}")
         stores.append(f"  %place.{at} = getelementptr ptr, ptr %buffers, i64 {at}")
         stores.append(f"  store ptr {pointer}, ptr %place.{at}")
     data = [
-        f"@weft.constant.{at} = internal constant [{len(content)} x i8] "
+        f"{symbol} = internal constant [{len(content)} x i8] "
         f'c"{_escaped(content)}", align {ALIGNMENT}'
-        for at, buffer in enumerate(program.inputs)
-        if (content := constants.get(buffer.name)) is not None
+        for content, symbol in symbols.items()
     ]
     function = _FUNCTION.format(
         name=name,

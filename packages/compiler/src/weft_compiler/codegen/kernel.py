@@ -309,12 +309,23 @@ class _Function:
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))
         self.body(loop.body)
-        notes = self._loop_notes(free, innermost)
+        notes = self._loop_notes(free, innermost and not self._loops_inside(loop))
         following = w.put(f"add nuw nsw i64 {turn}, 1")
         w.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
         ended = w.put(f"icmp eq i64 {following}, {high}")
         w.branch(ended, done, head, notes)
         w.begin(done)
+
+    def _loops_inside(self, loop: For) -> bool:
+        """Whether a loop calls what has a loop itself, about which LLVM would complain."""
+        return self.kernel.scalars.target.alone and any(
+            isinstance(part, Apply)
+            and part.primitive in ("floor_mod", "trunc_mod")
+            and part.dtype.is_floating
+            for each in walk(loop.body)
+            for expression in expressions(each)
+            for part in parts(expression)
+        )
 
     def _loop_notes(self, free: bool, innermost: bool) -> str:
         """What LLVM is told of a loop whose turns may run in any order."""

@@ -1,9 +1,8 @@
 """Where allocated buffers lie: on the stack, or at planned places of an arena.
 
-The statements of a program are numbered as `walk` passes them.  A buffer lives from its `Allocate`
-to the end of the last statement beside it that uses it; two that never live at once may share
-bytes.  A buffer that is allocated within a loop that threads share has a place in each thread's
-own part.
+The statements of a program are numbered as `walk` passes them.  A buffer lives from the first to
+the last statement beside its `Allocate` that uses it; two that never live at once may share bytes.
+A buffer that is allocated within a loop that threads share has a place in each thread's own part.
 """
 
 from __future__ import annotations
@@ -140,14 +139,14 @@ class _Numbering:
     def _place(self, allocate: Allocate, rest: Body, in_loop: bool, in_parallel: bool) -> Place:
         buffer = allocate.buffer
         first = last = self._numbers[id(allocate)]
-        shared_with_threads = False
+        used = shared_with_threads = False
         for sibling in rest:
             if buffer.name in self._touched(sibling):
+                if not used:
+                    used, first = True, self._numbers[id(sibling)]
                 last = self._end(sibling)
                 shared_with_threads |= not in_parallel and self._has_parallel(sibling)
-        # A number becomes a register.
-        near = in_loop or not buffer.shape
-        small = buffer.bytes <= _STACK_BUFFER and near and not shared_with_threads
+        small = buffer.bytes <= _STACK_BUFFER and in_loop and not shared_with_threads
         where = "stack" if small else "thread" if in_parallel else "shared"
         return Place(buffer, where, first, last)
 

@@ -63,13 +63,10 @@ def _pop(node: Node, device: Device) -> KernelFunction:
 
 
 def _plain_pop(handle: ResourceHandle) -> Any:
-    stack = handle.resource
     try:
-        return stack.pop()
+        return handle.resource.pop()
     except IndexError:
-        if stack.bring_up():
-            return stack.pop()
-        raise stack.empty_error() from None
+        raise handle.resource.empty_error() from None
 
 
 def _swapping_pop(xp: Any) -> KernelFunction:
@@ -85,7 +82,6 @@ def _copy(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle) -> ResourceHandle:
         stack = handle.resource
         copy = Stack(stack.name, stack.dtype)
-        copy.below = list(stack.below)
         copy.extend(stack)
         return ResourceHandle(device.name, "", stack.name, copy)
 

@@ -14,6 +14,8 @@ from weft_lite.errors import LiteError
 
 FROZEN, SAVED_MODEL, CHECKPOINT, ONNX = "frozen", "saved-model", "checkpoint", "onnx"
 
+_EXTRAS: Final = {"weft_compiler": "convert,compile"}
+
 TAKES: Final = {
     FROZEN: {"inputs", "outputs"},
     SAVED_MODEL: {"signature", "tags", "variable"},
@@ -29,20 +31,25 @@ def add(actions: Any) -> None:
     made = actions.add_parser(
         "compare", help="run lite beside the full runtime: the first node that differs; exit code 1"
     )
-    running.common(made, _of_the_extra("comparing"))
+    running.common(made, of_the_extra("comparing"))
     made.add_argument("graph", type=Path, help="the frozen GraphDef that the file was made of")
     made.add_argument("--limit", type=float, default=1e-3, help="of a value's largest (1e-3)")
     made.add_argument("--all", action="store_true", help="show all nodes, not only the first")
 
 
-def _of_the_extra(name: str) -> Callable[[argparse.Namespace], int]:
-    """The function `call` of a module beside the converter, which a device lacks."""
+def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
+    """The function `call` of a module beside the converter, which a device lacks.
+
+    Args:
+      more: packages that it needs besides those of the extra.
+    """
 
     def call(arguments: argparse.Namespace) -> int:
-        for package in ("weft_io", "numpy"):
+        for package in ("weft_io", "numpy", *more):
             if find_spec(package) is None:
+                wanted = _EXTRAS.get(package, "convert")
                 raise LiteError(
-                    f"this needs the extra: pip install 'weftml-lite[convert]' (no {package})"
+                    f"this needs the extra: pip install 'weftml-lite[{wanted}]' (no {package})"
                 )
         return int(import_module(f"weft_lite.convert.commands.{name}").call(arguments))
 
@@ -60,7 +67,7 @@ def _add_convert(actions: Any) -> None:
     made.add_argument("--from", dest="kind", choices=TAKES, help="what the source is")
     _add_ends(made.add_argument_group("what to convert"))
     _add_forms(made.add_argument_group("smaller weights, and int8"))
-    made.set_defaults(call=_of_the_extra("converting"))
+    made.set_defaults(call=of_the_extra("converting"))
 
 
 def _add_ends(group: Any) -> None:

@@ -1,0 +1,215 @@
+"""Compiled models behind `weft_lite.h`: libraries that apps link in the place of the runtime's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from weft_graph.ir.node import Output
+from weft_lite.compiling import RUNTIME, system_compiler
+from weft_lite.convert.graphs import graph_of
+from weft_lite.convert.lowered import TYPES
+from weft_lite.interpreter import Interpreter
+from weft_lite.schema import tables
+from weft_lite.schema.codec import HEADER, decode
+from weft_lite.targets import HEADERS, call, parts_of, zig, zig_target
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_compiler.ahead import Compiled
+    from weft_compiler.ahead.header import Parameter
+
+SHIM: Final = RUNTIME.parent / "compiled" / "model.c"
+
+_FLAGS: Final = ["-std=c11", "-O2", "-fvisibility=hidden", "-g0"]
+
+
+class Library(NamedTuple):
+    """A model as a library.
+
+    Attributes:
+      files: the static library, the shared one where the system has them, and the headers.
+      compiled: the model in it.
+    """
+
+    files: list[Path]
+    compiled: Compiled
+
+
+def build_compiled(
+    model: Path,
+    target: str,
+    out: Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    cpu: str = "",
+    features: str = "",
+) -> Library:
+    """Build a library that is one model, with the functions of `weft_lite.h`.
+
+    Args:
+      model: a `.weftlite` file, or what `weft compile` takes.
+      target: as of `weft_lite.targets.build`, on Linux, Android and WASI; "native" is this machine.
+      out: the folder to write to.
+      shapes: of inputs whose sizes are open.
+      cpu, features: as of `weft_compiler.ahead.compile_graph`.
+    Returns: what was built.
+    Raises:
+      InvalidArgumentError: the target is not known, or a shape is open.
+      UnimplementedError: something cannot be compiled; lists all of it.
+      LiteError: there is no C compiler for the target.
+    """
+    from weft_compiler.ahead import compile_graph
+    from weft_compiler.ahead.sources import read_model
+
+    content = model.read_bytes() if model.suffix == ".weftlite" else b""
+    key = "serving_default"
+    if content:
+        Interpreter(model_content=content)  # who verifies it
+        found = decode(content).model.signatures
+        key = found[0].key if found else key
+    inputs, outputs = read_model(model)
+    compiled = compile_graph(
+        inputs, outputs, machine_of(target), shapes=shapes, name="wl_model", cpu=cpu,
+        features=features,
+    )  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out) as folder:
+        beside = Path(folder)
+        compiled.write(beside)
+        (beside / "weft_lite_model.inc").write_text(
+            _tables(compiled, inputs, content, key, cpu or target), "utf-8"
+        )
+        files = _linked(target, beside, out)
+    headers = [out / name for name in HEADERS]
+    for header in headers:
+        shutil.copy(RUNTIME / header.name, header)
+    return Library([*files, *headers], compiled)
+
+
+def machine_of(target: str) -> str:
+    """The compiler's name for a target.
+
+    Raises: InvalidArgumentError: there is no code for its system.
+    """
+    if target == "native":
+        return target
+    processor, system = parts_of(target)
+    if system not in ("linux", "android", "wasi"):
+        raise errors.InvalidArgumentError(
+            f"models are compiled for Linux, Android and WASI, got the target {target!r}"
+        )
+    return f"{processor}-{system}"
+
+
+def weftlite(
+    path: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    signature: str | None,
+    tags: Sequence[str],
+) -> tuple[dict[str, Output], dict[str, Output]]:
+    """A `.weftlite` file, for `weft compile`."""
+    if inputs or outputs or signature or tags:
+        raise errors.InvalidArgumentError(f"{path} is read whole: no names, and no signature")
+    content = path.read_bytes()
+    Interpreter(model_content=content)  # which verifies it
+    source = graph_of(content)
+    return source.inputs, source.outputs
+
+
+def _linked(target: str, folder: Path, out: Path) -> list[Path]:
+    """The static and the shared library of an object and what stands before it."""
+    own = system_compiler() if target == "native" else None
+    compiler = own or [
+        *zig(),
+        "cc",
+        *([] if target == "native" else ["-target", zig_target(target)]),
+    ]
+    archiver = ["ar"] if own and shutil.which("ar") else [*zig(), "ar"]
+    flags = [*_FLAGS, "-I", str(folder), "-I", str(RUNTIME)]
+    system = "linux" if target == "native" else parts_of(target)[1]
+    flags += [] if system == "wasi" else ["-fPIC"]
+    if system == "android":
+        flags += ["-nostdinc", "-isystem", str(RUNTIME / "bare"), "-fno-stack-protector"]
+    sources = [SHIM] + (
+        [RUNTIME / "threads.c"] if system == "linux" else []
+    )  # apps may have a pool
+    objects = [folder / "wl_model.o"]
+    for source in sources:
+        objects.append(folder / f"{source.stem}.o")
+        call([*compiler, *flags, "-c", str(source), "-o", str(objects[-1])])
+    archive = out / "libweft_lite.a"
+    archive.unlink(missing_ok=True)
+    call([*archiver, "rcs", str(archive), *map(str, objects)])
+    if system != "linux":
+        return [archive]
+    shared = out / "libweft_lite.so"
+    call([*compiler, "-shared", "-s", *map(str, objects), "-o", str(shared), "-lpthread"])
+    return [archive, shared]
+
+
+# ------------------------------------------------------------------------------ tables in C
+
+
+def _tables(
+    compiled: Compiled, inputs: Mapping[str, Output], content: bytes, key: str, processor: str
+) -> str:
+    """What the shim includes."""
+    every = [*compiled.inputs, *compiled.outputs]
+    count = len(compiled.inputs)
+    rows = "\n".join(_row(each) for each in every)
+    given = ", ".join(
+        [
+            *[
+                f"(const {p.c_type} *)(const void *)data[{at}]"
+                for at, p in enumerate(compiled.inputs)
+            ],
+            *[f"({p.c_type} *)(void *)data[{count + at}]" for at, p in enumerate(compiled.outputs)],
+            "arena",
+        ]
+    )
+    header = ", ".join(map(str, content[: HEADER.size + 4])) or "0"
+    return f"""#include "{compiled.name}.h"
+
+enum {{ INPUTS = {count}, OUTPUTS = {len(every) - count}, FORMAT = {tables.VERSION} }};
+#define ARENA ((size_t){compiled.arena})
+#define FILE_SIZE ((size_t){len(content)})
+#define FILE_HEADER {{{header}}}
+#define SIGNATURE {_quoted(key)}
+#define MODEL_NAME {_quoted(compiled.name)}
+#define MODEL_ERROR {compiled.name}_error
+#define PROCESSOR {_quoted(processor)}
+
+static const wl_info TENSOR[] = {{
+{rows}
+}};
+
+static int32_t compute(uint8_t *const *data, void *arena) {{
+  return {compiled.name}({given});
+}}
+"""
+
+
+def _row(each: Parameter) -> str:
+    if each.dtype.name not in TYPES or len(each.shape) > 8:
+        raise errors.UnimplementedError(
+            f"weft_lite.h has no tensors like {each.key}: {each.dtype.name} {list(each.shape)}"
+        )
+    dims = ", ".join(map(str, each.shape)) or "0"
+    size = each.size * each.dtype.size
+    return (
+        f"  {{.name = {_quoted(each.key)}, .dtype = {int(TYPES[each.dtype.name])}, "
+        f".rank = {len(each.shape)}, .dims = {{{dims}}}, .declared = {{{dims}}}, .bytes = {size}}},"
+    )
+
+
+def _quoted(text: str) -> str:
+    """A string literal of C, of UTF-8."""
+    plain = json.dumps(text, ensure_ascii=False).encode()
+    return re.sub(rb"[^ -~]|\?", lambda m: f"\\{m[0][0]:03o}".encode(), plain).decode()
