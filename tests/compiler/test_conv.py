@@ -44,11 +44,11 @@ def geometry(random: Any) -> dict[str, int]:
     return of
 
 
-def forward(of: dict[str, int], dtype: str, row: int) -> Program:
+def forward(of: dict[str, int], dtype: str, row: int, packed: int) -> Program:
     """A program of one call, whose first row is what a loop counts to."""
-    columns = PANEL_BYTES // np.dtype(dtype).itemsize
+    columns = PANEL_BYTES // np.dtype(dtype).itemsize if packed else of["depth"]
     panels, places = -(-of["depth"] // columns), of["taps_y"] * of["taps_x"] * of["channels"]
-    settings = ", ".join(f"{name}={value}" for name, value in of.items())
+    settings = ", ".join(f"{name}={value}" for name, value in (of | {"packed": packed}).items())
     return parse(f"""
 program p(x: {dtype}[{of["images"]}, {of["height"]}, {of["breadth"]}, {of["channels"]}], \
 w: {dtype}[{panels}, {places}, {columns}]) \
@@ -64,7 +64,7 @@ def test_windows_of_all_kinds(dtype: str, cpu: str) -> None:
     random = np.random.default_rng(len(dtype + cpu))
     for turn in range(12):
         of = geometry(random)
-        program = forward(of, dtype, turn % 3)
+        program = forward(of, dtype, turn % 3, turn % 2)
         verify(program)
         assert str(parse(str(program))) == str(program)
         given = [random.normal(size=b.shape).astype(dtype) for b in program.inputs]
@@ -113,7 +113,7 @@ g: {dtype}[{of["images"]}, {of["rows"]}, {of["width"]}, {of["depth"]}]) \
 )
 def test_calls_that_are_wrong(old: str, new: str, said: str) -> None:
     of = dict.fromkeys(WINDOWS, 1) | {"depth": 2, "rows": 5, "width": 5, "height": 5, "breadth": 5}
-    of |= {"before_y": 0, "before_x": 0}
+    of |= {"before_y": 0, "before_x": 0, "packed": 1}
     settings = ", ".join(f"{name}={value}" for name, value in of.items())
     text = f"""
 program p(x: float32[5, 5], w: float32[32]) -> (y: float32[50]):

@@ -163,7 +163,7 @@ A window begins `before` places before the place of its row and column times the
 is outside of an image is 0."""
 
 PANEL_BYTES: Final = 128
-"""Bytes of a row of a panel: `conv` takes filters as panels of so many columns, (panels, taps_y,
+"""Bytes of a row of a panel: filters are packed as panels of so many columns, (panels, taps_y,
 taps_x, channels, columns), with zeros where depth ends."""
 
 
@@ -197,7 +197,8 @@ def _wrong_windows(views: Views, of: Mapping[str, int]) -> str:
 def _conv_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
     columns = PANEL_BYTES // size
     panels = -(-of["depth"] // columns) * columns
-    return {"x": _images(of), "w": panels * _places(of), "y": _taken(of) * of["depth"]}
+    depth = panels if of["packed"] else of["depth"]
+    return {"x": _images(of), "w": depth * _places(of), "y": _taken(of) * of["depth"]}
 
 
 def _wrong_conv(views: Views, of: Mapping[str, int]) -> str:
@@ -234,8 +235,9 @@ def _windows(x: Any, of: Mapping[str, int], row: int) -> Any:
     return found.reshape(_taken(of), _places(of)).astype(x.dtype)
 
 
-def _conv(x: Any, w: Any, y: Any, row: int, **of: int) -> None:
-    columns, places = PANEL_BYTES // x.itemsize, _places(of)
+def _conv(x: Any, w: Any, y: Any, row: int, packed: int, **of: int) -> None:
+    places = _places(of)
+    columns = PANEL_BYTES // x.itemsize if packed else of["depth"]
     panels = -(-of["depth"] // columns)
     filters = w[: panels * places * columns].reshape(panels, places, columns).swapaxes(0, 1)
     matrix = filters.reshape(places, -1)[:, : of["depth"]]
@@ -251,6 +253,26 @@ def _conv_filter(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
 
 def _conv_work(of: Mapping[str, int]) -> int:
     return _taken(of) * _places(of) * of["depth"]
+
+
+def _turn_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    m, n = of["rows"], of["columns"]
+    if not m or not n:
+        return {"x": 0, "y": 0}
+    return {"x": (m - 1) * of["x_row"] + n, "y": (n - 1) * of["y_row"] + m}
+
+
+def _wrong_turn(views: Views, of: Mapping[str, int]) -> str:
+    if len({dtype for dtype, _ in views.values()}) != 1:
+        return "elements of one type were required"
+    if min(of.values()) < 0:
+        return "sizes and strides of at least 0 were required"
+    wrong = _too_few(views, _turn_spans(of))
+    return wrong or ("" if of["y_row"] >= of["rows"] or of["columns"] <= 1 else "rows of y overlap")
+
+
+def _turn(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> None:
+    _matrix(y, columns, rows, y_row, 1)[...] = _matrix(x, rows, columns, x_row, 1).T
 
 
 # ---------------------------------------------------------------------------- all
@@ -270,7 +292,7 @@ _ROUTINES: Final = {
     "conv": Routine(
         "conv",
         ("x", "w", "y"),
-        WINDOWS,
+        (*WINDOWS, "packed"),
         frozenset("y"),
         _wrong_conv,
         _conv,
@@ -287,6 +309,16 @@ _ROUTINES: Final = {
         _conv_filter,
         lambda of, _: _filter_spans(of),
         _conv_work,
+    ),
+    "turn": Routine(
+        "turn",
+        ("x", "y"),
+        ("rows", "columns", "x_row", "y_row"),
+        frozenset("y"),
+        _wrong_turn,
+        _turn,
+        lambda of, _: _turn_spans(of),
+        lambda of: of["rows"] * of["columns"],
     ),
     "philox": Routine(
         "philox",
@@ -308,7 +340,10 @@ Strides are in elements; c's columns are neighbours.
 its key, two; as in `numpy.random.Philox`, the first block is that of the counter after it.
 
 `conv`: the windows of x, in rows from `row` on, times the filters w, stored in y, (images, rows,
-width, depth).
+width, depth). Filters are panels where they are `packed`, else (taps_y, taps_x, channels, depth).
 
 `conv_filter`: the transpose of g, (images, rows, width, depth), times the windows of x, stored in
-y, (depth, taps_y, taps_x, channels), or added to it."""
+y, (depth, taps_y, taps_x, channels), or added to it.
+
+`turn`: the transpose of the matrix x, rows × columns, is stored in y. Rows are dense, and `x_row`
+and `y_row` elements apart."""

@@ -1,4 +1,4 @@
-"""The routines `conv` and `conv_filter`: convolutions as products whose windows are never stored.
+"""The routines `conv`, `conv_filter` and `turn`: convolutions as products without all windows.
 
     conv: y, windows × depth = windows of x × w
 
@@ -12,11 +12,13 @@
 
     for blocks of NC places of a window:
       for windows in blocks of KC:
-        gather that part of these windows as panels of the width of a tile
+        gather that part of these windows
         for rows of y in tiles:
           copy their columns of g
           for columns in tiles:
-            kernel: y tile = or += columns of g times panel of windows
+            kernel: y tile = or += columns of g times columns of windows
+
+    turn: y = the transpose of x, some columns at a time, so that whole lines of a cache are used
 
 Taps that are neighbours in memory, those of a window's row where taps are not apart, are gathered
 in one copy.  What is outside of x is 0.
@@ -41,33 +43,42 @@ from weft_compiler.codegen.tiles import (
 from weft_compiler.routines import PANEL_BYTES, WINDOWS
 from weft_tensor.dtypes import DType
 
-_PARAMETERS: Final = {"conv": (*WINDOWS, "row"), "conv_filter": (*WINDOWS, "accumulate")}
+_PARAMETERS: Final = {
+    "conv": (*WINDOWS, "packed", "row"),
+    "conv_filter": (*WINDOWS, "accumulate"),
+    "turn": ("rows", "columns", "x_row", "y_row"),
+}
 _GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
 """Which windows, which places of each, and how far apart they are put."""
 _SHORT: Final = 4
 """Elements that are copied at once where there are fewer than a register holds."""
+_PAD: Final = 16
+"""Elements between gathered windows, so that those of one column are in all parts of a cache."""
+_LINES: Final = 8
+"""Columns that are turned at once: each is a line of the first cache."""
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
     """Bytes that a call works in."""
     s = shape_of(dtype, target)
-    if routine == "conv":
-        return s.panel_bytes
+    if routine != "conv_filter":
+        return s.panel_bytes if routine == "conv" else 0
     places = of["taps_y"] * of["taps_x"] * of["channels"]
-    columns = min(s.columns, -(-places // s.width) * s.width)
-    return s.panel_bytes + s.depth * columns * dtype.size
+    return s.panel_bytes + s.depth * (min(s.columns, places) + _PAD) * dtype.size
 
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls a routine declares."""
     numbers = ", ".join(["i64"] * len(_PARAMETERS[routine]))
-    return f"declare void @{symbol(routine, dtype)}(ptr, ptr, ptr, {numbers}, ptr)"
+    views = "ptr, ptr" if routine == "turn" else "ptr, ptr, ptr"
+    return f"declare void @{symbol(routine, dtype)}({views}, {numbers}, ptr)"
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """The module that defines both."""
+    """The module that defines all of them."""
     s = shape_of(dtype, target)
-    return module(target, *texts(s), _Gather(s).text(), _Forward(s).text(), _ByFilter(s).text())
+    routines = [_Forward(s).text(), _ByFilter(s).text(), _Turn(s).text()]
+    return module(target, *texts(s), _Gather(s).text(), *routines)
 
 
 class _Gather:
@@ -79,6 +90,10 @@ class _Gather:
 
     def text(self) -> str:
         w = self.w
+        with w.when(self._are_pixels()):
+            self._pixels()
+            w.do("ret void")
+            w.begin(w.label())  # nobody comes here
         dense = w.put("icmp eq i64 %dilation_x, 1")
         row = w.put("mul nsw i64 %taps_x, %channels")
         run = w.select(dense, "i64", row, "%channels")
@@ -90,7 +105,7 @@ class _Gather:
         j = w.put(f"add nsw i64 {w.put(f'sdiv i64 {rest}, %width')}, %row")
         start = (n, j, w.put(f"srem i64 {rest}, %width"))
         end = w.put("add nsw i64 %place, %size")
-        head, body, done = w.label(), w.label(), w.label()
+        head, body, done, before = w.label(), w.label(), w.label(), w.block
         w.go(head)
         w.begin(head)
         place = w.name()
@@ -106,7 +121,7 @@ class _Gather:
         target = w.at("%y", self.s.scalar, w.put(f"sub i64 {place}, %place"))
         self._windows(start, (dy, dx, inside), size, (image, line), target)
         following = w.put(f"add nsw i64 {place}, {size}")
-        w.lines[at] = f"  {place} = phi i64 [ %place, %entry ], [ {following}, %{w.block} ]"
+        w.lines[at] = f"  {place} = phi i64 [ %place, %{before} ], [ {following}, %{w.block} ]"
         w.go(head)
         w.begin(done)
         w.do("ret void")
@@ -114,6 +129,30 @@ class _Gather:
         lines = "\n".join(w.lines)
         head = f"define internal void @weft.gather(ptr noalias %x, ptr noalias %y, {numbers})"
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _are_pixels(self) -> str:
+        """Whether windows are the pixels of images, one after the other."""
+        w = self.w
+        ones = w.put("mul i64 %taps_y, %taps_x")
+        ones = w.put(f"mul i64 {ones}, {w.put('mul i64 %stride_y, %stride_x')}")
+        zeros = w.put("or i64 %before_y, %before_x")
+        lines = w.put("icmp eq i64 %width, %breadth")
+        whole = w.put("icmp eq i64 %rows, %height")
+        within = w.put(f"icmp sle i64 {w.put('add i64 %row, %rows')}, %height")
+        whole = w.put(f"or i1 {whole}, {w.put('icmp eq i64 %images, 1')}")
+        found = w.put(f"icmp eq i64 {ones}, 1")
+        for each in (w.put(f"icmp eq i64 {zeros}, 0"), lines, whole, within):
+            found = w.put(f"and i1 {found}, {each}")
+        return found
+
+    def _pixels(self) -> None:
+        w, scalar = self.w, self.s.scalar
+        first = w.put(f"add nsw i64 %first, {w.put('mul nsw i64 %row, %width')}")
+        start = w.at("%x", scalar, w.put(f"mul nsw i64 {first}, %channels"), "%place")
+        with w.each("%count") as i:
+            source = w.at(start, scalar, w.put(f"mul nsw i64 {i}, %channels"))
+            place = w.at("%y", scalar, w.put(f"mul nsw i64 {i}, %apart"))
+            self._copy(source, place, "%size")
 
     def _windows(
         self,
@@ -207,7 +246,7 @@ class _Gather:
 
 
 class _Driver:
-    """What both routines have: loops over blocks, and the calls within."""
+    """What both products have: loops over blocks, and the calls within."""
 
     routine = ""
     views = ""
@@ -258,6 +297,8 @@ class _Forward(_Driver):
     def write(self) -> None:
         w, s = self.w, self.s
         panel = PANEL_BYTES // s.dtype.size
+        packed = w.put("icmp ne i64 %packed, 0")
+        apart = w.select(packed, "i64", str(panel), "%depth")
         with w.each("%depth", s.columns) as jc:
             last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), "%depth")
             with w.each(self.places, s.depth) as pc:
@@ -268,14 +309,14 @@ class _Forward(_Driver):
                     row = w.put(f"mul nsw i64 {i}, %depth")
                     with w.each(last, s.width, low=jc) as j:
                         # Panels are as wide as the tiles of the widest registers, or twice as wide.
-                        of = w.put(f"and i64 {j}, {-panel}")
+                        of = w.select(packed, "i64", w.put(f"and i64 {j}, {-panel}"), "0")
                         start = w.put(f"mul nsw i64 {of}, {self.places}")
-                        rest = w.put(f"mul nsw i64 {pc}, {panel}")
+                        rest = w.put(f"mul nsw i64 {pc}, {apart}")
                         b = w.at("%w", s.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
                         here = w.put(f"sub i64 %depth, {j}")
                         place = w.at("%y", s.scalar, row, j)
                         c = (place, "%depth", add)
-                        self.kernel(wanted, here, (b, str(panel)), depth, c)
+                        self.kernel(wanted, here, (b, apart), depth, c)
 
 
 class _ByFilter(_Driver):
@@ -284,38 +325,71 @@ class _ByFilter(_Driver):
 
     def write(self) -> None:
         w, s = self.w, self.s
-        w.do(f"%panels = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
+        w.do(f"%gathered = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
+        # Blocks have about as many places each: a narrow one would not pay for copying g.
+        blocks = w.put(f"add nsw i64 {self.places}, {s.columns - 1}")
+        blocks = w.put(f"udiv i64 {blocks}, {s.columns}")
+        most = w.put(f"sub i64 {w.put(f'add nsw i64 {self.places}, {blocks}')}, 1")
+        most = w.put(f"add i64 {w.put(f'udiv i64 {most}, {blocks}')}, {s.width - 1}")
+        most = w.least(w.put(f"and i64 {most}, {-s.width}"), self.places)
+        apart = w.put(f"add nsw i64 {most}, {_PAD}")
         given = w.put("icmp ne i64 %accumulate, 0")
-        with w.each(self.places, s.columns) as jc:
-            columns = w.least(w.put(f"sub i64 {self.places}, {jc}"), str(s.columns))
+        with w.each(self.places, most) as jc:
+            columns = w.least(w.put(f"sub i64 {self.places}, {jc}"), most)
             with w.each(self.windows, s.depth) as pc:
                 depth = w.least(w.put(f"sub i64 {self.windows}, {pc}"), str(s.depth))
                 add = w.put(f"or i1 {given}, {w.put(f'icmp sgt i64 {pc}, 0')}")
-                with w.each(columns, s.width) as j:
-                    size = w.least(w.put(f"sub i64 {columns}, {j}"), str(s.width))
-                    place = w.put(f"add nsw i64 {jc}, {j}")
-                    self.gather(self._panel(j, depth), pc, depth, place, size, str(s.width), "0")
+                self.gather("%gathered", pc, depth, jc, columns, apart, "0")
                 with tiles(w, s, "%depth") as (i, rows, wanted):
-                    self._columns(i, rows, pc, depth)
+                    start = w.at("%g", s.scalar, w.put(f"mul nsw i64 {pc}, %depth"), i)
+                    w.do(
+                        f"call void @{symbol('turn', s.dtype)}(ptr {start}, ptr %workspace, i64 "
+                        f"{depth}, i64 {rows}, i64 %depth, i64 {s.row}, ptr null)"
+                    )
                     row = w.at("%y", s.scalar, w.put(f"mul nsw i64 {i}, {self.places}"), jc)
                     with w.each(columns, s.width) as j:
                         here = w.put(f"sub i64 {columns}, {j}")
                         c = (w.at(row, s.scalar, j), self.places, add)
-                        panel = (self._panel(j, depth), str(s.width))
+                        panel = (w.at("%gathered", s.scalar, j), apart)
                         self.kernel(wanted, here, panel, depth, c)
 
-    def _panel(self, j: str, depth: str) -> str:
-        w = self.w
-        return w.at("%panels", self.s.scalar, w.put(f"mul nsw i64 {j}, {depth}"))
 
-    def _columns(self, i: str, rows: str, pc: str, depth: str) -> None:
-        """Columns of g as rows."""
+class _Turn:
+    """`turn(x, y, rows, columns, x_row, y_row)`, with a workspace that it has no use for."""
+
+    def __init__(self, s: Shape) -> None:
+        self.s = s
+        self.w = Loops()
+
+    def text(self) -> str:
+        w = self.w
+        done, count = "0", _LINES
+        while count:
+            whole = w.put(f"and i64 %columns, {-count}")
+            with w.each(whole, count, low=done) as j:
+                self._columns(j, count)
+            done, count = whole, count // 2
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in _PARAMETERS["turn"])
+        head = f"define void @{symbol('turn', self.s.dtype)}(ptr noalias %x, ptr noalias %y"
+        lines = "\n".join(w.lines)
+        return f"{head}, {numbers}, ptr %workspace) #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _columns(self, j: str, count: int) -> None:
+        """Some columns of x as rows of y."""
         w, s = self.w, self.s
-        start = w.at("%g", s.scalar, w.put(f"mul nsw i64 {pc}, %depth"), i)
-        with w.each(depth) as p:
-            source = w.at(start, s.scalar, w.put(f"mul nsw i64 {p}, %depth"))
-            place = w.at("%workspace", s.scalar, p)
-            with w.each(rows, note=", !llvm.loop !0") as r:
-                x = w.put(f"load {s.scalar}, ptr {w.at(source, s.scalar, r)}, align {s.dtype.size}")
-                target = w.at(place, s.scalar, w.put(f"mul nsw i64 {r}, {s.row}"))
-                w.do(f"store {s.scalar} {x}, ptr {target}, align {s.dtype.size}")
+        starts = [
+            w.at("%y", s.scalar, w.put(f"mul nsw i64 {w.put(f'add nsw i64 {j}, {k}')}, %y_row"))
+            for k in range(count)
+        ]
+        with w.each("%rows", note=", !llvm.loop !0") as i:
+            source = w.at("%x", s.scalar, w.put(f"mul nsw i64 {i}, %x_row"), j)
+            found = [
+                w.put(
+                    f"load {s.scalar}, ptr {w.at(source, s.scalar, str(k))}, align {s.dtype.size}"
+                )
+                for k in range(count)
+            ]
+            for start, x in zip(starts, found, strict=True):
+                place = w.at(start, s.scalar, i)
+                w.do(f"store {s.scalar} {x}, ptr {place}, align {s.dtype.size}")

@@ -1,4 +1,4 @@
-"""The routines whose machine code is made here: `matmul`, `conv` and `conv_filter`.
+"""The routines whose machine code is made here: `matmul`, and those of convolutions.
 
 It needs no other library and holds no address, so it can be linked wherever its processor is.
 """
@@ -29,7 +29,12 @@ class _Module(Protocol):
     def module_text(self, dtype: DType, target: Target) -> str: ...
 
 
-_MODULES: Final[dict[str, _Module]] = {"matmul": matmul, "conv": conv, "conv_filter": conv}
+_MODULES: Final[dict[str, _Module]] = {
+    "matmul": matmul,
+    "conv": conv,
+    "conv_filter": conv,
+    "turn": conv,
+}
 
 
 def supported(routine: str, dtype: DType) -> bool:

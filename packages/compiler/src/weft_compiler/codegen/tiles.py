@@ -79,7 +79,7 @@ class Loops(Writer):
     """A writer of loops over integers."""
 
     @contextmanager
-    def each(self, high: str, step: int = 1, low: str = "0", note: str = "") -> Iterator[str]:
+    def each(self, high: str, step: int | str = 1, low: str = "0", note: str = "") -> Iterator[str]:
         """Turns from `low` to before `high`."""
         head, body, done = self.label(), self.label(), self.label()
         before = self.block

@@ -29,6 +29,9 @@ _TYPES: Final = (dtypes.float32, dtypes.float64)
 
 _FEW: Final = 128
 """Windows of an image below which one call takes all images: filters are read once for a call."""
+_MANY: Final = 512
+"""Windows from which on filters that are no constants are packed: below, that takes longer than
+reading them where they are."""
 _ROW: Final = 24
 """Windows of a row from which on one call takes a row, so that what comes next finds it in a cache.
 Fewer would leave tiles empty."""
@@ -102,7 +105,10 @@ def _conv(op: Operation) -> Value:
     axes = axes_of(op, x.shape, filters.shape[:2])
     last = channels_last(x, layout)
     require(last.shape[-1] == filters.shape[2], "the filter has another depth than the input")
-    w = _packed(filters, [range(k) for k in filters.shape[:2]])
+    windows = x.shape[0] * math.prod(axis.count for axis in axes)
+    w = filters
+    if filters.constant is not None or windows >= _MANY:
+        w = _packed(filters, [range(k) for k in filters.shape[:2]])
     found = _convolved(op.name, last, w, axes, filters.shape[3])
     return as_layout(found, layout, op.name)
 
@@ -223,7 +229,14 @@ def _by_filter(op: Operation) -> Value:
 
     turned = (depth, high, wide, channels)
     found = Value(f"{op.name}_turned", op.dtype(), turned, Written((x, gradient), write))
-    return moved(op.name, found, op.shape(), lambda i, j, c, o: (o, i, j, c))
+    places = high * wide * channels
+
+    def turn(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        views = load(given, turned, [index(0)] * 4), load(y, op.shape(), [index(0)] * 4)
+        of = {"rows": depth, "columns": places, "x_row": places, "y_row": depth}
+        return (Call("turn", views, tuple(of.items())),) if depth * places else ()
+
+    return Value(op.name, op.dtype(), op.shape(), Written((found,), turn))
 
 
 # ---------------------------------------------------------------------------- forward
@@ -248,20 +261,40 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
         constant = np.ascontiguousarray(found)
         return Value(f"{filters.name}_packed", filters.dtype, shape, constant=constant)
 
+    def tap(i: Expr, j: Expr) -> list[Expr]:
+        return [plus(times(k, of.step), of.start) for k, of in zip((i, j), taps, strict=True)]
+
     def element(p: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> Expr:
         at = plus(times(p, columns), o)
+        if panels * columns == depth:
+            return filters.at(*tap(i, j), c, at)
         there = apply("less", at, index(depth))
-        at = at if panels * columns == depth else clamped(at, depth)
-        tap = [plus(times(k, of.step), of.start) for k, of in zip((i, j), taps, strict=True)]
-        found = filters.at(*tap, at, c) if turned else filters.at(*tap, c, at)
-        return found if panels * columns == depth else where(there, found, zero)
+        return where(there, filters.at(*tap(i, j), c, clamped(at, depth)), zero)
 
-    zero = number(0, filters.dtype)
-    return computed(f"{filters.name}_packed", filters.dtype, shape, element)
+    def turn(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        """What columns beyond the last have is never stored anywhere."""
+
+        def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
+            first = [*tap(i, j), times(p, columns), index(0)]
+            views = load(given, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
+            of = {"rows": count, "columns": channels, "x_row": channels, "y_row": columns}
+            return (Call("turn", views, tuple(of.items())),)
+
+        whole, rest = divmod(depth, columns)
+        body = nest(unique, (whole, *shape[1:3]), lambda p, i, j: call(p, i, j, columns))
+        if rest:
+            last = index(whole)
+            body = (*body, *nest(unique, shape[1:3], lambda i, j: call(last, i, j, rest)))
+        return body if channels else ()
+
+    zero, name = number(0, filters.dtype), f"{filters.name}_packed"
+    if turned:
+        return Value(name, filters.dtype, shape, Written((filters,), turn))
+    return computed(name, filters.dtype, shape, element)
 
 
 def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) -> Value:
-    """The convolution of (N, H, W, C) with packed filters: (N, H', W', depth)."""
+    """The convolution of (N, H, W, C) with filters, maybe packed: (N, H', W', depth)."""
     y, x_ = axes
     shape = (x.shape[0], y.count, x_.count, depth)
 
@@ -272,10 +305,10 @@ def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) 
         def call(image: Expr, row: Expr, images: int, rows: int) -> Body:
             views = (
                 load(buffers[0], x.shape, [image, index(0), index(0), index(0)]),
-                load(buffers[1], w.shape, [index(0)] * 5),
+                load(buffers[1], w.shape, [index(0)] * w.rank),
                 load(target, shape, [image, row, index(0), index(0)]),
             )
-            of = _parameters(x, axes, depth, images, rows)
+            of = _parameters(x, axes, depth, images, rows) | {"packed": int(w.rank == 5)}
             return (Call("conv", views, tuple(of.items()), (row,)),)
 
         if y.count * x_.count < _FEW:
