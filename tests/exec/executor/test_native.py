@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from weft import errors
 from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import region
 from weft_compiler.lower.values import computed
+from weft_compiler.native import cache
 from weft_exec.executor.native import choice, function, pace as native_pace, regions
 from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.pace import Pace
@@ -34,6 +36,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
         return made
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)
+    monkeypatch.setattr("weft_compiler.generator.directory", lambda: None)  # nothing was kept
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found
@@ -53,6 +56,17 @@ def test_nodes_become_one_call_for_each_choice_of_shapes(generated: list[Any]) -
     assert [ops for ops, _ in generated] == [["Mul", "AddV2", "Tanh", "Sum"]] * 3
 
 
+def test_a_shape_that_was_said_and_does_not_hold_is_no_failure(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.float32)
+    y = x * 2.0
+    y.set_shape([None, None])
+    z = wf.reduce_sum(y, -1) + 1.0
+    value = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    with wf.Session() as session:
+        np.testing.assert_array_equal(session.run(z, {x: value}), (2 * value).sum(-1) + 1)
+    assert generated
+
+
 def test_a_region_is_compiled_for_so_many_shapes_only(generated: list[Any]) -> None:
     x = wf.placeholder(wf.float32, [None])
     y = wf.exp(-x)
@@ -60,6 +74,17 @@ def test_a_region_is_compiled_for_so_many_shapes_only(generated: list[Any]) -> N
         for size in range(1, 21):
             assert session.run(y, {x: np.zeros(size, np.float32)}).sum() == size
     assert len(generated) == 16
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for code, with nothing in it."""
+    place = tmp_path / "objects"
+    monkeypatch.setenv("WEFT_CACHE", str(place))
+    cache.directory.cache_clear()
+    with wf.Graph().as_default():
+        yield place
+    cache.directory.cache_clear()
 
 
 def _paced(monkeypatch: pytest.MonkeyPatch, **settings: float) -> Pace:
@@ -111,6 +136,37 @@ def test_compiling_takes_no_more_than_its_share(
     assert pace.seen > 0.08
 
 
+def test_code_on_the_disk_is_found_without_compiling(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs milliseconds, so an account without a budget has them."""
+    x = wf.placeholder(wf.float32, [None, 1000])
+    c = np.linspace(0, 1, 1000, dtype=np.float32)
+    y = wf.reduce_sum(wf.exp(-x) + c, 1)
+    feeds = {x: np.zeros((100, 1000), np.float32)}
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with wf.Session() as session:
+        want = session.run(y, feeds)
+    assert len(list(kept.glob("*.nodes"))) == 1
+    found: list[Any] = []
+    find = LlvmGenerator.find
+
+    def note(self: Any, *what: Any) -> Any:
+        found.append(find(self, *what))
+        return found[-1]
+
+    _paced(monkeypatch, gift=0.0, share=0.0)
+    monkeypatch.setattr(LlvmGenerator, "find", note)
+    monkeypatch.setattr(LlvmGenerator, "generate", None)
+    calls: list[int] = []
+    call = Compiled.__call__
+    monkeypatch.setattr(Compiled, "__call__", lambda *a: calls.append(1) or call(*a))
+    with wf.Session() as session:
+        _until(lambda: session.run(y, feeds), lambda: calls)
+        assert (session.run(y, feeds) == want).all()
+    assert len(found) == 1 and found[0] is not None
+
+
 def test_what_is_slower_than_its_kernels_is_given_up(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +196,7 @@ def test_shapes_that_are_used_stay_compiled(
     """One that is used all the time is never compiled again, however many others there are."""
     _paced(monkeypatch, gift=1e9)
     monkeypatch.setattr(native_pace, "_FIXED", 0.0)
-    monkeypatch.setattr(function, "_MOST", 3)
+    monkeypatch.setattr(function, "MOST", 3)
     x = wf.placeholder(wf.float32, [None])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
 

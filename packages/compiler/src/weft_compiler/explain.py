@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from weft_compiler.codegen.module import module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import assembly
 from weft_compiler.ir.nests import flops, moved, names_in, nests_of
@@ -63,7 +64,7 @@ def explain(
         code.from_disk,
         seconds,
         str(program),
-        lambda: assembly(code.module.text, code.target),
+        lambda: assembly(module_of(program, options).text, code.target),
     )
 
 

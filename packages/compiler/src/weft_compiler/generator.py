@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_compiler.lower.region import changed, drawing, lower, reads_state, why_not
+from weft_compiler.fingerprint import fingerprint
+from weft_compiler.ir.program import Program
+from weft_compiler.lower.region import (
+    changed,
+    computes_with,
+    drawing,
+    lower,
+    reads_state,
+    why_not,
+)
 from weft_compiler.lower.registry import (
     Unsupported,
     known_operands,
@@ -15,10 +24,13 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
+from weft_compiler.native.cache import directory
+from weft_compiler.native.kept import remember, restore
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
+from weft_graph.passes.whole_loops import Extent, WholeLoop, loop_generators
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -55,7 +67,8 @@ class Compiled:
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
         self.long = program.statements >= _LONG and not updates
         self._enter = program.enter
-        self._count = len(self.takes) + bool(self.draws)
+        given = len(program.program.inputs) - len(program.program.constants)
+        self._count = given
 
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`."""
@@ -104,6 +117,21 @@ class LlvmGenerator:
         count = len(node.inputs)
         return [at % count for at in known_operands(node.type)]
 
+    def find(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+    ) -> Compiled | None:
+        """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
+        if directory() is None:
+            return None
+        key = fingerprint(members, inputs, outputs, shapes, values)
+        found = None if key is None else restore(key, inputs)
+        return None if found is None else _called(found, members, inputs, values)
+
     def generate(
         self,
         members: Sequence[Node],
@@ -113,25 +141,18 @@ class LlvmGenerator:
         values: Mapping[int, Any],
     ) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
-        # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
-        from weft_compiler.codegen.options import Options
-        from weft_compiler.ir.verifier import verify
-        from weft_compiler.native.program import load
-        from weft_compiler.passes.pipeline import optimise
-
+        found = self.find(members, inputs, outputs, shapes, values)
+        if found is not None:
+            return found
         name = members[-1].name
         try:
-            program = lower(name, members, inputs, outputs, shapes, values)
-            program = optimise(program, check=False)
-            verify(program)  # once: after each pass it is half of the passes' time
-            compiled = load(program, Options(threads=False))  # steps enter programs alone
+            compiled = _loaded(lower(name, members, inputs, outputs, shapes, values))
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        states = changed(members)
-        takes = _takes(members, inputs, values)
-        return Compiled(
-            compiled, takes, [inputs.index(state) for state in states], drawing(members)
-        )
+        key = fingerprint(members, inputs, outputs, shapes, values) if directory() else None
+        if key is not None:
+            remember(key, compiled, inputs)
+        return _called(compiled, members, inputs, values)
 
     def explain(
         self,
@@ -169,6 +190,43 @@ class LlvmGenerator:
 
         return roofline()
 
+    def why_not_loop(self, whole: WholeLoop) -> str:
+        """Why a loop had better run by its kernels, or ""; see `LoopGenerator`."""
+        from weft_compiler.lower.whole_loop import why_not_loop
+
+        return why_not_loop(whole)
+
+    def generate_loop(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> Compiled:
+        """A function that runs a loop; see `LoopGenerator`."""
+        from weft_compiler.lower.whole_loop import lower_loop
+
+        name = whole.loop.frame.name
+        try:
+            compiled = _loaded(lower_loop(name, whole, shapes, extents, final))
+        except (Unsupported, errors.UnimplementedError) as why:
+            raise NotGenerated(str(why)) from why
+        variables = len(whole.variables)
+        takes = [
+            at
+            for at, enter in enumerate(whole.enters)
+            if (enter.inputs[0].node.role is not Role.CONSTANT or (final and at < variables))
+            and computes_with(enter.outputs[0].dtype)
+        ]
+        return Compiled(compiled, takes)
+
+
+def _called(
+    program: NativeProgram,
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    values: Mapping[int, Any],
+) -> Compiled:
+    """A program as its callers see it, who know nothing of constants and updates."""
+    states = [inputs.index(state) for state in changed(members)]
+    return Compiled(program, _takes(members, inputs, values), states, drawing(members))
+
 
 def _takes(
     members: Sequence[Node], inputs: Sequence[Output], values: Mapping[int, Any]
@@ -182,4 +240,18 @@ def _takes(
     ]
 
 
+def _loaded(program: Program) -> NativeProgram:
+    """A program as machine code."""
+    # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
+    from weft_compiler.codegen.options import Options
+    from weft_compiler.ir.verifier import verify
+    from weft_compiler.native.program import load
+    from weft_compiler.passes.pipeline import optimise
+
+    program = optimise(program, check=False)
+    verify(program)  # once: after each pass it is half of the passes' time
+    return load(program, Options(threads=False))  # steps enter programs alone
+
+
 generators.register("llvm", LlvmGenerator())
+loop_generators.register("llvm", LlvmGenerator())

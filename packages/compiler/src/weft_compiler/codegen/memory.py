@@ -146,7 +146,9 @@ class _Numbering:
                     used, first = True, self._numbers[id(sibling)]
                 last = self._end(sibling)
                 shared_with_threads |= not in_parallel and self._has_parallel(sibling)
-        small = buffer.bytes <= _STACK_BUFFER and in_loop and not shared_with_threads
+        # A number becomes a register.
+        near = in_loop or not buffer.shape
+        small = buffer.bytes <= _STACK_BUFFER and near and not shared_with_threads
         where = "stack" if small else "thread" if in_parallel else "shared"
         return Place(buffer, where, first, last)
 

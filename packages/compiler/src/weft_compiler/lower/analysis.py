@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
+from weft_compiler.lower.turns import LastValue
 from weft_compiler.lower.values import Element, Elements, Reduction, Value, Written
 
 DEEPEST: Final = 32
@@ -157,7 +158,7 @@ def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
 def facts_of(value: Value) -> Facts:
     """What a definition alone tells of a value."""
     facts = Facts()
-    if isinstance(value.definition, Written):
+    if isinstance(value.definition, Written | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))
     for expression, space in _computed(value):
         count = math.prod(space)

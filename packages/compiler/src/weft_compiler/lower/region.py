@@ -40,9 +40,9 @@ def why_not(node: Node) -> str:
     update = update_of(node.type)
     if update is not None:
         given = [state_type(node), *[source.dtype for source in node.inputs[update.states :]]]
-        odd_types = [dtype.name for dtype in given if not _computes_with(dtype)]
+        odd_types = [dtype.name for dtype in given if not computes_with(dtype)]
         return f"it has values of type {odd_types[0]}" if odd_types else ""
-    odd = [out.dtype for out in (*node.inputs, *node.outputs) if not _computes_with(out.dtype)]
+    odd = [out.dtype for out in (*node.inputs, *node.outputs) if not computes_with(out.dtype)]
     if odd:
         return f"it has values of type {odd[0].name}"
     if traits.identity or rule_of(node.type) is not None:
@@ -94,7 +94,7 @@ def lower(
     for given in inputs:
         twin = twins[given]
         constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
-        values[twin] = Value(given.node.name, twin.dtype, _shape(twin), constant=constant)
+        values[twin] = Value(given.node.name, twin.dtype, shape_of(twin), constant=constant)
     rows = {member: row for row, member in enumerate(drawing(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
     for member in members:
@@ -102,9 +102,9 @@ def lower(
             continue
         for node in dict.fromkeys(twins[output].node for output in member.outputs):
             stream = (streams, rows[member]) if member in rows else None
-            results = _lowered(node, [values[source] for source in node.inputs], stream)
+            results = lowered(node, [values[source] for source in node.inputs], stream)
             for output, value in zip(node.outputs, results, strict=True):
-                assert (value.dtype, value.shape) == (output.dtype, _shape(output)), (node, value)
+                assert (value.dtype, value.shape) == (output.dtype, shape_of(output)), (node, value)
                 values[output] = value
     wanted: list[Value] = []
     for output in outputs:
@@ -148,7 +148,7 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 def reads_state(node: Node) -> bool:
     """Whether a node gives the value of a variable, its input."""
-    if len(node.inputs) != 1 or len(node.outputs) != 1 or not _computes_with(node.outputs[0].dtype):
+    if len(node.inputs) != 1 or len(node.outputs) != 1 or not computes_with(node.outputs[0].dtype):
         return False
     source = node.inputs[0].dtype
     by_reference = source.is_ref and node.op_def.traits.identity
@@ -230,22 +230,33 @@ def specialise(
         if update_of(member.type) is not None:
             continue
         sources = tuple([twins[source] for source in member.inputs])
-        rule = member.op_def.shape_rule
-        try:
-            if reads_state(member):
-                found = [sources[0].dims]
-            else:
-                found = list(rule(NodeSpec(sources, member.attrs))) if rule is not None else []
-        except errors.OpError as error:
-            raise Unsupported(f"{member.name} has no result for these shapes: {error}") from error
-        types = [output.dtype for output in member.outputs]
-        require(len(found) == len(types), f"nobody knows the shapes of what {member.name} gives")
-        name = graph.unique_name(member.name)
-        twin = graph.add_derived(member, member.op_def, name, sources, member.attrs, types, found)
-        for output, copy in zip(member.outputs, twin.outputs, strict=True):
-            known = copy.dims is not None and None not in copy.dims
-            twins[output] = copy if known else _constant_twin(graph, copy)
+        twins.update(zip(member.outputs, copied(graph, member, sources), strict=True))
     return twins
+
+
+def copied(graph: Graph, node: Node, sources: tuple[Output, ...]) -> list[Output]:
+    """What a copy of a node gives whose shapes are all known.
+
+    Args:
+      sources: what it takes, with known shapes.
+    Raises: Unsupported: a shape depends on values that are known when a step runs only.
+    """
+    rule = node.op_def.shape_rule
+    try:
+        if reads_state(node):
+            found = [sources[0].dims]
+        else:
+            found = list(rule(NodeSpec(sources, node.attrs))) if rule is not None else []
+    except errors.OpError as error:
+        raise Unsupported(f"{node.name} has no result for these shapes: {error}") from error
+    types = [output.dtype for output in node.outputs]
+    require(len(found) == len(types), f"nobody knows the shapes of what {node.name} gives")
+    name = graph.unique_name(node.name)
+    twin = graph.add_derived(node, node.op_def, name, sources, node.attrs, types, found)
+    return [
+        copy if copy.dims is not None and None not in copy.dims else _constant_twin(graph, copy)
+        for copy in twin.outputs
+    ]
 
 
 def _constant_twin(graph: Graph, output: Output) -> Output:
@@ -263,14 +274,14 @@ def _constant_twin(graph: Graph, output: Output) -> Output:
     return twin.outputs[0]
 
 
-def _lowered(
-    node: Node, inputs: Sequence[Value], stream: tuple[Value, int] | None
+def lowered(
+    node: Node, inputs: Sequence[Value], stream: tuple[Value, int] | None = None
 ) -> Sequence[Value]:
     """The values of a node's results."""
     known = [constant_value(output) for output in node.outputs]
     if all(value is not None for value in known):
         return [
-            Value(output.name, output.dtype, _shape(output), constant=value)
+            Value(output.name, output.dtype, shape_of(output), constant=value)
             for output, value in zip(node.outputs, known, strict=True)
         ]
     if node.op_def.traits.identity:
@@ -301,10 +312,12 @@ def _elementwise(op: Operation) -> Value:
     return computed(op.name, op.dtype(), op.shape(), element)
 
 
-def _computes_with(dtype: DType) -> bool:
+def computes_with(dtype: DType) -> bool:
+    """Whether programs have values of a type."""
     return dtype.is_bool or dtype.is_integer or dtype.is_floating
 
 
-def _shape(output: Output) -> Shape:
+def shape_of(output: Output) -> Shape:
+    """The sizes of an output, all of which are known."""
     assert output.dims is not None
     return tuple([size for size in output.dims if size is not None])

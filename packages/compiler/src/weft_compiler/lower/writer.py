@@ -66,14 +66,16 @@ def write(
       updates: what is in memory, and what is to be there in its place.
       fused: gets what is computed where each buffer is filled, and for each check.
     """
-    writer = _Writer(inputs, outputs, updates)
+    writer = Nests(inputs, outputs, updates)
     program = writer.program(name)
     if fused is not None:
         fused.update(writer.fused)
     return program
 
 
-class _Writer:
+class Nests:
+    """Writes nests of loops, one after the other, for values that get memory."""
+
     def __init__(
         self,
         inputs: Sequence[Value],
@@ -95,6 +97,7 @@ class _Writer:
             self._buffers[old] = self._buffers[new] = self._buffer(old)
 
     def program(self, name: str) -> Program:
+        """The program of all that is wanted."""
         facts = analyse(self._outputs)
         self._take([each for each in facts if each.constant is not None])
         for value in worth_memory(facts, self._buffers):

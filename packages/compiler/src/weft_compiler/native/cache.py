@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.util
 import os
 import stat
 import tempfile
@@ -18,12 +19,12 @@ import threading
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from llvmlite import binding
-
-from weft_compiler.codegen.targets import Target
 from weft_tensor import errors
+
+if TYPE_CHECKING:  # what is looked for here is not always found, and LLVM takes 0.1 s to import
+    from weft_compiler.codegen.targets import Target
 
 LIMIT: Final = 256 << 20
 """How many bytes the directory may have, unless `WEFT_CACHE_BYTES` says so."""
@@ -40,18 +41,37 @@ def object_of(name: str, made_from: str, target: Target, compile: Callable[[], b
       name: for people who look into the directory.
       made_from: all that decides what the code is, besides the processor and versions.
     """
-    place = directory()
-    if place is None:
+    if directory() is None:
         return compile()
-    path = place / f"{_key(made_from, target)}.{name[:40]}.o"
-    found = _read(path)
+    file = file_of(name, made_from, target)
+    found = read(file)
     if found is None:
         found = compile()
-        _write(path, found)
+        keep(file, found)
     return found
 
 
+def file_of(name: str, made_from: str, target: Target) -> str:
+    """The name of the file that `object_of` keeps an object in."""
+    return f"{_key(made_from, target)}.{name[:40]}.o"
+
+
+def read(file: str) -> bytes | None:
+    """What is kept in a file of the directory; None where there is none, or it is not as it was."""
+    place = directory()
+    return None if place is None else _read(place / file)
+
+
+def keep(file: str, content: bytes) -> None:
+    """Keep something in a file of the directory, if that can be."""
+    place = directory()
+    if place is not None:
+        _write(place / file, content)
+
+
 def _key(made_from: str, target: Target) -> str:
+    from llvmlite import binding
+
     whole = "\0".join(
         [
             metadata.version("weftml-compiler"),
@@ -60,7 +80,7 @@ def _key(made_from: str, target: Target) -> str:
             target.triple,
             target.cpu,
             target.features,
-            _sources(),
+            sources("weft_compiler"),
             made_from,
         ]
     )
@@ -68,10 +88,12 @@ def _key(made_from: str, target: Target) -> str:
 
 
 @functools.cache
-def _sources() -> str:
-    """What changes with the code generator's own files, which developers edit in place."""
+def sources(package: str) -> str:
+    """What changes with the files of a package, which developers edit in place."""
     found = hashlib.sha256()
-    root = Path(__file__).parent.parent
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    root = Path(spec.origin).parent
     for path in sorted(root.rglob("*.py")):
         status = path.stat()
         found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())

@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.ir.canonical import canonical
-from weft_compiler.ir.program import Check, Program, walk
+from weft_compiler.ir.program import Check, Program, While, walk
 from weft_compiler.native import cache
 from weft_compiler.native.entry import Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
@@ -33,6 +33,10 @@ _SMALL: Final = 20_000
 """Programs of fewer statements keep the GIL: they end in about 20 µs."""
 
 
+_SOME_TURNS: Final = 1 << 20
+"""Statements that a program with a loop of unknown length may run, which others wait for."""
+
+
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
 
 
@@ -41,33 +45,30 @@ class Code:
 
     Attributes:
       module: what it was made from.
+      key: a hash of all that decides what it is, besides the processor and versions.
+      file: where the object is kept, if it is.
       address: of the function `weft.run`.
       seconds: to make it, or to read it.
       from_disk: whether it was compiled before, and kept.
     """
 
-    def __init__(self, program: Program, options: Options, written: str, name: str) -> None:
-        started = time.perf_counter()
+    def __init__(self, module: Module, image: bytes, target: Target, key: str, file: str) -> None:
+        self.module = module
+        self.target = target
+        self.key = key
+        self.file = file
         self.from_disk = True
-        self.module: Module = module_of(program, options)
-        self.target = target = target_of(options)
-
-        def compiled() -> bytes:
-            self.from_disk = False
-            return object_code(self.module.text, target)
-
-        image = cache.object_of(name, written, target, compiled)
+        self.seconds = 0.0
         self._routines = []
         imports = {}
-        for routine, dtype in self.module.routines:
+        for routine, dtype in module.routines:
             library = _routines(generated.library(routine), dtype, target)
             self._routines.append(library)
             name_in_code = generated.symbol(routine, dtype)
             imports[name_in_code] = library.address(name_in_code)
-        imports |= _blas(self.module.blas)
+        imports |= _blas(module.blas)
         self.library = Library(image, [ENTRY], imports)
         self.address = self.library.address(ENTRY)
-        self.seconds = time.perf_counter() - started
 
 
 def _blas(functions: Sequence[str]) -> dict[str, int]:
@@ -89,16 +90,26 @@ def _routines(library: str, dtype: DType, target: Target) -> Library:
 class NativeProgram:
     """A program as a callable.
 
+    Args:
+      statements, messages: as the attributes; None for those of the program's body, which is empty
+        where code is from the disk.
     Attributes:
       program: what was compiled.
       code: its machine code, which lives as long as this.
       statements: about how many run in a call.
+      messages: of its checks.
       enter: the C function `enter(*inputs, *outputs)` of arrays exactly as the program declares
         them, dense and aligned.  It returns None; NotImplemented, and nothing ran, where they are
         not or another thread is in the program; or an int, for `failure`.
     """
 
-    def __init__(self, program: Program, code: Code) -> None:
+    def __init__(
+        self,
+        program: Program,
+        code: Code,
+        statements: int | None = None,
+        messages: Sequence[str] | None = None,
+    ) -> None:
         self.program = program
         self.code = code
         self._constants = {
@@ -106,9 +117,13 @@ class NativeProgram:
             for b in program.inputs
             if b.name in program.constants
         }
-        self._messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
+        if messages is None:
+            messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
+        self.messages = messages
         self._given = [b for b in program.inputs if b.name not in self._constants]
-        self.statements = turns(program.body)
+        endless = any(isinstance(each, While) for each in walk(program.body))
+        counted = _SOME_TURNS if endless else turns(program.body)
+        self.statements = counted if statements is None else statements
         self._interrupt = np.zeros(1, np.int32)
         self._arena = _aligned(code.module.shared + code.module.thread)
         self._team = _aligned(code.module.team)
@@ -162,7 +177,7 @@ class NativeProgram:
             return errors.CancelledError(f"{self.program.name} was interrupted")
         if code == OUT_OF_BOUNDS:
             return errors.InternalError(f"{self.program.name}: an index is out of bounds")
-        return errors.InvalidArgumentError(self._messages[code - 1])
+        return errors.InvalidArgumentError(self.messages[code - 1])
 
     def run(
         self,
@@ -289,13 +304,36 @@ def load(program: Program, options: Options | None = None) -> NativeProgram:
     anonymous = canonical(program)
     written = _written(anonymous, options)
     key = hashlib.sha256(written.encode()).hexdigest()
+    code = shared_code(key, lambda: _compiled(anonymous, options, written, key, program.name))
+    assert code is not None
+    return NativeProgram(program, code)
+
+
+def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
+    """The code of a key: that which is loaded, or else what `make` gives."""
     with _lock:
         code = _codes.get(key)
-    if code is None:
-        made = Code(anonymous, options, written, program.name)
-        with _lock:
-            code = _codes.setdefault(key, made)
-    return NativeProgram(program, code)
+    made = make() if code is None else None
+    if made is None:
+        return code
+    with _lock:
+        return _codes.setdefault(key, made)
+
+
+def _compiled(program: Program, options: Options, written: str, key: str, name: str) -> Code:
+    started = time.perf_counter()
+    module, target = module_of(program, options), target_of(options)
+    new: list[bytes] = []
+
+    def compiled() -> bytes:
+        new.append(object_code(module.text, target))
+        return new[0]
+
+    image = cache.object_of(name, written, target, compiled)
+    code = Code(module, image, target, key, cache.file_of(name, written, target))
+    code.from_disk = not new
+    code.seconds = time.perf_counter() - started
+    return code
 
 
 def _written(program: Program, options: Options) -> str:

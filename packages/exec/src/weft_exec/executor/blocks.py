@@ -6,9 +6,11 @@ of its outputs are its input; nor does an Exit, which is the loop variable itsel
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from weft_exec.executor.by_kernels import ByKernels, ToCompare
 from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate
 from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_tensor import errors
@@ -148,9 +150,58 @@ class WhileLoop(Compound):
         return self.test, self.body
 
 
-def whole(slots: Slots) -> tuple[Slots]:
-    """What such an instruction takes: the slots."""
-    return (slots,)
+class CompiledLoop(Compound):
+    """A loop that a function computes, or its kernels where the function says so.
+
+    Args:
+      loop: runs it by kernels.
+      function: from what enters the loop to the last values of its variables, or NotImplemented, a
+        `ByKernels` or a `ToCompare`. If it has a method `stop`, that is called when the session is
+        closed.
+      take: what enters it.
+      order: where the value of each variable of the loop is among those of the function.
+    """
+
+    __slots__ = ("_function", "_loop", "_order", "_take")
+
+    def __init__(
+        self, loop: WhileLoop, function: Callable[..., Any], take: Gather, order: Sequence[int]
+    ) -> None:
+        self._loop = loop
+        self._order = order
+        self._function = function
+        self._take = take
+
+    def __call__(self, slots: Slots) -> None:
+        """Run it."""
+        values = self._function(*self._take(slots))
+        if isinstance(values, ByKernels):
+            started = time.thread_time()
+            self._loop(slots)
+            values.took(time.thread_time() - started)
+        elif values is NotImplemented:
+            self._loop(slots)
+        elif isinstance(values, ToCompare):
+            self._loop(slots)
+            last = dict(zip(self._order, slots[self._loop.variables], strict=True))
+            values.compare([last[at] for at in range(len(last))])
+        else:
+            slots[self._loop.variables] = [values[at] for at in self._order]
+
+    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
+        """Run it by its kernels, with `check` and `trace` around each node."""
+        self._loop.call_checked(check, trace, *inputs)
+
+    def stop(self) -> None:
+        """Tell the function that the session is closed, if it wants to know."""
+        stop = getattr(self._function, "stop", None)
+        if stop is not None:
+            stop()
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What the kernels run in."""
+        return self._loop.segments
 
 
 def value_of(pred: Any, otherwise: Any, then: Any) -> Any:

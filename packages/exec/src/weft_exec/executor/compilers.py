@@ -39,6 +39,7 @@ from weft_graph.ir.traits import Role, State
 from weft_graph.ops.step import REGION
 from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
 from weft_graph.passes.memory import BytesOf
+from weft_graph.passes.whole_loops import WholeLoop
 from weft_tensor import dtypes, errors
 
 
@@ -94,8 +95,26 @@ def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
     return Offer(step, nodes, place, where)
 
 
+class LoopClaim(NamedTuple):
+    """A loop that is to be computed by one function.
+
+    Attributes:
+      whole: the loop, of synchronous nodes on one device.
+      make: what computes it, once for each executable: from what its `enters` bring in to the last
+        values of its variables, None for those that nobody takes, or to NotImplemented or a
+        `ByKernels` if it is to run by its kernels this time.
+    """
+
+    whole: WholeLoop
+    make: Callable[[], Callable[..., Any]]
+
+
 class Compiler(Protocol):
-    """What may take nodes over."""
+    """What may take nodes over.
+
+    It may have a method `claim_loops` besides, which is like `claim`, and gives a `LoopClaim` for
+    each loop that it takes; their nodes are then offered to nobody.
+    """
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """The sets of nodes that it takes; none of them may be in two."""
@@ -115,16 +134,37 @@ def register_compiler(name: str, compiler: Compiler) -> None:
     _compilers.register(name, compiler)
 
 
+def compile_loops(
+    step: StepGraph, nodes: Sequence[Node], place: Placement, overlap: Overlap
+) -> dict[Node, LoopClaim]:
+    """Let compilers take loops of a part over.
+
+    Returns: what is taken, by the nodes that decide whether each loop goes on.
+    """
+    if overlap is Overlap.EVERYTHING or not has_control_flow(nodes):
+        return {}
+    found: dict[Node, LoopClaim] = {}
+    names = _compilers.keys()
+    for name in names:
+        claim_loops = getattr(_compilers.lookup(name), "claim_loops", None)
+        claims = () if claim_loops is None else claim_loops(offer_of(step, nodes, place))
+        for claim in claims:
+            found.setdefault(claim.whole.loop.frame.cond, claim)
+    return found
+
+
 def compile_regions(
     step: StepGraph,
     nodes: Sequence[Node],
     place: Placement,
     overlap: Overlap,
     budget: MemoryBudget | None = None,
+    loops: Mapping[Node, LoopClaim] = MappingProxyType({}),
 ) -> tuple[Sequence[Node], Placement]:
     """Let compilers take nodes of a part over.
 
     Args:
+      loops: those that are taken as wholes, whose nodes nobody takes.
       overlap: nothing is taken over where every node is scheduled by itself.
       budget: what the nodes may take of their device's memory, where it has a limit. The estimate
         is of nodes that run in their order.
@@ -136,10 +176,11 @@ def compile_regions(
         return nodes, place
     place = cache(place)  # which is asked again and again
     where = offer_of(step, nodes, place).where
+    inside = {node for loop in loops.values() for node in loop.whole.nodes}
     taken: dict[Node, str] = {}
     claims: list[tuple[str, Claim]] = []
     for name in names:
-        rest = [node for node in nodes if node not in taken]
+        rest = [node for node in nodes if node not in taken and node not in inside]
         offered = set(rest)
         for claim in _claims(name, Offer(step, rest, place, where)):
             for member in claim.members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from weft_exec.devices.device import Device
@@ -11,7 +12,7 @@ from weft_exec.executor.executable import Executable, Fetch, ReferenceFetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.layout import in_line
-from weft_exec.executor.linear import Compound, Segment, Slots, gather
+from weft_exec.executor.linear import Compound, Segment, Slots, gather, whole
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import changed_by, variable_of
 from weft_exec.kernels.registry import Kernel
@@ -161,7 +162,11 @@ class Derivation:
             target = slice(results[0], results[-1] + 1)
             if not kernel.asynchronous and not isinstance(function, Compound):
                 function = _several(function, len(results))
-        item.add(function, gather(arguments), arguments, target, node)
+        compound = function if isinstance(function, Compound) else None
+        if compound and compound.lay(arguments, results, partial(self.slot, node)):
+            item.work.append((function, whole, 0, arguments, results, node))
+        else:
+            item.add(function, gather(arguments), arguments, target, node)
 
     def _item(self, node: Node, device: str, heavy: bool, asynchronous: bool) -> Item:
         """A new item, which stands for `node`."""

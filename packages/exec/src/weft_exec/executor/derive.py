@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_exec.executor.compilers import compile_regions
+from weft_exec.executor.compilers import compile_loops, compile_regions
 from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
@@ -37,7 +37,8 @@ def derive(
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
-    nodes, place = compile_regions(step, nodes, place, overlap, budget)
+    loops = compile_loops(step, nodes, place, overlap) if budget is None else {}
+    nodes, place = compile_regions(step, nodes, place, overlap, budget, loops)
     if not has_control_flow(nodes):
         return Derivation(step, place, overlap, bring_in).derive(nodes)
     flow = Flow(nodes)
@@ -46,4 +47,4 @@ def derive(
         isolated = [output.node for output in step.isolated]
         nodes = ordered_by([*nodes, *isolated], lambda node: place_of.get(node, -1))
         flow = Flow(nodes)
-    return FlowDerivation(step, place, overlap, flow, bring_in).derive(nodes)
+    return FlowDerivation(step, place, overlap, flow, bring_in, loops).derive(nodes)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from weft_exec.executor.blocks import value_of
+from weft_exec.executor.compilers import LoopClaim
 from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.entries import (
     ENTER,
@@ -67,9 +69,11 @@ class FlowDerivation(Derivation):
         overlap: Overlap,
         flow: Flow,
         bring_in: Callable[[Any], Any] | None = None,
+        compiled: Mapping[Node, LoopClaim] = MappingProxyType({}),
     ) -> None:
         super().__init__(step, place, overlap, bring_in)
         self.flow = flow
+        self._compiled = compiled
         self.templates: dict[Frame, Slots] = {flow.root: self.template}
         self.variables: dict[Frame, slice] = {}
         self.owners: dict[Frame, Item] = {}
@@ -77,7 +81,9 @@ class FlowDerivation(Derivation):
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
         """The executable of nodes in the order in which they should run."""
-        self.linear_loops = LinearLoops(nodes, self.flow, self._kernel_of, self.overlap)
+        self.linear_loops = LinearLoops(
+            nodes, self.flow, self._kernel_of, self.overlap, self._compiled
+        )
         for frame in self.flow.frames[1:]:
             # Outer frames come first, so the slots of the frame around a linear loop are there.
             if self._home(frame) is frame:
@@ -380,7 +386,14 @@ class FlowDerivation(Derivation):
     ) -> Layout:
         """What lays out work on the slots of a frame."""
         outlive = kept if home is self.flow.root else ()
-        return Layout(work, lambda source: self._slot_at(source, home), self.variables, outlive)
+        wholes = {
+            cond: (claim.make(), claim.whole)
+            for cond, claim in self._compiled.items()
+            if self._home(self.flow.frame[cond]) is home
+        }
+        return Layout(
+            work, lambda source: self._slot_at(source, home), self.variables, outlive, wholes
+        )
 
     def _lay_linear_loops(
         self,

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from weft_exec.executor.blocks import Choice, WhileLoop, whole
+from weft_exec.executor.blocks import Choice, CompiledLoop, WhileLoop
 from weft_exec.executor.entries import Item, Work
-from weft_exec.executor.linear import Gather, Instruction, Segment, gather
+from weft_exec.executor.linear import Gather, Instruction, Segment, gather, whole
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.passes.flow import Frame
 from weft_graph.passes.structure import Block, Branch, Loop, Step
+from weft_graph.passes.whole_loops import WholeLoop
 
 Located = tuple[Work, str]
 """A piece of work and the name of its device."""
@@ -32,6 +34,8 @@ class Layout:
       slot_of: where an output is.
       variables: the loop variables of each frame, in the order of its Merges.
       kept: slots that are never forgotten.
+      wholes: of loops that one function computes, by what decides whether they go on: it, and
+        how values come into the loop.
     """
 
     def __init__(
@@ -40,7 +44,9 @@ class Layout:
         slot_of: Callable[[Output], int],
         variables: Mapping[Frame, slice],
         kept: Collection[int],
+        wholes: Mapping[Node, tuple[Callable[..., Any], WholeLoop]] = MappingProxyType({}),
     ) -> None:
+        self._wholes = wholes
         self._work = work
         self._slot_of = slot_of
         self._variables = variables
@@ -179,6 +185,12 @@ class Layout:
             sorted(spent),
         )
         made = tuple(_range(variables))
+        if node in self._wholes:
+            function, loop_as_taken = self._wholes[node]
+            taken = [self._slot_of(enter.outputs[0]) for enter in loop_as_taken.enters]
+            order = [loop_as_taken.variables.index(merge) for merge in frame.merges]
+            called = CompiledLoop(run, function, gather(taken), order)
+            return ((called, whole, 0, tuple(touches), made, node), ""), touches
         return ((run, whole, 0, tuple(touches), made, node), ""), touches
 
 

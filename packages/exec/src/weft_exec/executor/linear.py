@@ -39,6 +39,11 @@ def gather(slots: Sequence[int]) -> Gather:
     return itemgetter(*slots)
 
 
+def whole(slots: Slots) -> tuple[Slots]:
+    """What an instruction takes that works on the slots themselves."""
+    return (slots,)
+
+
 def slot_range(slot: int | slice) -> range:
     """The slots that an instruction fills; slot 0 takes the results of nodes that have none."""
     if isinstance(slot, slice):
@@ -63,6 +68,19 @@ class Compound(ABC):
     @abstractmethod
     def segments(self) -> Sequence[Segment]:
         """What it runs, as far as that is there, so that closing a session reaches it."""
+
+    def lay(self, inputs: Sequence[int], results: Sequence[int], new: Callable[[], int]) -> bool:
+        """Whether it is called with the slots, in which it finds inputs and puts results itself.
+
+        Args:
+          inputs, results: the slots of its node's.
+          new: makes a slot that nothing else touches.
+        """
+        return False
+
+    def forgets(self, slots: Sequence[int]) -> None:
+        """Be told the slots that nobody needs after it; they are forgotten when it ends."""
+        return
 
     def stop(self) -> None:
         """End what it runs by itself, besides its segments, which are cancelled."""
@@ -97,6 +115,9 @@ class Segment:
         self._compounds: Sequence[Compound | None] = tuple(
             [_as_compound(function) for function, *_ in instructions]
         )
+        for compound, (_, _, _, dead) in zip(self._compounds, instructions, strict=True):
+            if compound is not None:
+                compound.forgets(dead)
         self.nodes = tuple(nodes)
         self.devices = tuple(devices)
         self.draws: bool = any(map(needs_counters, nodes)) or any(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from weft_exec.executor.overlap import Overlap
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Flow, Frame
+from weft_graph.passes.whole_loops import inside
 
 
 class LinearLoops:
@@ -19,6 +20,8 @@ class LinearLoops:
     Args:
       kernel_of: the kernel of a node; None for nodes that need none.
       overlap: what may run side by side.
+      compiled: what decides whether each loop goes on that one function computes, so that nothing
+        in it runs side by side.
     Attributes:
       linear: whether all of the step runs in a line.
     """
@@ -29,8 +32,10 @@ class LinearLoops:
         flow: Flow,
         kernel_of: Callable[[Node], Kernel | None],
         overlap: Overlap,
+        compiled: Container[Node] = (),
     ) -> None:
         self._flow = flow
+        self._whole = {frame for frame in flow.frames if frame.cond in compiled}
         self._overlap = overlap
         self._heavy: dict[Frame, list[Node]] = {frame: [] for frame in flow.frames}
         self._dynamic = {frame for frame in flow.frames if frame.problem}
@@ -63,6 +68,8 @@ class LinearLoops:
     def _overlaps(self, frame: Frame) -> bool:
         if self._overlap is Overlap.EVERYTHING:
             return True
+        if any(inside(frame, whole) for whole in self._whole):
+            return False
         if self._overlap is Overlap.NOTHING or frame in self._dynamic:
             return False
         heavy = self._heavy[frame]

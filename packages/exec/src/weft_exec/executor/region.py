@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from weft_exec.devices.device import Device
+from weft_exec.executor.by_kernels import ByKernels
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import describe, located, raise_located
 from weft_exec.executor.linear import (
@@ -63,16 +64,6 @@ class Region:
         return self.node.inputs
 
 
-class ByKernels:
-    """What a function gives to have the members run one by one, and be told how long that took."""
-
-    __slots__ = ()
-
-    def took(self, seconds: float) -> None:
-        """Note how long the members took."""
-        raise NotImplementedError
-
-
 class RegionCall(Compound):
     """The function of a region's node.
 
@@ -90,41 +81,85 @@ class RegionCall(Compound):
         self._device = device
         self._function = function
         self._expected = tuple(map(_expected, region.outputs))
-        self._slots: dict[Output, int] = {out: i + 1 for i, out in enumerate(region.inputs)}
-        self._size = 1 + len(region.inputs)
         self._updated = set(region.updated)
-        self._reads: dict[Output, int] = {}
-        work: list[tuple[Node, Instruction, Sequence[int]]] = []
-        for member in region.members:
-            work += self._work(member, *place(member))
-        nodes = [node for node, _, _ in work]
-        self._members = Segment(self._forgetting(work), nodes, [device.name] * len(work))
-        self._given = gather([self._slots[output] for output in region.outputs])
+        self._kernels = [self._made(member, *place(member)) for member in region.members]
+        self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
+        self._own: set[int] = set()
+        self._take = gather([])
+        self._results: Sequence[int] = ()
+        self._members = Segment([], [], [])
+        self._skips = 0
 
-    def __call__(self, *inputs: Any) -> Any:
-        """The results, by the function; where it fails, the member that does is found."""
+    def lay(self, inputs: Sequence[int], results: Sequence[int], new: Callable[[], int]) -> bool:
+        """Let members find their inputs and put their results where those outside do."""
+        region = self._region
+        self._take, self._results = gather(inputs), results
+        slots = dict(zip(region.inputs, inputs, strict=True))
+        reads: dict[Output, int] = {}
+        for member, kernel in zip(region.members, self._kernels, strict=True):
+            taken = [self._argument(member, s, slots, reads, new) for s in member.inputs]
+            target: int | slice = 0
+            if len(member.outputs) == 1 and member.outputs[0] in region.outputs:
+                target = results[region.outputs.index(member.outputs[0])]
+            elif member.outputs:
+                made = [new() for _ in member.outputs]
+                self._own.update(made)
+                target = made[0] if len(made) == 1 else slice(made[0], made[-1] + 1)
+            slots.update(zip(member.outputs, slot_range(target), strict=bool(target)))
+            self._work.append((member, (kernel, gather(taken), target, ()), taken))
+        for output, result in zip(region.outputs, results, strict=True):
+            if slots[output] != result:  # one of several of its node
+                move: Instruction = (_same, gather([slots[output]]), result, ())
+                self._work.append((output.node, move, [slots[output]]))
+        return True
+
+    def forgets(self, slots: Sequence[int]) -> None:
+        """Forget these, and what members alone need, after the last member that needs it."""
+        last: dict[int, int] = {}
+        for i, (_, (_, _, target, _), taken) in enumerate(self._work):
+            last.update(dict.fromkeys(slot_range(target), i))
+            last.update(dict.fromkeys(taken, i))
+        dead: list[list[int]] = [[] for _ in self._work]
+        for slot in self._own.union(slots).difference(self._results).intersection(last):
+            dead[last[slot]].append(slot)
+        self._members = Segment(
+            [
+                (function, take, target, tuple(forgotten))
+                for (_, (function, take, target, _), _), forgotten in zip(
+                    self._work, dead, strict=True
+                )
+            ],
+            [node for node, _, _ in self._work],
+            [self._device.name] * len(self._work),
+        )
+
+    def __call__(self, *given: Any) -> None:
+        """Compute the results, by the function; where it fails, the member that does is found."""
+        (slots,) = given
         if self._function is None:
-            return self._by_kernels(inputs)
+            return self._members.run(slots)
+        if self._skips > 0:
+            self._skips -= 1
+            return self._members.run(slots)
         try:
-            values = self._function(*inputs)
+            values = self._function(*self._take(slots))
             timed = isinstance(values, ByKernels)
             if not timed and values is not NotImplemented:
                 self._check(values)
-                return values
+                return self._put(slots, values)
         except Exception as error:  # because a compiler's function may raise anything
             failed = error
         else:
-            return self._timed(values, inputs) if timed else self._by_kernels(inputs)
+            return self._timed(values, slots) if timed else self._members.run(slots)
         try:
-            self._explain(failed, inputs)
+            self._explain(failed, slots)
         finally:
             del failed  # its traceback holds this frame
 
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
-        """The results, by the kernels of the members one after the other."""
-        slots = self._filled(inputs)
+    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
+        """Compute the results, by the kernels of the members one after the other."""
+        (slots,) = inputs
         self._members.run_checked(slots, check, trace)
-        return self._results(slots)
 
     def stop(self) -> None:
         """Tell the function that the session is closed, if it wants to know."""
@@ -137,23 +172,18 @@ class RegionCall(Compound):
         """The members."""
         return (self._members,)
 
-    def _timed(self, asked: ByKernels, inputs: Sequence[Any]) -> Any:
+    def _timed(self, asked: ByKernels, slots: Slots) -> None:
         started = time.thread_time()
-        values = self._by_kernels(inputs)
-        asked.took(time.thread_time() - started)
-        return values
-
-    def _by_kernels(self, inputs: Sequence[Any]) -> Any:
-        slots = self._filled(inputs)
         self._members.run(slots)
-        return self._results(slots)
+        asked.took(time.thread_time() - started)
+        self._skips = asked.skips
 
-    def _filled(self, inputs: Sequence[Any]) -> Slots:
-        return [None, *inputs, *[None] * (self._size - 1 - len(inputs))]
-
-    def _results(self, slots: Slots) -> Any:
-        values = self._given(slots)
-        return values[0] if len(values) == 1 else values
+    def _put(self, slots: Slots, values: Any) -> None:
+        if len(self._results) == 1:
+            slots[self._results[0]] = values
+        else:
+            for slot, value in zip(self._results, values, strict=True):
+                slots[slot] = value
 
     def _check(self, values: Any) -> None:
         """Raise InternalError unless the results are what others take of the members."""
@@ -182,70 +212,52 @@ class RegionCall(Compound):
             line=node.line or None,
         )
 
-    def _explain(self, error: Exception, inputs: Sequence[Any]) -> NoReturn:
-        """Raise what the member raises that fails, or that none does."""
+    def _explain(self, error: Exception, slots: Slots) -> None:
+        """Raise what the member raises that fails, or that none does.
+
+        Where what kernels give is not what the graph says either, as after a `set_shape` that does
+        not hold, that is what the members are to give.
+        """
         _clear_tracebacks(error)
-        self._members.run(self._filled(inputs))
-        given = ", ".join(map(describe, inputs))
+        given = ", ".join(map(describe, self._take(slots)))
+        self._members.run(slots)
+        found = [slots[result] for result in self._results]
+        try:
+            self._check(found[0] if len(found) == 1 else found)
+        except errors.InternalError:
+            return
         said = f"failed on {given}, and no kernel of these does"
         raise_located(compiler_error(self._region, self._device, said, error))
 
-    def _work(
-        self, node: Node, device: Device, kernel: Any
-    ) -> list[tuple[Node, Instruction, Sequence[int]]]:
-        """A member's instruction, after reads of what it takes of variables that others change.
-
-        With each is its node, and the slots that it uses.
-        """
-        found: list[tuple[Node, Instruction, Sequence[int]]] = []
-        taken: list[int] = []
-        changed = set(changed_by(node))
-        for source in node.inputs:
-            slot = self._slots[source]
-            if source in self._updated and source.dtype.is_ref and source not in changed:
-                if source not in self._reads:
-                    self._reads[source] = self._size
-                    read = (_read, gather([slot]), self._size, ())
-                    found.append((source.node, read, [slot]))
-                    self._size += 1
-                slot = self._reads[source]
-            taken.append(slot)
-        instruction = self._instruction(node, device, kernel, taken)
-        return [*found, (node, instruction, taken)]
-
-    def _instruction(
-        self, node: Node, device: Device, kernel: Any, taken: Sequence[int]
-    ) -> Instruction:
+    def _made(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
         try:
-            function = kernel.make(node, device)
+            function: Callable[..., Any] = kernel.make(node, device)
         except Exception as error:  # because a factory may raise anything; it is located
             raise_located(located(error, node, device.name, ()))
-        first = self._size
-        for output in node.outputs:
-            self._slots[output] = self._size
-            self._size += 1
-        target: int | slice = first if node.outputs else 0
-        if len(node.outputs) > 1:
-            target = slice(first, self._size)
-        return function, gather(taken), target, ()
+        return function
 
-    def _forgetting(
-        self, work: Sequence[tuple[Node, Instruction, Sequence[int]]]
-    ) -> list[Instruction]:
-        """The instructions, each of which forgets what only those before it and it need."""
-        last: dict[int, int] = {}
-        for i, (_, (_, _, target, _), taken) in enumerate(work):
-            last.update(dict.fromkeys(slot_range(target), i))
-            last.update(dict.fromkeys(taken, i))
-        kept = {self._slots[output] for output in self._region.outputs}
-        dead: list[list[int]] = [[] for _ in work]
-        for slot, i in last.items():
-            if slot not in kept:
-                dead[i].append(slot)
-        return [
-            (function, take, target, tuple(slots))
-            for (_, (function, take, target, _), _), slots in zip(work, dead, strict=True)
-        ]
+    def _argument(
+        self,
+        node: Node,
+        source: Output,
+        slots: dict[Output, int],
+        reads: dict[Output, int],
+        new: Callable[[], int],
+    ) -> int:
+        """Where a member finds an input; what others of them change is read once before."""
+        slot = slots[source]
+        if source not in self._updated or not source.dtype.is_ref or source in changed_by(node):
+            return slot
+        if source not in reads:
+            reads[source] = new()
+            self._own.add(reads[source])
+            read: Instruction = (_read, gather([slot]), reads[source], ())
+            self._work.append((source.node, read, [slot]))
+        return reads[source]
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _read(state: Any) -> Any:

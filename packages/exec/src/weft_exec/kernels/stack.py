@@ -63,10 +63,13 @@ def _pop(node: Node, device: Device) -> KernelFunction:
 
 
 def _plain_pop(handle: ResourceHandle) -> Any:
+    stack = handle.resource
     try:
-        return handle.resource.pop()
+        return stack.pop()
     except IndexError:
-        raise handle.resource.empty_error() from None
+        if stack.bring_up():
+            return stack.pop()
+        raise stack.empty_error() from None
 
 
 def _swapping_pop(xp: Any) -> KernelFunction:
@@ -82,6 +85,7 @@ def _copy(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle) -> ResourceHandle:
         stack = handle.resource
         copy = Stack(stack.name, stack.dtype)
+        copy.below = list(stack.below)
         copy.extend(stack)
         return ResourceHandle(device.name, "", stack.name, copy)
 

@@ -242,7 +242,7 @@ def _scatter(node: Node, device: Device) -> KernelFunction:
             )
         if not places and state.identical:
             state.refine(value.shape[1:])
-        state.scatter(places, _rows(value))
+        state.scatter(places, _rows(value), value if type(value) is np.ndarray else None)
         return flow
 
     return run

@@ -28,13 +28,58 @@ class Stack(list[Any]):
     Attributes:
       name: for messages.
       dtype: element type.
+      below: what lies under its own values: arrays whose first so many rows are values each, as
+        compiled loops leave them for others to take over whole.
     """
 
-    __slots__ = ("dtype", "name")
+    __slots__ = ("below", "dtype", "name")
 
     def __init__(self, name: str, dtype: DType) -> None:
         self.name = name
         self.dtype = dtype
+        self.below: list[tuple[Any, int]] = []
+
+    def push_rows(self, rows: Any, count: int) -> None:
+        """Push the first rows of an array, which nobody changes any more."""
+        if self:
+            self.extend(rows[:count])
+        elif count:
+            self.below.append((rows, count))
+
+    def bring_up(self) -> bool:
+        """Make values of what was pushed last as rows; whether there was something."""
+        if not self.below:
+            return False
+        rows, count = self.below.pop()
+        self[:0] = list(rows[:count])
+        return True
+
+    def as_rows(self) -> tuple[Any, int]:
+        """All values as the first rows of one array, and how many; there is one at least.
+
+        The array's size is one of few, since programs are compiled for it.
+        """
+        if not self and len(self.below) == 1:
+            return self.below[0]
+        while self.bring_up():
+            pass
+        count = len(self)
+        first = np.asarray(self[0])
+        rows = np.empty((1 << (count - 1).bit_length(), *first.shape), first.dtype)
+        np.stack(self, out=rows[:count])
+        list.clear(self)
+        self.below = [(rows, count)]
+        return rows, count
+
+    def keep_rows(self, count: int) -> None:
+        """Let go of all but the lowest values of what `as_rows` gave."""
+        ((rows, _),) = self.below
+        self.below = [(rows, count)] if count else []
+
+    def clear(self) -> None:
+        """Drop all values."""
+        list.clear(self)
+        self.below = []
 
     def empty_error(self) -> errors.InvalidArgumentError:
         """What a pop says when there is nothing left."""
@@ -81,6 +126,7 @@ class TensorArrayState:
       empty: its allocator: `empty(shape, numpy dtype)`.
     Attributes:
       places: one for each element.
+      whole: an array whose rows the elements are, or None where nobody knows of one.
       split_into: how many of them a split wrote; later writes may have added more.
     """
 
@@ -101,6 +147,7 @@ class TensorArrayState:
         self.name = name
         self.dtype = dtype
         self.places: list[Any] = [None] * size
+        self.whole: Any = None
         self.dims = dims
         self.dynamic = dynamic
         self.clear = clear
@@ -143,6 +190,7 @@ class TensorArrayState:
           fit, or it is closed.
         """
         places = self.places
+        self.whole = None
         if not 0 <= index < len(places):
             self._grow(index)
         if value.shape != self._shape:
@@ -151,10 +199,37 @@ class TensorArrayState:
             raise self._used(index)
         places[index] = value
 
-    def scatter(self, indices: Sequence[int], values: Sequence[Any]) -> None:
-        """Store several elements; errors as `write`."""
+    def scatter(self, indices: Sequence[int], values: Sequence[Any], whole: Any = None) -> None:
+        """Store several elements; errors as `write`.
+
+        Args:
+          whole: an array whose rows they are, if they are those of one.
+        """
+        empty = not any([place is not None for place in self.places])
         for index, value in zip(indices, values, strict=True):
             self.write(index, value)
+        if empty and list(indices) == list(range(len(self.places))):
+            self.whole = whole
+
+    def shape_of_rows(self) -> Shape | None:
+        """The shape of all elements together, where they are there and alike; else None."""
+        first = self.places[0] if self.places else None
+        shape = getattr(first, "shape", None)
+        if shape is None or any([getattr(place, "shape", 0) != shape for place in self.places]):
+            return None
+        return (len(self.places), *shape)
+
+    def as_rows(self) -> Any:
+        """All elements, which are there and alike, as the rows of an array."""
+        return np.stack(self.places) if self.whole is None else self.whole
+
+    def may_be_filled(self, shape: Shape) -> bool:
+        """Whether writes of elements of a shape, to any places, succeed."""
+        return (
+            not self.closed
+            and compatible_dims(self.dims, shape)
+            and not any([place is not None for place in self.places])
+        )
 
     def resize_for(self, count: int) -> None:
         """Make room for exactly `count` elements; of gradients there may be fewer.
@@ -189,6 +264,7 @@ class TensorArrayState:
         """Drop all elements and gradients; closing twice does nothing."""
         self.closed = True
         self.places = []
+        self.whole = None
         self._gradients = {}
 
     # ------------------------------------------------------------------ reading
@@ -207,6 +283,7 @@ class TensorArrayState:
             return self._missing(index, value)
         if self.clear:
             places[index] = value.shape
+            self.whole = None
         return value
 
     def gather(self, indices: Sequence[int]) -> list[Any]:
@@ -362,6 +439,16 @@ class GradientArrayState(TensorArrayState):
         """As many as a split of the forward array wrote."""
         return self.size if self._concat_size is None else self._concat_size
 
+    def may_be_filled(self, shape: Shape) -> bool:
+        """Whether additions of elements of a shape, to any places, succeed."""
+        return (
+            not self.closed
+            and compatible_dims(self.dims, shape)
+            and all([known is None or known == shape for known in self._shapes])
+            and not self._seen
+            and not any([type(place) is tuple for place in self.places])
+        )
+
     def write(self, index: int, value: Any) -> None:
         """Add to an element.
 
@@ -369,6 +456,7 @@ class GradientArrayState(TensorArrayState):
           that of the forward element, or it is closed.
         """
         places = self.places
+        self.whole = None
         if not 0 <= index < len(places):
             self._grow(index)
         wanted = self._shapes[index]

@@ -155,6 +155,7 @@ class Structurer:
     def _arranged(self, frame: Frame) -> list[tuple[Path, Element]]:
         members = self._members[frame]
         paths: dict[Element, Path] = {}
+        pending = {element: self._pending[element] for element in members}
         ready = _Ready()
         late: list[tuple[int, Element]] = []
         result: list[tuple[Path, Element]] = []
@@ -168,7 +169,7 @@ class Structurer:
                 ready.push(path, self._order[element], element)
 
         for element in members:
-            if not self._pending[element]:
+            if not pending[element]:
                 push(element)
         current: Path = ()
         while ready or late:
@@ -176,8 +177,8 @@ class Structurer:
             current = paths[element]
             result.append((current, element))
             for user in self._users[element]:
-                self._pending[user] -= 1
-                if not self._pending[user]:
+                pending[user] -= 1
+                if not pending[user]:
                     push(user)
         assert len(result) == len(members), "elements of a frame wait for each other"
         return result

@@ -61,7 +61,7 @@ class Checked:
             state = state_of(inputs[region.inputs.index(source)])
             node = next(each for each in region.members if source in changed_by(each))
             seen.append((node, array, state.read()))
-        wrong = [each for each in seen if _differs(*each[1:])]
+        wrong = [each for each in seen if differs(*each[1:])]
         if wrong:
             self._raise(wrong[0], every()(inputs, *map(np.copy, before)), by_kernels)
         return wanted[0] if len(wanted) == 1 else wanted
@@ -90,11 +90,11 @@ class Checked:
         wrong = [
             (output.node, value, by_kernels[output])
             for output, value in zip(outputs, every, strict=True)
-            if _differs(value, by_kernels[output])
+            if differs(value, by_kernels[output])
         ]
         node, value, want = wrong[0] if wrong else seen
         raise errors.InternalError(
-            f"jit_check: {node.type} gives {_shown(value, want)}",
+            f"jit_check: {node.type} gives {shown(value, want)}",
             op=node.type,
             node=node.name,
             line=node.line or None,
@@ -116,7 +116,8 @@ def results_of(members: Sequence[Node], updated: Collection[Output]) -> list[Out
     ]
 
 
-def _differs(value: Any, want: Any) -> bool:
+def differs(value: Any, want: Any) -> bool:
+    """Whether a compiled value is another than that of kernels."""
     value, want = np.asarray(value), np.asarray(want)
     return value.dtype != want.dtype or value.shape != want.shape or bool(_far(value, want).any())
 
@@ -134,7 +135,8 @@ def _far(value: Any, want: Any) -> Any:
     return ~(same | near)
 
 
-def _shown(value: Any, want: Any) -> str:
+def shown(value: Any, want: Any) -> str:
+    """How a compiled value differs from that of kernels."""
     value, want = np.asarray(value), np.asarray(want)
     if value.dtype != want.dtype or value.shape != want.shape:
         return (

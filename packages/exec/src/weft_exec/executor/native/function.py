@@ -11,7 +11,7 @@ import enum
 import logging
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,10 +29,10 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
-_MOST: Final = 16
+MOST: Final = 16
 """Choices of shapes and values that a region is compiled for at a time."""
 
-_MOST_COUNTED: Final = 256
+MOST_COUNTED: Final = 256
 """Choices whose runs by kernels are counted at a time, until one is worth compiling for."""
 
 _log: Final = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ class Mode(enum.Enum):
 Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
 """Shapes of the inputs whose shapes the graph does not tell, and the values of those that decide
 what is compiled."""
+
+Generate = Callable[..., Generated | None]
+"""`generate` or `find` of a `CodeGenerator`."""
 
 _ONE_KEY: Final[Key] = ((), ())
 
@@ -166,10 +169,10 @@ class Specialised:
         """What is counted of shapes that are not compiled for."""
         choice = self._choice(inputs)
         with self._lock:
-            if len(self._records) >= _MOST_COUNTED:  # shapes that never come again
+            if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
                 self._choices.clear()
-            record = Record(self._pace, self._region.members)
+            record = Record(self._pace, self._region.members, key is _ONE_KEY)
             self._records[key], self._choices[key] = record, choice
         return record
 
@@ -178,15 +181,31 @@ class Specialised:
         with self._lock:
             return list(self._records.values())
 
+    def find(self, record: Record) -> None:
+        """Take what the disk has for the shapes of a record; see `Pace`."""
+        key, choice = self._choice_of(record)
+        if choice is None:
+            return
+        found = None if self._checked else self._compiled(choice, self._generator.find)
+        if found is not None:
+            self._put(key, record, found)
+
     def compile(self, record: Record) -> None:
         """Compile for the shapes of a record; see `Pace`."""
+        key, choice = self._choice_of(record)
+        if choice is not None:
+            self._put(key, record, self._compiled(choice))
+
+    def _choice_of(self, record: Record) -> tuple[Key, Choice | None]:
+        """What a record is of, if it is still counted."""
         with self._lock:
-            found = [key for key, each in self._records.items() if each is record]
-            if not found:
-                return
-            (key,) = found
-            choice = self._choices[key]
-        made = self._compiled(choice)
+            for key, each in self._records.items():
+                if each is record:
+                    return key, self._choices[key]
+        return _ONE_KEY, None
+
+    def _put(self, key: Key, record: Record, made: Function | None) -> None:
+        """Use a function from now on, or kernels, if there is none."""
 
         def replace(function: Function | None) -> None:
             with self._lock:
@@ -209,7 +228,7 @@ class Specialised:
         Those that stay are marked as unused, by a function in their place that takes itself away.
         """
         made = self._made
-        if len(made) < _MOST:
+        if len(made) < MOST:
             return
         unused = [key for key, function in made.items() if isinstance(function, _Unused | None)]
         del made[next(iter(unused or made))]
@@ -222,16 +241,19 @@ class Specialised:
         with self._lock:
             if key in self._made:
                 return self._made[key]
-            if len(self._made) >= _MOST:
+            if len(self._made) >= MOST:
                 return None
         made = self._compiled(self._choice(inputs))
         with self._lock:
             return self._made.setdefault(key, made)
 
-    def _compiled(self, choice: Choice) -> Function | None:
+    def _compiled(self, choice: Choice, generate: Generate | None = None) -> Function | None:
+        """The function for a choice; None where it cannot be made, or `generate` gives none."""
         region = self._region
         try:
-            generated = self._generated(region.outputs, choice)
+            generated = self._generated(region.outputs, choice, generate)
+            if generated is None:
+                return None
             if self._checked is not None:
                 return self._checking(self._checked, generated, choice)
             return self._calling(generated, choice.shapes)
@@ -243,11 +265,15 @@ class Specialised:
             _log.exception("%s cannot be compiled, and runs by kernels", region.node.name)
         return None
 
-    def _generated(self, outputs: Sequence[Output], choice: Choice) -> Generated:
+    def _generated(
+        self, outputs: Sequence[Output], choice: Choice, generate: Generate | None = None
+    ) -> Generated | None:
         region = self._region
-        made = self._generator.generate(region.members, region.inputs, outputs, *choice)
-        with self._lock:
-            self._live.add(made)
+        generate = generate or self._generator.generate
+        made = generate(region.members, region.inputs, outputs, *choice)
+        if made is not None:
+            with self._lock:
+                self._live.add(made)
         return made
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
@@ -256,7 +282,9 @@ class Specialised:
 
         def every() -> Function:
             outputs = results_of(self._region.members, self._region.updated)
-            return self._filling(self._generated(outputs, choice))
+            every = self._generated(outputs, choice)
+            assert every is not None
+            return self._filling(every)
 
         def call(inputs: Sequence[Any]) -> Any:
             before = [np.array(state_of(inputs[at]).read()) for at in generated.updates]

@@ -6,6 +6,9 @@ most for their cost. All compiling together gets a small share of the time that 
 kernels, and what compiled ones have saved: so a process is never behind by more than that share,
 however many regions it has and however seldom their shapes come again. What turns out slower than
 its kernels is given up.
+
+What an earlier process compiled is looked for when kernels have taken as long as that takes, some
+milliseconds, and is on no account: with all code on the disk the first dozens of steps find it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final, Protocol
 
-from weft_exec.executor.region import ByKernels
+from weft_exec.executor.by_kernels import ByKernels
 from weft_graph.ir.node import Node
 
 _GIFT: Final = 0.1
@@ -32,6 +35,10 @@ _SHARE: Final = 0.05
 _FIXED, _MEMBER, _UPDATE = 0.02, 0.0015, 0.008
 """Seconds to compile a region, each node of it, and each update, until it is known how long it
 takes here."""
+_LOOK, _LOOK_MEMBER = 0.003, 0.00003
+"""Seconds to look for code on the disk and load it, and for each node of the region."""
+_FIRST_LOOK: Final = 0.05
+"""Seconds of kernels before that is done at all: the first code to be found imports LLVM."""
 _REST: Final = 0.005
 """Seconds of kernels between two looks for what to compile."""
 _ALL: Final = 8
@@ -51,22 +58,35 @@ Function = Callable[..., Any]
 class Record(ByKernels):
     """What is known of a region for one choice of shapes.
 
+    Args:
+      alone: whether the region has no other, so that nobody has to ask which one runs.
     Attributes:
       runs, seconds, least: by kernels: how many, of all about, and of the fastest.
-      cost: seconds that compiling it will take.
+      look, cost: seconds that it will take to look for its code, and to compile it.
+      looked: whether its code was looked for.
     """
 
-    __slots__ = ("_best", "_pace", "_tries", "cost", "least", "runs", "seconds")
+    __slots__ = (
+        "_alone", "_best", "_pace", "_tries", "cost", "least", "look", "looked", "runs", "seconds"
+    )  # fmt: skip
 
-    def __init__(self, pace: Pace, members: Sequence[Node]) -> None:
+    def __init__(self, pace: Pace, members: Sequence[Node], alone: bool = False) -> None:
+        super().__init__()
+        self._alone = alone
         self._pace = pace
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
         self._tries, self._best = 0, float("inf")
         updates = sum(not node.outputs or node.outputs[0].dtype.is_ref for node in members)
+        self.looked = False
+        self.look = _LOOK + _LOOK_MEMBER * len(members)
         self.cost = _FIXED + _MEMBER * len(members) + _UPDATE * updates
 
     def begins(self) -> bool:
         """Whether a run by kernels that begins now is to be timed."""
+        if self._alone and self.runs >= _ALL:
+            self.runs += _ALL
+            self.skips = _ALL - 1
+            return True
         self.runs += 1
         return self.runs <= _ALL or self.runs % _ALL == 0
 
@@ -109,6 +129,10 @@ class Candidate(Protocol):
 
     def waiting(self) -> Iterable[Record]:
         """The records of shapes that it is not compiled for."""
+        ...
+
+    def find(self, record: Record) -> None:
+        """Take what the disk has for one of these, if anything; it raises nothing."""
         ...
 
     def compile(self, record: Record) -> None:
@@ -157,14 +181,40 @@ class Pace:
             self._busy = True
         chosen: Sequence[tuple[Candidate, Record]] = ()
         try:
-            chosen = self._chosen()
+            chosen, work = self._unknown(), self._find
+            if not chosen:
+                chosen, work = self._chosen(), self._compile
             if chosen:
-                _background().submit(self._compile, chosen)
+                _background().submit(work, chosen)
         except RuntimeError:  # the interpreter is ending, and takes no more work
             chosen = ()
         finally:
             if not chosen:
                 self._busy = False
+
+    def _unknown(self) -> list[tuple[Candidate, Record]]:
+        """What it is time to look for on the disk."""
+        if self.seen < _FIRST_LOOK:
+            return []
+        with self._lock:
+            candidates = list(self._candidates)
+        return [
+            (candidate, record)
+            for candidate in candidates
+            for record in candidate.waiting()
+            if not record.looked and record.seconds >= record.look
+        ]
+
+    def _find(self, chosen: Sequence[tuple[Candidate, Record]]) -> None:
+        try:
+            for candidate, record in chosen:
+                if not threading.main_thread().is_alive():
+                    return
+                record.looked = True
+                candidate.find(record)
+        finally:
+            self._next_look = self.seen  # now it is known what has to be compiled
+            self._busy = False
 
     def _chosen(self) -> list[tuple[Candidate, Record]]:
         """What there is time for, the best first."""
@@ -176,7 +226,7 @@ class Pace:
             (record.seconds / record.cost, candidate, record)
             for candidate in candidates
             for record in candidate.waiting()
-            if record.runs > 1 and record.seconds >= record.cost * self._scale
+            if record.looked and record.seconds >= record.cost * self._scale
         ]
         found.sort(key=lambda each: each[0], reverse=True)
         chosen: list[tuple[Candidate, Record]] = []

@@ -8,14 +8,16 @@ from collections.abc import Iterable
 from functools import cache
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.compilers import Claim, Offer, register_compiler
+from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
 from weft_exec.executor.native.choice import Choice, choose
 from weft_exec.executor.native.function import Mode, Specialised
+from weft_exec.executor.native.loops import CompiledLoop, choose_loops
 from weft_exec.executor.native.watch import Watched, watched
 from weft_exec.executor.region import Region
 from weft_graph.ir.code_generators import CodeGenerator, generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node
+from weft_graph.passes.whole_loops import WholeLoop, loop_generators
 from weft_tensor import errors
 
 
@@ -53,6 +55,21 @@ def _say_that_none_is_installed() -> None:
 class NativeRegions:
     """A compiler that claims what a code generator can compile."""
 
+    def claim_loops(self, offer: Offer) -> Iterable[LoopClaim]:
+        """The loops of a part on processors that are compiled as wholes."""
+        said = environment()
+        asked = wanted(offer.nodes, said)
+        if not asked or not generators.keys() or not loop_generators.keys():
+            return []
+        generator = loop_generators.lookup(loop_generators.keys()[0])
+
+        def claim(whole: WholeLoop, device: Device) -> LoopClaim:
+            checked = any(CHECKED in node.attrs for node in whole.nodes)
+            mode = _mode(said, checked, device)
+            return LoopClaim(whole, lambda: CompiledLoop(generator, whole, device, mode, checked))
+
+        return [claim(*each) for each in choose_loops(offer, generator, asked)]
+
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """The regions of a part on processors."""
         said = environment()
@@ -70,10 +87,8 @@ class NativeRegions:
             if seen is not None:
                 return seen
             checked = any(CHECKED in member.attrs for member in region.members)
-            chosen = Mode.FIRST if checked or device.config.deterministic else Mode.ON
-            if said == "now":
-                chosen = Mode.NOW
-            return Specialised(generator, region, device, chosen, checked)
+            mode = _mode(said, checked, device)
+            return Specialised(generator, region, device, mode, checked)
 
         return [
             Claim(
@@ -86,6 +101,13 @@ class NativeRegions:
         ]
 
 
+def _mode(said: str, checked: bool, device: Device) -> Mode:
+    """When something is compiled."""
+    if said == "now":
+        return Mode.NOW
+    return Mode.FIRST if checked or device.config.deterministic else Mode.ON
+
+
 def _updates(generator: CodeGenerator, members: Iterable[Node]) -> dict[Node, int]:
     """Those of some nodes that change variables, and how many each does."""
     counts = {member: generator.changes(member) for member in members}
@@ -96,7 +118,11 @@ def choice_of(offer: Offer) -> Choice | None:
     """What of a part would be compiled; None where nobody asks, or no package compiles."""
     asked = wanted(offer.nodes, environment())
     names = generators.keys()
-    return choose(offer, generators.lookup(names[0]), asked) if asked and names else None
+    if not asked or not names:
+        return None
+    inside = {n for claim in NativeRegions().claim_loops(offer) for n in claim.whole.nodes}
+    rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
+    return choose(rest, generators.lookup(names[0]), asked)
 
 
 register_compiler("native", NativeRegions())

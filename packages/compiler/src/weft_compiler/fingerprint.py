@@ -1,0 +1,131 @@
+"""What decides what is compiled of some nodes, in a few bytes.
+
+Code that is on the disk is found by it, without lowering the nodes and without LLVM.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.lower.region import changed_by, state_type
+from weft_compiler.lower.registry import rule_of, update_of
+from weft_compiler.native.cache import sources
+from weft_graph.ir.code_generators import Shape
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import declared_in
+from weft_graph.ir.traits import Role
+from weft_tensor.dtypes import DType
+
+_OURS: Final = ("weft_graph", "weft_compiler")
+"""Packages whose sources are part of a fingerprint, so that their rules may decide what code is."""
+
+
+class _Unknown(Exception):  # noqa: N818 - it is no error of a program
+    """Something decides what is compiled that has no short form."""
+
+
+def fingerprint(
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    shapes: Sequence[Shape],
+    values: Mapping[int, Any],
+) -> str | None:
+    """A hash of all that code depends on but names, of nodes and shapes as `lower` takes them.
+
+    Returns: None where a rule of another package, whose changes nobody notices, has its say, or an
+      attribute has no short form.
+    """
+    found = hashlib.sha256(_here().encode())
+    try:
+        for part in _parts(members, inputs, outputs, shapes, values):
+            found.update(part)
+            found.update(b"\0")
+    except _Unknown:
+        return None
+    return found.hexdigest()
+
+
+def _parts(
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    shapes: Sequence[Shape],
+    values: Mapping[int, Any],
+) -> list[bytes]:
+    numbers: dict[Output, int] = {source: at for at, source in enumerate(inputs)}
+    states = {source: state_type(node).name for node in members for source in changed_by(node)}
+    parts: list[bytes] = []
+    for at, (source, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        node = source.node
+        value = node.attrs["value"] if node.role is Role.CONSTANT else values.get(at)
+        known = b"" if value is None else _array(np.asarray(value))
+        parts += f"{source.dtype.name} {shape} {states.get(source)}".encode(), known
+    for node in members:
+        if not _is_ours(node.type):
+            raise _Unknown
+        of = [numbers[source] for source in node.inputs]
+        attrs = ",".join([f"{k}={_attr(v)}" for k, v in sorted(node.attrs.items()) if k[0] != "_"])
+        given = [output.dtype.name for output in node.outputs]
+        parts.append(f"{node.type} {of} {given} {attrs}".encode())
+        for output in node.outputs:
+            numbers[output] = len(numbers)
+    parts.append(str([numbers[output] for output in outputs]).encode())
+    return parts
+
+
+def _attr(value: Any) -> str:
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_attr, value))}]"
+    if isinstance(value, np.ndarray):
+        return _array(value).hex()
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    raise _Unknown
+
+
+def _array(value: np.ndarray) -> bytes:
+    if value.dtype.hasobject:
+        raise _Unknown
+    content = value.tobytes()
+    if len(content) > 64:
+        content = hashlib.sha256(content).digest()
+    return f"{value.dtype} {value.shape} ".encode() + content
+
+
+@functools.cache
+def _is_ours(op: str) -> bool:
+    """Whether all that says what an op computes is in packages of ours."""
+    update = update_of(op)
+    rules = (rule_of(op), update and update.new, update and update.rows)
+    says = [declared_in(op), *[str(rule.__module__) for rule in rules if rule is not None]]
+    return all(module.partition(".")[0] in _OURS for module in says)
+
+
+@functools.cache
+def _here() -> str:
+    """This processor, and the versions of what compiles, as far as is known without LLVM."""
+    names = ("weftml-compiler", "weftml-graph", "llvmlite", "numpy")
+    versions = [metadata.version(name) for name in names]
+    return "\n".join([*versions, *map(sources, _OURS), _processor()])
+
+
+def _processor() -> str:
+    found = f"{platform.system()} {platform.machine()}"
+    try:
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:  # no Linux
+        return f"{found} {platform.processor()}"
+    wanted = ("vendor_id", "model name", "flags", "Features", "CPU part", "isa")
+    lines = [line for line in first.splitlines() if line.startswith(wanted)]
+    return "\n".join([found, *lines])

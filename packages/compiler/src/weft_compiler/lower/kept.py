@@ -1,0 +1,202 @@
+"""What loops keep in TensorArrays and on stacks: elements in one buffer, with marks or a count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    cast,
+    index,
+    number,
+    where,
+)
+from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.program import Check, Let, Store
+from weft_compiler.lower.registry import require
+from weft_compiler.lower.turns import Effect, Emitter, Path, Turns
+from weft_compiler.lower.values import Requirement, Value, computed, moved
+from weft_graph.ir.node import Node
+from weft_graph.passes.whole_loops import Extent, Kept, Use
+from weft_tensor import dtypes
+
+_MARK = dtypes.uint8
+_READABLE, _READ = 1, 2
+
+
+class Keeper:
+    """The memory of a TensorArray or a stack.
+
+    Attributes:
+      kept: what is done to it.
+      extent: what is behind it.
+      inputs, outputs: of the program, for it, besides variables.
+      copies: outputs that begin as an input, or as zeros.
+    """
+
+    def __init__(self, kept: Kept, extent: Extent) -> None:
+        self.kept = kept
+        self.extent = extent
+        self.inputs: list[Value] = []
+        self.outputs: list[Value] = []
+        self.copies: list[tuple[Value, Value | None]] = []
+        self._data: Value | None = None
+        self._state: Value | None = None
+        node = kept.nodes[0]
+        size = extent.shape[0]
+        name = node.name
+        if kept.use is Use.READ:
+            self._data = Value(name, node.outputs[0].dtype, extent.shape)
+            there = Value(f"{name}_there", _MARK, (size,))
+            self.inputs = [self._data, there]
+            self._state = Value(f"{name}_marks", _MARK, (size,))
+            self.outputs = [self._state]
+            self.copies = [(self._state, there)]
+        elif kept.use is Use.WRITE:
+            self._state = Value(f"{name}_marks", _MARK, (size,))
+            self.copies = [(self._state, None)]
+        elif kept.use is Use.POP:
+            self._data = Value(name, node.outputs[0].dtype, extent.shape)
+            self.inputs = [self._data, Value(f"{name}_given", INDEX, ())]
+            self._state = Value(f"{name}_count", INDEX, ())
+        else:
+            self._state = Value(f"{name}_count", INDEX, ())
+            self.copies = [(self._state, None)]
+
+    def require_known(self) -> None:
+        """Refuse what is never done, and so has no shape.
+
+        Raises: Unsupported: nothing is written.
+        """
+        require(self._data is not None, f"{self.kept.nodes[0].name} is never run")
+
+    def done(self, node: Node, operands: Sequence[Value], path: Path, turns: Turns) -> Value:
+        """What a node gives; what it does is added to the turns.
+
+        Args:
+          operands: its inputs without the handle.
+        """
+        use = self.kept.use
+        if use is Use.READ:
+            return self._read(node, operands[0], path, turns)
+        if use is Use.WRITE:
+            self._write(node, operands[0], operands[1], path, turns)
+            return operands[2]
+        if use is Use.POP:
+            return self._pop(node, path, turns)
+        self._push(node, operands[0], path, turns)
+        return operands[0]
+
+    def _memory(self, name: str, like: Value) -> Value:
+        """The buffer of elements that are written."""
+        if self._data is None:
+            self._data = Value(name, like.dtype, (self.extent.shape[0], *like.shape))
+            assert self._state is not None
+            self.outputs = [self._data, self._state]
+        require(self._data.shape[1:] == like.shape, f"{name} has elements of several shapes")
+        return self._data
+
+    def _read(self, node: Node, at: Value, path: Path, turns: Turns) -> Value:
+        data, marks, size = self._data, self._state, self.extent.shape[0]
+        assert data is not None and marks is not None
+        require(at.shape == () and size > 0, f"{node.name} reads nothing")
+
+        def place() -> Expr:
+            return clamped(cast(at.at(), INDEX), size)
+
+        found = moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
+
+        def is_there() -> Expr:
+            readable = number(_READABLE, _MARK)
+            there = apply("equal", marks.at(place()), readable)
+            if not self.extent.clear:
+                there = apply("not_equal", marks.at(place()), number(0, _MARK))
+            return apply("bit_and", inside(cast(at.at(), INDEX), size), there)
+
+        found.requires = (Requirement((), is_there, "an element that can be read was required"),)
+
+        def write(out: Emitter) -> None:
+            def mark() -> None:
+                out.emit(Store(out.name_of(marks), (out.resolved(place()),), number(_READ, _MARK)))
+
+            out.nest((), mark)
+
+        turns.effects.append(Effect([at], path, write))
+        return found
+
+    def _write(self, node: Node, at: Value, value: Value, path: Path, turns: Turns) -> None:
+        data, marks, size = self._memory(node.name, value), self._state, self.extent.shape[0]
+        assert marks is not None
+        require(at.shape == () and size > 0, f"{node.name} has no room")
+
+        def write(out: Emitter) -> None:
+            place = Variable(INDEX, out.unique("place"))
+            target, marked = out.name_of(data), out.name_of(marks)
+            out.nest((), lambda: out.emit(Let(place.name, out.resolved(cast(at.at(), INDEX)))))
+            said = f"an index in [0, {size}) was required"
+            out.emit(Check(inside(place, size), said))
+            mark = Load(_MARK, marked, (place,))
+            fresh = apply("equal", mark, number(0, _MARK))
+            if not self.extent.adds:
+                out.emit(Check(fresh, "an element that was not written yet was required"))
+
+            def store(*i: Expr) -> None:
+                new = out.resolved(value.at(*i))
+                if self.extent.adds:
+                    old = Load(data.dtype, target, (place, *i))
+                    new = apply("where", fresh, new, apply("add", old, new))
+                out.emit(Store(target, (place, *i), new))
+
+            out.nest(value.shape, store)
+            out.emit(Store(marked, (place,), number(1, _MARK)))
+
+        turns.effects.append(Effect([at, value], path, write))
+
+    def _pop(self, node: Node, path: Path, turns: Turns) -> Value:
+        data, count, size = self._data, self._state, self.extent.shape[0]
+        assert data is not None and count is not None
+
+        def place() -> Expr:
+            return clamped(minus(count.at(), 1), size)
+
+        found = moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
+        found.requires = (
+            Requirement(
+                (),
+                lambda: apply("greater", count.at(), index(0)),
+                "a value on the stack was required",
+            ),
+        )
+
+        def left() -> Expr:
+            fewer: Expr = minus(count.at(), 1)
+            for predicate, side in path:
+                pair = (fewer, count.at()) if side else (count.at(), fewer)
+                fewer = where(predicate.at(), *pair)
+            return fewer
+
+        # What is on top stays there to the end of the turn, as a variable of the loop does.
+        turns.variables.append(count)
+        turns.initial.append(self.inputs[1])
+        turns.following.append(computed(f"{node.name}_left", INDEX, (), left))
+        return found
+
+    def _push(self, node: Node, value: Value, path: Path, turns: Turns) -> None:
+        data, count, size = self._memory(node.name, value), self._state, self.extent.shape[0]
+        assert count is not None
+
+        def write(out: Emitter) -> None:
+            name, target = out.name_of(count), out.name_of(data)
+            place = Variable(INDEX, out.unique("place"))
+            out.emit(Let(place.name, clamped(Load(INDEX, name, ()), size)))
+            out.nest(
+                value.shape,
+                lambda *i: out.emit(Store(target, (place, *i), out.resolved(value.at(*i)))),
+            )
+            out.emit(Store(name, (), plus(place, 1)))
+
+        turns.effects.append(Effect([value], path, write))

@@ -1,0 +1,345 @@
+"""Programs of loops: what does not change before them, then a turn after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Constant,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    index,
+)
+from weft_compiler.ir.indices import plus
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Buffer,
+    If,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+    loads,
+)
+from weft_compiler.lower.analysis import (
+    Facts,
+    analyse,
+    memory_of,
+    updates_in_order,
+    worth_memory,
+)
+from weft_compiler.lower.turns import Emitter, LastValue, Path, Turns
+from weft_compiler.lower.values import Elements, Value, computed
+from weft_compiler.lower.writer import Nests
+from weft_tensor import dtypes
+
+_WORTH_KEEPING: Final = 2
+"""Operations from which on a value that does not change is computed before the loop."""
+
+
+@dataclass(eq=False)
+class Outside:
+    """What a program of a loop is given, and what it fills, besides the variables.
+
+    Attributes:
+      inputs: in the order of the program.
+      outputs: the same; those of variables that are `wanted` come before them.
+      copies: outputs that begin with what an input has, or with zeros.
+      goes_on: whether the last output tells that the loop is to go on.
+    """
+
+    inputs: Sequence[Value]
+    wanted: Sequence[bool]
+    outputs: Sequence[Value]
+    copies: Sequence[tuple[Value, Value | None]]
+    goes_on: bool
+
+
+def write_loop(turns: Turns, outside: Outside, name: str) -> Program:
+    """The program of a loop."""
+    return _LoopWriter(outside.inputs).program_of(turns, outside, name)
+
+
+class _LoopWriter(Nests, Emitter):
+    """Writes loops, those inside of others too."""
+
+    def __init__(self, inputs: Sequence[Value]) -> None:
+        super().__init__(inputs, (), ())
+        self._constants: dict[Value, None] = {}
+        self._fixed: set[Value] = set()
+
+    # ---------------------------------------------------------------------- as an Emitter
+
+    def emit(self, statement: Statement) -> None:
+        self._emit(statement)
+
+    def nest(self, sizes: Sequence[int], write: Callable[..., None]) -> None:
+        self._nest(sizes, write)
+
+    def resolved(self, expression: Expr) -> Expr:
+        return self._resolved(expression)
+
+    def unique(self, name: str) -> str:
+        return self._unique(name)
+
+    def name_of(self, value: Value) -> str:
+        return self._buffers[value].name
+
+    # ---------------------------------------------------------------------- programs
+
+    def program_of(self, turns: Turns, outside: Outside, name: str) -> Program:
+        """The program of a loop."""
+        name = self._unique(name)
+        finals: list[Buffer] = []
+        for variable, wanted in zip(turns.variables, outside.wanted, strict=True):
+            self._buffers[variable] = self._buffer(variable)
+            if wanted:
+                last = self._buffers[variable]
+                finals.append(last if last.shape else self._buffer(variable))
+        for value in outside.outputs:
+            self._buffers[value] = self._buffer(value)
+        for value, first in outside.copies:
+            self._copy(value, first)
+        goes_on = self._turns(turns, [buffer.name for buffer in finals])
+        at = iter(finals)
+        for variable, wanted in zip(turns.variables, outside.wanted, strict=True):
+            final = next(at) if wanted else None
+            if final is not None and not final.shape:
+                own = self._buffers[variable]
+                self._emit(Store(final.name, (), Load(own.dtype, own.name, ())))
+        outputs = [*finals, *[self._buffers[value] for value in outside.outputs]]
+        if outside.goes_on:
+            more = Buffer(self._unique("goes_on"), dtypes.bool_, ())
+            self._emit(Store(more.name, (), goes_on))
+            outputs.append(more)
+        body = tuple(self._body)
+        used = {load.buffer for load in loads(body)}
+        known = [value for value in self._constants if self._buffers[value].name in used]
+        return Program(
+            name,
+            tuple([self._buffers[value] for value in (*self._inputs, *known)]),
+            tuple(outputs),
+            body,
+            {self._buffers[value].name: value.constant for value in known},
+        )
+
+    def _copy(self, value: Value, first: Value | None) -> None:
+        """Let memory begin with what an input has, or with zeros."""
+        target = self._buffers[value]
+        zero = Constant(value.dtype, 0)
+
+        def store(*at: Expr) -> None:
+            begin = zero if first is None else Load(value.dtype, self._buffers[first].name, at)
+            self._emit(Store(target.name, at, begin))
+
+        self._nest(value.shape, store)
+
+    # ---------------------------------------------------------------------- loops
+
+    def _turns(self, turns: Turns, declared: Sequence[str] = ()) -> Expr:
+        """A loop, whose variables have buffers; whether it was to go on where it stopped.
+
+        Args:
+          declared: buffers of variables that are there already.
+        """
+        for variable, initial in zip(turns.variables, turns.initial, strict=True):
+            buffer = self._buffers[variable]
+            if buffer.name not in declared:
+                self._emit(Allocate(buffer))
+            self._copy_value(buffer, initial)
+        assert turns.test is not None
+        following = [
+            (old, computed(f"{old.name}_next", old.dtype, old.shape, new.at))
+            for old, new in zip(turns.variables, turns.following, strict=True)
+            if new is not old
+        ]
+        taken = [
+            computed(value.name, value.dtype, value.shape, value.at)
+            for effect in turns.effects
+            for value in effect.takes
+        ]
+        news = [new for _, new in following]
+        # The last are looked at first, so that predicates are there for what they decide.
+        facts = analyse([turns.test, *news, *taken, *reversed(_predicates(turns))])
+        self._declare(facts)
+        self._outputs += news
+        kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))
+        varying = self._varying(turns, facts)
+        self._fixed.update(turns.variables)  # for loops inside
+        kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
+        before = [value for value in facts if value in kept and value not in varying]
+        for value in before:
+            self._compute(value, facts, {})
+        tested = analyse([turns.test])
+        on, more = self._flag("on", True), self._flag("more", False)
+        count = Variable(INDEX, self._unique("turn"))
+        if turns.most is not None:
+            self._emit(Var(count.name, index(0)))
+        outer, self._body = self._body, []
+        self._computed([v for v in tested if v in varying], kept, facts, turns.paths)
+        test = turns.test
+        self._nest((), lambda: self._emit(Assign(on.name, self._resolved(_only(test)))))
+        if turns.most is not None:
+            room = apply("less", count, index(turns.most))
+            self._emit(Assign(more.name, apply("bit_and", on, apply("invert", room))))
+            self._emit(Assign(on.name, apply("bit_and", on, room)))
+        inner, self._body = self._body, []
+        rest = [value for value in facts if value in varying and value not in tested]
+        self._turn(turns, rest, kept, facts, following)
+        if turns.most is not None:
+            self._emit(Assign(count.name, plus(count, 1)))
+        inner.append(If(on, tuple(self._body)))
+        self._body = [*outer, While(on, tuple(inner))]
+        return more
+
+    def _flag(self, name: str, value: bool) -> Variable:
+        flag = Variable(dtypes.bool_, self._unique(name))
+        self._emit(Var(flag.name, Constant(dtypes.bool_, value)))
+        return flag
+
+    def _copy_value(self, buffer: Buffer, initial: Value) -> None:
+        found = computed(buffer.name, initial.dtype, initial.shape, initial.at)
+        self._declare(analyse([found]))
+        self._nest(
+            buffer.shape,
+            lambda *at: self._emit(Store(buffer.name, at, self._resolved(initial.at(*at)))),
+        )
+
+    def _turn(
+        self,
+        turns: Turns,
+        values: Sequence[Value],
+        kept: set[Value],
+        facts: Mapping[Value, Facts],
+        following: Sequence[tuple[Value, Value]],
+    ) -> None:
+        """What happens in a turn."""
+        news = {new for _, new in following}
+        self._computed([v for v in values if v not in news], kept, facts, turns.paths)
+        for effect in turns.effects:
+            self._guarded(effect.path, partial(effect.write, self))
+        for old, new in following:
+            self._buffers[new] = self._buffers[old]
+        late: list[tuple[Value, Buffer]] = []
+        for old, new, apart in updates_in_order(following, facts, self._buffers):
+            if apart:
+                late.append((new, self._beside(new)))
+            else:
+                self._update(new, self._buffers[old])
+        for new, copy in late:
+            self._move(copy, self._buffers[new])
+
+    def _declare(self, facts: Mapping[Value, Facts]) -> None:
+        """Give constants their buffers."""
+        for value in facts:
+            if value.constant is not None and value not in self._buffers:
+                self._constants.setdefault(value)
+                self._buffers[value] = self._buffer(value)
+
+    def _varying(self, turns: Turns, facts: Mapping[Value, Facts]) -> set[Value]:
+        """The values that are others in each turn."""
+        found = set(turns.variables)
+        for value, of in facts.items():
+            fixed = value in self._inputs or value in self._constants
+            leaf = value.definition is None and not fixed and value not in self._fixed
+            by_turn = value.requires and turns.paths.get(value)
+            acts = isinstance(value.definition, LastValue) and value.definition.turns.acts
+            if (
+                leaf
+                or by_turn
+                or acts
+                or not found.isdisjoint([*of.takes, *map(memory_of, of.written), *of.written])
+            ):
+                found.add(value)
+        return found
+
+    def _computed(
+        self,
+        values: Sequence[Value],
+        kept: set[Value],
+        facts: Mapping[Value, Facts],
+        paths: Mapping[Value, Path],
+    ) -> None:
+        for value in values:
+            if value in kept or value.requires:
+                self._compute(value, facts, paths, value in kept)
+
+    def _compute(
+        self,
+        value: Value,
+        facts: Mapping[Value, Facts],
+        paths: Mapping[Value, Path],
+        keep: bool = True,
+    ) -> None:
+        """Check what a value requires, and compute it into memory."""
+        path = paths.get(value, ())
+        for requirement in value.requires:
+            self._guarded(path, partial(self._require, requirement))
+        if not keep or value in self._buffers:
+            return
+        if isinstance(value.definition, LastValue):
+            self._inner(value.definition.turns, path)
+            return
+        self._buffers[value] = self._buffer(value)
+        if not path:
+            self._write(value)
+            return
+        self._emit(Allocate(self._buffers[value]))
+        self._outputs.append(value)  # which has memory
+        self._guarded(path, lambda: self._write(value))
+
+    def _inner(self, turns: Turns, path: Path) -> None:
+        """A loop inside, which computes all of its results at once."""
+        for outer, own in turns.taken:
+            self._buffers[own] = self._buffers[memory_of(outer)]
+            self._fixed.add(own)
+        for variable, result in turns.results.items():
+            self._buffers[variable] = self._buffers[result] = self._buffer(result)
+            self._emit(Allocate(self._buffers[variable]))
+        rest = [v for v in turns.variables if v not in turns.results]
+        for variable in rest:
+            self._buffers[variable] = self._buffer(variable)
+        there = [self._buffers[variable].name for variable in turns.results]
+        self._guarded(path, partial(self._turns, turns, there))
+
+    def _guarded(self, path: Path, write: Callable[[], object]) -> None:
+        """What `write` adds, where the predicates of a path have come out so."""
+        if not path:
+            write()
+            return
+        (predicate, side), *rest = path
+        found: list[Expr] = []
+        self._nest((), lambda: found.append(self._resolved(_only(predicate))))
+        outer, self._body = self._body, []
+        self._guarded(tuple(rest), write)
+        body = tuple(self._body)
+        given = If(found[0], body) if side else If(found[0], (), body)
+        self._body = [*outer, given]
+
+
+def _predicates(turns: Turns) -> list[Value]:
+    paths = [*turns.paths.values(), *[effect.path for effect in turns.effects]]
+    return list(dict.fromkeys(predicate for path in paths for predicate, _ in path))
+
+
+def _only(value: Value) -> Expr:
+    """The element of a value of rank 0."""
+    return value.at()
+
+
+def _is_dear(value: Value, facts: Facts, varying: Container[Value]) -> bool:
+    """Whether a value that is the same in all turns is worth being computed before them."""
+    return (
+        value not in varying
+        and isinstance(value.definition, Elements)
+        and facts.cost >= _WORTH_KEEPING
+        and any(user in varying for user in facts.users)
+    )

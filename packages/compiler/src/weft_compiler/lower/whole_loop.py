@@ -1,0 +1,335 @@
+"""From the nodes of a loop to a program, for the shapes that a run has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_compiler.ir.expressions import number, where
+from weft_compiler.ir.program import Program
+from weft_compiler.lower.analysis import facts_of
+from weft_compiler.lower.kept import Keeper
+from weft_compiler.lower.loop_writer import Outside, write_loop
+from weft_compiler.lower.region import computes_with, copied, lowered, why_not
+from weft_compiler.lower.registry import known_operands, require
+from weft_compiler.lower.turns import LastValue, Path, Turns
+from weft_compiler.lower.values import Value, computed
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.traits import Role
+from weft_graph.passes.structure import Block, Branch, Loop
+from weft_graph.passes.whole_loops import (
+    USES,
+    Extent,
+    Use,
+    WholeLoop,
+    first_value,
+    gradient_source,
+    next_value,
+)
+from weft_tensor import dtypes
+
+Shape = tuple[int, ...]
+
+_ROUTED = frozenset({Role.SWITCH, Role.MERGE, Role.LOOP_COND, Role.CONSTANT, Role.TRIGGER})
+
+
+def why_not_loop(whole: WholeLoop) -> str:
+    """Why a loop cannot be lowered, whatever its shapes, or ""."""
+    frame = whole.loop.frame
+    for merge in frame.merges:
+        if not computes_with(merge.outputs[0].dtype):
+            return f"its variable {merge.name!r} is of type {merge.outputs[0].dtype.name}"
+    for node in whole.nodes:
+        why = _why_not_inside(whole, node)
+        if why:
+            return f"of {node.name!r}: {why}"
+    for kept in whole.kept:
+        several = len(kept.nodes) > 1
+        others = [each for each in whole.kept if each.store == kept.store and each is not kept]
+        if others or (several and kept.use is not Use.WRITE):
+            return f"{kept.nodes[0].name!r} is not all that is done to what it takes"
+        if kept.use in (Use.PUSH, Use.POP) and any(
+            whole.flow.frame[node] is not frame for node in kept.nodes
+        ):
+            return f"{kept.nodes[0].name!r} is in a loop of its own"
+    return ""
+
+
+def _why_not_inside(whole: WholeLoop, node: Node) -> str:
+    if node.role in _ROUTED or _does_nothing(node):
+        return ""
+    if node.type in USES:
+        if not all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs)):
+            return f"it keeps values of type {node.outputs[0].dtype.name}"
+        found = whole.store_of(node.inputs[0])
+        return "" if found is not None else "nobody knows which array or stack it takes"
+    if gradient_source(node) or _passes_handle(node):
+        return ""
+    traits = node.op_def.traits
+    if traits.stateful or traits.random or not node.outputs or not node.inputs:
+        return "it has state"
+    if any(source.dtype.is_ref for source in node.inputs):
+        return "it reads a variable"
+    return why_not(node) or _asks_for_values(node)
+
+
+def _does_nothing(node: Node) -> bool:
+    """Whether a node is there for its control inputs only."""
+    return not (node.inputs or node.outputs or node.op_def.traits.stateful)
+
+
+def _passes_handle(node: Node) -> bool:
+    return node.op_def.traits.identity and node.outputs[0].dtype is dtypes.resource
+
+
+def _asks_for_values(node: Node) -> str:
+    """Why what is compiled would depend on a value that is computed, or ""."""
+    count = len(node.inputs)
+    for at in known_operands(node.type):
+        source = node.inputs[at % count].node
+        while source.role in (Role.ENTER, Role.SWITCH) or source.op_def.traits.identity:
+            source = source.inputs[0].node
+        if source.role is not Role.CONSTANT and source.op_def.value_rule is None:
+            return f"what is compiled depends on its operand {at % count}"
+    return ""
+
+
+def lower_loop(
+    name: str,
+    whole: WholeLoop,
+    shapes: Sequence[Shape],
+    extents: Sequence[Extent],
+    final: bool,
+) -> Program:
+    """The program of a loop; see `weft_graph.passes.whole_loops.GeneratedLoop` for what it takes.
+
+    Args:
+      shapes, extents, final: as of `LoopGenerator.generate_loop`.
+    Raises: Unsupported: it cannot be lowered with these shapes.
+    """
+    return _Lowering(whole, shapes, extents).program(name, final)
+
+
+class _Lowering:
+    def __init__(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent]
+    ) -> None:
+        self._whole = whole
+        self._shapes = shapes
+        self._graph = Graph()
+        self._twins: dict[Output, Output] = {}
+        self._values: dict[Output, Value] = {}
+        self._seen: set[Value] = set()
+        self._keepers = [
+            Keeper(kept, extent) for kept, extent in zip(whole.kept, extents, strict=True)
+        ]
+        self._keeper = {node: each for each in self._keepers for node in each.kept.nodes}
+
+    def program(self, name: str, final: bool) -> Program:
+        whole = self._whole
+        inputs: list[Value] = []
+        brought: dict[Node, Value] = {}
+        variables = whole.enters[: len(whole.variables)] if final else ()
+        for enter, shape in zip(whole.enters, self._shapes, strict=True):
+            source = enter.inputs[0].node
+            dtype = enter.outputs[0].dtype
+            if not computes_with(dtype):
+                continue
+            if source.role is Role.CONSTANT and enter not in variables:
+                value = Value(source.name, dtype, shape, constant=source.attrs["value"])
+            else:
+                value = Value(enter.name, dtype, shape)
+                inputs.append(value)
+            brought[enter] = value
+        turns = self._turns(whole.loop, brought)
+        pushes = False
+        outputs: list[Value] = []
+        copies: list[tuple[Value, Value | None]] = []
+        for keeper in self._keepers:
+            keeper.require_known()
+            inputs += keeper.inputs
+            outputs += keeper.outputs
+            copies += keeper.copies
+            if keeper.kept.use is Use.PUSH:
+                pushes, most = True, keeper.extent.shape[0]
+                turns.most = most if turns.most is None else min(most, turns.most)
+        wanted = [final or each for each in whole.wanted()]
+        wanted += [True] * (len(turns.variables) - len(wanted))  # how many values are left
+        return write_loop(turns, Outside(inputs, wanted, outputs, copies, pushes), name)
+
+    # ---------------------------------------------------------------------- loops
+
+    def _turns(self, loop: Loop, brought: dict[Node, Value]) -> Turns:
+        """A loop as definitions.
+
+        Args:
+          brought: what its Enters bring in.
+        """
+        frame = loop.frame
+        turns = Turns(frame.name)
+        for enter, value in brought.items():
+            if value.constant is not None:
+                self._is_constant(enter.outputs[0], value)
+            else:
+                self._is(enter.outputs[0], value)
+        for merge in frame.merges:
+            first = brought[first_value(merge)]
+            variable = Value(merge.name, first.dtype, first.shape)
+            turns.variables.append(variable)
+            turns.initial.append(first)
+            self._is(merge.outputs[0], variable)
+        self._block(loop.test, (), turns)
+        assert frame.cond is not None
+        turns.test = self._value(frame.cond.inputs[0])
+        require(turns.test.shape == (), "the predicate of a loop has rank 0")
+        self._block(loop.body, (), turns)
+        nexts = [self._value(next_value(merge)) for merge in frame.merges]
+        for merge, variable, following in zip(frame.merges, turns.variables, nexts, strict=False):
+            require(following.shape == variable.shape, f"{merge.name} changes its shape")
+        turns.following[:0] = nexts  # those of counts come last
+        return turns
+
+    def _block(self, block: Block, path: Path, turns: Turns) -> None:
+        for step in block:
+            if isinstance(step, Branch):
+                predicate = self._value(step.pred)
+                require(predicate.shape == (), "a predicate has rank 0")
+                for side, inner in enumerate(step.sides):
+                    self._block(inner, (*path, (predicate, bool(side))), turns)
+            elif isinstance(step, Loop):
+                self._inner(step, path, turns)
+            else:
+                self._node(step, path, turns)
+
+    def _inner(self, loop: Loop, path: Path, around: Turns) -> None:
+        """A loop inside of a loop."""
+        frame = loop.frame
+        brought: dict[Node, Value] = {}
+        taken: list[tuple[Value, Value]] = []
+        first = {first_value(merge) for merge in frame.merges}
+        for enter in frame.enters:
+            if not computes_with(enter.outputs[0].dtype):
+                continue
+            value = self._value(enter.inputs[0])
+            if value.dense_of is not None or (enter in first and value.definition is not None):
+                value = computed(value.name, value.dtype, value.shape, value.at)
+            if enter not in first:
+                there = value.definition is None
+                own = value if there else Value(value.name, value.dtype, value.shape)
+                taken.append((value, own))
+                value = own
+            brought[enter] = value
+        turns = self._turns(loop, brought)
+        turns.taken = taken
+        around.acts |= turns.acts
+        for exit_ in frame.exits:
+            merge = exit_.inputs[0].node.inputs[0].node
+            variable = turns.variables[frame.merges.index(merge)]
+            if variable not in turns.results:
+                result = Value(exit_.name, variable.dtype, variable.shape, LastValue(turns))
+                turns.results[variable] = result
+                self._note([result], path, around)
+            self._is(exit_.outputs[0], turns.results[variable])
+
+    # ---------------------------------------------------------------------- nodes
+
+    def _node(self, node: Node, path: Path, turns: Turns) -> None:
+        if node.role is Role.CONSTANT:
+            value = node.attrs["value"]
+            known = Value(node.name, node.outputs[0].dtype, value.shape, constant=value)
+            self._is_constant(node.outputs[0], known)
+        elif node.role in (Role.SWITCH, Role.LOOP_COND):
+            if computes_with(node.inputs[0].dtype):
+                for output in node.outputs:
+                    self._twins[output] = self._twins[node.inputs[0]]
+        elif node.role is Role.MERGE:
+            self._merge(node, path, turns)
+        elif node.role is Role.TRIGGER or _does_nothing(node) or _passes_handle(node):
+            return
+        elif gradient_source(node):
+            self._twins[node.outputs[1]] = self._twins[node.inputs[1]]
+        elif node.type in USES:
+            keeper = self._keeper[node]
+            operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
+            found = keeper.done(node, operands, path, turns)
+            turns.acts = True
+            self._note([found], path, turns)
+            self._is(node.outputs[0], found)
+        else:
+            sources = tuple([self._twins[source] for source in node.inputs])
+            twins = copied(self._graph, node, sources)
+            self._twins.update(zip(node.outputs, twins, strict=True))
+            for twin in dict.fromkeys(each.node for each in twins):
+                results = lowered(twin, [self._values[source] for source in twin.inputs])
+                self._note(results, path, turns)
+                for output, value in zip(twin.outputs, results, strict=True):
+                    self._values[output] = value
+
+    def _merge(self, node: Node, path: Path, turns: Turns) -> None:
+        """What comes out of a branch."""
+        flow = self._whole.flow
+        lower, upper = [flow.output_guard(source) for source in node.inputs]
+        ((pred, side),) = upper - lower
+        predicate = self._value(pred)
+        one, other = [self._value(source) for source in node.inputs]
+        then, otherwise = (other, one) if side else (one, other)
+        require(one.shape == other.shape, f"{node.name} joins values of two shapes")
+        found = computed(
+            node.name,
+            one.dtype,
+            one.shape,
+            lambda *at: where(predicate.at(), then.at(*at), otherwise.at(*at)),
+        )
+        which = computed(
+            node.name,
+            dtypes.int32,
+            (),
+            lambda: where(
+                predicate.at(), number(side, dtypes.int32), number(1 - side, dtypes.int32)
+            ),
+        )
+        self._note([found, which], path, turns)
+        self._is(node.outputs[0], found)
+        self._is(node.outputs[1], which)
+
+    def _note(self, values: Sequence[Value], path: Path, turns: Turns) -> None:
+        """Note when new values are needed, and those that they are made of."""
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value in self._seen or value.definition is None:
+                continue
+            self._seen.add(value)
+            if path:
+                turns.paths[value] = path
+            facts = facts_of(value)
+            waiting += [*facts.takes, *facts.written]
+
+    # ---------------------------------------------------------------------- values
+
+    def _value(self, output: Output) -> Value:
+        return self._values[self._twins[output]]
+
+    def _is(self, output: Output, value: Value) -> None:
+        """Let an output have a value, of which its type and its shape are known."""
+        self._add(output, value, "Placeholder", {"shape": value.shape})
+
+    def _is_constant(self, output: Output, value: Value) -> None:
+        self._add(output, value, "Const", {"value": value.constant})
+
+    def _add(self, output: Output, value: Value, op: str, attrs: dict[str, Any]) -> None:
+        attrs = {"dtype": value.dtype, **attrs}
+        node = output.node
+        twin = self._graph.add_derived(
+            node,
+            lookup_op(op),
+            self._graph.unique_name(node.name),
+            (),
+            attrs,
+            [value.dtype],
+            [value.shape],
+        )
+        self._twins[output] = twin.outputs[0]
+        self._values[twin.outputs[0]] = value

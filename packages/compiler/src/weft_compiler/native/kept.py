@@ -1,0 +1,135 @@
+"""Which code is of which nodes, on disk: what was lowered once is not lowered again.
+
+An entry has what the caller of a program has to know of it, and the name of the file with its code.
+It is refused where it was made for another processor or LLVM than this process finds, which is
+looked at only here: to find that there is no entry takes no LLVM.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_compiler.ir.program import Buffer, Program
+from weft_compiler.native import cache
+from weft_graph.ir.node import Output
+from weft_graph.ir.traits import Role
+from weft_tensor.dtypes import as_dtype
+
+if TYPE_CHECKING:
+    from weft_compiler.native.program import Code, NativeProgram
+
+_MOST_INLINE: Final = 1 << 16
+"""Bytes of constants that an entry has in it."""
+
+
+def restore(key: str, inputs: Sequence[Output]) -> NativeProgram | None:
+    """The program of a fingerprint, without its statements; None where it is not on the disk.
+
+    Args:
+      inputs: of the nodes, whose constants it takes.
+    """
+    content = cache.read(_file(key))
+    if content is None:
+        return None
+    entry = json.loads(content)
+    if entry["host"] != _host():
+        return None
+    from weft_compiler.native.program import NativeProgram, shared_code
+
+    code = shared_code(entry["code"], lambda: _code(entry))
+    if code is None:
+        return None
+    constants = {name: _constant(kept, inputs) for name, kept in entry["constants"].items()}
+    program = Program(
+        entry["name"],
+        tuple(map(_buffer, entry["inputs"])),
+        tuple(map(_buffer, entry["outputs"])),
+        (),
+        constants,
+        frozenset(entry["updated"]),
+    )
+    return NativeProgram(program, code, entry["statements"], entry["messages"])
+
+
+def remember(key: str, made: NativeProgram, inputs: Sequence[Output]) -> None:
+    """Keep what `restore` has to know of a program, unless its own constants are large."""
+    program, module = made.program, made.code.module
+    places = {
+        id(source.node.attrs["value"]): at
+        for at, source in enumerate(inputs)
+        if source.node.role is Role.CONSTANT
+    }
+    own = [value for value in program.constants.values() if id(value) not in places]
+    if sum(value.nbytes for value in own) > _MOST_INLINE:
+        return
+    entry = {
+        "host": _host(),
+        "name": program.name,
+        "inputs": [(b.name, b.dtype.name, b.shape) for b in program.inputs],
+        "outputs": [(b.name, b.dtype.name, b.shape) for b in program.outputs],
+        "constants": {
+            name: places[id(value)] if id(value) in places else _written(value)
+            for name, value in program.constants.items()
+        },
+        "updated": sorted(program.updated),
+        "statements": made.statements,
+        "messages": made.messages,
+        "memory": (module.shared, module.thread, module.team),
+        "routines": [(routine, dtype.name) for routine, dtype in module.routines],
+        "blas": module.blas,
+        "code": made.code.key,
+        "file": made.code.file,
+    }
+    cache.keep(_file(key), json.dumps(entry).encode())
+
+
+def _file(key: str) -> str:
+    return f"{key}.nodes"
+
+
+def _host() -> list[Any]:
+    """What code depends on that only LLVM knows."""
+    from llvmlite import binding
+
+    from weft_compiler.codegen.targets import host
+
+    target = host()
+    return [list(binding.llvm_version_info), target.triple, target.cpu, target.features]
+
+
+def _code(entry: dict[str, Any]) -> Code | None:
+    """The code of an entry; None where its file is gone."""
+    from weft_compiler.codegen.module import Module
+    from weft_compiler.codegen.targets import host
+    from weft_compiler.native.program import Code
+
+    image = cache.read(entry["file"])
+    if image is None:
+        return None
+    routines = tuple([(routine, as_dtype(dtype)) for routine, dtype in entry["routines"]])
+    shared, thread, team = entry["memory"]
+    module = Module("", shared, thread, team, routines, tuple(entry["blas"]))
+    return Code(module, image, host(), entry["code"], entry["file"])
+
+
+def _buffer(written: Sequence[Any]) -> Buffer:
+    name, dtype, shape = written
+    return Buffer(name, as_dtype(dtype), tuple(shape))
+
+
+def _written(value: np.ndarray) -> list[Any]:
+    return [as_dtype(value.dtype).name, value.shape, base64.b64encode(value.tobytes()).decode()]
+
+
+def _constant(kept: Any, inputs: Sequence[Output]) -> np.ndarray:
+    if isinstance(kept, int):
+        value: np.ndarray = inputs[kept].node.attrs["value"]
+        return value
+    dtype, shape, content = kept
+    flat = np.frombuffer(base64.b64decode(content), as_dtype(dtype).numpy)
+    return flat.reshape(shape)

@@ -1,0 +1,354 @@
+"""Loops that are compiled as wholes: which, and the function of each.
+
+A loop runs by its kernels until it is compiled for the shapes that it meets, and wherever what was
+compiled of it refuses; then nothing has changed, since its TensorArrays and stacks are given what
+it made of them after its last turn only.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from weft_exec.devices.device import Device
+from weft_exec.executor.by_kernels import ToCompare
+from weft_exec.executor.compilers import Offer
+from weft_exec.executor.native import interrupts
+from weft_exec.executor.native.check import differs, shown
+from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode
+from weft_exec.executor.native.kept import Place, place_of
+from weft_exec.executor.native.pace import Record, pace
+from weft_exec.kernels.random_counters import needs_counters
+from weft_graph.ir.code_generators import NotGenerated, Shape
+from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import Flow, Frame, has_control_flow
+from weft_graph.passes.structure import Structurer
+from weft_graph.passes.whole_loops import (
+    Extent,
+    GeneratedLoop,
+    LoopGenerator,
+    Use,
+    WholeLoop,
+    inside,
+)
+from weft_tensor import dtypes, errors
+
+_ROOM: Final = 128
+"""Values that are pushed onto a stack before it is given them, at first."""
+_MOST_ROOM: Final = 1 << 14
+_REFUSED: Final = 3
+"""Runs that have to begin anew by kernels, after which a loop stays with these."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+def choose_loops(
+    offer: Offer, generator: LoopGenerator, asked: Collection[Node]
+) -> list[tuple[WholeLoop, Device]]:
+    """The outermost loops that may be compiled as wholes, each on a device."""
+    if not has_control_flow(offer.nodes):
+        return []
+    flow = Flow(offer.nodes)
+    structurer = Structurer(offer.nodes, flow, lambda _: False)
+    found: list[tuple[Frame, WholeLoop, Device]] = []
+    for frame in flow.frames[1:]:
+        within = [each for each in flow.frames if inside(each, frame)]
+        if any(inside(frame, other) for other, _, _ in found):
+            continue
+        if any(each.problem for each in within):
+            continue
+        whole = WholeLoop(structurer.loop(frame), flow, offer.step.fetches)
+        device = _device_of(offer, whole, asked)
+        if device is not None and not generator.why_not_loop(whole):
+            found.append((frame, whole, device))
+    return [(whole, device) for _, whole, device in found]
+
+
+def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Device | None:
+    """The device of a loop, all of whose nodes are asked for; None if it stays with its kernels."""
+    found: Device | None = None
+    for node in whole.nodes:
+        if node.traits.routes or node.role in (Role.CONSTANT, Role.LOOP_COND):
+            continue
+        if node not in asked:
+            return None
+        device, kernel = offer.place(node)
+        if device.type != "CPU" or kernel.asynchronous or needs_counters(node):
+            return None
+        if found is not None and device is not found:
+            return None
+        found = device
+    return found
+
+
+class _Key(NamedTuple):
+    """What a loop is compiled for."""
+
+    shapes: tuple[Shape, ...]
+    extents: tuple[Extent, ...]
+
+
+class CompiledLoop:
+    """Runs a loop, or says that its kernels should.
+
+    Args:
+      generator: makes functions of the loop.
+      device: gives the memory of results.
+      mode: when they are made.
+      checked: whether kernels compute the same, to compare it.
+    """
+
+    def __init__(
+        self,
+        generator: LoopGenerator,
+        whole: WholeLoop,
+        device: Device,
+        mode: Mode,
+        checked: bool = False,
+    ) -> None:
+        self._checked = checked
+        self._generator = generator
+        self._whole = whole
+        self._new = device.new_array
+        self._mode = mode
+        self._handles = {
+            at for at, e in enumerate(whole.enters) if e.outputs[0].dtype is dtypes.resource
+        }
+        uses = {kept.use for kept in whole.kept}
+        self._pushes = Use.PUSH in uses
+        self._goes_on = self._pushes and Use.WRITE not in uses
+        self._wanted = [self._goes_on or wanted for wanted in whole.wanted()]
+        self._room = _ROOM
+        self._refused = 0
+        self._made: dict[_Key, Callable[..., Any] | None] = {}
+        self._records: dict[_Key, Record] = {}
+        self._live: weakref.WeakSet[GeneratedLoop] = weakref.WeakSet()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._pace = pace()
+        if mode is Mode.ON:
+            self._pace.add(self)
+
+    def __call__(self, *values: Any) -> Any:
+        """The last values; NotImplemented or a record where the kernels are to run."""
+        if self._refused > _REFUSED:
+            return NotImplemented
+        places = self._places(values)
+        if places is None:
+            return NotImplemented
+        shapes = tuple([() if at in self._handles else v.shape for at, v in enumerate(values)])
+        key = _Key(shapes, tuple([place.extent for place in places]))
+        made = self._made.get(key, NotImplemented)
+        if made is NotImplemented:
+            if self._mode is Mode.ON:
+                record = self._records.get(key) or self._record(key)
+                return record if record.begins() else NotImplemented
+            made = self._made_now(key)
+        if made is None:
+            return NotImplemented
+        try:
+            return made((values, places))
+        except errors.CancelledError:
+            raise
+        except errors.OpError:
+            self._refused += 1
+            return NotImplemented
+
+    def stop(self) -> None:
+        """Make calls that run end, since their session is closed."""
+        self._closed = True
+        with self._lock:
+            live = list(self._live)
+        for generated in live:
+            generated.interrupt()
+
+    # ---------------------------------------------------------------------- what for
+
+    def _places(self, values: Sequence[Any]) -> list[Place] | None:
+        """What is behind the handles; None where only kernels can deal with it."""
+        found: list[Place] = []
+        sizes = [0]
+        later = []
+        for kept in self._whole.kept:
+            if kept.use is Use.PUSH:
+                later.append(len(found))
+                found.append(None)  # type: ignore[arg-type]  # which is filled below
+                continue
+            place = place_of(kept, values, 0)
+            if place is None:
+                return None
+            found.append(place)
+            sizes.append(place.extent.shape[0])
+        room = max(*sizes, 1) if max(sizes) else self._room
+        for at in later:
+            place = place_of(self._whole.kept[at], values, room)
+            if place is None:
+                return None
+            found[at] = place
+        return found
+
+    def _record(self, key: _Key) -> Record:
+        with self._lock:
+            if len(self._records) >= MOST_COUNTED:  # shapes that never come again
+                self._records.clear()
+            record = self._records[key] = Record(self._pace, self._whole.nodes)
+        return record
+
+    def waiting(self) -> list[Record]:
+        """The records of shapes that it is not compiled for; see `Pace`."""
+        with self._lock:
+            return list(self._records.values())
+
+    def find(self, record: Record) -> None:
+        """Nothing: what the disk has of loops is found while they are compiled; see `Pace`."""
+
+    def compile(self, record: Record) -> None:
+        """Compile for the shapes of a record; see `Pace`."""
+        with self._lock:
+            found = [key for key, each in self._records.items() if each is record]
+        if not found:
+            return
+        (key,) = found
+        made = self._compiled(key)
+
+        def replace(function: Callable[..., Any] | None) -> None:
+            with self._lock:
+                if key in self._made:
+                    self._made[key] = function
+
+        with self._lock:
+            if len(self._made) >= MOST:
+                del self._made[next(iter(self._made))]
+            counted = None if made is None or self._checked else record.watched(made, replace)
+            self._made[key] = counted or made
+            self._records.pop(key, None)
+
+    def _made_now(self, key: _Key) -> Callable[..., Any] | None:
+        with self._lock:
+            if key in self._made or len(self._made) >= MOST:
+                return self._made.get(key)
+        made = self._compiled(key)
+        with self._lock:
+            return self._made.setdefault(key, made)
+
+    def _compiled(self, key: _Key) -> Callable[..., Any] | None:
+        name = self._whole.loop.frame.name
+        try:
+            generated = self._generator.generate_loop(self._whole, *key, self._goes_on)
+        except NotGenerated as why:
+            _log.info("%s runs by kernels: %s", name, why)
+            return None
+        except Exception as error:  # because it may run in the background, where nobody would see
+            if self._mode is Mode.NOW:
+                raise errors.InternalError(
+                    f"the loop {name} could not be compiled: {error!r}"
+                ) from error
+            _log.exception("%s cannot be compiled, and runs by kernels", name)
+            return None
+        with self._lock:
+            self._live.add(generated)
+        return self._calling(generated)
+
+    # ---------------------------------------------------------------------- running
+
+    def _calling(self, generated: GeneratedLoop) -> Callable[..., Any]:
+        """Calls a function of a loop, as often as stacks have to be emptied."""
+        new, takes = self._new, tuple(generated.takes)
+        results = [(shape, dtype.numpy) for dtype, shape in generated.results]
+        finals = sum(self._wanted)
+
+        def call(given: tuple[Sequence[Any], Sequence[Place]]) -> Any:
+            values, places = given
+            inputs = [values[at] for at in takes]
+            states = [place.inputs() for place in places]
+            parts: list[list[Any]] = []
+            while True:
+                out = [new(shape, dtype) for shape, dtype in results]
+                arrays = (*inputs, *[array for state in states for array in state], *out)
+                interrupts.run(generated, arrays, lambda: self._closed)
+                made = self._apart(places, out[finals:])
+                parts.append(made)
+                if not self._pushes or not out[-1]:
+                    if self._checked:
+                        last = self._last_values(out)
+                        return _Comparison(self._whole.variables, last, places, parts[-1])
+                    return self._kept(places, parts, out)
+                self._room = min(2 * self._room, _MOST_ROOM)
+                if not self._goes_on:
+                    return NotImplemented
+                inputs[:finals] = out[:finals]
+                states = [
+                    [state[0], new_state[0]] if state else []
+                    for state, new_state in zip(states, made, strict=True)
+                ]
+
+        return call
+
+    def _apart(self, places: Sequence[Place], out: Sequence[Any]) -> list[Any]:
+        """What a function has filled for each place."""
+        counts = [place.use for place in places].count(Use.POP)
+        left, rest = iter(out[:counts]), iter(out[counts:])
+        pairs = (Use.WRITE, Use.PUSH)
+        return [
+            [next(left)]
+            if place.use is Use.POP
+            else [next(rest), next(rest)]
+            if place.use in pairs
+            else [next(rest)]
+            for place in places
+        ]
+
+    def _kept(self, places: Sequence[Place], parts: Sequence[list[Any]], out: Sequence[Any]) -> Any:
+        """The last values, once TensorArrays and stacks have what the loop made of them.
+
+        Args:
+          parts: of each time that the loop went on, what was filled for each place.
+          out: what was filled last.
+        """
+        if not all(place.may_take(made) for place, made in zip(places, parts[-1], strict=True)):
+            return NotImplemented
+        for at, place in enumerate(places):
+            for made in parts if place.use is Use.PUSH else parts[-1:]:
+                place.keep(made[at])
+        return self._last_values(out)
+
+    def _last_values(self, out: Sequence[Any]) -> list[Any]:
+        """Those of the variables, None where nobody takes it."""
+        found = iter(out)
+        return [next(found) if wanted else None for wanted in self._wanted]
+
+
+class _Comparison(ToCompare):
+    """What was compiled of a loop gave, to be compared with what its kernels give."""
+
+    def __init__(
+        self,
+        variables: Sequence[Node],
+        last: Sequence[Any],
+        places: Sequence[Place],
+        made: Sequence[Sequence[Any]],
+    ) -> None:
+        self._last = list(zip(variables, last, strict=True))
+        self._places = list(zip(places, made, strict=True))
+
+    def compare(self, values: Sequence[Any]) -> None:
+        """Name the first of the loop's nodes that differs."""
+        seen = [
+            (node, value, want)
+            for (node, value), want in zip(self._last, values, strict=True)
+            if value is not None
+        ]
+        for place, made in self._places:
+            seen += [(place.node, *pair) for pair in place.beside(made) if pair[1] is not None]
+        for node, value, want in seen:
+            if not isinstance(want, tuple) and differs(value, want):
+                raise errors.InternalError(
+                    f"jit_check: {node.type} gives {shown(value, want)}",
+                    op=node.type,
+                    node=node.name,
+                    line=node.line or None,
+                )

@@ -1,0 +1,213 @@
+"""Loops that are computed by one function: what it is made of, and what it is given."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from weft_graph.ir.code_generators import Generated, Shape
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.registry import Registry
+from weft_graph.ir.step_graph import is_back_edge
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import Flow, Frame
+from weft_graph.passes.structure import Block, Branch, Loop
+from weft_tensor import dtypes
+
+
+class Use(enum.Enum):
+    """What a loop does to a TensorArray or a stack.
+
+    READ, WRITE: elements of a TensorArray, by their indices.
+    PUSH, POP: values of a stack.
+    """
+
+    READ = "TensorArrayReadV3"
+    WRITE = "TensorArrayWriteV3"
+    PUSH = "StackPushV2"
+    POP = "StackPopV2"
+
+
+USES: Final = {use.value: use for use in Use}
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A TensorArray or a stack, as a loop takes it.
+
+    Attributes:
+      handle: position of the value, among those that enter the loop, that it is the handle of.
+      source: whose gradients are meant, where it is those of the array behind the handle; else "".
+    """
+
+    handle: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a loop keeps in a TensorArray or a stack, or takes out of it.
+
+    Attributes:
+      store: which it is.
+      use: what is done to it.
+      nodes: that do it, once a turn at most.
+    """
+
+    store: Store
+    use: Use
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What is behind a `Store` in a run.
+
+    Attributes:
+      shape: the number of elements there is room for, then their sizes; of elements that are
+        written the loop tells the sizes.
+      adds: whether what is written to one place adds up.
+      clear: whether an element can be read once only.
+    """
+
+    shape: Shape
+    adds: bool = False
+    clear: bool = False
+
+
+class WholeLoop:
+    """A loop, and how values come into it.
+
+    Args:
+      fetches: what the step is asked for.
+    Attributes:
+      loop: its test and its body.
+      flow: tells the frames of the nodes.
+      enters: what brings the first value of each variable in, then all that does not change.
+      kept: what it does to TensorArrays and stacks.
+      nodes: all nodes inside, those of loops in it too.
+    """
+
+    def __init__(self, loop: Loop, flow: Flow, fetches: Collection[Output] = ()) -> None:
+        self.loop = loop
+        self.flow = flow
+        self._fetches = set(fetches)
+        frame = loop.frame
+        first = [first_value(merge) for merge in frame.merges]
+        self.enters = [*first, *[node for node in frame.enters if node not in first]]
+        self.nodes = list(_nodes((loop,)))
+        self.kept = self._kept()
+
+    @property
+    def variables(self) -> Sequence[Node]:
+        """The Merge of each variable."""
+        return self.loop.frame.merges
+
+    def wanted(self) -> list[bool]:
+        """Of each variable whether its last value is taken."""
+        taken = {
+            exit_.inputs[0].node.inputs[0].node
+            for exit_ in self.loop.frame.exits
+            if exit_.consumers or exit_.outputs[0] in self._fetches
+        }
+        return [merge in taken for merge in self.variables]
+
+    def store_of(self, handle: Output) -> Store | None:
+        """What is behind a handle inside; None where it does not come from outside."""
+        source = ""
+        while True:
+            node = handle.node
+            if gradient_source(node) and not source:
+                source = gradient_source(node)
+            elif node.role is Role.ENTER and node in self.enters:
+                at = self.enters.index(node)
+                return Store(at, source) if at >= len(self.variables) else None
+            elif node.role not in (Role.ENTER, Role.SWITCH) and not node.traits.identity:
+                return None
+            handle = node.inputs[0]
+
+    def _kept(self) -> list[Kept]:
+        found: dict[tuple[Store, Use], list[Node]] = {}
+        for node in self.nodes:
+            use = USES.get(node.type)
+            store = self.store_of(node.inputs[0]) if use is not None else None
+            if use is not None and store is not None:
+                found.setdefault((store, use), []).append(node)
+        return [Kept(store, use, tuple(nodes)) for (store, use), nodes in found.items()]
+
+
+def gradient_source(node: Node) -> str:
+    """Whose gradients of an array a node gives the TensorArray of; "" for other nodes."""
+    gives_handle = len(node.inputs) == 2 and node.outputs[0].dtype is dtypes.resource
+    return node.attrs.get("source", "") if gives_handle else ""
+
+
+def first_value(merge: Node) -> Node:
+    """The Enter of a loop variable."""
+    return next(s.node for s in merge.inputs if not is_back_edge(merge, s))
+
+
+def next_value(merge: Node) -> Output:
+    """What a loop variable becomes after a turn."""
+    return next(s.node.inputs[0] for s in merge.inputs if is_back_edge(merge, s))
+
+
+def _nodes(block: Block | tuple[Loop, ...]) -> Iterator[Node]:
+    for step in block:
+        if isinstance(step, Branch):
+            yield from _nodes(step.sides[0])
+            yield from _nodes(step.sides[1])
+        elif isinstance(step, Loop):
+            yield from _nodes(step.test)
+            yield from _nodes(step.body)
+        else:
+            yield step
+
+
+def inside(frame: Frame, around: Frame) -> bool:
+    """Whether a frame is another one, or is in it."""
+    found: Frame | None = frame
+    while found is not None and found is not around:
+        found = found.parent
+    return found is around
+
+
+class GeneratedLoop(Generated, Protocol):
+    """A function that runs a loop.
+
+    It is given arrays of: the inputs that it `takes`; of each of the loop's `kept`, what is there:
+    of a READ the elements and, of uint8, whether each can be read, 1 where it can; of a WRITE
+    nothing; of a POP the values and, of int64, how many there are. It fills arrays of `results`:
+    the last values that are wanted; of each POP, in the order of its nodes in the loop, of int64,
+    how many values are left; of a READ and of a WRITE, of uint8, what has become of each element, 2
+    where it was read and 1 where it was written, after the elements of a WRITE; of a PUSH the
+    values and, of int64, how many there are; and last, where there are pushes, whether the loop is
+    to go on, as there was no room for another one.
+    """
+
+
+class LoopGenerator(Protocol):
+    """What makes functions of loops."""
+
+    def why_not_loop(self, whole: WholeLoop) -> str:
+        """Why a loop had better run by its kernels, or "" if it may be compiled."""
+        ...
+
+    def generate_loop(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> GeneratedLoop:
+        """A function that runs a loop.
+
+        Args:
+          shapes: of what its `enters` bring in; of handles ().
+          extents: of its `kept`.
+          final: whether all variables are wanted, so that it can go on where it stopped.
+        Raises: NotGenerated: it cannot be compiled for these.
+        """
+        ...
+
+
+loop_generators: Registry[Any] = Registry("loop generator", group="weft_graph.code_generators")
+"""By name; who compiles takes the first."""

@@ -1,0 +1,143 @@
+"""Code that is found by what decides it: which nodes have the same, and which have not."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_compiler import generator
+from weft_compiler.generator import Compiled, LlvmGenerator
+from weft_compiler.native import cache
+from weft_graph.ir.builder import out
+from weft_graph.ir.op_def import register_op
+from weft_graph.ir.scalar import exp
+from weft_graph.ir.traits import elementwise
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A cache of the test's own."""
+    monkeypatch.setenv("WEFT_CACHE", str(tmp_path / "cache"))
+    cache.directory.cache_clear()
+    yield tmp_path / "cache"
+    cache.directory.cache_clear()
+
+
+def region(name: str, build: Callable[[Any, Any], Any], shape: tuple[int, ...] = (2, 3)) -> Any:
+    """What `generate` takes of the nodes that a function makes of two placeholders."""
+    with wf.Graph().as_default() as graph, wf.name_scope(name):
+        x = wf.placeholder(wf.float32, [None, None], name="x")
+        y = wf.placeholder(wf.float32, [None, None], name="y")
+        made = build(x, y)
+        outputs = made if isinstance(made, list) else [made]
+        members = [node for node in graph.nodes if node.inputs]
+        given = [source for node in members for source in node.inputs]
+        inputs = [s for s in dict.fromkeys(given) if s.node not in members]
+        shapes = [shape if source.dims is None or None in source.dims else source.dims
+                  for source in inputs]  # fmt: skip
+    return members, inputs, outputs, shapes, {}
+
+
+def computed(made: Compiled, *arrays: Any) -> list[Any]:
+    results = [np.empty(shape, dtype.numpy) for dtype, shape in made.results]
+    made(*arrays, *results)
+    return results
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+TABLE = np.arange(1000, dtype=np.float32)
+
+
+def sums(x: Any, y: Any) -> Any:
+    return wf.reduce_sum(wf.exp(x - y), 1) * 2.0
+
+
+def test_names_alone_decide_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = LlvmGenerator().generate(*region("a", sums))
+    want = computed(first, X, X + 1)
+    del first
+    gc.collect()
+    monkeypatch.setattr(generator, "lower", None)
+    found = LlvmGenerator().find(*region("another", sums))
+    assert found is not None and (computed(found, X, X + 1)[0] == want[0]).all()
+    assert (want[0] == 2 * np.exp(np.float32(-1)) * 3).all() or np.allclose(want[0], 6 / np.e)
+
+
+def test_what_decides_code_decides_where_it_is(place: Path) -> None:
+    several: list[Any] = [
+        region("a", sums),
+        region("a", sums, (2, 4)),
+        region("a", lambda x, y: wf.reduce_sum(wf.exp(x - x * y), 1) * 2.0),
+        region("a", lambda x, y: wf.reduce_sum(wf.exp(x - y), 0) * 2.0),
+        region("a", lambda x, y: wf.reduce_sum(wf.exp(x - y), 1, keepdims=True) * 2.0),
+        region("a", lambda x, y: wf.reduce_sum(wf.exp(x - y), 1) * 3.0),
+        region("a", lambda x, y: wf.reduce_max(wf.exp(x - y), 1) * 2.0),
+        region("a", lambda x, y: wf.reduce_sum(wf.exp(x - y) + x * y, 1) * 2.0),
+        region("a", lambda x, y: [sums(x, y), wf.exp(x)]),
+        region("a", lambda x, y: [wf.exp(x), sums(x, y)]),
+        region("a", lambda x, y: wf.gather(wf.constant(TABLE), wf.cast(x, wf.int32)) + y),
+        region("a", lambda x, y: wf.gather(wf.constant(TABLE + 1), wf.cast(x, wf.int32)) + y),
+    ]
+    for at, each in enumerate(several):
+        assert LlvmGenerator().find(*each) is None
+        LlvmGenerator().generate(*each)
+        assert len(list(place.glob("*.nodes"))) == at + 1
+        assert LlvmGenerator().find(*each) is not None
+
+
+def test_constants_are_those_of_the_graph(place: Path) -> None:
+    def build(x: Any, y: Any) -> Any:
+        return wf.gather(wf.constant(TABLE), wf.cast(x, wf.int32)) + y
+
+    LlvmGenerator().generate(*region("a", build))
+    gc.collect()
+    (entry,) = place.glob("*.nodes")
+    assert entry.stat().st_size < TABLE.nbytes
+    found = LlvmGenerator().find(*region("b", build))
+    assert found is not None and (computed(found, X, X)[0] == TABLE[X.astype(int)] + X).all()
+
+
+def test_an_entry_that_does_not_hold_is_no_entry(place: Path) -> None:
+    each = region("a", sums)
+    LlvmGenerator().generate(*each)
+    gc.collect()
+    (entry,) = place.glob("*.nodes")
+    content = entry.read_bytes()
+    entry.write_bytes(content[:-1] + b" ")
+    assert LlvmGenerator().find(*each) is None  # a byte is wrong
+    written = json.loads(content[content.index(b"{") :])
+    cache.keep(entry.name, json.dumps(written | {"host": ["another"]}).encode())
+    assert LlvmGenerator().find(*each) is None  # code for another processor
+    entry.write_bytes(content)
+    assert LlvmGenerator().find(*each) is not None
+    gc.collect()
+    (place / written["file"]).unlink()
+    assert LlvmGenerator().find(*each) is None  # the code is gone
+    assert np.allclose(computed(LlvmGenerator().generate(*each), X, X)[0], 6)
+    assert LlvmGenerator().find(*each) is not None
+
+
+def test_what_others_declare_is_lowered_each_time(place: Path) -> None:
+    """Nobody would notice that their definitions have changed."""
+    register_op(
+        "KeptOfAStranger",
+        inputs=("x: float32",),
+        outputs=("y: float32",),
+        shape=lambda node: [node.inputs[0].dims],
+        traits=elementwise(lambda x: exp(x) * 2.0),
+        doc="Twice exp(x).",
+    )
+
+    def build(x: Any, y: Any) -> Any:
+        return out("KeptOfAStranger", [x]) + y
+
+    made = LlvmGenerator().generate(*region("a", build))
+    assert np.allclose(computed(made, X, X)[0], 2 * np.exp(X) + X)
+    assert not list(place.glob("*.nodes")) and LlvmGenerator().find(*region("a", build)) is None
