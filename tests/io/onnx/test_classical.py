@@ -187,3 +187,29 @@ def test_features_of_one_vector_are_a_row() -> None:
     with wf.Graph().as_default():
         (found,) = wf.onnx.Backend.run_model(model, [np.float32([1, 2, 3]), np.array([2, 0])])
     assert found.tolist() == [[3.0, 1.0]]
+
+
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_NEQ"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_where_a_tree_sends_what_is_missing(mode: str, missing: int) -> None:
+    """NaN differs from every number, so it passes that test whatever is said of missing ones."""
+    tree = {
+        "n_targets": 1,
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [0, 0, 0],
+        "nodes_modes": [mode, "LEAF", "LEAF"],
+        "nodes_values": [2.0, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "nodes_missing_value_tracks_true": [missing, 0, 0],
+        "target_treeids": [0, 0],
+        "target_nodeids": [1, 2],
+        "target_ids": [0, 0],
+        "target_weights": [10.0, 20.0],
+    }
+    model = _model("TreeEnsembleRegressor", {"y": TensorProto.FLOAT}, **tree)
+    (found,) = wf.onnx.Backend.run_model(model, [np.float32([[np.nan], [2.0]])])
+    there = mode == "BRANCH_LEQ"
+    lost = missing or not there
+    assert found.tolist() == [[10.0 if lost else 20.0], [10.0 if there else 20.0]]

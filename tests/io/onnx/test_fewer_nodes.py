@@ -182,3 +182,46 @@ def test_n_grams_are_columns_of_one_matrix() -> None:
         attribute.CopyFrom(helper.make_attribute(name, value))
         with wf.Graph().as_default(), pytest.raises(errors.OpError, match=name):
             wf.onnx.import_model(wrong)
+
+
+def test_whole_numbers_stay_floats_between_products_of_8_bits() -> None:
+    """Quantised, multiplied and taken out again: no step computes an integer."""
+    own = np.random.default_rng(8)
+    weights = {"w": own.integers(-128, 128, (4, 3, 3, 3), np.int8), "s": np.float32(0.01)}
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("DynamicQuantizeLinear", ["a"], ["q", "scale", "zero"]),
+        helper.make_node("ConvInteger", ["q", "w", "zero"], ["c"]),
+        helper.make_node("Cast", ["c"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["scale", "s"], ["factor"]),
+        helper.make_node("Mul", ["f", "factor"], ["y"]),
+    ]
+    weights["v"] = own.standard_normal((3, 2, 3, 3)).astype(np.float32)
+    model = _model(nodes, [_value("x", 1, 2, 6, 6)], [_value("y", 1, 4, 4, 4)], weights)
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = wf.onnx.import_model(model)
+        metadata = wf.RunMetadata()
+        options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+        feeds = {found.inputs["x"]: own.standard_normal((1, 2, 6, 6)).astype(np.float32)}
+        session.run(found.outputs["y"], feeds, options=options, run_metadata=metadata)
+        labels = [n.timeline_label for d in metadata.step_stats.dev_stats for n in d.node_stats]
+    ops = Counter(label.partition(" = ")[2].partition("(")[0] for label in labels)
+    assert ops["Conv2D"] == 2
+    assert ops["Cast"] == 0
+    _both(model, {"x": own.standard_normal((1, 2, 6, 6)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("saturate", [0, 1])
+def test_what_is_too_large_for_8_bits_is_infinite_or_the_largest(saturate: int) -> None:
+    weights = {"s": np.float32(0.5)}
+    node = helper.make_node(
+        "QuantizeLinear", ["x", "s"], ["y"], output_dtype=TensorProto.FLOAT8E5M2, saturate=saturate
+    )
+    outputs = [_value("y", 2, dtype=TensorProto.FLOAT8E5M2)]
+    model = _model([node], [_value("x", 2)], outputs, weights)
+    model.opset_import[0].version = 21
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = wf.onnx.import_model(model)
+        y = wf.cast(found.outputs["y"], wf.float32)
+        got = session.run(y, {found.inputs["x"]: np.float32([1.0, 1e9])})
+    assert got.tolist() == [2.0, 57344.0 if saturate else np.inf]

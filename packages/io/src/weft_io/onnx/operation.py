@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
 
     from weft_io.onnx.scope import Scope
+
+
+_VERSION: Final = 21
+"""Of the standard ops by which others are computed."""
 
 
 class Operation:
@@ -136,6 +140,24 @@ class Operation:
         """Axes as a constant that all nodes share which have the same."""
         return self._scope.axes.constant(axes)
 
+    # ---------------------------------------------------------------------- whole numbers
+
+    def in_integers(self, x: Output, dtype: DType) -> Output:
+        """Whole numbers in floats as integers; who wants floats of these takes what they were."""
+        found = cast(x, dtype)
+        self._scope.floats[found] = x
+        return found
+
+    def in_floats(self, x: Output, dtype: DType) -> Output:
+        """Integers in floats of a type that has them all."""
+        known = self._scope.floats
+        if x in known:
+            return cast(known[x], dtype)
+        source = self._scope.axes.source(x)
+        if source is not None and source[0] in known:
+            return self.transposed(cast(known[source[0]], dtype), source[1])
+        return cast(x, dtype)
+
     # ---------------------------------------------------------------------- attributes
 
     def attribute(self, name: str, default: Any = None) -> Any:
@@ -224,6 +246,23 @@ class Operation:
         Raises: InvalidArgumentError: no node before makes it.
         """
         return self._scope.find(name, f"{self.op}'s value")
+
+    def of(
+        self, op: str, *inputs: Output | None, version: int = _VERSION, **attributes: Any
+    ) -> Output:
+        """The first result of another op of the standard, by its own rule."""
+        from weft_io.onnx import functions
+        from weft_io.onnx.registry import import_rule
+
+        rule = import_rule("", op)
+        if rule is None:
+            raise errors.InvalidArgumentError(f"{self.op} cannot contain {op!r}")
+        functions.check_types("", op, version, attributes)
+        given = {**functions.defaults("", op, version), **attributes}
+        results = rule(Operation(op, version, inputs, given, 1, self._scope))
+        found = results if isinstance(results, Sequence) else [results]
+        assert found[0] is not None, "the first result is never left out"
+        return found[0]
 
     # ------------------------------------------------------------------------ subgraphs
 

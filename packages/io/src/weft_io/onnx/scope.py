@@ -46,6 +46,7 @@ class Shared:
       frozen: names of variables that gradients do not change.
       variables: those that were made, by name.
       kinds: what sequences and optional values are made of.
+      floats: the same whole numbers in floats, of integers that were computed in them.
     """
 
     values: Values
@@ -53,6 +54,7 @@ class Shared:
     frozen: frozenset[str]
     variables: dict[str, Variable] = field(default_factory=dict)
     kinds: dict[Output, TypeProto] = field(default_factory=dict)
+    floats: dict[Output, Output] = field(default_factory=dict)
 
 
 class Scope:
@@ -245,6 +247,11 @@ class Scope:
         if value.dtype is dtypes.variant:
             return self._shared.kinds.get(value, TypeProto())
         return onnx.helper.make_tensor_type_proto(onnx_type(value.dtype), value.dims)
+
+    @property
+    def floats(self) -> dict[Output, Output]:
+        """The same whole numbers in floats, of integers that were computed in them."""
+        return self._shared.floats
 
     def note_type(self, value: Output, kind: TypeProto) -> None:
         """Note what a sequence or an optional value is made of."""

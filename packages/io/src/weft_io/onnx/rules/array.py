@@ -48,8 +48,10 @@ def shape64(x: Output) -> Output:
 
 @importer("Cast", elementwise=True)
 def _cast(operation: Operation) -> Output:
-    target = operation.dtype_of("to", dtypes.float32)
-    return converted(operation[0], target, bool(operation.attribute("saturate", 1)))
+    x, target = operation[0], operation.dtype_of("to", dtypes.float32)
+    if target in (dtypes.float32, dtypes.float64) and x.dtype.is_integer:
+        return operation.in_floats(x, target)
+    return converted(x, target, bool(operation.attribute("saturate", 1)))
 
 
 @importer("CastLike")

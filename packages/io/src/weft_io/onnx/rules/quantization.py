@@ -19,7 +19,7 @@ from weft_graph.ops.slicing import slice as part
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
-from weft_io.onnx.rules.array import shape64
+from weft_io.onnx.rules.array import converted, shape64
 from weft_io.onnx.rules.conv import convolution
 from weft_io.onnx.rules.linalg import product
 from weft_tensor import dtypes, errors
@@ -53,6 +53,8 @@ def _quantize(operation: Operation) -> Output:
         rows = rint(rows)
     if zero is not None:
         rows = rows + cast(_aligned(operation, zero, x), dtypes.float32)
+    if target.is_floating and not operation.attribute("saturate", 1):
+        return converted(rows, target.base_dtype, saturate=False)
     return saturated(rows, target.base_dtype)
 
 
@@ -92,13 +94,13 @@ def _centred(
     Args:
       shape: of the zero point where it is a vector.
     """
-    found, offset = cast(value, dtype), operation.get(zero)
+    found, offset = operation.in_floats(value, dtype), operation.get(zero)
     if offset is None:
         return found
     known = operation.value(zero)
     if known is not None and not known.any():
         return found
-    given = cast(offset, dtype)
+    given = operation.in_floats(offset, dtype)
     if given.dims == (1,):
         given = reshape(given, [])
     elif len(given.dims or ()) == 1 and shape:
@@ -106,7 +108,7 @@ def _centred(
     return found - given
 
 
-def _weights(
+def weights(
     operation: Operation, at: int, zero: int, depth: Sequence[int], shape: Sequence[int] = ()
 ) -> Output:
     """Integer weights without their zero point, as floats in which products with 8 bits are exact.
@@ -139,27 +141,27 @@ def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 @importer("MatMulInteger")
 def _matmul_integer(operation: Operation) -> Output:
-    return cast(_exact_product(operation, (0, 2), (1, 3)), dtypes.int32)
+    return operation.in_integers(exact_product(operation, (0, 2), (1, 3)), dtypes.int32)
 
 
-def _exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
+def exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
     """The product of two inputs without their zero points, as whole numbers in floats."""
     depth = [-2] if operation.rank(second[0]) > 1 else [0]
-    y = _weights(operation, *second, depth)
+    y = weights(operation, *second, depth)
     x = _centred(operation, operation[first[0]], first[1], y.dtype, [-1, 1])
     return product(x, y)
 
 
 @importer("QLinearMatMul")
 def _q_linear_matmul(operation: Operation) -> Output:
-    found = cast(_exact_product(operation, (0, 2), (3, 5)), dtypes.float32)
+    found = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float32)
     scale = cast(operation[1], dtypes.float32)
     if len(scale.dims or ()) == 1 and scale.dims != (1,):
         scale = reshape(scale, [-1, 1])
-    return _requantized(found, scale * cast(operation[4], dtypes.float32), operation, 6)
+    return requantized(found, scale * cast(operation[4], dtypes.float32), operation, 6)
 
 
-def _requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
+def requantized(found: Output, scale: Output, operation: Operation, at: int) -> Output:
     """Products as small integers, of the scale and zero point in inputs `at` and after."""
     zero = operation[at + 1]
     rows = rint(found * (scale / cast(operation[at], found.dtype)))
@@ -170,14 +172,14 @@ def _exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) ->
     """The convolution without zero points, as whole numbers in floats: (N, ..., C)."""
     rank = operation.rank(at)
     operation.of_rank(rank)
-    w = _weights(operation, at, w_zero, range(1, rank), [-1, *[1] * (rank - 1)])
+    w = weights(operation, at, w_zero, range(1, rank), [-1, *[1] * (rank - 1)])
     return convolution(operation, _centred(operation, operation.channels_last(), zero, w.dtype), w)
 
 
 @importer("ConvInteger")
 def _conv_integer(operation: Operation) -> Output:
     found = _exact_convolution(operation, 2, 1, 3)
-    return operation.channels_first(cast(found, dtypes.int32))
+    return operation.channels_first(operation.in_integers(found, dtypes.int32))
 
 
 @importer("QLinearConv")
@@ -186,16 +188,18 @@ def _q_linear_conv(operation: Operation) -> Output:
     if bias is not None:
         found = found + cast(bias, found.dtype)
     scale = cast(operation[1], found.dtype) * cast(operation[4], found.dtype)
-    return operation.channels_first(_requantized(found, scale, operation, 6))
+    return operation.channels_first(requantized(found, scale, operation, 6))
 
 
 @importer("DynamicQuantizeLinear")
 def _dynamic_quantize(operation: Operation) -> list[Output]:
-    rows, scale, zero = _in_8_bits(operation[0])
-    return [cast(rows, dtypes.uint8), scale, cast(zero, dtypes.uint8)]
+    x, order = (operation[0], []) if operation[0].dims is None else operation.plain()
+    rows, scale, zero = in_8_bits(x)
+    found, point = (operation.in_integers(each, dtypes.uint8) for each in (rows, zero))
+    return [operation.transposed(found, order), scale, point]
 
 
-def _in_8_bits(x: Output) -> tuple[Output, Output, Output]:
+def in_8_bits(x: Output) -> tuple[Output, Output, Output]:
     """What stands for numbers in 8 bits, still as floats, and the scale and zero point for it."""
     low, high = minimum(reduce_min(x), like(0, x)), maximum(reduce_max(x), like(0, x))
     step = (high - low) / like(255, x)
@@ -206,7 +210,7 @@ def _in_8_bits(x: Output) -> tuple[Output, Output, Output]:
 
 def through_8_bits(x: Output) -> Output:
     """The numbers that are left when these are quantised dynamically."""
-    rows, scale, zero = _in_8_bits(x)
+    rows, scale, zero = in_8_bits(x)
     return (rows - zero) * scale
 
 

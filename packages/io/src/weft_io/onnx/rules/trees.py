@@ -11,7 +11,16 @@ import numpy as np
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops.broadcasting import broadcast_to
-from weft_graph.ops.comparison import equal, greater, greater_equal, less, less_equal, not_equal
+from weft_graph.ops.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    not_equal,
+)
 from weft_graph.ops.gather import gather
 from weft_graph.ops.join import stack
 from weft_graph.ops.masks import where_v2
@@ -94,9 +103,11 @@ class Trees:
                 else:
                     test = _TESTS[each](value, split)
                 passed = test if passed is None else where_v2(equal(mode, each), test, passed)
-            lost = where_v2(not_equal(value, value), gather(constant(self.missing), at), passed)
+            if self.missing.any():
+                lost = logical_and(not_equal(value, value), gather(constant(self.missing), at))
+                passed = logical_or(passed, lost)
             at = where_v2(
-                lost, gather(constant(self.if_true), at), gather(constant(self.if_false), at)
+                passed, gather(constant(self.if_true), at), gather(constant(self.if_false), at)
             )
         return at
 

@@ -1,0 +1,276 @@
+"""Ops of ONNX Runtime's own that its optimizer makes of several standard ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.ir.node import Output
+from weft_graph.ops.comparison import equal, greater_equal, less
+from weft_graph.ops.elementary import sigmoid
+from weft_graph.ops.gather import gather
+from weft_graph.ops.join import concat, split, stack
+from weft_graph.ops.masks import where_v2
+from weft_graph.ops.matmul import matmul
+from weft_graph.ops.nn import softmax
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.powers import rsqrt, square
+from weft_graph.ops.reduction import reduce_mean, reduce_sum
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_graph.ops.special import erf
+from weft_graph.ops.trigonometry import tanh
+from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.registry import importer
+from weft_tensor import dtypes, errors
+
+RUNTIME: Final = "com.microsoft"
+"""The domain of these ops."""
+
+# --------------------------------------------------------------------------- activations
+
+
+@importer("Gelu", domain=RUNTIME, elementwise=True)
+def _gelu(operation: Operation) -> Output:
+    return _gelu_of(operation[0])
+
+
+@importer("BiasGelu", domain=RUNTIME)
+def _bias_gelu(operation: Operation) -> Output:
+    return _gelu_of(operation[0] + operation[1])
+
+
+@importer("FastGelu", domain=RUNTIME)
+def _fast_gelu(operation: Operation) -> Output:
+    """Gelu by tanh."""
+    x, bias = operation[0], operation.get(1)
+    x = x if bias is None else x + bias
+    cube = x * (like(0.7978845608028654, x) + like(0.035677408136300125, x) * x * x)
+    found: Output = like(0.5, x) * x * (like(1, x) + tanh(cube))
+    return found
+
+
+@importer("QuickGelu", domain=RUNTIME, elementwise=True)
+def _quick_gelu(operation: Operation) -> Output:
+    x = operation[0]
+    found: Output = x * sigmoid(x * like(operation.attribute("alpha", 1.702), x))
+    return found
+
+
+def _gelu_of(x: Output) -> Output:
+    found: Output = like(0.5, x) * x * (like(1, x) + erf(x * like(np.sqrt(0.5), x)))
+    return found
+
+
+_PARAMETERS: Final = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
+
+
+def _activated(operation: Operation, x: Output, values: Sequence[float]) -> Output:
+    """What the activation that an op names makes of its result."""
+    name = operation.attribute("activation")
+    if not name:
+        return x
+    if name == "Clip":
+        return operation.of("Clip", x, *[like(value, x) for value in values])
+    parameters: dict[str, Any] = dict(zip(_PARAMETERS.get(name, ()), values, strict=False))
+    return operation.of(name, x, **parameters)
+
+
+# ------------------------------------------------------------------------------ products
+
+
+@importer("FusedConv", domain=RUNTIME)
+def _fused_conv(operation: Operation) -> Output:
+    own = ("activation", "activation_params")
+    attributes = {k: v for k, v in operation.attributes.items() if k not in own}
+    found = operation.of("Conv", *operation.inputs[:3], **attributes)
+    more = operation.get(3)
+    found = found if more is None else operation.of("Add", found, more)
+    return _activated(operation, found, operation.attribute("activation_params") or ())
+
+
+@importer("FusedGemm", domain=RUNTIME)
+def _fused_gemm(operation: Operation) -> Output:
+    names = ("alpha", "beta", "transA", "transB")
+    attributes = {k: v for k, v in operation.attributes.items() if k in names}
+    found = operation.of("Gemm", *operation.inputs, **attributes)
+    given = (operation.attribute(f"activation_{name}") for name in ("alpha", "beta", "gamma"))
+    return _activated(operation, found, [value for value in given if value is not None])
+
+
+@importer("FusedMatMul", "TransposeMatMul", domain=RUNTIME)
+def _fused_matmul(operation: Operation) -> Output:
+    a, b = (_turned(operation, index, name) for index, name in enumerate("AB"))
+    found = operation.of("MatMul", a, b)
+    return found * like(operation.attribute("alpha", 1.0), found)
+
+
+def _turned(operation: Operation, index: int, name: str) -> Output:
+    """An operand in the order of the product; of a vector nothing is turned."""
+    x = operation[index]
+    matrix, batch = (operation.attribute(f"trans{kind}{name}", 0) for kind in ("", "Batch"))
+    if not (matrix or batch) or operation.rank(index) < 2:
+        return x
+    order = list(range(operation.rank(index)))
+    if batch:  # the first axis is that of the matrix
+        order = [*order[1:-1], 0, order[-1]]
+    if matrix:
+        order[-2:] = reversed(order[-2:])
+    return operation.transposed(x, order)
+
+
+# ------------------------------------------------------------------------ normalizations
+
+
+@importer("SkipLayerNormalization", domain=RUNTIME)
+def _skip_layer_normalization(operation: Operation) -> Sequence[Output | None]:
+    total, bias = operation[0] + operation[1], operation.get(4)
+    total = total if bias is None else total + bias
+    epsilon = operation.attribute("epsilon", 1e-12)
+    found, mean, factor = _normal(total, operation[2], operation.get(3), epsilon)
+    return [found, mean, factor, total][: max(operation.num_outputs, 1)]
+
+
+@importer("SimplifiedLayerNormalization")
+def _simplified_layer_normalization(operation: Operation) -> Sequence[Output | None]:
+    x, axis = operation[0], operation.axis(-1)
+    wide = cast(x, operation.dtype_of("stash_type", dtypes.float32))
+    axes = list(range(axis, operation.rank()))
+    factor = _factor(wide, axes, operation.attribute("epsilon", 1e-5))
+    return [cast(wide * factor, x.dtype) * operation[1], factor][: max(operation.num_outputs, 1)]
+
+
+@importer("SkipSimplifiedLayerNormalization", domain=RUNTIME)
+def _skip_simplified_layer_normalization(operation: Operation) -> Sequence[Output | None]:
+    total, bias = operation[0] + operation[1], operation.get(3)
+    total = total if bias is None else total + bias
+    factor = _factor(total, [-1], operation.attribute("epsilon", 1e-5))
+    return [total * factor * operation[2], None, factor, total][: max(operation.num_outputs, 1)]
+
+
+def _normal(x: Output, scale: Output, bias: Output | None, epsilon: float) -> list[Output]:
+    """The normalization over the last axis, the means, and the factors."""
+    mean = reduce_mean(x, [-1], True)
+    factor = _factor(x - mean, [-1], epsilon)
+    found = (x - mean) * factor * scale
+    return [found if bias is None else found + bias, mean, factor]
+
+
+def _factor(x: Output, axes: Sequence[int], epsilon: float) -> Output:
+    mean = reduce_mean(square(x), list(axes), True)
+    return rsqrt(mean + like(epsilon, x))
+
+
+@importer("EmbedLayerNormalization", domain=RUNTIME)
+def _embed_layer_normalization(operation: Operation) -> Sequence[Output | None]:
+    """The embeddings of words, places and segments, added and normalized."""
+    ids, segments, mask = operation[0], operation.get(1), operation.get(7)
+    places = operation.get(8)
+    if places is None:
+        places = expand_dims(sequence(shape(ids)[1]), 0)
+    total = gather(operation[2], ids) + gather(operation[3], places)
+    if segments is not None and operation.get(4) is not None:
+        total = total + gather(operation[4], segments)
+    found = _normal(total, operation[5], operation[6], operation.attribute("epsilon", 1e-12))[0]
+    counts = cast(equal(cast(ids if mask is None else mask, dtypes.int32), 1), dtypes.int32)
+    lengths = reduce_sum(counts if mask is not None else counts * 0, [1])
+    return [found, lengths, total][: max(operation.num_outputs, 1)]
+
+
+# ----------------------------------------------------------------------------- attention
+
+
+@importer("Attention", domain=RUNTIME)
+def _attention(operation: Operation) -> Sequence[Output | None]:
+    """Queries, keys and values by one product, and the attention of all heads."""
+    if operation.attribute("do_rotary", 0) or operation.attribute("past_present_share_buffer", 0):
+        raise errors.UnimplementedError("Attention with rotary or shared buffers is not taken")
+    x, w, bias = operation[0], operation[1], operation.get(2)
+    whole = matmul(reshape(x, [-1, shape(x)[2]]), w)
+    whole = whole if bias is None else whole + bias
+    sizes = operation.attribute("qkv_hidden_sizes") or 3
+    parts = [
+        _heads(operation, reshape(part, [shape(x)[0], shape(x)[1], shape(part)[1]]))
+        for part in split(whole, sizes, -1)
+    ]
+    past, present = operation.get(4), None
+    if past is not None:
+        parts[1:] = [concat([past[i], parts[1 + i]], 2) for i in range(2)]
+    if operation.num_outputs > 1:
+        present = stack(parts[1:])
+    found = _attended(operation, parts, operation.get(3), operation.get(5))
+    return [found, present][: max(operation.num_outputs, 1)]
+
+
+@importer("MultiHeadAttention", domain=RUNTIME)
+def _multi_head_attention(operation: Operation) -> Sequence[Output | None]:
+    if operation.get(1) is None or operation.get(2) is None or operation.rank() != 3:
+        raise errors.UnimplementedError("MultiHeadAttention of packed inputs is not taken")
+    if operation.num_outputs > 3:
+        raise errors.UnimplementedError("MultiHeadAttention gives no products of keys")
+    values, bias = [operation[i] for i in range(3)], operation.get(3)
+    if bias is not None:
+        sizes = [shape(each)[-1] for each in values]
+        parts = split(bias, stack(sizes), 0, 3)
+        values = [value + part for value, part in zip(values, parts, strict=True)]
+    if any(len(each.dims or ()) != 3 for each in values):
+        raise errors.UnimplementedError("MultiHeadAttention over another's keys is not taken")
+    heads = [_heads(operation, each) for each in values]
+    for i in range(2):
+        past = operation.get(6 + i)
+        if past is not None:
+            heads[1 + i] = concat([past, heads[1 + i]], 2)
+    found = _attended(operation, heads, operation.get(4), operation.get(5))
+    return [found, *heads[1:]][: max(operation.num_outputs, 1)]
+
+
+def _heads(operation: Operation, x: Output) -> Output:
+    """(batch, steps, width) as (batch, heads, steps, width / heads)."""
+    sizes, count = shape(x), operation.required("num_heads")
+    parts = reshape(x, stack([sizes[0], sizes[1], count, sizes[2] // count]))
+    return transpose(parts, [0, 2, 1, 3])
+
+
+def _attended(
+    operation: Operation, parts: Sequence[Output], mask: Output | None, more: Output | None
+) -> Output:
+    query, key, value = parts
+    scale: Any = operation.attribute("scale")
+    if not scale:
+        scale = rsqrt(cast(shape(query)[3], query.dtype))
+    scores = matmul(query, key, transpose_b=True) * scale
+    if more is not None:
+        scores = scores + more
+    filled = operation.attribute("mask_filter_value", -10000.0)
+    steps, whole = shape(query)[2], shape(key)[2]
+    if mask is not None:
+        scores = scores + _hidden(_mask(mask, whole), scores, filled)
+    if operation.attribute("unidirectional", 0):
+        own = expand_dims(sequence(steps) + (whole - steps), 1)
+        before = greater_equal(own, expand_dims(sequence(whole), 0))
+        lowest = like(scores.dtype.min, scores)
+        scores = where_v2(before, scores, lowest)
+    found = transpose(matmul(softmax(scores), value), [0, 2, 1, 3])
+    sizes = shape(found)
+    return reshape(found, stack([sizes[0], sizes[1], sizes[2] * sizes[3]]))
+
+
+def _hidden(seen: Output, scores: Output, filled: float) -> Output:
+    return where_v2(seen, like(0, scores), like(filled, scores))
+
+
+def _mask(mask: Output, whole: Output) -> Output:
+    """Which keys are seen, of a mask in one of its forms: (batch, 1, 1 or steps, keys).
+
+    Raises: UnimplementedError: it is of another form.
+    """
+    rank = None if mask.dims is None else len(mask.dims)
+    if rank == 1:  # lengths
+        seen = less(expand_dims(sequence(whole), 0), expand_dims(cast(mask, dtypes.int32), 1))
+    elif rank in (2, 3):
+        seen = cast(mask, dtypes.bool_)
+    else:
+        raise errors.UnimplementedError(f"masks of {rank} axes are not taken")
+    return expand_dims(expand_dims(seen, 1), 1) if rank < 3 else expand_dims(seen, 1)

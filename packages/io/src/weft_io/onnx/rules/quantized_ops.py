@@ -1,0 +1,129 @@
+"""Ops over numbers of 8 bits that ONNX Runtime has besides those of the standard.
+
+Each is the standard op between floats, with the numbers taken out of 8 bits before and put back
+into them behind. Products are exact, as those of the standard are.
+"""
+
+from __future__ import annotations
+
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
+from weft_graph.ops.permutation import transpose
+from weft_graph.ops.reduction import reduce_mean
+from weft_io.onnx.operation import Operation, cast
+from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.fused import RUNTIME
+from weft_io.onnx.rules.linalg import product
+from weft_io.onnx.rules.quantization import exact_product, in_8_bits, requantized, weights
+from weft_tensor import dtypes
+
+
+def _real(operation: Operation, at: int) -> Output:
+    """The number for which input `at` stands, with the scale and zero point behind it."""
+    return operation.of("DequantizeLinear", *operation.inputs[at : at + 3])
+
+
+def _stored(operation: Operation, found: Output, at: int, like: int = 0) -> Output:
+    """A number in 8 bits, of the scale and zero point in inputs `at` and after."""
+    zero = operation.get(at + 1)
+    if zero is None:
+        zero = constant(0, operation[like].dtype.base_dtype)
+    return operation.of("QuantizeLinear", found, operation[at], zero)
+
+
+@importer("QuantizeLinear", "DequantizeLinear", domain=RUNTIME)
+def _plain(operation: Operation) -> Output:
+    """Those of the standard, from before it had 16 bits."""
+    return operation.of(operation.op, *operation.inputs, **operation.attributes)
+
+
+@importer("QLinearAdd", "QLinearMul", domain=RUNTIME)
+def _binary(operation: Operation) -> Output:
+    op = operation.op.removeprefix("QLinear")
+    return _stored(operation, operation.of(op, _real(operation, 0), _real(operation, 3)), 6)
+
+
+@importer("QLinearSigmoid", "QLinearLeakyRelu", domain=RUNTIME)
+def _activation(operation: Operation) -> Output:
+    op = operation.op.removeprefix("QLinear")
+    return _stored(operation, operation.of(op, _real(operation, 0), **operation.attributes), 3)
+
+
+@importer("QLinearSoftmax", domain=RUNTIME)
+def _softmax(operation: Operation) -> Output:
+    axis, version = operation.attribute("axis", -1), operation.attribute("opset", 13)
+    found = operation.of("Softmax", _real(operation, 0), version=version, axis=axis)
+    return _stored(operation, found, 3)
+
+
+@importer("QLinearGlobalAveragePool", "QLinearAveragePool", domain=RUNTIME)
+def _pool(operation: Operation) -> Output:
+    x, last = _real(operation, 0), operation.attribute("channels_last", 0)
+    if last:
+        count = operation.rank()
+        x = operation.transposed(x, [0, count - 1, *range(1, count - 1)])
+    attributes = {k: v for k, v in operation.attributes.items() if k != "channels_last"}
+    found = operation.of(operation.op.removeprefix("QLinear"), x, **attributes)
+    if last:
+        found = operation.transposed(found, [0, *range(2, count), 1])
+    return _stored(operation, found, 3)
+
+
+@importer("QLinearConcat", domain=RUNTIME)
+def _concat(operation: Operation) -> Output:
+    parts = [_real(operation, at) for at in range(2, len(operation.inputs), 3)]
+    found = operation.of("Concat", *parts, axis=operation.required("axis"))
+    return _stored(operation, found, 0, like=2)
+
+
+@importer("QLinearWhere", domain=RUNTIME)
+def _where(operation: Operation) -> Output:
+    found = operation.of("Where", operation[0], _real(operation, 1), _real(operation, 4))
+    return _stored(operation, found, 7, like=1)
+
+
+@importer("QLinearReduceMean", domain=RUNTIME)
+def _reduce_mean(operation: Operation) -> Output:
+    x = _real(operation, 0)
+    axes = operation.attribute("axes") or list(range(operation.rank()))
+    return _stored(operation, reduce_mean(x, axes, bool(operation.attribute("keepdims", 1))), 3)
+
+
+@importer("QGemm", domain=RUNTIME)
+def _q_gemm(operation: Operation) -> Output:
+    """A product of 8 bits, with a bias of 32; a result of floats where it has no scale."""
+    for at, name in ((0, "transA"), (3, "transB")):
+        if operation.attribute(name, 0):
+            operation.inputs[at] = _turned(operation, at)
+    found, bias = exact_product(operation, (0, 2), (3, 5)), operation.get(6)
+    if bias is not None:
+        found = cast(found, dtypes.float64) + cast(bias, dtypes.float64)
+    scale = cast(operation[1], found.dtype) * cast(operation[4], found.dtype)
+    scale = scale * operation.attribute("alpha", 1.0)
+    if operation.get(7) is None:
+        return cast(found * scale, dtypes.float32)
+    return requantized(found, scale, operation, 7)
+
+
+def _turned(operation: Operation, at: int) -> Output:
+    known = operation.value(at)
+    return transpose(operation[at]) if known is None else constant(known.T)
+
+
+@importer("MatMulIntegerToFloat", domain=RUNTIME)
+def _to_float(operation: Operation) -> Output:
+    found = cast(exact_product(operation, (0, 4), (1, 5)), dtypes.float32)
+    return _biased(operation, found * (operation[2] * operation[3]), 6)
+
+
+@importer("DynamicQuantizeMatMul", domain=RUNTIME)
+def _dynamic(operation: Operation) -> Output:
+    rows, scale, zero = in_8_bits(operation[0])
+    y = weights(operation, 1, 3, [-2])
+    found = cast(product(cast(rows - zero, y.dtype), y), dtypes.float32)
+    return _biased(operation, found * (scale * operation[2]), 4)
+
+
+def _biased(operation: Operation, found: Output, at: int) -> Output:
+    bias = operation.get(at)
+    return found if bias is None else found + bias
