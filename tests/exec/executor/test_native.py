@@ -30,8 +30,10 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
     found: list[tuple[list[str], Any]] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, members: Any, inputs: Any, outputs: Any, shapes: Any, values: Any) -> Any:
-        made = generate(self, members, inputs, outputs, shapes, values)
+    def note(
+        self: Any, members: Any, inputs: Any, outputs: Any, shapes: Any, *rest: Any, **how: Any
+    ) -> Any:
+        made = generate(self, members, inputs, outputs, shapes, *rest, **how)
         found.append(([node.type for node in members], shapes))
         return made
 

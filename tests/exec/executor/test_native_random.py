@@ -23,9 +23,9 @@ def members(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found: list[str] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, nodes: Any, *rest: Any) -> Any:
+    def note(self: Any, nodes: Any, *rest: Any, **how: Any) -> Any:
         found.extend([node.type for node in nodes])
-        return generate(self, nodes, *rest)
+        return generate(self, nodes, *rest, **how)
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)
     with wf.Graph().as_default():

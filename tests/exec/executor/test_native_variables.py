@@ -23,8 +23,8 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     found: list[str] = []
     generate = LlvmGenerator.generate
 
-    def note(self: Any, members: Any, *rest: Any) -> Any:
-        made = generate(self, members, *rest)
+    def note(self: Any, members: Any, *rest: Any, **how: Any) -> Any:
+        made = generate(self, members, *rest, **how)
         found.extend(node.type for node in members)
         return made
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,6 +38,7 @@ from weft_tensor.dtypes import DType
 if TYPE_CHECKING:
     from weft_compiler.ir.program import Program
     from weft_compiler.native.program import NativeProgram
+    from weft_compiler.sharing import Made
 
 
 _LONG: Final = 200_000
@@ -47,8 +49,9 @@ class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, draws, results, updates, long: as of `weft_graph.ir.code_generators.Generated`.
+      takes, draws, results, updates, long, shares: as of `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
+      made: what it was made of, and whom its code is shared with; None of what was on the disk.
     """
 
     def __init__(
@@ -57,8 +60,13 @@ class Compiled:
         takes: Sequence[int],
         updates: Sequence[int] = (),
         draws: Sequence[Node] = (),
+        size: int | None = None,
+        made: Made | None = None,
     ) -> None:
         self.program = program
+        self.made = made
+        # A program of many sizes is told its own one.
+        self._first = () if size is None else (np.array(size, np.int64),)
         self.takes: Sequence[int] = tuple(takes)
         self.draws: Sequence[Node] = tuple(draws)
         self.updates: Sequence[int] = tuple(updates)
@@ -66,9 +74,10 @@ class Compiled:
         outputs = outputs[: len(outputs) - len(self.updates)]
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
         self.long = program.statements >= _LONG and not updates
-        self._enter = program.enter
+        self.shares = size is not None
+        self._enter = partial(program.enter, *self._first)
         given = len(program.program.inputs) - len(program.program.constants)
-        self._count = given
+        self._count = given - len(self._first)
 
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`."""
@@ -78,7 +87,7 @@ class Compiled:
             dense = [np.require(array, None, "C") for array in arrays[: self._count]]
             found = self._enter(*dense, *arrays[self._count :])
         if found is NotImplemented:
-            self.program(*arrays[: self._count], out=arrays[self._count :])
+            self.program(*self._first, *arrays[: self._count], out=arrays[self._count :])
         elif found is not None:
             raise self.program.failure(found)
 
@@ -126,11 +135,9 @@ class LlvmGenerator:
         values: Mapping[int, Any],
     ) -> Compiled | None:
         """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
-        if directory() is None:
-            return None
-        key = fingerprint(members, inputs, outputs, shapes, values)
+        key = _key(members, inputs, outputs, shapes, values)
         found = None if key is None else restore(key, inputs)
-        return None if found is None else _called(found, members, inputs, values)
+        return None if found is None else _called(*found, members, inputs, values)
 
     def generate(
         self,
@@ -139,20 +146,26 @@ class LlvmGenerator:
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        like: Iterable[Any] = (),
     ) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
         found = self.find(members, inputs, outputs, shapes, values)
         if found is not None:
             return found
+        # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
+        from weft_compiler.sharing import make
+
         name = members[-1].name
         try:
-            compiled = _loaded(lower(name, members, inputs, outputs, shapes, values))
+            lowered = lower(name, members, inputs, outputs, shapes, values)
+            others = [each.made for each in like if isinstance(each, Compiled)]
+            made = make(lowered, [each for each in others if each is not None])
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        key = fingerprint(members, inputs, outputs, shapes, values) if directory() else None
+        key = _key(members, inputs, outputs, shapes, values)
         if key is not None:
-            remember(key, compiled, inputs)
-        return _called(compiled, members, inputs, values)
+            remember(key, made.program, inputs, made.size)
+        return _called(made.program, made.size, members, inputs, values, made)
 
     def explain(
         self,
@@ -201,10 +214,11 @@ class LlvmGenerator:
     ) -> Compiled:
         """A function that runs a loop; see `LoopGenerator`."""
         from weft_compiler.lower.whole_loop import lower_loop
+        from weft_compiler.sharing import loaded
 
         name = whole.loop.frame.name
         try:
-            compiled = _loaded(lower_loop(name, whole, shapes, extents, final))
+            compiled = loaded(lower_loop(name, whole, shapes, extents, final))
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         variables = len(whole.variables)
@@ -217,15 +231,29 @@ class LlvmGenerator:
         return Compiled(compiled, takes)
 
 
+def _key(*asked: Any) -> str | None:
+    """What code for some nodes is kept by; None where it is not, as in modes for finding faults."""
+    if directory() is None:
+        return None
+    return fingerprint(*asked)
+
+
 def _called(
     program: NativeProgram,
+    size: int | None,
     members: Sequence[Node],
     inputs: Sequence[Output],
     values: Mapping[int, Any],
+    made: Made | None = None,
 ) -> Compiled:
-    """A program as its callers see it, who know nothing of constants and updates."""
+    """A program as its callers see it, who know nothing of constants and updates.
+
+    Args:
+      size: that it is for, where its code is for many.
+    """
     states = [inputs.index(state) for state in changed(members)]
-    return Compiled(program, _takes(members, inputs, values), states, drawing(members))
+    takes = _takes(members, inputs, values)
+    return Compiled(program, takes, states, drawing(members), size, made)
 
 
 def _takes(
@@ -238,19 +266,6 @@ def _takes(
         for at, given in enumerate(inputs)
         if given.node.role is not Role.CONSTANT and at not in values and given not in states
     ]
-
-
-def _loaded(program: Program) -> NativeProgram:
-    """A program as machine code."""
-    # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
-    from weft_compiler.codegen.options import Options
-    from weft_compiler.ir.verifier import verify
-    from weft_compiler.native.program import load
-    from weft_compiler.passes.pipeline import optimise
-
-    program = optimise(program, check=False)
-    verify(program)  # once: after each pass it is half of the passes' time
-    return load(program, Options(threads=False))  # steps enter programs alone
 
 
 generators.register("llvm", LlvmGenerator())

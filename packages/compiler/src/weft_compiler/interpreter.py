@@ -104,12 +104,13 @@ class _Run:
             case Check(condition=condition, message=message):
                 if not self._value(condition):
                     raise errors.InvalidArgumentError(message)
-            case Call(routine=name, views=views, parameters=parameters, numbers=numbers):
-                found = routine(name)
-                given = zip(
-                    found.numbers, [int(self._value(each)) for each in numbers], strict=True
-                )
-                found.reference(*map(self._view, views), **dict(parameters), **dict(given))
+            case Call(views=views, numbers=numbers):
+                found = routine(statement.routine)
+                given = dict(statement.parameters)
+                given |= {name: int(self._value(size)) for name, size in statement.sizes}
+                values = [int(self._value(each)) for each in numbers]
+                given |= dict(zip(found.numbers, values, strict=True))
+                found.reference(*map(self._view, views), **given)
 
     def _view(self, view: Load) -> Any:
         memory = self._memory[view.buffer]

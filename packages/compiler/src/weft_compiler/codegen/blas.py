@@ -41,18 +41,27 @@ def declaration(function: str) -> str:
     return f"declare {result} @{symbol(function)}({takes}) nounwind"
 
 
-def call(w: Writer, dtype: DType, a: str, b: str, c: str, of: Mapping[str, int]) -> str:
+def call(
+    w: Writer,
+    dtype: DType,
+    a: str,
+    b: str,
+    c: str,
+    of: Mapping[str, int],
+    sizes: Mapping[str, int | str],
+) -> str:
     """Write the call.
 
     Args:
       a, b, c: pointers to the first elements.
       of: the parameters of `gemm`.
+      sizes: the same, as operands: some may be known at run only, and `of` has the most they are.
     Returns: the function of BLAS.
     """
     prefix = _PREFIX[dtype]
     kind = _KIND[prefix]
     one, beta = literal(1.0, dtype), literal(float(of["accumulate"]), dtype)
-    m, n, k = of["m"], of["n"], of["k"]
+    m, n, k = sizes["m"], sizes["n"], sizes["k"]
     if m == n == 1 and not of["accumulate"]:
         strides = f"i64 {of['a_column']}, ptr {b}, i64 {of['b_row']}"
         found = w.put(f"call {kind} @{symbol(prefix + 'dot')}(i64 {k}, ptr {a}, {strides})")
@@ -64,7 +73,7 @@ def call(w: Writer, dtype: DType, a: str, b: str, c: str, of: Mapping[str, int])
         near, far = ("b_row", "b_column") if m == 1 else ("a_column", "a_row")
         step = of["a_column" if m == 1 else "b_row"]
         order, apart = _COLUMN_MAJOR, of[far]
-        if of[near] != 1 or apart < k:
+        if of[near] != 1 or apart < of["k"]:
             order, apart = _ROW_MAJOR, of[near]
         w.do(
             f"call void @{symbol(prefix + 'gemv')}(i32 {order}, i32 {_TRANSPOSED}, i64 {k}, "
@@ -72,8 +81,8 @@ def call(w: Writer, dtype: DType, a: str, b: str, c: str, of: Mapping[str, int])
             f"{kind} {beta}, ptr {c}, i64 {1 if m == 1 else of['c_row']})"
         )
         return prefix + "gemv"
-    turned_a, apart_a = _stored(of["a_row"], of["a_column"], k)
-    turned_b, apart_b = _stored(of["b_row"], of["b_column"], n)
+    turned_a, apart_a = _stored(of["a_row"], of["a_column"], of["k"])
+    turned_b, apart_b = _stored(of["b_row"], of["b_column"], of["n"])
     w.do(
         f"call void @{symbol(prefix + 'gemm')}(i32 {_ROW_MAJOR}, i32 {turned_a}, i32 {turned_b}, "
         f"i64 {m}, i64 {n}, i64 {k}, {kind} {one}, ptr {a}, i64 {apart_a}, ptr {b}, "

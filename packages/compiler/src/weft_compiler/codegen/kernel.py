@@ -437,17 +437,20 @@ class _Function:
     def _call(self, call: Call) -> None:
         dtype = self.kernel.buffers[call.views[0].buffer].dtype
         views = [self.address(view.buffer, view.indices) for view in call.views]
+        known = dict(call.parameters)
+        sizes = known | {name: self.value(size) for name, size in call.sizes}
         if call.routine == "gemm":
             a, b, c = views
-            self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, dict(call.parameters)))
+            self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, known, sizes))
             return
         if call.routine == "philox":
             self.kernel.philox = True
-            blocks = dict(call.parameters)["blocks"]
-            self.w.do(f"call void @{philox.NAME}(ptr {views[0]}, ptr {views[1]}, i64 {blocks})")
+            given = f"ptr {views[0]}, ptr {views[1]}, i64 {sizes['blocks']}"
+            self.w.do(f"call void @{philox.NAME}({given})")
             return
         self.kernel.routines.add((call.routine, dtype))
-        numbers = [*(value for _, value in call.parameters), *map(self.value, call.numbers)]
+        numbers = [sizes[name] for name, _ in call.parameters]
+        numbers += map(self.value, call.numbers)
         given = ", ".join([*(f"ptr {view}" for view in views), *(f"i64 {x}" for x in numbers)])
         function = generated.symbol(call.routine, dtype)
         self.w.do(f"call void @{function}({given}, ptr {self._workspace()})")

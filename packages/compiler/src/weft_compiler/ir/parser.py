@@ -200,6 +200,7 @@ class _Reader:
         views: list[Load] = []
         parameters: list[tuple[str, int]] = []
         numbers: list[Expr] = []
+        sizes: list[tuple[str, Expr]] = []
 
         def operand() -> None:
             name = self._name()
@@ -208,11 +209,14 @@ class _Reader:
             elif self._peek() == "=":
                 self._expect("=")
                 parameters.append((name, int(self._take("number"))))
+                if self._peek() == ":":
+                    self._expect(":")
+                    sizes.append((name, self._expression()))
             else:
                 views.append(self._load(name))
 
         self._bracketed(operand)
-        return Call(routine, tuple(views), tuple(parameters), tuple(numbers))
+        return Call(routine, tuple(views), tuple(parameters), tuple(numbers), tuple(sizes))
 
     def _output(self) -> tuple[Buffer, bool]:
         """An output, and whether it is updated."""

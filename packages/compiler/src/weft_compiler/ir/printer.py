@@ -127,7 +127,8 @@ def _simple(statement: Statement) -> str:
         case Check(condition=condition, message=message):
             return f"check {condition}, {_quoted(message)}"
         case Call(routine=routine, views=views, parameters=parameters, numbers=numbers):
-            settings = [f"{name}={value}" for name, value in parameters]
+            most = {name: f": {expression_text(size)}" for name, size in statement.sizes}
+            settings = [f"{name}={value}{most.get(name, '')}" for name, value in parameters]
             given = [*map(expression_text, views), *settings]
             given += [f"at {expression_text(each)}" for each in numbers]
             return f"call {routine}({', '.join(given)})"

@@ -206,12 +206,15 @@ class Call(Statement):
       views: the first elements of what it reads and writes, in its order.
       parameters: its sizes and flags, by name.
       numbers: integers that depend on loops, in its order; they load nothing.
+      sizes: of those parameters that are known at run only; what `parameters` says is the most that
+        they can be, and they are at least 1.
     """
 
     routine: str
     views: tuple[Load, ...]
     parameters: tuple[tuple[str, int], ...] = ()
     numbers: tuple[Expr, ...] = ()
+    sizes: tuple[tuple[str, Expr], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,8 +267,8 @@ def expressions(statement: Statement) -> tuple[Expr, ...]:
             return (value,)
         case Store(indices=indices, value=value):
             return (*indices, value)
-        case Call(views=views, numbers=numbers):
-            return (*views, *numbers)
+        case Call(views=views, numbers=numbers, sizes=sizes):
+            return (*views, *numbers, *[size for _, size in sizes])
     return ()
 
 

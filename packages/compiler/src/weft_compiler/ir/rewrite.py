@@ -40,10 +40,12 @@ def map_expressions(statement: Statement, change: OfExpression) -> Statement:
             new = tuple([change(i) for i in indices])
             kept = all(a is b for a, b in zip(new, indices, strict=True))
             return _changed(statement, indices=indices if kept else new, value=change(value))
-        case Call(views=views, numbers=numbers):
+        case Call(views=views, numbers=numbers, sizes=sizes):
             changed = tuple([view for view in map(change, views) if isinstance(view, Load)])
             assert len(changed) == len(views), "a view stays a view"
-            return replace(statement, views=changed, numbers=tuple(map(change, numbers)))
+            new_sizes = tuple([(name, change(size)) for name, size in sizes])
+            new_numbers = tuple(map(change, numbers))
+            return replace(statement, views=changed, numbers=new_numbers, sizes=new_sizes)
     assert isinstance(statement, Allocate)
     return statement
 

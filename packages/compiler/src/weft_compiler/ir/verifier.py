@@ -295,9 +295,18 @@ def _verify_call(call: Call, scope: _Scope) -> None:
             for index, stride in zip(view.indices, buffer.strides, strict=True)
         )
         views[name] = (buffer.dtype, buffer.size - first)
+    _verify_sizes(call, scope)
     wrong = found.wrong(views, dict(call.parameters))
     if wrong:
         _fail(call, wrong)
+
+
+def _verify_sizes(call: Call, scope: _Scope) -> None:
+    known = dict(call.parameters)
+    for name, size in call.sizes:
+        found = range_of(size, scope.ranges)
+        if size.dtype is not INDEX or not Range(1, known.get(name, 0)).holds(found):
+            _fail(call, f"{name} is between {found.low} and {found.high}")
 
 
 def _mentions(expression: Expr, name: str) -> bool:

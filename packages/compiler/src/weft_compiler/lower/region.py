@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from weft_compiler.ir.expressions import Expr, of_scalar
+import numpy as np
+
+from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
@@ -19,7 +21,7 @@ from weft_compiler.lower.registry import (
 from weft_compiler.lower.values import Value, broadcast, computed
 from weft_compiler.lower.writer import write
 from weft_compiler.routines import STATE
-from weft_graph.ir.code_generators import are_sizes
+from weft_graph.ir.code_generators import FEW, are_sizes
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -280,10 +282,7 @@ def lowered(
     """The values of a node's results."""
     known = [constant_value(output) for output in node.outputs]
     if all(value is not None for value in known):
-        return [
-            Value(output.name, output.dtype, shape_of(output), constant=value)
-            for output, value in zip(node.outputs, known, strict=True)
-        ]
+        return list(map(_known, node.outputs, known))
     if node.op_def.traits.identity:
         return [inputs[0]]
     operation = Operation(node, inputs, stream)
@@ -294,6 +293,29 @@ def lowered(
         return [_elementwise(operation)]
     found = rule(operation)
     return [found] if isinstance(found, Value) else found
+
+
+def _known(output: Output, value: Any) -> Value:
+    """The value of an output that is known.
+
+    Numbers in the program, unlike arrays beside it, may be those of other sizes as well.
+    """
+    array, shape, dtype = np.asarray(value), shape_of(output), output.dtype
+    numbers = array.reshape(-1)
+    if array.size > 1 and bool((numbers == numbers[0]).all()):
+        same = number(numbers[0].item(), dtype)
+        return computed(output.name, dtype, shape, lambda *_: same)
+    if array.ndim == 1 and dtype.is_integer and 1 < array.size <= FEW:
+
+        def element(at: Expr) -> Expr:
+            found: Expr = number(numbers[-1].item(), dtype)
+            for position, each in list(enumerate(numbers.tolist()))[-2::-1]:
+                is_it = apply("equal", at, index(position))
+                found = where(is_it, number(each, dtype), found)
+            return found
+
+        return computed(output.name, dtype, shape, element)
+    return Value(output.name, dtype, shape, constant=value)
 
 
 def _elementwise(op: Operation) -> Value:

@@ -27,11 +27,12 @@ _MOST_INLINE: Final = 1 << 16
 """Bytes of constants that an entry has in it."""
 
 
-def restore(key: str, inputs: Sequence[Output]) -> NativeProgram | None:
-    """The program of a fingerprint, without its statements; None where it is not on the disk.
+def restore(key: str, inputs: Sequence[Output]) -> tuple[NativeProgram, int | None] | None:
+    """The program of a fingerprint, without its statements, and the size it is for, if for many.
 
     Args:
       inputs: of the nodes, whose constants it takes.
+    Returns: None where it is not on the disk.
     """
     content = cache.read(_file(key))
     if content is None:
@@ -53,11 +54,15 @@ def restore(key: str, inputs: Sequence[Output]) -> NativeProgram | None:
         constants,
         frozenset(entry["updated"]),
     )
-    return NativeProgram(program, code, entry["statements"], entry["messages"])
+    return NativeProgram(program, code, entry["statements"], entry["messages"]), entry["size"]
 
 
-def remember(key: str, made: NativeProgram, inputs: Sequence[Output]) -> None:
-    """Keep what `restore` has to know of a program, unless its own constants are large."""
+def remember(key: str, made: NativeProgram, inputs: Sequence[Output], size: int | None) -> None:
+    """Keep what `restore` has to know of a program, unless its own constants are large.
+
+    Args:
+      size: that it is for, where its code is for many.
+    """
     program, module = made.program, made.code.module
     places = {
         id(source.node.attrs["value"]): at
@@ -78,6 +83,7 @@ def remember(key: str, made: NativeProgram, inputs: Sequence[Output]) -> None:
         },
         "updated": sorted(program.updated),
         "statements": made.statements,
+        "size": size,
         "messages": made.messages,
         "memory": (module.shared, module.thread, module.team),
         "routines": [(routine, dtype.name) for routine, dtype in module.routines],

@@ -6,7 +6,7 @@ A package that compiles registers a generator in a module that the entry-point g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
@@ -17,7 +17,7 @@ from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
 
-_FEW: Final = 16
+FEW: Final = 16
 """Elements up to which a vector of integers may be sizes or axes."""
 
 
@@ -34,7 +34,7 @@ def is_size(output: Output) -> bool:
     dims = output.dims
     if output.dtype not in (dtypes.int32, dtypes.int64):
         return False
-    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= _FEW)
+    return dims is None or not dims or (len(dims) == 1 and (dims[0] or 0) <= FEW)
 
 
 class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
@@ -50,6 +50,7 @@ class Generated(Protocol):
       results: the type and the shape of each result.
       updates: the positions of the inputs whose variables it changes.
       long: whether it may run for milliseconds, and can be interrupted.
+      shares: whether its code is for many sizes, so that one more takes little time.
     """
 
     takes: Sequence[int]
@@ -57,6 +58,7 @@ class Generated(Protocol):
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
     long: bool
+    shares: bool
 
     def __call__(self, *arrays: Any) -> None:
         """Compute, from inputs that it takes, results, and what variables become, in place.
@@ -139,6 +141,7 @@ class CodeGenerator(Protocol):
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        like: Iterable[Generated] = (),
     ) -> Generated:
         """A function that computes some nodes.
 
@@ -150,6 +153,7 @@ class CodeGenerator(Protocol):
           outputs: what is wanted of them.
           shapes: of the inputs.
           values: of those that decide what is compiled, by their positions among the inputs.
+          like: functions of the same nodes for other shapes, whose code may do.
         Raises: NotGenerated: they cannot be compiled for these.
         """
         ...

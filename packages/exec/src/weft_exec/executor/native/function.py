@@ -25,7 +25,7 @@ from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
 from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
@@ -34,6 +34,9 @@ MOST: Final = 16
 
 MOST_COUNTED: Final = 256
 """Choices whose runs by kernels are counted at a time, until one is worth compiling for."""
+
+_SHARED: Final = 0.1
+"""What part of its time compiling takes, about, where another size has the code."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -104,7 +107,7 @@ class Specialised:
         self._made: dict[Key, Function | None] = {}
         self._records: dict[Key, Record] = {}
         self._choices: dict[Key, Choice] = {}
-        self._live: weakref.WeakSet[Generated] = weakref.WeakSet()
+        self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
         self._closed = False
         self._lock = threading.Lock()
         self._pace = pace()
@@ -141,7 +144,7 @@ class Specialised:
         """Make calls that run end, since their session is closed."""
         self._closed = True
         with self._lock:
-            live = list(self._live)
+            live = list(self._live.values())
         for generated in live:
             generated.interrupt()
 
@@ -173,6 +176,8 @@ class Specialised:
                 self._records.clear()
                 self._choices.clear()
             record = Record(self._pace, self._region.members, key is _ONE_KEY)
+            if any([each.shares for each in self._live.values()]):
+                record.cost *= _SHARED
             self._records[key], self._choices[key] = record, choice
         return record
 
@@ -217,24 +222,25 @@ class Specialised:
         if made is not None and self._checked is None:
             made = record.watched(made, replace)
         with self._lock:
-            self._make_room()
-            self._made[key] = made
+            self._keep(key, made)
             self._records.pop(key, None)
             self._choices.pop(key, None)
 
-    def _make_room(self) -> None:
-        """Forget a choice of shapes that was not used since the last time, if there are too many.
+    def _keep(self, key: Key, function: Function | None) -> None:
+        """Keep the function for a choice of shapes, and no more of them than there is room for.
 
-        Those that stay are marked as unused, by a function in their place that takes itself away.
+        When all room is taken, the others are marked as unused, by a function in their place that
+        takes itself away. So the one that goes next was not used since the last one came.
         """
         made = self._made
-        if len(made) < MOST:
-            return
-        unused = [key for key, function in made.items() if isinstance(function, _Unused | None)]
-        del made[next(iter(unused or made))]
-        for key, function in made.items():
-            if function is not None and not isinstance(function, _Unused):
-                made[key] = _Unused(made, key, function)
+        if len(made) >= MOST:
+            unused = [other for other, each in made.items() if isinstance(each, _Unused | None)]
+            del made[next(iter(unused or made))]
+        made[key] = function
+        if len(made) >= MOST:
+            for other, each in made.items():
+                if other != key and each is not None and not isinstance(each, _Unused):
+                    made[other] = _Unused(made, other, each)
 
     def _made_now(self, key: Key, inputs: Sequence[Any]) -> Function | None:
         """The function for shapes that are met first; None for more than there is room for."""
@@ -269,12 +275,24 @@ class Specialised:
         self, outputs: Sequence[Output], choice: Choice, generate: Generate | None = None
     ) -> Generated | None:
         region = self._region
-        generate = generate or self._generator.generate
+        generate = generate or self._generate
         made = generate(region.members, region.inputs, outputs, *choice)
         if made is not None:
             with self._lock:
-                self._live.add(made)
+                self._live[id(made)] = made
         return made
+
+    def _generate(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        *choice: Any,
+    ) -> Generated:
+        """What the generator makes, which may have the code of another choice of shapes."""
+        with self._lock:
+            like = list(self._live.values())
+        return self._generator.generate(members, inputs, outputs, *choice, like)
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Calls a function on copies of variables, and compares what it gives."""

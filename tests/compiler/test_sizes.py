@@ -1,0 +1,106 @@
+"""Programs that differ in a size become one that takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_compiler.interpreter import interpret
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import Program
+from weft_compiler.ir.verifier import verify
+from weft_compiler.lower.sizes import Family, family_of, numbers_of
+from weft_compiler.native.program import load
+from weft_compiler.passes.pipeline import optimise
+from weft_tensor import errors
+
+
+def mean(n: int, extra: int = 3) -> Program:
+    return parse(f"""
+program mean(x: float32[{n}, 5]) -> (y: float32[5], z: float32[{2 * n + 1}, 5]):
+  alloc t: float32[{n}, 5]
+  for i in {n}:
+    for j in 5:
+      t[i, j] = x[i, j] * {extra}.0
+  for j in 5:
+    var s = 0.0
+    for i in {n}:
+      s add= t[i, j]
+    y[j] = s / {n}.0
+  for i in {2 * n + 1}:
+    for j in 5:
+      z[i, j] = t[clamp(i - 1, 0, {n - 1}), j]
+""")
+
+
+def product(n: int) -> Program:
+    return parse(f"""
+program product(x: float32[{n}, 6], w: float32[6, 4]) -> (y: float32[{n}, 4], g: float32[6, 4]):
+  call gemm(x[0, 0], w[0, 0], y[0, 0], m={n}, n=4, k=6, a_row=6, a_column=1, b_row=4, b_column=1, c_row=4, accumulate=0)
+  call gemm(x[0, 0], y[0, 0], g[0, 0], m=6, n=4, k={n}, a_row=1, a_column=6, b_row=4, b_column=1, c_row=4, accumulate=0)
+""")  # noqa: E501
+
+
+def family(one: Program, other: Program) -> Family | None:
+    return family_of(numbers_of(one), numbers_of(other), one)
+
+
+def results(of: Family, lowered: Program, arrays: list[Any]) -> list[Any]:
+    """What a family computes for one size, by the interpreter and by machine code."""
+    size = of.size_of(numbers_of(lowered))
+    assert size is not None
+    given = [np.array(size), *arrays]
+    optimised = optimise(of.program)
+    assert str(parse(str(optimised))) == str(optimised)
+    small = of.at(optimised, lowered)
+    return [interpret(small, *given), load(small)(*given)]
+
+
+@pytest.mark.parametrize("n", [2, 5, 8, 32])
+@pytest.mark.parametrize("make", [mean, product])
+def test_one_program_is_for_many_sizes(make: Any, n: int) -> None:
+    of = family(make(8), make(5))
+    assert of is not None
+    verify(of.program)
+    rng = np.random.default_rng(n)
+    arrays = [rng.normal(size=b.shape).astype(np.float32) for b in make(n).inputs]
+
+    wanted = interpret(make(n), *arrays)
+
+    for found in results(of, make(n), arrays):
+        for value, want in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(value, want, rtol=2e-5, atol=1e-5)
+
+
+def test_what_differs_otherwise_is_another_program() -> None:
+    of = family(mean(8), mean(5))
+    assert of is not None
+    assert of.size_of(numbers_of(mean(7))) == 7
+    assert of.size_of(numbers_of(mean(7, extra=4))) is None  # a number that is no size
+    assert of.size_of(numbers_of(product(7))) is None
+    assert of.size_of(numbers_of(mean(1))) is None
+    assert of.size_of(numbers_of(mean(64))) is None  # more than there is memory for
+    assert family(mean(8), mean(1)) is None
+    assert family(mean(8), mean(8)) is None
+    assert family(mean(8, 2), mean(5, 4)) is None
+
+
+def test_sizes_of_other_axes_are_not_shared() -> None:
+    def wide(n: int) -> Program:
+        return parse(f"""
+program wide(x: float32[3, {n}]) -> (y: float32[3, {n}]):
+  for i in 3:
+    for j in {n}:
+      y[i, j] = x[i, j] + 1.0
+""")
+
+    assert family(wide(8), wide(5)) is None
+
+
+def test_sizes_of_calls_are_within_what_is_declared() -> None:
+    text = str(product(8)).replace("m=8", "m=8: 9")
+    with pytest.raises(errors.InternalError, match="m is between 9 and 9"):
+        verify(parse(text))
+    verify(parse(text.replace("m=8: 9", "m=8: 7")))
