@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_compiler.codegen.options import Options, options_of_regions
 from weft_compiler.fingerprint import fingerprint
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.region import (
@@ -176,7 +177,6 @@ class LlvmGenerator:
         values: Mapping[int, Any],
     ) -> CompiledFunction:
         """What becomes of some nodes; see `CodeGenerator`."""
-        from weft_compiler.codegen.options import Options
         from weft_compiler.explain import explain
 
         states = [inputs.index(state) for state in changed(members)]
@@ -193,7 +193,7 @@ class LlvmGenerator:
 
         shapes = [np.shape(array) for array in given]
         try:
-            return explain(members, inputs, outputs, shapes, values, arrays, Options(threads=False))
+            return explain(members, inputs, outputs, shapes, values, arrays, options_of_regions())
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
 
@@ -233,7 +233,7 @@ class LlvmGenerator:
 
 def _key(*asked: Any) -> str | None:
     """What code for some nodes is kept by; None where it is not, as in modes for finding faults."""
-    if directory() is None:
+    if directory() is None or options_of_regions() != Options(threads=False):
         return None
     return fingerprint(*asked)
 

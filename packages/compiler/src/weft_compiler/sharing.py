@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from weft_compiler.codegen.kernel import turns
-from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.options import options_of_regions
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.sizes import Family, Numbers, family_of, numbers_of
@@ -44,7 +44,7 @@ class Shared:
         self.family = family
         self._optimised = optimise(family.program, check=False)
         verify(self._optimised)
-        self._code = load(self._optimised, Options(threads=False)).code
+        self._code = load(self._optimised, options_of_regions()).code
 
     def made(self, lowered: Program, numbers: Numbers) -> Made | None:
         """What computes the same as a lowered program; None where its code does not."""
@@ -85,4 +85,4 @@ def loaded(lowered: Program) -> NativeProgram:
     """The program of a lowered one, with code of its own."""
     program = optimise(lowered, check=False)
     verify(program)  # once: after each pass it is half of the passes' time
-    return load(program, Options(threads=False))  # steps enter programs alone
+    return load(program, options_of_regions())  # steps enter programs alone

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from typing import Final
+
+from weft_tensor import errors
+
+BOUNDS: Final = "WEFT_JIT_BOUNDS"
+CPU: Final = "WEFT_JIT_CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +37,17 @@ class Options:
     features: str = ""
     triple: str = ""
     clocks: bool = False
+
+
+def options_of_regions() -> Options:
+    """How parts of graphs are compiled: by one thread each, and as the environment says besides.
+
+    Raises: InvalidArgumentError: it says something else than is known.
+    """
+    bounds = os.environ.get(BOUNDS, "off")
+    if bounds not in ("on", "off"):
+        raise errors.InvalidArgumentError(
+            f"the environment variable {BOUNDS} must be on or off, got {bounds!r}"
+        )
+    cpu = os.environ.get(CPU, "")
+    return Options(threads=False, bounds_checks=bounds == "on", cpu=cpu)

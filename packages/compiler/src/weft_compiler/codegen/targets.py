@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,12 +97,38 @@ def host() -> Target:
 
 
 def target_of(options: Options) -> Target:
-    """The processor that options ask for."""
+    """The processor that options ask for.
+
+    Raises: InvalidArgumentError: LLVM knows none of that name.
+    """
+    if options.cpu:
+        _require_known(options.triple or host().triple, options.cpu)
     if options.triple:
         return Target(options.triple, options.cpu, options.features, alone=True)
     if options.cpu:
         return Target(host().triple, options.cpu, options.features)
     return host()
+
+
+@functools.cache
+def _require_known(triple: str, cpu: str) -> None:
+    """Refuse a name that LLVM does not know: asked in a process of its own, since it may end it."""
+    if cpu in _LEVELS or cpu in ("x86-64", host().cpu):
+        return
+    command = [sys.executable, "-c", _TRIAL, triple, cpu]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if tried.returncode or "not a recognized processor" in tried.stderr:
+        raise errors.InvalidArgumentError(f"LLVM knows no processor {cpu!r} of {triple}")
+
+
+_TRIAL: Final = """
+import sys
+from llvmlite import binding
+binding.initialize_all_targets()
+binding.initialize_all_asmprinters()
+machine = binding.Target.from_triple(sys.argv[1]).create_target_machine(sys.argv[2])
+machine.emit_object(binding.parse_assembly("define void @f() { ret void }"))
+"""
 
 
 def object_code(text: str, target: Target, others: Sequence[str] = ()) -> bytes:

@@ -108,7 +108,7 @@ class Specialised:
         self._records: dict[Key, Record] = {}
         self._choices: dict[Key, Choice] = {}
         self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
-        self._closed = False
+        self._closed = self._failed = False
         self._lock = threading.Lock()
         self._pace = pace()
         if mode is Mode.ON:
@@ -268,8 +268,14 @@ class Specialised:
         except Exception:  # because it may run in the background, where nobody would see it
             if self._mode is Mode.NOW:
                 raise
-            _log.exception("%s cannot be compiled, and runs by kernels", region.node.name)
+            self._say_that_it_failed()
         return None
+
+    def _say_that_it_failed(self) -> None:
+        """Say, for the first choice of shapes alone, what keeps a region from being compiled."""
+        if not self._failed:
+            _log.exception("%s cannot be compiled, and runs by kernels", self._region.node.name)
+        self._failed = True
 
     def _generated(
         self, outputs: Sequence[Output], choice: Choice, generate: Generate | None = None
@@ -287,12 +293,13 @@ class Specialised:
         members: Sequence[Node],
         inputs: Sequence[Output],
         outputs: Sequence[Output],
-        *choice: Any,
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
     ) -> Generated:
         """What the generator makes, which may have the code of another choice of shapes."""
         with self._lock:
             like = list(self._live.values())
-        return self._generator.generate(members, inputs, outputs, *choice, like)
+        return self._generator.generate(members, inputs, outputs, shapes, values, like)
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Calls a function on copies of variables, and compares what it gives."""
