@@ -1,8 +1,8 @@
 """The first seconds of small programs with the compiler, beside kernels alone.
 
 Each program of `programs/models_v1.py` runs for so many seconds of the processor's time from its
-first step on, in a child process with an empty cache, in turn without the compiler, with it, and
-with it again on what the run before has kept. The table has the steps that each got done, and their
+first step on, in a child process, in turn without the compiler, with it and an empty cache, and
+with it and a cache that has all its code. The table has the steps that each got done, and their
 ratio to those of kernels: the medians of rounds.
 """
 
@@ -34,7 +34,8 @@ class Counter:
     def time(self, row: str, step: Callable[[], Any]) -> None:
         """Run steps until the processor's time is over, and print how many there were."""
         end = time.process_time() + self.seconds
-        count = 0
+        step()
+        count = 1
         while time.process_time() < end:
             step()
             count += 1
@@ -68,11 +69,13 @@ def measure(names: list[str], seconds: float, rounds: int) -> None:
         found: list[list[int]] = []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as cache:
-                found.append([steps(name, seconds, jit, cache) for jit in ("off", "on", "on")])
+                counts = [steps(name, seconds, jit, cache) for jit in ("off", "on")]
+                steps(name, 0.0, "now", cache)  # which keeps all
+                found.append([*counts, steps(name, seconds, "on", cache)])
         median = [statistics.median(column) for column in zip(*found, strict=True)]
         ratios = [statistics.median(row[at] / row[0] for row in found) for at in (1, 2)]
-        counts = " ".join(f"{count:8.0f}" for count in median)
-        print(f"{name:24} {counts}   {ratios[0]:12.2f} {ratios[1]:12.2f}", flush=True)
+        medians = " ".join(f"{count:8.0f}" for count in median)
+        print(f"{name:24} {medians}   {ratios[0]:12.2f} {ratios[1]:12.2f}", flush=True)
 
 
 def main() -> None:

@@ -352,5 +352,17 @@ def _shifted(program: Program, by: int) -> Program:
     return parse(str(program).replace("x[i]", f"x[i] + {by}.0"))
 
 
+def test_llvm_says_nothing_of_loops_that_divide_places(capfd: pytest.CaptureFixture[str]) -> None:
+    tiled = """
+program tiled(x: float32[64, 64]) -> (y: float32[64, 192]):
+  for i in 64:
+    vector j in 192:
+      y[i, j] = x[i, floor_mod(j, 64)] + 1.0
+"""
+    x = np.random.default_rng(1).normal(size=(64, 64)).astype(np.float32)
+    assert (load(parse(tiled))(x)[0] == np.tile(x, 3) + 1).all()
+    assert capfd.readouterr().err == ""
+
+
 def test_modules_of_one_program_are_the_same() -> None:
     assert module_of(parse(TEAM)).text == module_of(parse(TEAM)).text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import least_growth, wait_until
 
 import weft as wf
 from weft import errors
@@ -190,6 +191,43 @@ def test_what_is_slower_than_its_kernels_is_given_up(
         for _ in range(5):
             session.run(y, feeds)
     assert len(calls) == 20 and len(generated) == 1
+
+
+@pytest.mark.long
+def test_memory_does_not_grow_over_100_000_compiled_steps(generated: list[Any]) -> None:
+    x = wf.placeholder(wf.float32, [None, 16])
+    w = wf.Variable(np.ones((16, 16), np.float32))
+    loss = wf.reduce_sum(wf.tanh(wf.matmul(x, w)) ** 2)
+    step = wf.train.AdamOptimizer(1e-3).minimize(loss)
+    feeds = [{x: np.ones((rows, 16), np.float32)} for rows in (4, 8)]
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+
+        def steps() -> None:
+            for at in range(20_000):
+                session.run([step, loss], feeds[at % 2])
+
+        assert least_growth(steps) < 20_000  # a byte a step
+    assert generated
+
+
+@pytest.mark.long
+def test_memory_does_not_grow_over_1_000_compilations(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "directory", lambda: None)
+    count = itertools.count(1)
+
+    def compile_some() -> None:
+        for at in itertools.islice(count, 200):
+            with wf.Graph().as_default(), wf.Session() as session:
+                x = wf.placeholder(wf.float32, [None])
+                y = wf.reduce_sum(wf.exp(x) * float(at) + 1.0)
+                assert session.run(y, {x: np.zeros(2, np.float32)}) == 2 * at + 2
+
+    # A program's code takes some pages while it is loaded.
+    assert least_growth(compile_some) < 200 * 20_000
+    assert len(generated) == 1000
 
 
 def test_shapes_that_are_used_stay_compiled(

@@ -253,6 +253,13 @@ def test_a_chain_built_first_and_asked_later() -> None:
     constant_value(value)
 
 
+def test_a_vector_chooses_rows() -> None:
+    t, e = constant([[1, 2], [3, 4]]), constant([[5, 6], [7, 8]])
+    assert known(out("Select", [constant([True, False]), t, e])) == [[1, 2], [7, 8]]
+    assert known(out("SelectV2", [constant([True, False]), t, e])) == [[1, 6], [3, 8]]
+    assert known(out("Select", [constant(False), t, e])) == [[5, 6], [7, 8]]
+
+
 def test_effects_and_state_are_not_evaluated() -> None:
     printed = control.Print(constant(1), [constant(2)])
     assert constant_value(printed) is None

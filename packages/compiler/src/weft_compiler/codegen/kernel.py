@@ -55,6 +55,8 @@ TIME: Final = 16
 _POLL: Final = 500
 """A loop polls the flag that interrupts programs where a turn runs that many statements."""
 
+_DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
+
 _AT_ONCE: Final = 16
 """Products of numbers that a routine computes in the time of a statement, at least."""
 
@@ -309,25 +311,29 @@ class _Function:
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))
         self.body(loop.body)
-        notes = self._loop_notes(free, innermost and not self._loops_inside(loop))
+        notes = self._loop_notes(free, innermost and not self._is_divided_in(loop))
         following = w.put(f"add nuw nsw i64 {turn}, 1")
         w.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
         ended = w.put(f"icmp eq i64 {following}, {high}")
         w.branch(ended, done, head, notes)
         w.begin(done)
 
-    def _loops_inside(self, loop: For) -> bool:
-        """Whether a loop calls what has a loop itself, about which LLVM would complain."""
-        return self.kernel.scalars.target.alone and any(
+    def _is_divided_in(self, loop: For) -> bool:
+        """Whether a loop divides for places or remainders: LLVM is not told to vectorise it.
+
+        Often it cannot: of integers, and where there are no libraries of floating-point numbers
+        either, as that is a loop. Then it would complain on stderr.
+        """
+        return any(
             isinstance(part, Apply)
-            and part.primitive in ("floor_mod", "trunc_mod")
-            and part.dtype.is_floating
+            and part.primitive in _DIVISIONS
+            and (part.dtype.is_integer or self.kernel.scalars.target.alone)
             for each in walk(loop.body)
             for expression in expressions(each)
             for part in parts(expression)
         )
 
-    def _loop_notes(self, free: bool, innermost: bool) -> str:
+    def _loop_notes(self, free: bool, vectorized: bool) -> str:
         """What LLVM is told of a loop whose turns may run in any order."""
         if not free:
             return ""
@@ -335,7 +341,7 @@ class _Function:
         group = self.groups.pop()
         accesses = metadata.add(f'!"llvm.loop.parallel_accesses", {group}')
         rest = f", {accesses}"
-        if innermost:
+        if vectorized:
             enabled = metadata.add('!"llvm.loop.vectorize.enable", i1 true')
             rest += f", {enabled}"
         return f", !llvm.loop {metadata.own(rest)}"

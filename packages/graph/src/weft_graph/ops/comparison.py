@@ -23,7 +23,7 @@ import numpy as np
 from weft_graph.ir import scalar, value_rules
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, ValueRule, register_op
+from weft_graph.ir.op_def import Array, NodeSpec, ValueRule, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
@@ -54,6 +54,12 @@ def _unfit(condition: Dims, dims: Dims) -> errors.InvalidArgumentError:
         "the condition must be a scalar, have the shape of the values, or be a vector with one "
         f"element per row of them, got {format_dims(condition)} for values {format_dims(dims)}"
     )
+
+
+def _chosen_rows(condition: Array, t: Array, e: Array) -> Array:
+    """A condition has the shape of what it chooses from, or its first size, or none."""
+    axes = (1,) * (t.ndim - condition.ndim)
+    return np.where(condition.reshape(condition.shape + axes), t, e)
 
 
 def _select_v2_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -135,7 +141,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_shape,
-        value=value_rules.of_arrays(np.where),
+        value=value_rules.of_arrays(_chosen_rows),
         traits=elementwise(scalar.where, by_kernel=True),
         doc="t where the condition holds, else e; a vector condition chooses rows.",
     )

@@ -3,9 +3,9 @@
 A compiled region is worth what its kernels took so far: what was used much will be. So a choice of
 shapes is compiled for when its kernels have taken as long as compiling will, those first that gain
 most for their cost. All compiling together gets a small share of the time that regions take by
-kernels, and what compiled ones have saved: so a process is never behind by more than that share,
-however many regions it has and however seldom their shapes come again. What turns out slower than
-its kernels is given up.
+kernels, and half of what compiled ones have saved: so a process is never behind by more than that
+share, however many regions it has and however seldom their shapes come again. What turns out slower
+than its kernels is given up.
 
 What an earlier process compiled is looked for when kernels have taken as long as that takes, some
 milliseconds, and is on no account: with all code on the disk the first dozens of steps find it.
@@ -26,12 +26,15 @@ from typing import Any, Final, Protocol
 from weft_exec.executor.by_kernels import ByKernels
 from weft_graph.ir.node import Node
 
-_GIFT: Final = 0.1
-"""Seconds of compiling that a process has from the start: what importing LLVM takes."""
+_GIFT: Final = 0.05
+"""Seconds of compiling that a process has from the start. With the share below a process that ends
+within three seconds compiles nothing, and is as fast as by kernels."""
 _BEGINNING: Final = 0.1
 """Seconds that the first region takes besides, for that."""
-_SHARE: Final = 0.05
+_SHARE: Final = 0.03
 """What part of the time of regions by kernels goes to compiling besides."""
+_AGAIN: Final = 0.5
+"""What part of the time that compiled regions save goes to compiling more; the rest is won."""
 _FIXED, _MEMBER, _UPDATE = 0.02, 0.0015, 0.008
 """Seconds to compile a region, each node of it, and each update, until it is known how long it
 takes here."""
@@ -168,7 +171,7 @@ class Pace:
     def saved(self, seconds: float) -> None:
         """Note what a compiled region took less than its kernels."""
         with self._lock:
-            self._budget += seconds
+            self._budget += _AGAIN * seconds
 
     def by_kernels(self, seconds: float) -> None:
         """Note that a region ran by kernels, and compile where it is time."""
