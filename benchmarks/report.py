@@ -26,15 +26,20 @@ class Results:
         self.rows = [row for program in programs for row in program.rows]
         self.rounds: list[Measured] = []
         self.failures: dict[str, str] = {}
+        names = [subject.name for subject in subjects]
+        self.own = "weft-jit" if "weft-jit" in names else "weft"
 
     def median(self, row: str, subject: str) -> float | None:
         values = [m[row][subject] for m in self.rounds if subject in m.get(row, {})]
         return statistics.median(values) if values else None
 
     def ratio(self, row: str, subject: str) -> float | None:
-        """The subject's over weft's, taken within each round: over 1 means that weft is ahead."""
-        pairs = [m[row] for m in self.rounds if {"weft", subject} <= m.get(row, {}).keys()]
-        return statistics.median(p[subject] / p["weft"] for p in pairs) if pairs else None
+        """The subject's over weft's, taken within each round: over 1 means that weft is ahead.
+
+        Where weft is measured with its compiler, that is weft's.
+        """
+        pairs = [m[row] for m in self.rounds if {self.own, subject} <= m.get(row, {}).keys()]
+        return statistics.median(p[subject] / p[self.own] for p in pairs) if pairs else None
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         header = ["", *(subject.title for subject in self.subjects)]
@@ -43,7 +48,7 @@ class Results:
             cells = [f"{row.title}, {row.unit}"]
             for subject in self.subjects:
                 value = self.median(row.name, subject.name)
-                ratio = None if subject.name == "weft" else self.ratio(row.name, subject.name)
+                ratio = None if subject.name == self.own else self.ratio(row.name, subject.name)
                 text = "–" if value is None else f"{value * SCALE[row.unit]:.3g}"
                 cells.append(text if ratio is None else f"{text} ({ratio:.2f}×)")
             body.append(cells)
@@ -56,7 +61,7 @@ class Results:
         cells = [f"geometric mean of {len(models)} models"]
         for subject in self.subjects:
             ratios = [self.ratio(name, subject.name) for name in models]
-            known = [ratio for ratio in ratios if ratio and subject.name != "weft"]
+            known = [ratio for ratio in ratios if ratio and subject.name != self.own]
             cells.append(f"({statistics.geometric_mean(known):.2f}×)" if known else "")
         return cells if models else []
 

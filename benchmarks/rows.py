@@ -95,6 +95,29 @@ MODELS = {
 }
 
 
+NETWORKS = {
+    "block_128": ("transformer block, 8×128 tokens of 256, train step", EVERYBODY),
+    "block_1024": ("the same, 1,024 tokens", EVERYBODY),
+    "gru_100": ("GRU 128 over 100 steps, batch 32, train step", EVERYBODY),
+    "resnet_64": ("ResNet-18 at 64², batch 8, train step", GRAPH_MODE),
+    "mobilenet_1": ("MobileNetV2 at 224², forward", GRAPH_MODE),
+    "mobilenet_16": ("the same, batch 16", GRAPH_MODE),
+    "inception_1": ("nine Inception modules at 128², forward", GRAPH_MODE),
+    "inception_16": ("the same, batch 16", GRAPH_MODE),
+    "adamw_10M": ("AdamW, 10 M parameters", EVERYBODY),
+    "cross_entropy": ("softmax cross-entropy 400×10,000 and its gradient", EVERYBODY),
+    "layer_norm_gelu": ("layer norm and GELU, 4 M floats", EVERYBODY),
+    "products_16": ("1,000 products of 16²", EVERYBODY),
+    "small_nodes_4000": ("4,000 small nodes", EAGER_TOO),
+    "decode_token": ("a token of a small GPT, with a cache", GRAPH_MODE),
+    "compile_1000": ("first step of 1,000 nodes, nothing kept", LOOPS),
+}
+NETWORK_PROGRAMS = [
+    Program(name, (Row(name, title),), subjects, family="networks")
+    for name, (title, subjects) in NETWORKS.items()
+]
+
+
 def model(name: str) -> Program:
     row = Row(f"model_{name}", MODELS[name])
     return Program(row.name, (row,), family="models")
@@ -281,6 +304,7 @@ PROGRAMS = [
         for count in (9000, 18_000, 36_000)
     ],
     *map(model, MODELS),
+    *NETWORK_PROGRAMS,
     *plans("tanh", "a plain chain"),
     *plans("negative", "neg of neg of …"),
 ]

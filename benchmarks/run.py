@@ -31,6 +31,9 @@ def parse() -> argparse.Namespace:
         "--compile", action="store_true", help="torch.compile too; wants a C++ compiler"
     )
     parser.add_argument(
+        "--jit", action="store_true", help="weft compiled and TensorFlow with XLA too"
+    )
+    parser.add_argument(
         "--processor-time", action="store_true", help="where the machine has other work to do"
     )
     parser.add_argument(
@@ -66,7 +69,7 @@ def schedule(
         turn = index % len(subjects)
         for program in programs:
             for subject in [*subjects[turn:], *subjects[:turn]]:
-                if subject.name in program.subjects:
+                if subject.peer in program.subjects:
                     yield index, program, subject
 
 
@@ -110,7 +113,7 @@ def main() -> int:
     pythons = make_peers(arguments.make_peers) if arguments.make_peers else {}
     given = {name: getattr(arguments, name) for name in REQUIREMENTS}
     pythons |= {name: python for name, python in given.items() if python}
-    subjects = [weft(), *peers(pythons, arguments.compile)]
+    subjects = [*weft(arguments.jit), *peers(pythons, arguments.compile, arguments.jit)]
     setting = machine() | {
         "threads": arguments.threads,
         "rounds": arguments.rounds,
@@ -129,7 +132,7 @@ def main() -> int:
         console.print(f"failed: {what}: {why}", style="red", markup=False)
     for path in write(results, setting, arguments.out):
         console.print(f"written: {path}")
-    return 1 if any(what.endswith(", weft") for what in results.failures) else 0
+    return 1 if any(", weft" in what for what in results.failures) else 0
 
 
 if __name__ == "__main__":

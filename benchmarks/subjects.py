@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import venv
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rows import Program
@@ -37,6 +37,12 @@ class Subject:
     script: tuple[str, ...]
     module: str
     distribution: str
+    extra: tuple[tuple[str, str], ...] = ()  # of its environment
+
+    @property
+    def peer(self) -> str:
+        """What rows name it by: the same with its compiler and without."""
+        return self.name.removesuffix("-jit")
 
     def version(self) -> str:
         command = [self.python, "-c", VERSION, self.distribution]
@@ -58,7 +64,9 @@ class Subject:
         command += ["--threads", str(threads), "--budget", str(budget)]
         done = subprocess.run(
             command,
-            env=environment(threads) | (gpu_environment() if "gpu" in program.script else {}),
+            env=environment(threads)
+            | (gpu_environment() if "gpu" in program.script else {})
+            | dict(self.extra),
             capture_output=True,
             text=True,
             check=True,
@@ -105,12 +113,22 @@ def has_gpu() -> bool:
     return "'GPU'" in done.stdout
 
 
-def weft() -> Subject:
-    return Subject("weft", "weft", sys.executable, ("v1.py", "--module", "weft"), "weft", "weftml")
+WEFT = Subject("weft", "weft", sys.executable, ("v1.py", "--module", "weft"), "weft", "weftml")
 
 
-def peers(pythons: dict[str, str], compiled: bool) -> list[Subject]:
-    """The peers that have an interpreter, in the table's order."""
+def weft(compiled: bool) -> list[Subject]:
+    """weft by its kernels, and with its compiler where that is asked for."""
+    jit = (("WEFT_JIT", "now"),)
+    return [WEFT, *([replace(WEFT, name="weft-jit", title="weft compiled", extra=jit)] * compiled)]
+
+
+def peers(pythons: dict[str, str], compiled: bool, jit: bool) -> list[Subject]:
+    """The peers that have an interpreter, in the table's order.
+
+    Args:
+      compiled: PyTorch through its compiler too.
+      jit: TensorFlow with XLA too.
+    """
     known = [
         Subject(
             "tensorflow",
@@ -119,6 +137,15 @@ def peers(pythons: dict[str, str], compiled: bool) -> list[Subject]:
             ("v1.py", "--module", "tensorflow.compat.v1"),
             "tensorflow",
             "tensorflow-cpu",
+        ),
+        Subject(
+            "tensorflow-jit",
+            "TensorFlow, XLA",
+            pythons.get("tensorflow", "") if jit else "",
+            ("v1.py", "--module", "tensorflow.compat.v1"),
+            "tensorflow",
+            "tensorflow-cpu",
+            (("TF_XLA_FLAGS", "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"),),
         ),
         Subject(
             "torch", "PyTorch eager", pythons.get("torch", ""), ("torch_rows.py",), "torch", "torch"

@@ -186,10 +186,17 @@ PROGRAMS: dict[str, timing.Program] = {
     "elementwise": elementwise,
 }
 
-if __name__ == "__main__":
+
+def start(programs: dict[str, timing.Program]) -> None:
+    """Runs the program that the command line names, compiled where it says so."""
+    global compiled
     parser = timing.parser()
     parser.add_argument("--compile", action="store_true")
     arguments = parser.parse_args()
     compiled = arguments.compile
     torch.set_num_threads(arguments.threads)
-    timing.main(PROGRAMS, arguments)
+    timing.main(programs, arguments)
+
+
+if __name__ == "__main__":
+    start(PROGRAMS)

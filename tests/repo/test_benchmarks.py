@@ -40,6 +40,7 @@ ROWS = {
         "two_products_at_once",
     },
     ("model_mlp", "model_word2vec"): {"model_mlp", "model_word2vec"},
+    ("products_16", "decode_token"): {"products_16", "decode_token"},
 }
 
 

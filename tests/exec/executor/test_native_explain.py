@@ -183,3 +183,23 @@ def test_random_numbers_are_drawn_in_kernels_that_are_explained() -> None:
     with wf.Session() as session:
         report = session.explain(wf.nn.dropout(wf.tanh(x), rate=0.5), feed_dict={x: np.ones(64)})
     assert {"Tanh"} <= {n.type for f in report.functions for k in f.kernels for n in k.nodes}
+
+
+def test_many_pieces_are_views_and_many_parts_are_joined_by_kernels() -> None:
+    """One such node once kept its whole region from being compiled."""
+    x = wf.placeholder(wf.float32, [20, 4])
+    y = wf.stack([wf.tanh(row) * float(at) for at, row in enumerate(wf.unstack(x))])
+    values = np.random.default_rng(1).normal(size=(20, 4)).astype(np.float32)
+    with wf.Session() as session:
+        report = session.explain(y, feed_dict={x: values})
+        np.testing.assert_allclose(
+            session.run(y, {x: values}),
+            np.tanh(values) * np.arange(20)[:, None],
+            rtol=1e-5,
+            atol=1e-6,
+        )
+    assert dict(report.left) == {
+        ("Unpack", "its kernel gives views"): 1,
+        ("Pack", "it joins more than 8 tensors"): 1,
+    }
+    assert {n.type for f in report.functions for k in f.kernels for n in k.nodes} == {"Tanh", "Mul"}

@@ -166,7 +166,7 @@ def _by_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> O
     return total
 
 
-@RegisterGradient("SoftmaxCrossEntropyWithLogits", accepts_needed=True)
+@RegisterGradient("SoftmaxCrossEntropyWithLogits", accepts_none=True, accepts_needed=True)
 def _cross_entropy(
     node: Node, grad: Output | None, by_backprop: Output | None, needed: Sequence[bool]
 ) -> Grads:
@@ -185,6 +185,6 @@ def _cross_entropy(
     return [to_logits, sum_to_shape(to_labels, labels, logits)]
 
 
-@RegisterGradient("SparseSoftmaxCrossEntropyWithLogits")
+@RegisterGradient("SparseSoftmaxCrossEntropyWithLogits", accepts_none=True)
 def _sparse_cross_entropy(node: Node, grad: Output | None, by_backprop: Output | None) -> Grads:
     return [_by_logits(node, grad, by_backprop), None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, reshaped, times
@@ -12,6 +13,12 @@ from weft_compiler.lower.values import Value, broadcast, computed, moved
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
 from weft_graph.ops.slicing import index_of, masks_of
+
+_MOST_PARTS: Final = 8
+"""Tensors that are joined by choosing for each element: beyond, that takes longer than copying."""
+_MANY_JOINED: Final = f"it joins more than {_MOST_PARTS} tensors"
+_MOST_PIECES: Final = 16
+"""Pieces that a region copies where others take them; kernels give views instead."""
 
 
 @lowers("Reshape", "ExpandDims", known=(1,))
@@ -152,9 +159,14 @@ def _unsliced(
     return found, conditions
 
 
-@lowers("ConcatV2", known=(-1,))
-@lowers("Concat", known=(0,))
-@lowers("Pack")
+def _joins_many(node: Node) -> str:
+    axes = 0 if node.type == "Pack" else 1
+    return _MANY_JOINED if len(node.inputs) - axes > _MOST_PARTS else ""
+
+
+@lowers("ConcatV2", known=(-1,), by_kernel=_joins_many)
+@lowers("Concat", known=(0,), by_kernel=_joins_many)
+@lowers("Pack", by_kernel=_joins_many)
 def _concat(op: Operation) -> Value:
     stacks = op.node.type == "Pack"
     if stacks:
@@ -186,15 +198,19 @@ def _concat(op: Operation) -> Value:
         assert found is not None
         return found
 
-    require(sum(part.size > 0 for part in parts) <= 8, "it joins more than 8 tensors")
+    require(sum(part.size > 0 for part in parts) <= _MOST_PARTS, _MANY_JOINED)
     if not math.prod(shape):
         return computed(op.name, op.dtype(), shape, lambda *_: number(0, op.dtype()))
     return computed(op.name, op.dtype(), shape, element)
 
 
-@lowers("Split", known=(0,))
-@lowers("SplitV", known=(1, 2))
-@lowers("Unpack")
+def _gives_many(node: Node) -> str:
+    return "its kernel gives views" if len(node.outputs) > _MOST_PIECES else ""
+
+
+@lowers("Split", known=(0,), by_kernel=_gives_many)
+@lowers("SplitV", known=(1, 2), by_kernel=_gives_many)
+@lowers("Unpack", by_kernel=_gives_many)
 def _split(op: Operation) -> list[Value]:
     removes = op.node.type == "Unpack"
     x = op.inputs[1 if op.node.type == "Split" else 0]
