@@ -154,6 +154,18 @@ def test_all_that_cannot_be_compiled_is_listed() -> None:
         assert part in said
 
 
+def test_loops_conditionals_and_random_numbers_are_listed() -> None:
+    x = wf.placeholder(wf.float32, [4], name="x")
+    last = wf.while_loop(lambda v: v[0] < 5, lambda v: v * 2, [x], name="doubling")
+    either = wf.cond(x[0] > 0, lambda: x * 2, lambda: x, name="either")
+    noise = wf.random_uniform([4], name="noise")
+    with pytest.raises(errors.UnimplementedError) as raised:
+        compile_graph({"x": x}, {"y": last + either + noise})
+    said = str(raised.value)
+    for part in ("doubling/Merge", "either/", "unroll", "noise (RandomUniform", __file__):
+        assert part in said
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -225,7 +237,7 @@ def test_headers_are_of_c_and_of_cpp(tmp_path: Path) -> None:
     if which("cc") is None:
         pytest.skip("no C compiler")
     x = wf.placeholder(wf.float32, [2], name="x")
-    odd = {"double": wf.cast(x, wf.float64), "a/b:0*/": x > 0, "x": x * 2}
+    odd = {"double": wf.cast(x, wf.float64), "a/b:0*/": x > 0, "x": x * 2, "X": x}
     made = compile_graph({"x": x}, odd)
     made.write(tmp_path)
     for language in ("c", "c++"):

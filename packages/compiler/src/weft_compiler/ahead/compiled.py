@@ -131,6 +131,8 @@ def compile_program(
     said: str,
 ) -> Compiled:
     """A verified program as an object; the parts of `compile_graph` after lowering."""
+    given = [buffer for buffer in program.inputs if buffer.name not in program.constants]
+    assert (len(given), len(program.outputs)) == (len(inputs), len(outputs)), program.name
     every = distinct(inputs, outputs)
     inputs, outputs = every[: len(inputs)], every[len(inputs) :]
     target = target_of(options)

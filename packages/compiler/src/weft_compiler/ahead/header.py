@@ -65,13 +65,13 @@ def parameters(
 
 
 def distinct(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> list[Parameter]:
-    """All of them, with names that differ."""
+    """All of them, with names that differ, also in capitals, as the header has them."""
     found: dict[str, Parameter] = {}
     for each in (*inputs, *outputs):
         name, count = each.name, 1
-        while name in found:
+        while name.upper() in found:
             name, count = f"{each.name}_{count}", count + 1
-        found[name] = Parameter(each.key, name, each.dtype, each.shape)
+        found[name.upper()] = Parameter(each.key, name, each.dtype, each.shape)
     return list(found.values())
 
 

@@ -22,9 +22,16 @@ from weft_tensor import errors
 
 Shape = tuple[int, ...]
 
+_LOOPS = "loops and conditionals of a graph are for sessions and lite's runtime: unroll it"
 _INSTEAD = {
     Role.VARIABLE: "freeze the graph first: its variables become constants",
     Role.PLACEHOLDER: "name it among the inputs",
+    Role.CALL: "freeze the graph first: calls become what they compute",
+    Role.SWITCH: _LOOPS,
+    Role.MERGE: _LOOPS,
+    Role.ENTER: _LOOPS,
+    Role.EXIT: _LOOPS,
+    Role.NEXT_ITERATION: _LOOPS,
 }
 
 
@@ -76,7 +83,8 @@ def _refuse(
 
     Raises: UnimplementedError: there are such nodes; lists all, with what to do instead.
     """
-    if odd and not any(node.role in _INSTEAD or update_of(node.type) for node in members):
+    plain = not any(node.role in _INSTEAD or update_of(node.type) for node in members)
+    if odd and plain:
         with suppress(Unsupported):
             twins = specialise(members, inputs, shapes, {})
             odd = [node for node in odd if not _are_known([twins[x] for x in node.outputs])]
@@ -84,15 +92,17 @@ def _refuse(
     for node in members:
         why = (why_not(node) or _lacks(node)) if node in odd else ""
         if node.role in _INSTEAD:
-            why = f"it is a {node.type}: {_INSTEAD[node.role]}"
+            why = _INSTEAD[node.role]
+        elif node.traits.random:
+            why = "it draws random numbers, whose streams are a session's"
         elif update_of(node.type) is not None:
             why = "it changes a variable, and compiled models have none"
         if why:
             lines.append(f"  {node.name} ({node.type}, {node.line or 'of a file'}): {why}")
     if lines:
         raise errors.UnimplementedError(
-            f"{len(lines)} nodes cannot be compiled; make them of other ops, or compute what they "
-            "give before and name it among the inputs:\n" + "\n".join(lines)
+            f"nodes that cannot be compiled: {len(lines)}; make them of other ops, or compute what "
+            "they give before and name it among the inputs:\n" + "\n".join(lines)
         )
 
 

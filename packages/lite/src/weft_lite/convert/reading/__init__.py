@@ -1,0 +1,1 @@
+"""What the ops of files compute, by ops of graphs: rules of kinds, a module for each family."""

@@ -1,0 +1,179 @@
+"""Products, convolutions and recurrent cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.node import Output
+from weft_lite.convert.lowered import Array
+from weft_lite.convert.packing import PANEL, unpacked
+from weft_lite.convert.reading.reader import Reader, activation_of, node, reads
+from weft_lite.schema import tables as t
+from weft_lite.schema.enums import Activation, Layout, OpKind, Padding
+from weft_tensor import dtypes
+
+
+@reads(OpKind.Conv2D, OpKind.DepthwiseConv2D)
+def _conv(r: Reader, op: t.Op) -> Output:
+    options = op.options
+    assert isinstance(options, t.ConvOptions)
+    x_tensor = r.tensor(op.inputs[0])
+    depth, size = x_tensor.shape[3], (options.kernel_h, options.kernel_w)
+    if op.kind == OpKind.Conv2D:
+        filters = _matrix(r, op.inputs[1], depth, options.channels)
+        filters = filters.reshape(*size, depth, options.channels)
+    else:
+        filters = r.array(op.inputs[1]).reshape(*size, depth, -1)
+    attrs = _windows(options)
+    name = "Conv2D" if op.kind == OpKind.Conv2D else "DepthwiseConv2dNative"
+    axes = (0, 1, 2) if op.kind == OpKind.Conv2D else (0, 1)
+    return _product(r, op, filters, axes, lambda x, w: node(name, x, w, **attrs))
+
+
+@reads(OpKind.Conv2DTranspose)
+def _transposed(r: Reader, op: t.Op) -> Output:
+    assert isinstance(op.options, t.ConvOptions)
+    given = [r.stored(op.inputs[0]), r.real(op.inputs[1]), r.real(op.inputs[2])]
+    found = node("Conv2DBackpropInput", *given, **_windows(op.options))
+    return r.result(op, node("BiasAdd", found, r.real(op.inputs[3])) if r.has(op, 3) else found)
+
+
+def _windows(options: t.ConvOptions) -> dict[str, Any]:
+    """The attributes of a convolution."""
+    attrs: dict[str, Any] = {
+        "strides": [1, options.stride_h or 1, options.stride_w or 1, 1],
+        "dilations": [1, options.dilation_h or 1, options.dilation_w or 1, 1],
+        "padding": Padding(options.padding).name,
+    }
+    if options.padding == Padding.EXPLICIT:
+        attrs["explicit_paddings"] = [0, 0, *options.pads, 0, 0]
+    return attrs
+
+
+@reads(OpKind.FullyConnected)
+def _dense(r: Reader, op: t.Op) -> Output:
+    options = op.options
+    assert isinstance(options, t.MatMulOptions)
+    shape = r.tensor(op.inputs[0]).shape
+    matrix = _matrix(r, op.inputs[1], shape[-1], options.columns)[0]
+
+    def multiply(x: Output, w: Any) -> Output:
+        rows = node("Reshape", x, np.array([-1, shape[-1]], np.int32)) if len(shape) != 2 else x
+        found = node("MatMul", rows, w)
+        if len(shape) == 2:
+            return found
+        sizes = node("Shape", x, out_type=dtypes.int32)
+        kept = node("Slice", sizes, np.array([0], np.int32), np.array([len(shape) - 1], np.int32))
+        width = np.array([matrix.shape[1]], np.int32)
+        return node(
+            "Reshape", found, node("ConcatV2", [kept, convert_to_tensor(width)], np.int32(0))
+        )
+
+    return _product(r, op, matrix, (0,), multiply)
+
+
+def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
+    """Weights (taps, depth, columns), out of the panels that kernels read."""
+    found, layout = r.array(number), Layout(r.tensor(number).layout)
+    if layout is Layout.PLAIN:
+        return found.reshape(1, *found.shape)
+    if layout is Layout.PANELS4:
+        found = found.transpose(0, 1, 2, 4, 3)
+        found = found.reshape(*found.shape[:2], -1, PANEL)
+    return unpacked(found, columns)[:, :depth]
+
+
+def _product(
+    r: Reader, op: t.Op, weights: Array, axes: tuple[int, ...], multiply: Callable[..., Output]
+) -> Output:
+    """A product of real numbers, or of bytes, whose sums are integers."""
+    x, out = r.tensor(op.inputs[0]), r.tensor(op.outputs[0])
+    bias = r.array(op.inputs[2]) if r.has(op, 2) else None
+    if x.quantization is None or not x.quantization.scales:
+        q = r.tensor(op.inputs[1]).quantization
+        if q is not None and q.scales:  # one for each column, the last axis
+            scales = np.array(q.scales, np.float32)
+            weights = weights.astype(np.float32) * scales.reshape(-1)
+        found = multiply(r.stored(op.inputs[0]), weights.astype(np.float32))
+        return r.result(
+            op, found if bias is None else node("BiasAdd", found, bias.astype(np.float32))
+        )
+    own, after = x.quantization, out.quantization
+    assert own is not None and after is not None
+    zero = own.zero_points[0] if own.zero_points else 0
+    plain = create("Cast", [r.stored(op.inputs[0])], {"DstT": dtypes.float32}).outputs[0]
+    found = multiply(node("Sub", plain, np.float32(zero)), weights.astype(np.float32))
+    if bias is not None:  # the file's has the zero point in it
+        sums = weights.astype(np.int64).sum(axes).reshape(-1)
+        found = node("BiasAdd", found, (bias.astype(np.int64) + zero * sums).astype(np.float32))
+    filters = r.tensor(op.inputs[1]).quantization
+    assert filters is not None
+    factor = np.float32(own.scales[0]) / np.float32(after.scales[0])
+    scaled = node("Mul", found, np.array(filters.scales, np.float32) * factor)
+    zero = after.zero_points[0] if after.zero_points else 0
+    limits = {Activation.NONE: (-np.inf, np.inf), Activation.RELU: (0, np.inf),
+              Activation.RELU6: (0, 6), Activation.RELU_N1_TO_1: (-1, 1)}  # fmt: skip
+    ends = [
+        float(np.rint(np.float32(end) / np.float32(after.scales[0]) + np.float32(zero))) - zero
+        for end in limits[activation_of(op)]
+    ]
+    return r.rounded(out, scaled, *ends)
+
+
+@reads(OpKind.BatchMatMul)
+def _matmul(r: Reader, op: t.Op) -> Output:
+    options = op.options
+    left = bool(getattr(options, "transpose_a", 0))
+    right = bool(getattr(options, "transpose_b", 0))
+    a, b = r.real(op.inputs[0]), r.real(op.inputs[1])
+    return r.result(op, node("BatchMatMulV2", a, b, adj_x=left, adj_y=right))
+
+
+@reads(OpKind.LstmCell)
+def _lstm(r: Reader, op: t.Op) -> list[Output]:
+    x, c, h = (r.real(number) for number in op.inputs[:3])
+    options = op.options
+    assert isinstance(options, t.CellOptions)
+    gates = _gates(r, op, [x, h], 3, 4)
+    entry, new, forget, leave = create(
+        "Split", [convert_to_tensor(np.int32(1)), gates], {"num_split": 4}
+    ).outputs
+    kept = node("Sigmoid", node("Add", forget, np.float32(options.forget_bias)))
+    state = node(
+        "Add", node("Mul", kept, c), node("Mul", node("Sigmoid", entry), node("Tanh", new))
+    )
+    if options.cell_clip:
+        clip = np.float32(options.cell_clip)
+        state = node("Minimum", node("Maximum", state, -clip), clip)
+    return [state, node("Mul", node("Sigmoid", leave), node("Tanh", state))]
+
+
+@reads(OpKind.GruCell)
+def _gru(r: Reader, op: t.Op) -> Output:
+    x, h = (r.real(number) for number in op.inputs[:2])
+    gates = node("Sigmoid", _gates(r, op, [x, h], 2, 3))
+    halves = create("Split", [convert_to_tensor(np.int32(1)), gates], {"num_split": 2}).outputs
+    reset, update = halves
+    fresh = node("Tanh", _gates(r, op, [x, node("Mul", reset, h)], 4, 5))
+    rest = node("Mul", node("Sub", np.float32(1), update), fresh)
+    return node("Add", node("Mul", update, h), rest)
+
+
+def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) -> Output:
+    """What comes in beside the state, times weights. Bytes have the rows of either by fours."""
+    first, second = (int(part.shape[1]) for part in parts)
+    number = op.inputs[weights]
+    fours = Layout(r.tensor(number).layout) is Layout.PANELS4
+    gap = -first % 4 if fours else 0
+    columns = r.tensor(op.outputs[0]).shape[1] * {2: 2, 3: 4, 4: 1}[weights]
+    matrix = _matrix(r, number, first + gap + second, columns)[0]
+    matrix = np.concatenate([matrix[:first], matrix[first + gap :]]).astype(np.float32)
+    q = r.tensor(number).quantization
+    if q is not None and q.scales:
+        matrix = matrix * np.array(q.scales, np.float32)
+    found = node("MatMul", node("ConcatV2", parts, np.int32(1)), matrix)
+    return node("BiasAdd", found, r.array(op.inputs[bias])) if r.has(op, bias) else found

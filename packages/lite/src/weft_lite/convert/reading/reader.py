@@ -1,0 +1,175 @@
+"""Values of a file in a graph, and the rules that add what its ops compute.
+
+A tensor of bytes with a scale stays bytes; products of such tensors are products of float32, which
+are exact as long as sums are below 2 ** 24, and their results are rounded as the runtime rounds
+them. Everything else is computed of the real values, and stored again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_graph.ops.array import placeholder
+from weft_lite.convert.lowered import NAMES, Array
+from weft_lite.convert.sources import Source
+from weft_lite.schema import tables as t
+from weft_lite.schema.enums import Activation, DataType, OpKind, Storage
+from weft_tensor import dtypes
+
+Rule = Callable[["Reader", t.Op], "Sequence[Output] | Output"]
+
+RULES: Final[dict[OpKind, Rule]] = {}
+
+
+def reads(*kinds: OpKind) -> Callable[[Rule], Rule]:
+    """Decorator that registers what some kinds compute."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return register
+
+
+class Reader:
+    """Adds the nodes of a file to the default graph."""
+
+    def __init__(self, model: t.Model, weights: bytes) -> None:
+        self.model = model
+        self.weights = weights
+        self.values: dict[int, Output] = {}
+
+    def source(self, graph: Graph) -> Source:
+        """All of the file."""
+        signature = self.model.signatures[0] if self.model.signatures else None
+        ends = self.model.subgraphs[0]
+        given = signature.inputs if signature else [t.Binding(f"x{i}", i) for i in ends.inputs]
+        computed = signature.outputs if signature else [t.Binding(f"y{i}", i) for i in ends.outputs]
+        for number in ends.inputs:
+            tensor = self.model.tensors[number]
+            dims = [None if size < 0 else size for size in tensor.shape]
+            self.values[number] = placeholder(NAMES[DataType(tensor.dtype)], dims)
+        for op in self.model.ops:
+            self._add(op)
+        return Source(
+            graph,
+            {each.name: self.stored(each.tensor) for each in given},
+            {each.name: self.stored(each.tensor) for each in computed},
+        )
+
+    def _add(self, op: t.Op) -> None:
+        found = RULES[OpKind(op.kind)](self, op)
+        results = [found] if isinstance(found, Output) else found
+        for number, result in zip(op.outputs, results, strict=True):
+            self.values[number] = result
+
+    # ------------------------------------------------------------------------- values
+
+    def tensor(self, number: int) -> t.Tensor:
+        """What the file says of a tensor."""
+        return self.model.tensors[number]
+
+    def has(self, op: t.Op, at: int) -> bool:
+        """Whether an operand is there."""
+        return at < len(op.inputs) and op.inputs[at] >= 0
+
+    def array(self, number: int) -> Array:
+        """A constant as it is stored."""
+        tensor = self.tensor(number)
+        dtype = np.dtype(NAMES[DataType(tensor.dtype)]).newbyteorder("<")
+        count = int(np.prod(tensor.shape, dtype=np.int64))
+        found = np.frombuffer(self.weights, dtype, count, tensor.offset)
+        return found.reshape(tensor.shape).astype(dtype.newbyteorder("="))
+
+    def is_constant(self, number: int) -> bool:
+        """Whether a tensor is in the weights."""
+        return self.tensor(number).storage == Storage.CONSTANT
+
+    def stored(self, number: int) -> Output:
+        """A tensor as it is stored."""
+        if number not in self.values:
+            self.values[number] = convert_to_tensor(self.array(number))
+        return self.values[number]
+
+    def real(self, number: int) -> Output:
+        """The numbers that a tensor stands for."""
+        q = self.tensor(number).quantization
+        if q is None or not q.scales:
+            return self.stored(number)
+        if self.is_constant(number):
+            return convert_to_tensor(real_numbers(self.array(number), q))
+        x = create("Cast", [self.stored(number)], {"DstT": dtypes.float32}).outputs[0]
+        zeros = _along(
+            np.array(q.zero_points or [0], np.float32), q, len(self.tensor(number).shape)
+        )
+        scales = _along(np.array(q.scales, np.float32), q, len(self.tensor(number).shape))
+        return node("Mul", node("Sub", x, zeros), scales)
+
+    def result(self, op: t.Op, x: Output, at: int = 0) -> Output:
+        """A real result, after the op's activation, as the file stores it."""
+        return self.quantised(op.outputs[at], activated(x, activation_of(op)))
+
+    def quantised(self, number: int, x: Output) -> Output:
+        """Real numbers as a tensor stores them."""
+        tensor = self.tensor(number)
+        q = tensor.quantization
+        if q is None or not q.scales:
+            return x
+        return self.rounded(tensor, node("Div", x, np.float32(q.scales[0])))
+
+    def rounded(
+        self, tensor: t.Tensor, x: Output, least: float = -np.inf, most: float = np.inf
+    ) -> Output:
+        """Numbers in units of a tensor's scale, less its zero point, as its integers."""
+        q = tensor.quantization
+        zero = q.zero_points[0] if q and q.zero_points else 0
+        kind = np.iinfo(NAMES[DataType(tensor.dtype)])
+        low, high = max(least, kind.min - zero), min(most, kind.max - zero)
+        cut = node("Minimum", node("Maximum", x, np.float32(low)), np.float32(high))
+        whole = node("Add", node("Rint", cut), np.float32(zero))
+        return create("Cast", [whole], {"DstT": dtypes.as_dtype(kind.dtype)}).outputs[0]
+
+
+def node(op: str, *inputs: Any, **attrs: Any) -> Output:
+    """The first result of a new node."""
+    given = [each if isinstance(each, list) else convert_to_tensor(each) for each in inputs]
+    return create(op, given, attrs).outputs[0]
+
+
+def _along(values: Array, q: t.Quantization, rank: int) -> Array:
+    """Numbers for each index of an axis, so that they broadcast."""
+    if len(values) == 1:
+        return values.reshape(())
+    shape = [1] * rank
+    shape[q.axis] = len(values)
+    return values.reshape(shape)
+
+
+def real_numbers(stored: Array, q: t.Quantization) -> Array:
+    """What stored numbers stand for."""
+    zeros = _along(np.array(q.zero_points or [0], np.float32), q, stored.ndim)
+    return (stored.astype(np.float32) - zeros) * _along(
+        np.array(q.scales, np.float32), q, stored.ndim
+    )
+
+
+def activation_of(op: t.Op) -> Activation:
+    """What an op does to its results before it stores them."""
+    return Activation(getattr(op.options, "activation", 0))
+
+
+def activated(x: Output, activation: Activation) -> Output:
+    """Real numbers after an activation."""
+    if activation is Activation.RELU:
+        return node("Relu", x)
+    if activation is Activation.RELU6:
+        return node("Relu6", x)
+    if activation is Activation.RELU_N1_TO_1:
+        return node("Minimum", node("Maximum", x, np.float32(-1)), np.float32(1))
+    return x

@@ -1,0 +1,71 @@
+"""Files as graphs again compute what the runtime does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing import lite
+from weft_testing.case_graph import CaseGraph
+from weft_testing.cases import Case, load_cases
+
+import weft as wf
+from weft_lite.convert.graphs import graph_of
+from weft_tensor import errors
+
+CASES = [case for cases in load_cases().values() for case in cases]
+
+
+def compared(case: Case) -> int:
+    """How many nodes of a case give what the runtime gives."""
+    made, count = CaseGraph(case), 0
+    if not lite.takes(made):
+        return 0
+    for node in filter(lite.has_types, made.nodes):
+        try:
+            content, fed = lite.converted(made, node)
+            source = graph_of(content)
+        except errors.UnimplementedError:
+            continue
+        feeds = dict(zip(source.inputs.values(), fed, strict=True))
+        with wf.Session(graph=source.graph) as session:
+            results = session.run(list(source.outputs.values()), feeds)
+        for got, want in zip(results, lite.run(content, fed), strict=True):
+            agree(got, want)
+        count += 1
+    return count
+
+
+def agree(got: Any, want: Any) -> None:
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    limit = 2e-3 if want.dtype == np.float16 else 2e-5
+    wide = got.astype(np.float64), want.astype(np.float64)
+    np.testing.assert_allclose(*wide, rtol=limit, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("step", "fewest"), [pytest.param(11, 100), pytest.param(1, 2000, marks=pytest.mark.long)]
+)
+def test_ops_of_files_compute_what_the_runtime_does(step: int, fewest: int) -> None:
+    assert sum(map(compared, CASES[::step])) >= fewest
+
+
+@pytest.mark.parametrize("weights", ["float32", "int8"])
+@pytest.mark.parametrize("cell", [wf.nn.rnn_cell.LSTMCell, wf.nn.rnn_cell.GRUCell])
+def test_cells_compute_what_the_runtime_does(cell: Any, weights: str) -> None:
+    """Of widths that are no multiples of four, by which bytes lie."""
+    value = np.random.default_rng(0).standard_normal((1, 3, 5)).astype("f")
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [1, 3, 5], name="x")
+        outputs, _ = wf.nn.static_rnn(cell(6), wf.unstack(x, axis=1), dtype=wf.float32)
+        y = wf.identity(outputs[-1], name="y")
+        session.run(wf.global_variables_initializer())
+        converter = wf.lite.Converter.from_session(session, [x], [y])
+        options: Any = {"calibration": [{"x": value}]} if weights == "int8" else {}
+        content = converter.convert(**options, limit=1.0)
+    source = graph_of(content)
+    with wf.Session(graph=source.graph) as session:
+        (got,) = session.run(list(source.outputs.values()), {source.inputs["x"]: value})
+    want = lite.run(content, [value])[0]
+    np.testing.assert_allclose(got, want, atol=2e-2 if weights == "int8" else 1e-6)
