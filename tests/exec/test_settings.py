@@ -40,8 +40,17 @@ def test_placement_and_passes() -> None:
     assert wf.config.optimizer.get_experimental_options() == {"disable_meta_optimizer": True}
     assert not SessionConfig.from_proto(None).optimize
     assert not SessionConfig.from_proto(wf.ConfigProto()).optimize
-    with pytest.raises(errors.InvalidArgumentError, match="got constant_folding"):
-        wf.config.optimizer.set_experimental_options({"constant_folding": False})
+    wf.config.optimizer.set_experimental_options({"constant_folding": False})
+    assert wf.config.optimizer.get_experimental_options() == {"constant_folding": False}
+    proto = wf.ConfigProto()
+    assert SessionConfig.from_proto(proto).optimize
+    proto.graph_options.rewrite_options.disable_meta_optimizer = True
+    assert not SessionConfig.from_proto(proto).optimize
+    wf.config.optimizer.set_experimental_options({"debug_stripper": False})
+    with pytest.raises(errors.InvalidArgumentError, match="debug_stripper: steps are never"):
+        wf.config.optimizer.set_experimental_options({"debug_stripper": True})
+    with pytest.raises(errors.InvalidArgumentError, match="there is no option inlining"):
+        wf.config.optimizer.set_experimental_options({"inlining": True})
 
 
 def test_devices() -> None:

@@ -159,7 +159,7 @@ class SessionConfig:
             proto.log_device_placement or settings.log_device_placement,
             proto.operation_timeout_in_ms,
             _deterministic(proto),
-            level >= 0 and _optimized(),
+            level >= 0 and not rewrites.disable_meta_optimizer and _optimized(),
             proto.experimental.executor_type,
             proto.graph_options.enable_bfloat16_sendrecv,
             proto.graph_options.build_cost_model,

@@ -175,20 +175,45 @@ def set_experimental_options(options: dict[str, Any]) -> None:
     """Say how sessions that are made from now on change graphs before they run them.
 
     Args:
-      options: "disable_meta_optimizer" turns all passes off that make steps faster. The other
-        options of TensorFlow, such as "constant_folding", are refused: passes run together.
-    Raises: InvalidArgumentError: an option is another one.
+      options: by name, as in TensorFlow: "disable_meta_optimizer" turns all passes off that make
+        steps faster. Passes run together, so what would turn off one of them, such as
+        "constant_folding", is kept and changes nothing.
+    Raises: InvalidArgumentError: there is no such option, or it is one that changes results and
+      that weft lacks ("debug_stripper", "auto_mixed_precision") and is asked for.
 
     Examples:
       >>> wf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
       >>> wf.config.optimizer.set_experimental_options({})
     """
-    unknown = sorted(options.keys() - {"disable_meta_optimizer"})
+    unknown = sorted(options.keys() - _PASSES - _CHANGING - {"disable_meta_optimizer"})
     if unknown:
+        raise errors.InvalidArgumentError(f"there is no option {', '.join(unknown)}")
+    changing = sorted(name for name in options.keys() & _CHANGING if options[name])
+    if changing:
         raise errors.InvalidArgumentError(
-            f"the only option is 'disable_meta_optimizer', got {', '.join(unknown)}"
+            f"{', '.join(changing)}: steps are never changed so that they compute something else"
         )
-    settings.optimizer = {key: bool(value) for key, value in options.items()}
+    settings.optimizer = dict(options)
+
+
+_PASSES = {
+    "arithmetic_optimization",
+    "constant_folding",
+    "dependency_optimization",
+    "disable_model_pruning",
+    "function_optimization",
+    "implementation_selector",
+    "layout_optimizer",
+    "loop_optimization",
+    "min_graph_nodes",
+    "pin_to_host_optimization",
+    "remapping",
+    "scoped_allocator_optimization",
+    "shape_optimization",
+    "use_plugin_optimizers",
+}
+"""Options of TensorFlow that say which passes run; results are the same with and without."""
+_CHANGING = {"auto_mixed_precision", "auto_mixed_precision_mkl", "debug_stripper"}
 
 
 def set_jit(enabled: bool | str) -> None:
