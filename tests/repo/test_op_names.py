@@ -38,6 +38,7 @@ ALLOWED = {
     "graph/src/weft_graph/raw_ops.py": "arguments that TensorFlow's raw ops call otherwise",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
     "distrib/src/weft_distrib/collective/arithmetic.py": "TensorFlow's names of ways to merge",
+    "lite/src/weft_lite/convert/graphs.py": "it makes a graph of the ops of a .weftlite file",
     "lite/src/weft_lite/convert/shapes.py": "what a TensorArray is written by tells its shapes",
     "io/src/weft_io/onnx/older_forms.py": "ONNX's ops as its older versions have them",
     "io/src/weft_io/onnx/stacking.py": "ONNX's ops by which sizes are computed from shapes",
