@@ -170,6 +170,17 @@ def test_the_program_of_a_loop_is_one_that_the_interpreter_runs(made: list[Any])
             np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
+def test_a_loop_is_compiled_when_its_kernels_took_long_enough(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "on")
+    limit = wf.placeholder(wf.int32, [])
+    last = wf.while_loop(lambda i, _: i < limit, lambda i, v: (i + 1, v * 0.5 + 1.0), (0, 0.0))
+    with wf.Session() as session:
+        wait_until(lambda: session.run(last[1], {limit: 3000}) and made)
+        assert session.run(last, {limit: 9})[0] == 9
+
+
 def test_what_does_not_change_is_computed_before_the_loop(made: list[Any]) -> None:
     x = wf.placeholder(wf.float32, [4])
     last = wf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, v + wf.exp(x)), (0, x))

@@ -196,6 +196,7 @@ class CompiledLoop:
             if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
             record = self._records[key] = Record(self._pace, self._whole.nodes)
+            record.looked = record.sure = True
         return record
 
     def waiting(self) -> list[Record]:

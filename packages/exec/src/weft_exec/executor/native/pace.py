@@ -67,10 +67,13 @@ class Record(ByKernels):
       runs, seconds, least: by kernels: how many, of all about, and of the fastest.
       look, cost: seconds that it will take to look for its code, and to compile it.
       looked: whether its code was looked for.
+      sure: whether compiled it is certain to be faster by far, as loops are, so that it is worth
+        its time whatever else was not.
     """
 
     __slots__ = (
-        "_alone", "_best", "_pace", "_tries", "cost", "least", "look", "looked", "runs", "seconds"
+        "_alone", "_best", "_pace", "_tries", "cost", "least", "look", "looked", "runs", "seconds",
+        "sure",
     )  # fmt: skip
 
     def __init__(self, pace: Pace, members: Sequence[Node], alone: bool = False) -> None:
@@ -80,7 +83,7 @@ class Record(ByKernels):
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
         self._tries, self._best = 0, float("inf")
         updates = sum(not node.outputs or node.outputs[0].dtype.is_ref for node in members)
-        self.looked = False
+        self.looked = self.sure = False
         self.look = _LOOK + _LOOK_MEMBER * len(members)
         self.cost = _FIXED + _MEMBER * len(members) + _UPDATE * updates
 
@@ -233,11 +236,14 @@ class Pace:
         ]
         found.sort(key=lambda each: each[0], reverse=True)
         chosen: list[tuple[Candidate, Record]] = []
+        beginning = 0.0 if self._compiled else _BEGINNING
         for _, candidate, record in found:
+            if record.sure and record.seconds >= record.cost * self._scale + beginning:
+                chosen.append((candidate, record))
+                continue
             left -= record.cost * self._scale
-            if left < 0:
-                break
-            chosen.append((candidate, record))
+            if left >= 0:
+                chosen.append((candidate, record))
         self._next_look = max(self._next_look, self.seen + 20 * (_clock() - started))
         return chosen
 
