@@ -1,4 +1,4 @@
-"""Compiled programs beside NumPy: entering one, exp over a million numbers, products, compiling.
+"""Compiled programs beside NumPy: entering, exp over a million numbers, products, convolutions.
 
 Each pair alternates in one process, and the least of its times counts; the processor's time is
 taken, since the machine may have other work.  BLAS chooses its own kernels, with one thread.
@@ -36,7 +36,7 @@ def row(name: str, ours: float, theirs: float | None = None, rate: float = 0) ->
     print(text + (f"  NumPy takes {theirs / ours:5.2f} times that" if theirs else ""))
 
 
-def measure() -> None:
+def measure() -> None:  # noqa: PLR0915 - a function for each kind of row
     import numpy as np
 
     from weft_compiler.codegen.module import module_of
@@ -77,6 +77,27 @@ b_row={size}, b_column=1, c_row={size}, accumulate=0)
         times = least(lambda: program.enter(a, b, c), lambda: np.matmul(a, b, out=c), turns=turns)
         row(f"product of {size}², {dtype}", *times, rate=2.0 * size**3)
 
+    def convolution(images: int, side: int, channels: int) -> None:
+        depth, panels = channels, -(-channels // 32)
+        of = {"images": 1, "rows": 1, "width": side, "depth": depth, "channels": channels}
+        of |= {"height": side, "breadth": side, "taps_y": 3, "taps_x": 3}
+        of |= dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
+        of |= {"before_y": 1, "before_x": 1, "packed": 1}
+        settings = ", ".join(f"{name}={value}" for name, value in of.items())
+        shape = f"float32[{images}, {side}, {side}, {channels}]"
+        text = f"""
+program p(x: {shape}, w: float32[{panels}, {9 * channels}, 32]) -> (y: {shape}):
+  for n in {images}:
+    for i in {side}:
+      call conv(x[n, 0, 0, 0], w[0, 0, 0], y[n, i, 0, 0], {settings}, at i)
+"""
+        program = load(parse(text))
+        x = np.random.default_rng(1).normal(size=(images, side, side, channels)).astype(np.float32)
+        w, y = np.ones((panels, 9 * channels, 32), np.float32), np.empty_like(x)
+        rate = 18.0 * images * side**2 * channels * depth
+        ours = least(lambda: program.enter(x, w, y), turns=1)[0]
+        row(f"3x3 of {images}x{side}²x{channels}, float32", ours, rate=rate)
+
     def compiling() -> None:
         text = parse(
             "program p(x: float32[4096], z: float32[4096]) -> (y: float32[4096]):\n"
@@ -96,6 +117,8 @@ b_row={size}, b_column=1, c_row={size}, accumulate=0)
     for dtype in ("float32", "float64"):
         for size in SIZES:
             product(size, dtype)
+    for images, side, channels in ((8, 64, 64), (8, 32, 128), (8, 28, 256), (32, 32, 32)):
+        convolution(images, side, channels)
     compiling()
 
 
