@@ -37,7 +37,8 @@ class StepReport:
         part of each device where there are several.
       changes: what the passes did, by reason.
       placement: where each node goes and why.
-      compiled: the names and op types of the nodes of each compiled region, on processors.
+      compiled: the names and op types of the nodes of each compiled region, on processors, and of
+        each loop that is compiled as a whole, which `functions` do not have.
       left: of other nodes, by their op types and why they run by their kernels, how many.
       functions: what the regions became for the values that `explain` was given, by kernels, with
         what each takes: `CompiledFunction`s.

@@ -115,14 +115,16 @@ def _updates(generator: CodeGenerator, members: Iterable[Node]) -> dict[Node, in
 
 
 def choice_of(offer: Offer) -> Choice | None:
-    """What of a part would be compiled; None where nobody asks, or no package compiles."""
+    """What of a part would be compiled, whole loops last; None where nobody asks or can."""
     asked = wanted(offer.nodes, environment())
     names = generators.keys()
     if not asked or not names:
         return None
-    inside = {n for claim in NativeRegions().claim_loops(offer) for n in claim.whole.nodes}
+    loops = [list(claim.whole.nodes) for claim in NativeRegions().claim_loops(offer)]
+    inside = {node for loop in loops for node in loop}
     rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
-    return choose(rest, generators.lookup(names[0]), asked)
+    found = choose(rest, generators.lookup(names[0]), asked)
+    return found._replace(regions=[*found.regions, *loops])
 
 
 register_compiler("native", NativeRegions())
