@@ -16,6 +16,7 @@ from weft_graph.ir.constant_value import (
     constant_value,
     constant_value_as_dims,
     partial_value,
+    remembered_values,
 )
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -275,3 +276,16 @@ def test_a_declaration_brings_its_rule() -> None:
         assert constant_value(out("TestDoubled", [21])) == 42
     finally:
         del op_def._raw._table["TestDoubled"], op_def.parsed_ops["TestDoubled"]
+
+
+def test_what_is_remembered_is_forgotten_when_a_shape_is_refined() -> None:
+    with Graph().as_default():
+        x = out("Placeholder", attrs={"dtype": dtypes.float32, "shape": (None, 3)})
+        sizes = out("Shape", [x])
+        total = out("Add", [sizes, sizes])
+        with remembered_values():
+            assert constant_value(total) is None
+            with remembered_values():
+                assert constant_value(total[1]) == 6
+            x.set_shape([2, 3])
+            assert constant_value(total).tolist() == [4, 6]

@@ -9,13 +9,15 @@ no more than a few thousand nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import local
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Output, refinements
 from weft_graph.ir.op_def import Array, ValueRule, Values
 from weft_graph.ir.traits import Role
 from weft_graph.ir.value_rules import MAX_ELEMENTS, has_unknown
@@ -25,6 +27,52 @@ MAX_NODES = 4096
 """The number of nodes that one question visits at most."""
 
 _cache: WeakKeyDictionary[Output, Array | None] = WeakKeyDictionary()
+
+
+class _Known:
+    """What one question found out, or all questions while `remembered_values` is open.
+
+    Attributes:
+      values: by output, as far as they are known.
+      final: outputs whose values cannot change any more.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[Output, Array | None] = {}
+        self.final: set[Output] = set()
+        self.refinements = refinements.count
+
+
+class _Remembered(local):
+    """What is remembered in this thread; None where no `remembered_values` is open."""
+
+    known: _Known | None = None
+
+    def current(self) -> _Known:
+        """What may be used by a question, and grows with its answer."""
+        if self.known is None:
+            return _Known()
+        if self.known.refinements != refinements.count:
+            self.known = _Known()
+        return self.known
+
+
+_remembered = _Remembered()
+
+
+@contextmanager
+def remembered_values() -> Iterator[None]:
+    """Answer questions by what those before found out, while a graph only grows.
+
+    Else each walks through all that computes a shape, if there is one size that is not known. A
+    shape that is refined makes all that is remembered be forgotten.
+    """
+    before, _remembered.known = _remembered.known, _Known()
+    try:
+        yield
+    finally:
+        _remembered.known = before
+
 
 # -------------------------------------------------------------------------------- questions
 
@@ -97,8 +145,8 @@ def _guard(tensor: Output) -> None:
 
 
 def _walk(root: Output) -> Array | None:
-    known: dict[Output, Array | None] = {}
-    final: set[Output] = set()
+    remembered = _remembered.current()
+    known, final = remembered.values, remembered.final
     stack = [root]
     budget = MAX_NODES
     while stack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.forms import to_message
@@ -326,6 +326,15 @@ def _apply(operator: str, *operands: Any) -> Output:
     return result
 
 
+class _Refinements:
+    """How often the static shape of an output was refined, in all graphs."""
+
+    count = 0
+
+
+refinements: Final = _Refinements()
+
+
 class Output(Operators):
     """One output of a node: a symbolic tensor.
 
@@ -398,6 +407,7 @@ class Output(Operators):
         Raises: InvalidArgumentError: `shape` contradicts what is known.
         """
         self.dims = merge_dims(self.dims, as_dims(shape))
+        refinements.count += 1
 
     def consumers(self) -> list[Node]:
         """The nodes that take it as an input, each once."""

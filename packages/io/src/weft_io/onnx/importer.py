@@ -19,6 +19,7 @@ from onnx import (
 )
 
 from weft_graph.ir.builder import convert_to_tensor, one_user_line
+from weft_graph.ir.constant_value import remembered_values
 from weft_graph.ir.default_graph import get_default_graph, name_scope
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
@@ -104,7 +105,8 @@ def import_model(
       array([0., 2.], dtype=float32)
     """
     message, folder = read(model)
-    with paused_gc(), one_user_line(), name_scope(name or plain_name(message.graph.name) or "onnx"):
+    scope = name_scope(name or plain_name(message.graph.name) or "onnx")
+    with paused_gc(), remembered_values(), one_user_line(), scope:
         return _added(message, folder, inputs or {}, trainable)
 
 
