@@ -122,7 +122,7 @@ def header(
     sizes = "\n".join(f"#define {upper}_{each.name.upper()}_SIZE {each.size}" for each in every)
     lines = "\n".join(f" *   {_described(each)}" for each in every)
     cases = "\n".join(
-        f"    case {number}: return {_quoted(message)};"
+        f"    case {number}: return {quoted(message)};"
         for number, message in [*enumerate(messages, 1), (MISPLACED, "the arena is not aligned")]
     )
     return f"""/* {name}.h: a model compiled by weft for {said}. */
@@ -175,6 +175,10 @@ def _plain(text: str) -> str:
     return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("\\", "/")
 
 
-def _quoted(text: str) -> str:
-    """A string literal of C."""
-    return '"' + re.sub(r"[^ !#-\[\]-~]|\?(?=\?)", lambda m: f"\\{ord(m[0]) & 255:03o}", text) + '"'
+def quoted(text: str) -> str:
+    """A string literal of C, of UTF-8."""
+    plain = [
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}"
+        for byte in text.encode()
+    ]
+    return f'"{"".join(plain)}"'

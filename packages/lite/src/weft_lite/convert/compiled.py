@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -161,6 +159,8 @@ def _tables(
     compiled: Compiled, inputs: Mapping[str, Output], content: bytes, key: str, processor: str
 ) -> str:
     """What the shim includes."""
+    from weft_compiler.ahead.header import quoted
+
     every = [*compiled.inputs, *compiled.outputs]
     count = len(compiled.inputs)
     rows = "\n".join(_row(each) for each in every)
@@ -181,10 +181,10 @@ enum {{ INPUTS = {count}, OUTPUTS = {len(every) - count}, FORMAT = {tables.VERSI
 #define ARENA ((size_t){compiled.arena})
 #define FILE_SIZE ((size_t){len(content)})
 #define FILE_HEADER {{{header}}}
-#define SIGNATURE {_quoted(key)}
-#define MODEL_NAME {_quoted(compiled.name)}
+#define SIGNATURE {quoted(key)}
+#define MODEL_NAME {quoted(compiled.name)}
 #define MODEL_ERROR {compiled.name}_error
-#define PROCESSOR {_quoted(processor)}
+#define PROCESSOR {quoted(processor)}
 
 static const wl_info TENSOR[] = {{
 {rows}
@@ -197,6 +197,8 @@ static int32_t compute(uint8_t *const *data, void *arena) {{
 
 
 def _row(each: Parameter) -> str:
+    from weft_compiler.ahead.header import quoted
+
     if each.dtype.name not in TYPES or len(each.shape) > 8:
         raise errors.UnimplementedError(
             f"weft_lite.h has no tensors like {each.key}: {each.dtype.name} {list(each.shape)}"
@@ -204,12 +206,6 @@ def _row(each: Parameter) -> str:
     dims = ", ".join(map(str, each.shape)) or "0"
     size = each.size * each.dtype.size
     return (
-        f"  {{.name = {_quoted(each.key)}, .dtype = {int(TYPES[each.dtype.name])}, "
+        f"  {{.name = {quoted(each.key)}, .dtype = {int(TYPES[each.dtype.name])}, "
         f".rank = {len(each.shape)}, .dims = {{{dims}}}, .declared = {{{dims}}}, .bytes = {size}}},"
     )
-
-
-def _quoted(text: str) -> str:
-    """A string literal of C, of UTF-8."""
-    plain = json.dumps(text, ensure_ascii=False).encode()
-    return re.sub(rb"[^ -~]|\?", lambda m: f"\\{m[0][0]:03o}".encode(), plain).decode()
