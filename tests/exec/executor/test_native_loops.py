@@ -270,6 +270,21 @@ def test_loops_whose_shapes_change_run_by_kernels(made: list[Any]) -> None:
     assert not made
 
 
+def test_loops_that_change_variables_run_by_kernels(made: list[Any]) -> None:
+    variable = wf.Variable(1.0, use_resource=True)
+
+    def turn(i: Any) -> Any:
+        with wf.control_dependencies([variable.assign_add(2.0).op]):
+            return [i + 1]
+
+    last = wf.while_loop(lambda i: i < 3, turn, [0])
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        assert session.run(last) == 3
+        assert session.run(variable) == 7.0
+    assert not made
+
+
 def test_a_loop_that_never_ends_ends_with_its_session(made: list[Any]) -> None:
     on = wf.placeholder(wf.bool, [])
     last = wf.while_loop(lambda i: wf.logical_or(on, i < 3), lambda i: [(i + 1) * 1], [0])

@@ -81,7 +81,7 @@ def _does_nothing(node: Node) -> bool:
 
 
 def _passes_handle(node: Node) -> bool:
-    return node.op_def.traits.identity and node.outputs[0].dtype is dtypes.resource
+    return node.op_def.traits.identity and node.inputs[0].dtype is dtypes.resource
 
 
 def _asks_for_values(node: Node) -> str:

@@ -140,8 +140,9 @@ class WholeLoop:
 
 def gradient_source(node: Node) -> str:
     """Whose gradients of an array a node gives the TensorArray of; "" for other nodes."""
-    gives_handle = len(node.inputs) == 2 and node.outputs[0].dtype is dtypes.resource
-    return node.attrs.get("source", "") if gives_handle else ""
+    gives_handle = any(output.dtype is dtypes.resource for output in node.outputs)
+    takes_flow_alone = len(node.inputs) == 2  # of others the shapes are not those of the array
+    return node.attrs.get("source", "") if gives_handle and takes_flow_alone else ""
 
 
 def first_value(merge: Node) -> Node:
