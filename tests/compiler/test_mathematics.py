@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft as wf
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.options import Options
 from weft_compiler.ir.parser import parse
@@ -107,6 +108,35 @@ def test_functions_are_as_exact_as_is_said(name: str) -> None:
         for cpu in ("", "x86-64"):
             found = worst(name, samples(name, dtype, len(name)), cpu)
             assert found <= bound, (dtype, cpu, found)
+
+
+ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sigmoid": (wf.sigmoid, lambda x: 1 / (1 + np.exp(-x))),
+    "softplus": (wf.nn.softplus, lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
+    "rsqrt": (wf.rsqrt, lambda x: 1 / np.sqrt(x)),
+    "elu": (wf.nn.elu, lambda x: np.where(x > 0, x, np.expm1(x))),
+}
+"""Ops, and what they compute."""
+
+
+@pytest.mark.skipif(np.finfo(WIDE).nmant < 60, reason="long double has no more digits here")
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_ops_are_as_exact_as_is_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    op, truth_of = ACTIVATIONS[name]
+    types: list[tuple[Any, Any]] = [(np.float32, np.float64), (np.float64, WIDE)]
+    for (dtype, wider), bound in zip(types, bounds()[name], strict=True):
+        x = samples(name, dtype, 1)[0]
+        x = np.abs(x) if name == "rsqrt" else x
+        with np.errstate(all="ignore"):
+            truth = truth_of(x.astype(wider))
+            near = truth.astype(dtype)
+            normal = np.isfinite(near) & (np.abs(near) >= np.finfo(dtype).tiny)
+        with wf.Graph().as_default(), wf.Session() as session:
+            given = wf.placeholder(dtype, [None])
+            found = session.run(op(wf.identity(given)) * 1.0, {given: x[normal]})
+        far = np.abs(found.astype(wider) - truth[normal]) / np.spacing(np.abs(near[normal]))
+        assert far.max() <= bound, (dtype, float(far.max()), x[normal][far.argmax()])
 
 
 @pytest.mark.long

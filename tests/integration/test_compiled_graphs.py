@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft_compiler.codegen.targets import host
 from weft_graph.ir.builder import create
 from weft_tensor import errors
 
@@ -338,6 +339,44 @@ def gathered(g: Drawn) -> None:
         g.add(found, shape, x.exact)
 
 
+def scattered(g: Drawn) -> None:
+    """Slices that are put at places of a tensor, which may be the same ones."""
+    x = g.pick(least=1, exact=True)
+    rows = [g.random.randrange(x.shape[0]) for _ in range(g.random.randint(0, 4)) if x.shape[0]]
+    op: Any = g.random.choice(
+        [wf.tensor_scatter_nd_update, wf.tensor_scatter_nd_add, wf.tensor_scatter_nd_sub]
+    )
+    given = wf.constant(g.array([len(rows), *x.shape[1:]], x.output.dtype.base_dtype))
+    points = wf.constant(rows, wf.int32, [len(rows), 1])
+    g.add(op(x.output, points, given), x.shape, False)
+
+
+def drawn(g: Drawn) -> None:
+    """Random numbers, and what is dropped by them."""
+    x = g.pick()
+    seed = g.random.randint(1, 99)
+    if g.random.random() < 0.5:
+        found = wf.nn.dropout(wf.tanh(x.output), rate=0.25, seed=seed)
+    else:
+        op: Any = g.random.choice([wf.random_normal, wf.random_uniform, wf.truncated_normal])
+        found = wf.tanh(x.output) + op(wf.shape(x.output), dtype=g.dtype, seed=seed)
+    g.add(found, x.shape, False)
+
+
+def rows_of_a_variable(g: Drawn) -> None:
+    """A variable, some rows of which are looked up and changed."""
+    shape = [g.random.choice((1, 3, 5)), *g.shape(most=1)]
+    made = wf.Variable(g.array(shape), use_resource=g.random.random() < 0.5)
+    g.variables.append(made)
+    rows = [g.random.randrange(shape[0]) for _ in range(g.random.randint(0, 4))]
+    indices = wf.constant(rows, wf.int32, [len(rows)])
+    looked_up = wf.nn.embedding_lookup(made, indices)
+    g.add(looked_up * 1.0, [len(rows), *shape[1:]], True)
+    op: Any = g.random.choice([wf.scatter_add, wf.scatter_sub, wf.scatter_update])
+    with wf.control_dependencies([g.values[-1].output]):
+        g.updates.append(wf.group(op(made, indices, wf.tanh(looked_up))))
+
+
 def softmax(g: Drawn) -> None:
     x = g.pick(least=1)
     if x.shape[-1]:
@@ -463,6 +502,7 @@ STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
     *(transposed, reshaped, reversed_along, tiled, cut, strided, joined, padded, gathered),
     *(softmax, scanned, placed, segmented, labelled, product, product, images, images),
     *(sized, gradients, gradients, variable, variable, looped),
+    *(scattered, drawn, drawn, rows_of_a_variable),
 )
 
 
@@ -526,6 +566,37 @@ def check(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_random_graphs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(range(first, first + 10), monkeypatch)
+
+
+MODES: Final = {
+    "checked bounds": {"WEFT_JIT_BOUNDS": "on"},
+    "SSE4.2": {"WEFT_JIT_CPU": "x86-64-v2"},
+    "AVX2": {"WEFT_JIT_CPU": "x86-64-v3"},
+}
+"""Settings of the environment: narrower registers than this machine's, and indices looked at."""
+
+
+def check_in(mode: str, seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw graphs, in one of the modes."""
+    if "WEFT_JIT_CPU" in MODES[mode] and not host().x86:
+        pytest.skip("this machine is no x86-64")
+    for name, value in MODES[mode].items():
+        monkeypatch.setenv(name, value)
+    check(seeds, monkeypatch)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_random_graphs_in_modes(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_in(mode, range(40, 45), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(21000, 23000, 100))
+@pytest.mark.parametrize("mode", MODES)
+def test_many_random_graphs_in_modes(
+    mode: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_in(mode, range(first, first + 100), monkeypatch)
 
 
 @pytest.mark.long

@@ -28,7 +28,7 @@ def _reshape(op: Operation) -> Value:
     return moved(op.name, x, shape, lambda *at: reshaped(at, shape, x.shape), dense=True)
 
 
-@lowers("Transpose", known=(1,))
+@lowers("Transpose", "ConjugateTranspose", known=(1,))
 def _transpose(op: Operation) -> Value:
     order = [int(axis) for axis in op.known(1)]
     back = [order.index(axis) for axis in range(len(order))]
@@ -127,6 +127,26 @@ def _strided_slice_grad(op: Operation) -> Value:
         return value
 
     return computed(op.name, op.dtype(), shape, element)
+
+
+@lowers("TensorStridedSliceUpdate", known=(1, 2, 3))
+def _strided_slice_update(op: Operation) -> Value:
+    x, value = op.inputs[0], op.inputs[4]
+    begin, end, strides = (op.known(operand).tolist() for operand in (1, 2, 3))
+    parts = index_of(begin, end, strides, masks_of(op.node.attrs))
+
+    def element(*at: Expr) -> Expr:
+        found, conditions = _unsliced(parts, x.shape, at)
+        if not value.size:
+            return x.at(*at)
+        near = found[len(found) - value.rank :]
+        new = value.at(*map(clamped, near, value.shape))
+        for condition in conditions:
+            new = where(condition, new, x.at(*at))
+        return new
+
+    require(value.rank <= x.rank + parts.count(None), "the value has more axes than the slice")
+    return computed(op.name, x.dtype, x.shape, element)
 
 
 def _unsliced(

@@ -1,0 +1,127 @@
+"""Ops that move elements by rules of their own: rolls, diagonals, bands, blocks of pixels."""
+
+from __future__ import annotations
+
+from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.indices import flattened, minus, modulo, over, plus, times, unflattened
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.values import Value, computed, moved
+from weft_graph.ir.node import Node
+
+
+@lowers("Roll", known=(1, 2))
+def _roll(op: Operation) -> Value:
+    x = op.inputs[0]
+    shifts = [0] * x.rank
+    named = zip(op.known(2).reshape(-1), op.known(1).reshape(-1), strict=True)
+    for axis, shift in named:
+        shifts[int(axis)] += int(shift)
+
+    def source(*at: Expr) -> list[Expr]:
+        return [
+            modulo(plus(i, -shift % size if size else 0), size or 1)
+            for i, shift, size in zip(at, shifts, x.shape, strict=True)
+        ]
+
+    return moved(op.name, x, x.shape, source)
+
+
+@lowers("MatrixBandPart", known=(1, 2))
+def _band(op: Operation) -> Value:
+    x, (lower, upper) = op.inputs[0], (int(op.known(at)) for at in (1, 2))
+
+    def element(*at: Expr) -> Expr:
+        row, column = at[-2:]
+        found = x.at(*at)
+        for distance, most in ((minus(row, column), lower), (minus(column, row), upper)):
+            if most >= 0:
+                near = apply("less_equal", distance, index(most))
+                found = where(near, found, number(0, x.dtype))
+        return found
+
+    return computed(op.name, x.dtype, x.shape, element)
+
+
+@lowers("MatrixDiagPart")
+def _diagonals(op: Operation) -> Value:
+    return moved(op.name, op.inputs[0], op.shape(), lambda *at: [*at, at[-1]])
+
+
+@lowers("MatrixDiag")
+def _matrices(op: Operation) -> Value:
+    x = op.inputs[0]
+
+    def element(*at: Expr) -> Expr:
+        return where(apply("equal", at[-2], at[-1]), x.at(*at[:-1]), number(0, x.dtype))
+
+    return computed(op.name, x.dtype, op.shape(), element)
+
+
+@lowers("DiagPart")
+def _diagonal(op: Operation) -> Value:
+    return moved(op.name, op.inputs[0], op.shape(), lambda *at: [*at, *at])
+
+
+@lowers("Diag")
+def _diag(op: Operation) -> Value:
+    x = op.inputs[0]
+
+    def element(*at: Expr) -> Expr:
+        found = x.at(*at[: x.rank])
+        for i, j in zip(at[: x.rank], at[x.rank :], strict=True):
+            found = where(apply("equal", i, j), found, number(0, x.dtype))
+        return found
+
+    return computed(op.name, x.dtype, op.shape(), element)
+
+
+def _channels_first(node: Node) -> str:
+    return "its channels come first" if node.attrs["data_format"] == "NCHW" else ""
+
+
+@lowers("SpaceToDepth", by_kernel=_channels_first)
+def _space_to_depth(op: Operation) -> Value:
+    (x,), block = op.inputs, int(op.attr("block_size"))
+    require(op.attr("data_format") == "NHWC", "its channels come first")
+
+    def source(n: Expr, row: Expr, column: Expr, depth: Expr) -> list[Expr]:
+        inner = [block, block, x.shape[3]]
+        down, right, channel = unflattened(depth, inner) if x.size else [index(0)] * 3
+        return [n, plus(times(row, block), down), plus(times(column, block), right), channel]
+
+    return moved(op.name, x, op.shape(), source)
+
+
+@lowers("DepthToSpace", by_kernel=_channels_first)
+def _depth_to_space(op: Operation) -> Value:
+    (x,), block = op.inputs, int(op.attr("block_size"))
+    require(op.attr("data_format") == "NHWC", "its channels come first")
+
+    def source(n: Expr, row: Expr, column: Expr, channel: Expr) -> list[Expr]:
+        inner = [modulo(row, block), modulo(column, block), channel]
+        depth = flattened(inner, [block, block, op.shape()[3]])
+        return [n, over(row, block), over(column, block), depth]
+
+    return moved(op.name, x, op.shape(), source)
+
+
+def _no_plain_float(node: Node) -> str:
+    dtype = node.outputs[0].dtype
+    plain = dtype.is_floating and dtype not in NARROW
+    return "" if plain else f"it is the norm of {dtype.name}"
+
+
+@lowers("EuclideanNorm", known=(1,), by_kernel=_no_plain_float)
+def _norm(op: Operation) -> Value:
+    x, axes = op.inputs[0], op.axes()
+    require(x.dtype.is_floating and x.dtype not in NARROW, f"the norm of {x.dtype.name}")
+    squares = computed(f"{op.name}_x", x.dtype, x.shape, lambda *at: apply("square", x.at(*at)))
+    total = reduce(f"{op.name}_sum", squares, axes, "add")
+    kept = [axis for axis in range(x.rank) if axis not in axes]
+
+    def element(*at: Expr) -> Expr:
+        given = [at[axis] for axis in kept] if op.attr("keep_dims") else at
+        return apply("sqrt", total.at(*given))
+
+    return computed(op.name, x.dtype, op.shape(), element)
