@@ -23,7 +23,7 @@ OPS = frozenset(registered_ops())
 BESIDE = {"ops", "kernels", "grads"}
 """Folders in which op names belong, each to its family: declarations, kernels and gradients."""
 
-TRANSLATIONS = "rules"
+TRANSLATIONS = {"rules", "reading"}
 """Folders of rules that take ops to other formats and back: names are what they are about."""
 
 ALLOWED = {
@@ -38,7 +38,6 @@ ALLOWED = {
     "graph/src/weft_graph/raw_ops.py": "arguments that TensorFlow's raw ops call otherwise",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
     "distrib/src/weft_distrib/collective/arithmetic.py": "TensorFlow's names of ways to merge",
-    "lite/src/weft_lite/convert/graphs.py": "it makes a graph of the ops of a .weftlite file",
     "lite/src/weft_lite/convert/shapes.py": "what a TensorArray is written by tells its shapes",
     "io/src/weft_io/onnx/older_forms.py": "ONNX's ops as its older versions have them",
     "io/src/weft_io/onnx/stacking.py": "ONNX's ops by which sizes are computed from shapes",
@@ -126,7 +125,7 @@ def findings() -> dict[str, Tables]:
     return {
         str(path.relative_to(ROOT / "packages")): here
         for path, (here, _) in sources().items()
-        if here and not (BESIDE | {TRANSLATIONS}) & set(path.relative_to(ROOT).parts)
+        if here and not (BESIDE | TRANSLATIONS) & set(path.relative_to(ROOT).parts)
     }
 
 
