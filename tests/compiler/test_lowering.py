@@ -214,3 +214,11 @@ def test_models_and_their_gradients_compute_what_kernels_do(model: Model, width:
         fetches = [y, *wf.gradients(y, x)]
         program = lowered(fetches, [x], [array])
         agrees(program, [array], session.run(fetches, {x: array}), 1e-9)
+
+
+def test_zeros_of_both_signs_are_kept() -> None:
+    ones = np.ones(2, np.float32)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2])
+        y = x / wf.stack([wf.constant(0.0), wf.constant(-0.0)])
+        agrees(lowered([y], [x], [ones]), [ones], [np.array([np.inf, -np.inf], np.float32)], 0.0)

@@ -302,7 +302,7 @@ def _known(output: Output, value: Any) -> Value:
     """
     array, shape, dtype = np.asarray(value), shape_of(output), output.dtype
     numbers = array.reshape(-1)
-    if array.size > 1 and bool((numbers == numbers[0]).all()):
+    if array.size > 1 and array.tobytes() == numbers[:1].tobytes() * array.size:
         same = number(numbers[0].item(), dtype)
         return computed(output.name, dtype, shape, lambda *_: same)
     if array.ndim == 1 and dtype.is_integer and 1 < array.size <= FEW:
