@@ -127,7 +127,7 @@ def test_an_entry_that_does_not_hold_is_no_entry(place: Path) -> None:
 def test_what_others_declare_is_lowered_each_time(place: Path) -> None:
     """Nobody would notice that their definitions have changed."""
     register_op(
-        "KeptOfAStranger",
+        "TestKeptOfAStranger",
         inputs=("x: float32",),
         outputs=("y: float32",),
         shape=lambda node: [node.inputs[0].dims],
@@ -136,7 +136,7 @@ def test_what_others_declare_is_lowered_each_time(place: Path) -> None:
     )
 
     def build(x: Any, y: Any) -> Any:
-        return out("KeptOfAStranger", [x]) + y
+        return out("TestKeptOfAStranger", [x]) + y
 
     made = LlvmGenerator().generate(*region("a", build))
     assert np.allclose(computed(made, X, X)[0], 2 * np.exp(X) + X)

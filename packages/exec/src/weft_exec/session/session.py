@@ -459,7 +459,7 @@ class BaseSession:
           >>> y = wf.tanh(x) * 2.0
           >>> session = wf.Session()
           >>> [node.name for node in session.explain(y, [x]).placement]
-          ['Tanh', 'mul/y', 'mul']
+          ['Tanh', 'mul']
         """
         if feed_dict is not None:
             if feed_list is not None:
