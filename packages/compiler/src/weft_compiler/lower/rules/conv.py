@@ -1,7 +1,9 @@
 """Convolutions of images and their gradients: calls of routines that look at windows in place.
 
 Filters are packed as the routine takes them, once where they are constant. The gradient by the
-input is a convolution of the output's gradient, one for each place that a stride steps over.
+input is a convolution of the output's gradient, one for each place that a stride steps over; or,
+where most of that would be products with zeros, one product whose terms are added up in their
+places.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
-from weft_compiler.ir.indices import clamped, plus, times
-from weft_compiler.ir.program import Body, Buffer, Call, Statement, Store
+from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
+from weft_compiler.ir.program import Body, Buffer, Call, If, Statement, Store
 from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.matmul import product_of
 from weft_compiler.lower.values import Value, Written, computed, moved
 from weft_compiler.routines import panel_columns
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes
 from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
 
 _TYPES: Final = (dtypes.float32, dtypes.float64)
 
@@ -32,6 +36,8 @@ _FEW: Final = 128
 _MANY: Final = 512
 """Windows from which on filters that are no constants are packed: below, that takes longer than
 reading them where they are."""
+_WASTE: Final = 4
+"""How many times as many products as there are a gradient by the input may take."""
 _ROW: Final = 24
 """Windows of a row from which on one call takes a row, so that what comes next finds it in a cache.
 Fewer would leave tiles empty."""
@@ -125,6 +131,8 @@ def _by_input(op: Operation) -> Value:
     expected = (shape[0], *[axis.count for axis in axes], depth)
     require(last.shape == expected, "shapes do not fit")
     phases = [_phases(axis, size) for axis, size in zip(axes, sizes, strict=True)]
+    if _is_sparse(phases, axes, last.dtype, channels):
+        return as_layout(_spread(op.name, last, filters, axes, shape), layout, op.name)
     parts: list[Value | None] = []
     for y, x in product(*phases):
         if not y.taps or not x.taps:
@@ -165,6 +173,54 @@ def _phases(axis: Axis, size: int) -> list[_Phase]:
         count = len(range(first, size, axis.stride))
         found.append(_Phase(taps, Axis(count, len(taps), 1, dilation, before)))
     return found
+
+
+def _is_sparse(
+    phases: Sequence[Sequence[_Phase]], axes: Sequence[Axis], dtype: DType, channels: int
+) -> bool:
+    """Whether convolutions of phases multiply mostly with zeros, of margins or of unused lanes."""
+    lanes = panel_columns(dtype) // 2
+    used = math.prod(sum(each.axis.count * len(each.taps) for each in axis) for axis in phases)
+    there = math.prod(axis.count * axis.taps for axis in axes) * channels
+    return used * -(-channels // lanes) * lanes > _WASTE * there
+
+
+def _spread(
+    name: str, gradient: Value, filters: Value, axes: Sequence[Axis], shape: Sequence[int]
+) -> Value:
+    """The gradient by the input as a product of the output's gradient and the filters.
+
+    It has a term for each tap of each window, which is added where the tap met the input.
+    """
+    windows, taps, depth = gradient.shape[:3], filters.shape[:3], filters.shape[3]
+
+    def rows_of(x: Value, lead: Sequence[int]) -> Value:
+        size = math.prod(lead)
+        return moved(
+            f"{x.name}_rows", x, (size, depth), lambda i, j: (*unflattened(i, lead), j), dense=True
+        )
+
+    a, b = rows_of(gradient, windows), rows_of(filters, taps)
+    terms = product_of(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
+
+    def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        def add(n: Expr, *at: Expr) -> Body:
+            (*of_window, i, j), c = at[:-1], at[-1]
+            there, places = [], []
+            for window, tap, axis, size in zip(of_window, (i, j), axes, shape[1:3], strict=True):
+                sum_of = plus(times(window, axis.stride), times(tap, axis.dilation))
+                place = minus(sum_of, axis.before)
+                there.append(inside(place, size))
+                places.append(clamped(place, size))
+            term = [flattened((n, *of_window), windows), flattened((i, j, c), taps)]
+            value = load(given, terms.shape, term)
+            added = Store(y.name, (n, *places, c), value, "add")
+            return (If(apply("bit_and", *there), (added,)),)
+
+        zeros = filled(unique, y, number(0, y.dtype))
+        return (*zeros, *nest(unique, (*windows, *taps), add))
+
+    return Value(f"{name}_spread", gradient.dtype, tuple(shape), Written((terms,), write))
 
 
 def _interleaved(

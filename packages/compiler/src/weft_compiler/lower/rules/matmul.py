@@ -38,7 +38,24 @@ def _batch_matmul(op: Operation) -> Value:
 
 def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
     require(op.dtype() in _TYPES, f"a product of {op.dtype().name}")
-    (a, b), shape = op.inputs, op.shape()
+    a, b = op.inputs
+    return product_of(op.name, a, b, op.shape(), transpose_a, transpose_b)
+
+
+def product_of(
+    name: str,
+    a: Value,
+    b: Value,
+    shape: Sequence[int],
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Value:
+    """The product of matrices, or of those of each batch.
+
+    Args:
+      a, b: float32 or float64.
+      shape: of the result.
+    """
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     sizes = {
         "m": m,
@@ -70,4 +87,4 @@ def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
 
         return nest(unique, shape[:-2], product)
 
-    return Value(op.name, op.dtype(), shape, Written((a, b), write))
+    return Value(name, a.dtype, tuple(shape), Written((a, b), write))
