@@ -182,7 +182,7 @@ def test_shapes_that_are_open_or_wrong(given: dict[str, list[int]], said: str) -
         compile_graph({"x": x}, {"y": x + 1}, shapes=given)
 
 
-@pytest.mark.parametrize("name", ["two words", "2", "float", ""])
+@pytest.mark.parametrize("name", ["two words", "2", "float", "", "try", "main", "memcpy"])
 def test_names_that_no_function_can_have(name: str) -> None:
     x = wf.placeholder(wf.float32, [3], name="x")
     with pytest.raises(errors.InvalidArgumentError, match="name"):
@@ -194,6 +194,25 @@ def test_targets_that_are_none(target: str) -> None:
     x = wf.placeholder(wf.float32, [3], name="x")
     with pytest.raises(errors.InvalidArgumentError, match="native, wasm32-wasi"):
         compile_graph({"x": x}, {"y": x + 1}, target)
+
+
+@pytest.mark.parametrize("features", ["avx2", "+nonsense", "+neon,fma"])
+def test_features_that_are_none(features: str) -> None:
+    x = wf.placeholder(wf.float32, [3], name="x")
+    with pytest.raises(errors.InvalidArgumentError, match="features of aarch64"):
+        compile_graph({"x": x}, {"y": x + 1}, "aarch64-linux", features=features)
+
+
+def test_inputs_and_outputs_that_no_function_can_have() -> None:
+    x = wf.placeholder(wf.float32, [None, 3], name="x")
+    with pytest.raises(errors.InvalidArgumentError, match="outputs is required"):
+        compile_graph({}, {})
+    with pytest.raises(errors.InvalidArgumentError, match="'a' and as 'b'"):
+        compile_graph({"a": x, "b": x}, {"y": x + 1}, shapes={"a": [1, 3], "b": [1, 3]})
+    with pytest.raises(errors.InvalidArgumentError, match="than 32 bits address"):
+        compile_graph({"x": x}, {"y": x + 1}, "arm-linux", shapes={"x": [1 << 29, 3]})
+    with pytest.raises(errors.InvalidArgumentError, match="than 64 bits address"):
+        compile_graph({"x": x}, {"y": x + 1}, shapes={"x": [1 << 62, 3]})
 
 
 def test_checks_say_what_was_wrong() -> None:
@@ -222,6 +241,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         tmp_path / "twice.h"
     ).read_text("utf-8")
     assert (tmp_path / "twice.o").read_bytes()[:4] == b"\x7fELF"
+    assert main([*command[:-1], str(model), "--shape", "x=4,3"]) == 2
+    assert "File exists" in capsys.readouterr().err
 
 
 def test_saved_models_by_the_command(tmp_path: Path) -> None:
@@ -242,11 +263,13 @@ def test_headers_are_of_c_and_of_cpp(tmp_path: Path) -> None:
     if which("cc") is None:
         pytest.skip("no C compiler")
     x = wf.placeholder(wf.float32, [2], name="x")
+    at = wf.placeholder(wf.int32, [2], name="at")
     odd = {"double": wf.cast(x, wf.float64), "a/b:0*/": x > 0, "x": x * 2, "X": x}
-    made = compile_graph({"x": x}, odd)
+    odd |= {key: x + 1 for key in ("public", "and", "nullptr", "asm", "linux", "a/*b")}
+    made = compile_graph({"x": x, "int32_t": at, "at": at + 1}, odd)
     made.write(tmp_path)
     for language in ("c", "c++"):
         source = tmp_path / f"use.{language.replace('+', 'p')}"
         source.write_text('#include "model.h"\nint main(void) { return *model_error(0); }\n')
-        flags = ["-Wall", "-Werror", "-pedantic", "-fsyntax-only", "-x", language]
+        flags = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", language]
         subprocess.run(["cc", *flags, str(source)], check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft._commands import main as weft_main
 from weft_lite import Interpreter, library
 from weft_lite.commands import main
 from weft_lite.compiling import RUNTIME, system_compiler
@@ -44,11 +46,12 @@ int main(int count, char **words) {
   size_t size = 0, bytes, spare = count > 2 ? (size_t)atoi(words[2]) : 0;
   char *file = content(words[1], &size);
   wl_error error;
-  wl_interpreter *r;
+  wl_interpreter *r = (wl_interpreter *)words;
   if (wl_query(file, size, NULL, &bytes, &error)) return fputs(error.text, stderr), 1;
   void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
   if (wl_open(file, size, memory, bytes - spare, NULL, &r, &error))
-    return fputs(error.text, stderr), 2;
+    return fputs(error.text, stderr), r ? 8 : 2;
+  if (wl_input(r, 1) != UINT32_MAX || wl_output(r, 1) != UINT32_MAX) return 6;
   wl_info info;
   wl_tensor_info(r, wl_input(r, 0), &info);
   int32_t dims[WL_MAX_RANK];
@@ -64,7 +67,8 @@ int main(int count, char **words) {
   float *result = wl_data(r, wl_output(r, 0));
   for (size_t i = 0; i < info.bytes / 4; i++) printf("%.5f\n", result[i]);
   dims[0]++;
-  if (count <= 2 && !wl_resize(r, wl_input(r, 0), 1, dims, &error)) return 5;
+  if (wl_resize(r, wl_input(r, 0), 1, dims, &error) != WL_INVALID_ARGUMENT) return 5;
+  if (wl_resize(r, wl_input(r, 0), 4, dims, &error) != WL_OUT_OF_RANGE) return 7;
   return 0;
 }
 """
@@ -159,6 +163,20 @@ def test_another_file_and_too_little_memory_are_refused(
     assert run(str(files["float32"]), "64") == (2, "there is less memory than wl_query says")
 
 
+def test_damaged_files_are_not_compiled(
+    files: dict[str, Path], tmp_path: Path, capsys: Any
+) -> None:
+    content = bytearray(files["float32"].read_bytes())
+    content[-1] ^= 1
+    damaged = tmp_path / "damaged.weftlite"
+    damaged.write_bytes(content)
+    with pytest.raises(errors.DataLossError, match="weights"):
+        build_compiled(damaged, "native", tmp_path)
+    damaged.write_bytes(content[:-1])
+    assert weft_main(["compile", str(damaged), "-o", str(tmp_path)]) == 2
+    assert "damaged.weftlite: header: sections" in capsys.readouterr().err
+
+
 def test_python_runs_it_too(files: dict[str, Path]) -> None:
     file = files["float32"]
     script = (
@@ -182,6 +200,9 @@ def test_the_command(files: dict[str, Path], tmp_path: Path, capsys: Any) -> Non
     assert main([*command, "--target", "native"]) == 0
     assert "memcpy" in capsys.readouterr().out
     assert (tmp_path / "libweft_lite.a").exists() and (tmp_path / "weft_lite.h").exists()
+    if find_spec("ziglang"):
+        assert main([*command[:-1], str(tmp_path / "phone"), "--target", "aarch64-android"]) == 0
+        assert "libweft_lite.a" in capsys.readouterr().out
     assert main([*command, "--target", "x86_64-windows-gnu"]) != 0
     assert "Linux, Android and WASI" in capsys.readouterr().err
     assert main(

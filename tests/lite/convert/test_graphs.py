@@ -69,3 +69,19 @@ def test_cells_compute_what_the_runtime_does(cell: Any, weights: str) -> None:
         (got,) = session.run(list(source.outputs.values()), {source.inputs["x"]: value})
     want = lite.run(content, [value])[0]
     np.testing.assert_allclose(got, want, atol=2e-2 if weights == "int8" else 1e-6)
+
+
+@pytest.mark.parametrize("weights", ["float16", "int8"])
+def test_weights_that_an_op_makes_floats_of(weights: str) -> None:
+    draw = np.random.default_rng(0)
+    value = draw.standard_normal((1, 6, 6, 3)).astype("f")
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [1, 6, 6, 3], name="x")
+        h = wf.nn.conv2d(x, wf.constant(draw.standard_normal((3, 3, 3, 20)).astype("f")), 1, "SAME")
+        dense = wf.constant(draw.standard_normal((720, 19)).astype("f"))
+        y = wf.identity(wf.reshape(h, [1, 720]) @ dense, name="y")
+        content = wf.lite.Converter.from_session(session, [x], [y]).convert(weights=weights)
+    source = graph_of(content)
+    with wf.Session(graph=source.graph) as session:
+        (got,) = session.run(list(source.outputs.values()), {source.inputs["x"]: value})
+    agree(got, lite.run(content, [value])[0])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from weft_lite.interpreter import Interpreter
-from weft_lite.library import OpInfo, Watch
+from weft_lite.library import Error, OpInfo, Watch, check
 
 
 class Op(NamedTuple):
@@ -41,6 +41,16 @@ class Timed(NamedTuple):
     op: Op
     seconds: float
     calls: float
+
+
+def verify_weights(interpreter: Interpreter) -> None:
+    """Compare the checksum of a file's weights, which opening it does not.
+
+    Raises: DataLossError: it is another.
+    """
+    error, file = Error(), interpreter._file
+    call = interpreter._library.wl_verify_weights
+    check(call(file.address, file.size, ctypes.byref(error)), error)
 
 
 def ops_of(interpreter: Interpreter) -> list[Op]:

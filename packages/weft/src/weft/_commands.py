@@ -42,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has enough of it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
+    except OSError as error:
+        return _fail(str(error))
     except KeyboardInterrupt:
         return 128 + 2
     return code

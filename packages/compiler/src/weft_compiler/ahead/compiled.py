@@ -28,6 +28,7 @@ from weft_compiler.codegen.targets import Target, data_layout, object_code, targ
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.program import Check, Program, walk
 from weft_graph.ir.node import Output
+from weft_tensor import errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def compile_graph(
       contract: as of `weft_compiler.codegen.options.Options`.
     Returns: the object, its header, and what they say.
     Raises:
-      InvalidArgumentError: a shape is open, or the target or the name is none.
+      InvalidArgumentError: a shape is open or beyond the machine's addresses, the target or the
+        name is none, there are no outputs, or two inputs are one tensor.
       UnimplementedError: something cannot be compiled; lists all nodes.
 
     Examples:
@@ -112,6 +114,7 @@ def compile_graph(
       (0, ())
     """
     require_name(name)
+    _require_ends(inputs, outputs)
     options = options_of(target, cpu, features, contract)
     sizes = shapes_of(inputs, shapes or {})
     program = program_of(name, list(inputs.values()), list(outputs.values()), sizes)
@@ -136,6 +139,7 @@ def compile_program(
     every = distinct(inputs, outputs)
     inputs, outputs = every[: len(inputs)], every[len(inputs) :]
     target = target_of(options)
+    _require_room(every, 4 if "-p:32:32" in data_layout(target) else 8)
     anonymous = canonical(program)
     module = module_of(anonymous, options)
     constants = _constants(anonymous)
@@ -162,6 +166,27 @@ def compile_program(
         messages,
         sum(map(len, set(constants.values()))),
     )
+
+
+def _require_ends(inputs: Mapping[str, Output], outputs: Mapping[str, Output]) -> None:
+    if not outputs:
+        raise errors.InvalidArgumentError("a model with outputs is required, got one with none")
+    keys: dict[Output, str] = {}
+    for key, each in inputs.items():
+        first = keys.setdefault(each, key)
+        if first != key:
+            raise errors.InvalidArgumentError(
+                f"inputs are different tensors, got {each.name} as {first!r} and as {key!r}"
+            )
+
+
+def _require_room(every: Sequence[Parameter], pointer: int) -> None:
+    for each in every:
+        size = each.size * each.dtype.size
+        if size >= 1 << (8 * pointer - 1):
+            raise errors.InvalidArgumentError(
+                f"{each.key} has {size} bytes, which is more than {8 * pointer} bits address"
+            )
 
 
 def _constants(program: Program) -> dict[str, bytes]:

@@ -16,13 +16,20 @@ MISPLACED: Final = -3
 
 _C: Final = {"bool": "uint8_t", "float32": "float", "float64": "double"}
 _WORDS: Final = """
-auto bool break case char class const continue default delete do double else enum extern false float
-for goto if inline int long namespace new operator private register restrict return short signed
-sizeof static struct switch template this true typedef union unsigned using virtual void volatile
-while arena NULL
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
+false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+operator or or_eq private protected public register reinterpret_cast requires restrict return
+short signed sizeof static static_assert static_cast struct switch template this thread_local
+throw true try typedef typeid typename typeof typeof_unqual union unsigned using virtual void
+volatile wchar_t while xor xor_eq
+int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
+NULL linux unix main memcpy memmove memset arena
 """
 _RESERVED: Final = frozenset(_WORDS.split())
-"""Words of C and C++, and what the function's own parameter is called."""
+"""Words of C and C++, types of the header, macros of compilers, functions that are somebody else's,
+and what the function's own parameter is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,7 @@ def _described(each: Parameter) -> str:
 
 def _plain(text: str) -> str:
     """Text that ends no comment and begins no other line."""
-    return re.sub(r"[^ -~]", "?", text).replace("*/", "* /").replace("\\", "/")
+    return re.sub(r"[^ -~]", "?", text).replace("\\", "/").replace("*/", "* /").replace("/*", "/ *")
 
 
 def quoted(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import host
+from weft_compiler.codegen.targets import host, require_features
 from weft_tensor import errors
 
 PROCESSORS: Final = {
@@ -35,11 +35,12 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
       cpu: a processor that LLVM knows, such as "cortex-a72", instead of the least.
       features: what it has or lacks besides, such as "+dotprod,-fma".
       contract: as of `Options`.
-    Raises: InvalidArgumentError: the target is not known.
+    Raises: InvalidArgumentError: the target or a feature is not known.
     """
     if target == "native":
         here = host()
         own = (here.cpu, here.features) if not cpu else (cpu, "")
+        _require(here.triple, features)
         return Options(contract, False, False, own[0], _joined(own[1], features), here.triple)
     match = re.fullmatch(r"(\w+?)-(linux|android|none|wasi)(-\w+)?", target)
     if (
@@ -54,9 +55,14 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
         )
     family, least, always = PROCESSORS[match[1]]
     system = _SYSTEMS[match[2]] + ("eabihf" if match[1] == "arm" and match[2] == "linux" else "")
-    return Options(
-        contract, False, False, cpu or least, _joined(always, features), f"{family}-{system}"
-    )
+    triple = f"{family}-{system}"
+    _require(triple, features)
+    return Options(contract, False, False, cpu or least, _joined(always, features), triple)
+
+
+def _require(triple: str, features: str) -> None:
+    if features:
+        require_features(triple, features)
 
 
 def _joined(*features: str) -> str:

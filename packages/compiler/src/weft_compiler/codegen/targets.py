@@ -121,12 +121,27 @@ def _require_known(triple: str, cpu: str) -> None:
         raise errors.InvalidArgumentError(f"LLVM knows no processor {cpu!r} of {triple}")
 
 
+@functools.cache
+def require_features(triple: str, features: str) -> None:
+    """Refuse features that LLVM does not know, which it would leave out with a warning.
+
+    Raises: InvalidArgumentError: there is one.
+    """
+    command = [sys.executable, "-c", _TRIAL, triple, "", features]
+    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if tried.returncode or "not a recognized feature" in tried.stderr:
+        raise errors.InvalidArgumentError(
+            f"features of {triple} are names that LLVM knows with + or -, and commas between, "
+            f"such as '+dotprod,-fma', got {features!r}"
+        )
+
+
 _TRIAL: Final = """
 import sys
 from llvmlite import binding
 binding.initialize_all_targets()
 binding.initialize_all_asmprinters()
-machine = binding.Target.from_triple(sys.argv[1]).create_target_machine(sys.argv[2])
+machine = binding.Target.from_triple(sys.argv[1]).create_target_machine(*sys.argv[2:])
 machine.emit_object(binding.parse_assembly("define void @f() { ret void }"))
 """
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import math
 from collections import Counter
 from typing import Any
 
-from weft_lite import library
 from weft_lite.commands import arrays, output
 from weft_lite.interpreter import Interpreter
-from weft_lite.watching import ops_of
+from weft_lite.watching import ops_of, verify_weights
 
 
 def add(actions: Any) -> None:
@@ -90,9 +88,8 @@ def _ops(interpreter: Interpreter) -> None:
 def verify(arguments: argparse.Namespace) -> int:
     """Open the file, which verifies its structure and plan, and compare the weights' checksum."""
     interpreter = Interpreter(arguments.model)
-    error, file = library.Error(), interpreter._file
-    call = interpreter._library.wl_verify_weights
-    library.check(call(file.address, file.size, ctypes.byref(error)), error)
+    verify_weights(interpreter)
     count = interpreter._library.wl_op_count(interpreter._handle)
-    output.table(["", ""], [[arguments.model, f"whole: {count} ops, {output.size(file.size)}"]])
+    size = output.size(interpreter._file.size)
+    output.table(["", ""], [[arguments.model, f"whole: {count} ops, {size}"]])
     return 0

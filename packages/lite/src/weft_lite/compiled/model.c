@@ -19,8 +19,8 @@ static size_t aligned(size_t size) { return (size + WL_ALIGNMENT - 1) / WL_ALIGN
 
 static wl_status refuse(wl_error *error, wl_status status, const char *text) {
   if (!error) return status;
-  size_t length = strlen(text);
-  if (length >= sizeof error->text) length = sizeof error->text - 1;
+  size_t length = 0;
+  while (text[length] && length < sizeof error->text - 1) length++;
   memcpy(error->text, text, length);
   error->text[length] = 0;
   error->status = status;
@@ -51,6 +51,7 @@ WL_API wl_status wl_query(const void *file, size_t size, const wl_config *config
 
 WL_API wl_status wl_open(const void *file, size_t size, void *memory, size_t bytes, const wl_config *config,
                          wl_interpreter **interpreter, wl_error *error) {
+  *interpreter = NULL;
   wl_status status = check_file(file, size, error);
   if (status != WL_OK) return status;
   if (!memory || (uintptr_t)memory % WL_ALIGNMENT)
@@ -96,12 +97,12 @@ WL_API uint32_t wl_output_count(const wl_interpreter *r) {
 
 WL_API uint32_t wl_input(const wl_interpreter *r, uint32_t i) {
   (void)r;
-  return i;
+  return i < INPUTS ? i : UINT32_MAX;
 }
 
 WL_API uint32_t wl_output(const wl_interpreter *r, uint32_t i) {
   (void)r;
-  return INPUTS + i;
+  return i < OUTPUTS ? INPUTS + i : UINT32_MAX;
 }
 
 WL_API wl_status wl_tensor_info(const wl_interpreter *r, uint32_t tensor, wl_info *info) {
@@ -132,8 +133,9 @@ WL_API wl_status wl_resize(wl_interpreter *r, uint32_t tensor, uint32_t rank, co
   (void)r;
   if (tensor >= INPUTS) return refuse(error, WL_INVALID_ARGUMENT, "there is no such input");
   const wl_info *info = &TENSOR[tensor];
-  if (rank != info->rank || (rank && memcmp(dims, info->dims, rank * sizeof *dims)))
-    return refuse(error, WL_INVALID_ARGUMENT, "this model is compiled for the shapes that wl_tensor_info says");
+  if (rank != info->rank) return refuse(error, WL_INVALID_ARGUMENT, "the input has another rank");
+  if (rank && memcmp(dims, info->dims, rank * sizeof *dims))
+    return refuse(error, WL_OUT_OF_RANGE, "this model is compiled for the shapes that wl_tensor_info says");
   return WL_OK;
 }
 

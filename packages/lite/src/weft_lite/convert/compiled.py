@@ -12,10 +12,12 @@ from weft_graph.ir.node import Output
 from weft_lite.compiling import RUNTIME, system_compiler
 from weft_lite.convert.graphs import graph_of
 from weft_lite.convert.lowered import TYPES
+from weft_lite.errors import LiteError
 from weft_lite.interpreter import Interpreter
 from weft_lite.schema import tables
 from weft_lite.schema.codec import HEADER, decode
 from weft_lite.targets import HEADERS, call, parts_of, zig, zig_target
+from weft_lite.watching import verify_weights
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -65,10 +67,9 @@ def build_compiled(
     from weft_compiler.ahead import compile_graph
     from weft_compiler.ahead.sources import read_model
 
-    content = model.read_bytes() if model.suffix == ".weftlite" else b""
+    content = _content(model) if model.suffix == ".weftlite" else b""
     key = "serving_default"
     if content:
-        Interpreter(model_content=content)  # who verifies it
         found = decode(content).model.signatures
         key = found[0].key if found else key
     inputs, outputs = read_model(model)
@@ -115,10 +116,21 @@ def weftlite(
     """A `.weftlite` file, for `weft compile`."""
     if inputs or outputs or signature or tags:
         raise errors.InvalidArgumentError(f"{path} is read whole: no names, and no signature")
-    content = path.read_bytes()
-    Interpreter(model_content=content)  # which verifies it
-    source = graph_of(content)
+    source = graph_of(_content(path))
     return source.inputs, source.outputs
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a `.weftlite` file, all of which is verified.
+
+    Raises: DataLossError: it is damaged.
+    """
+    content = path.read_bytes()
+    try:
+        verify_weights(Interpreter(model_content=content))
+    except LiteError as error:
+        raise errors.from_code(error.code)(f"{path}: {error}") from error
+    return content
 
 
 def _linked(target: str, folder: Path, out: Path) -> list[Path]:

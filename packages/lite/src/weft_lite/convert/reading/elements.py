@@ -81,8 +81,9 @@ def _cast(r: Reader, op: t.Op) -> Output:
 
 @reads(OpKind.Quantize, OpKind.Dequantize, OpKind.Copy)
 def _requantise(r: Reader, op: t.Op) -> Output:
-    if r.is_constant(op.inputs[0]) and r.array(op.inputs[0]).dtype == np.float16:
-        return convert_to_tensor(r.array(op.inputs[0]).astype(np.float32))
+    if r.is_constant(op.inputs[0]) and op.kind == OpKind.Dequantize:
+        made = r.made[op.outputs[0]] = r.real_array(op.inputs[0])
+        return convert_to_tensor(made)
     return r.quantised(op.outputs[0], r.real(op.inputs[0]))
 
 

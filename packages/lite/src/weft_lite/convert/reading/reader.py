@@ -17,10 +17,11 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.ops.array import placeholder
 from weft_lite.convert.lowered import NAMES, Array
+from weft_lite.convert.packing import PANEL
 from weft_lite.convert.sources import Source
 from weft_lite.schema import tables as t
-from weft_lite.schema.enums import Activation, DataType, OpKind, Storage
-from weft_tensor import dtypes
+from weft_lite.schema.enums import Activation, DataType, Layout, OpKind, Storage
+from weft_tensor import dtypes, errors
 
 Rule = Callable[["Reader", t.Op], "Sequence[Output] | Output"]
 
@@ -44,6 +45,7 @@ class Reader:
         self.model = model
         self.weights = weights
         self.values: dict[int, Output] = {}
+        self.made: dict[int, Array] = {}  # of constants, by ops in front of who takes weights
 
     def source(self, graph: Graph) -> Source:
         """All of the file."""
@@ -80,8 +82,15 @@ class Reader:
         return at < len(op.inputs) and op.inputs[at] >= 0
 
     def array(self, number: int) -> Array:
-        """A constant as it is stored."""
+        """A constant as it is stored, or as an op made it of one.
+
+        Raises: UnimplementedError: it is known when the file runs only.
+        """
+        if number in self.made:
+            return self.made[number]
         tensor = self.tensor(number)
+        if not self.is_constant(number):
+            raise errors.UnimplementedError(f"{tensor.name} must be a constant to be compiled")
         dtype = np.dtype(NAMES[DataType(tensor.dtype)]).newbyteorder("<")
         count = int(np.prod(tensor.shape, dtype=np.int64))
         found = np.frombuffer(self.weights, dtype, count, tensor.offset)
@@ -103,13 +112,20 @@ class Reader:
         if q is None or not q.scales:
             return self.stored(number)
         if self.is_constant(number):
-            return convert_to_tensor(real_numbers(self.array(number), q))
+            return convert_to_tensor(self.real_array(number))
         x = create("Cast", [self.stored(number)], {"DstT": dtypes.float32}).outputs[0]
         zeros = _along(
             np.array(q.zero_points or [0], np.float32), q, len(self.tensor(number).shape)
         )
         scales = _along(np.array(q.scales, np.float32), q, len(self.tensor(number).shape))
         return node("Mul", node("Sub", x, zeros), scales)
+
+    def real_array(self, number: int) -> Array:
+        """The numbers that a constant stands for, in its layout."""
+        stored, tensor = self.array(number), self.tensor(number)
+        if tensor.quantization is None or not tensor.quantization.scales:
+            return stored.astype(np.float32)
+        return real_numbers(stored, tensor.quantization, Layout(tensor.layout))
 
     def result(self, op: t.Op, x: Output, at: int = 0) -> Output:
         """A real result, after the op's activation, as the file stores it."""
@@ -142,21 +158,22 @@ def node(op: str, *inputs: Any, **attrs: Any) -> Output:
     return create(op, given, attrs).outputs[0]
 
 
-def _along(values: Array, q: t.Quantization, rank: int) -> Array:
-    """Numbers for each index of an axis, so that they broadcast."""
+def _along(values: Array, q: t.Quantization, rank: int, layout: Layout = Layout.PLAIN) -> Array:
+    """Numbers for each index of an axis, or for each column of panels, so that they broadcast."""
     if len(values) == 1:
         return values.reshape(())
+    if layout is not Layout.PLAIN:
+        return values.reshape(-1, 1, 1, PANEL, *([1] if layout is Layout.PANELS4 else []))
     shape = [1] * rank
     shape[q.axis] = len(values)
     return values.reshape(shape)
 
 
-def real_numbers(stored: Array, q: t.Quantization) -> Array:
+def real_numbers(stored: Array, q: t.Quantization, layout: Layout = Layout.PLAIN) -> Array:
     """What stored numbers stand for."""
-    zeros = _along(np.array(q.zero_points or [0], np.float32), q, stored.ndim)
-    return (stored.astype(np.float32) - zeros) * _along(
-        np.array(q.scales, np.float32), q, stored.ndim
-    )
+    zeros = _along(np.array(q.zero_points or [0], np.float32), q, stored.ndim, layout)
+    scales = _along(np.array(q.scales, np.float32), q, stored.ndim, layout)
+    return (stored.astype(np.float32) - zeros) * scales
 
 
 def activation_of(op: t.Op) -> Activation:
