@@ -106,6 +106,50 @@ def test_directions_give_the_same_together_and_apart(
         np.testing.assert_allclose(together[name], value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_what_is_not_finite_stays_in_its_direction(op: str, batch: int) -> None:
+    model, feeds = _layer(op, batch, hidden_size=WIDTH, direction="bidirectional")
+    feeds["lengths"][:] = STEPS
+    _, finite = _ops_and_answers(model, feeds)
+    feeds["x"][-1] = np.nan
+    _, found = _ops_and_answers(model, feeds)
+    np.testing.assert_array_equal(found["every"][:-1, 0], finite["every"][:-1, 0])
+    assert np.isnan(found["every"][:, 1]).all()
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+def test_what_is_behind_the_end_of_a_sequence_is_not_seen(op: str, direction: str) -> None:
+    model, feeds = _layer(op, hidden_size=WIDTH, direction=direction)
+    feeds["lengths"][:] = [STEPS, STEPS - 2]
+    _, expected = _ops_and_answers(model, feeds)
+    feeds["x"][STEPS - 2 :, 1] = np.nan
+    _, found = _ops_and_answers(model, feeds)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_values_go_to_the_activations_that_take_some() -> None:
+    """In order: one without parameters takes none."""
+    model, feeds = _layer(
+        "RNN",
+        hidden_size=WIDTH,
+        direction="bidirectional",
+        activations=["Tanh", "LeakyRelu"],
+        activation_alpha=[0.5],
+    )
+    _, both = _ops_and_answers(model, feeds)
+    for tensor in model.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[1:], tensor.name))
+    node = model.graph.node[0]
+    del node.attribute[:]
+    own = {"direction": "reverse", "activations": ["LeakyRelu"], "activation_alpha": [0.5]}
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in own.items())
+    _, one = _ops_and_answers(model, {**feeds, "h": feeds["h"][1:]})
+    np.testing.assert_allclose(both["every"][:, 1:], one["every"], rtol=1e-5)
+
+
 def test_a_gate_far_from_zero_is_shut_or_open() -> None:
     model, feeds = _layer("LSTM", hidden_size=WIDTH)
     feeds["x"] = np.float32([[[-500.0, 500.0]] * BATCH] * STEPS)

@@ -296,6 +296,33 @@ def test_attention(form: str) -> None:
     compare(found, [attended(*parts, 2, before)])
 
 
+def test_lengths_of_attention_may_have_beginnings() -> None:
+    kinds, first, end = [np.float32], np.int32([1, 0]), np.int32([5, 3])
+    places = np.arange(5)
+    seen = ((places >= first[:, None]) & (places < end[:, None]))[:, None, None]
+    x, w, bias = drawn(2, 5, 8), drawn(8, 24), drawn(24)
+    given = [x, w, bias, np.concatenate([end, first])]
+    found = run("Attention", given, kinds, num_heads=2)
+    compare(found, [attended(*np.split(x @ w + bias, 3, -1), 2, seen)])
+    x, sums = x[:1], np.int32([4, 0, 5, 0, 5])  # of one sequence, and where others would begin
+    found = run("Attention", [x, w, bias, sums], kinds, num_heads=2)
+    compare(found, [attended(*np.split(x @ w + bias, 3, -1), 2, places < 4)])
+    masks = np.int32([[-1, 1, 2, 0, 1]])
+    found = run("Attention", [x, w, bias, masks], kinds, num_heads=2)
+    compare(found, [attended(*np.split(x @ w + bias, 3, -1), 2, masks[:, None, None] > 0)])
+
+
+@pytest.mark.parametrize(("steps", "whole"), [(3, 5), (5, 3), (1, 4)])
+def test_later_keys_of_another_sequence(steps: int, whole: int) -> None:
+    """Queries see keys up to their own place, and the last one all, as in ONNX Runtime."""
+    query, key, value = drawn(2, steps, 8), drawn(2, whole, 8), drawn(2, whole, 8)
+    seen = np.tril(np.ones((steps, whole), bool))
+    seen[-1] = True
+    given = [query, key, value]
+    found = run("MultiHeadAttention", given, [np.float32], num_heads=2, unidirectional=1)
+    compare(found, [attended(query, key, value, 2, seen)])
+
+
 def test_attention_with_a_past() -> None:
     x, w, bias, past = drawn(2, 3, 8), drawn(8, 24), drawn(24), drawn(2, 2, 2, 4, 4)
     kinds = [np.float32, np.float32]
@@ -341,3 +368,16 @@ def test_an_activation_that_is_unknown_is_refused() -> None:
     )
     with pytest.raises(wf.errors.InvalidArgumentError, match="NoSuchOp"):
         wf.onnx.Backend.run_model(model, feeds)
+
+
+def test_what_is_behind_all_ends_has_no_part_in_the_scale() -> None:
+    x, bias, lengths = drawn(4, 2, 3), drawn(1, 16), np.int32([2, 2])
+    w, r = small(1, 3, 8, dtype=np.int8), small(1, 2, 8, dtype=np.int8)
+    scale, zero = np.float32([0.01]), np.zeros(1, np.int8)
+    kinds, results = [np.float32] * 3, []
+    for factor in (1, 1000):
+        x[2:] *= factor
+        given = [x, w, r, bias, lengths, None, None, None, scale, zero, scale, zero]
+        results.append(run("DynamicQuantizeLSTM", given, kinds, hidden_size=2))
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -49,6 +49,7 @@ class _Layer:
       opposite: whether states and inputs have the opposite sign.
       gate: what is done to a gate first.
       apply: what applies it then: `apply(x, gate, out)`.
+      zero: of the element type.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class _Layer:
         self.cell = states[1] if len(states) > 1 else None
         self.opposite = _is_opposite(names)
         self._one = xp.ones((), weights.dtype)
-        self._zero = xp.zeros((), weights.dtype)
+        self.zero = xp.zeros((), weights.dtype)
         self._minus = weights.dtype.type(-1)
         self.activations = [self._activation(name) for name in names]
         self.gate: Activation = self._plus_one if self.opposite else self.activations[0]
@@ -95,7 +96,7 @@ class _Layer:
         self.xp.reciprocal(out, out)
 
     def _relu(self, x: Array, out: Array) -> None:
-        self.xp.maximum(x, self._zero, out=out)
+        self.xp.maximum(x, self.zero, out=out)
 
     def product(self, quantized: bool) -> Callable[[Array, Array, Array], Any]:
         """What writes the product of the state with weights."""
@@ -247,7 +248,8 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
         whole = new_array(device, (steps, count, batch, width), weights.dtype)
         number = weights.dtype.type(sign)
         lasts = [xp.empty(each.shape, each.dtype) for each in states]
-        for part in _parts(count, width, quantized):
+
+        def go(part: slice) -> None:
             order = _Order(xp, part, GATES[kind], backward, lengths, number)
             matrix = weights[part.start] if order.count == 1 else joined(weights)
             of_bias = order.row(bias) if bias.size else None
@@ -257,6 +259,14 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
             order.write(found, whole)
             for each, into in zip(last, lasts, strict=True):
                 order.write_row(each, into)
+
+        parts = _parts(count, width, quantized)
+        for part in parts:
+            go(part)
+        # A zero between two directions times what is not finite is not zero.
+        if len(parts) < count and not all(bool(xp.isfinite(each).all()) for each in lasts):
+            for at in range(count):
+                go(slice(at, at + 1))
         return tuple([each.astype(dtype.numpy, copy=False) for each in (whole, *lasts)])
 
     return run
@@ -386,7 +396,7 @@ def _masked(
     before = None if layer.cell is None else layer.cell.copy()
     step(x, state, result)
     state = xp.where(there, result, state)
-    result *= there
+    xp.copyto(result, layer.zero, where=~there)
     if before is not None:
         xp.copyto(layer.cell, before, where=~there)
     return state

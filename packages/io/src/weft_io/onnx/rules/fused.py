@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph.ir.node import Output
-from weft_graph.ops.comparison import equal, greater_equal, less
+from weft_graph.ops.array import zeros_like
+from weft_graph.ops.comparison import equal, greater, greater_equal, less, logical_and
 from weft_graph.ops.elementary import sigmoid
 from weft_graph.ops.gather import gather
 from weft_graph.ops.join import concat, split, stack
@@ -196,11 +197,12 @@ def _attention(operation: Operation) -> Sequence[Output | None]:
         for part in split(whole, sizes, -1)
     ]
     past, present = operation.get(4), None
+    before = 0 if past is None else shape(past)[3]
     if past is not None:
         parts[1:] = [concat([past[i], parts[1 + i]], 2) for i in range(2)]
     if operation.num_outputs > 1:
         present = stack(parts[1:])
-    found = _attended(operation, parts, operation.get(3), operation.get(5))
+    found = _attended(operation, parts, operation.get(3), operation.get(5), before)
     return [found, present][: max(operation.num_outputs, 1)]
 
 
@@ -218,11 +220,14 @@ def _multi_head_attention(operation: Operation) -> Sequence[Output | None]:
     if any(len(each.dims or ()) != 3 for each in values):
         raise errors.UnimplementedError("MultiHeadAttention over another's keys is not taken")
     heads = [_heads(operation, each) for each in values]
+    own = shape(heads[1])[2]
     for i in range(2):
         past = operation.get(6 + i)
         if past is not None:
             heads[1 + i] = concat([past, heads[1 + i]], 2)
-    found = _attended(operation, heads, operation.get(4), operation.get(5))
+    found = _attended(
+        operation, heads, operation.get(4), operation.get(5), shape(heads[1])[2] - own
+    )
     return [found, *heads[1:]][: max(operation.num_outputs, 1)]
 
 
@@ -234,8 +239,18 @@ def _heads(operation: Operation, x: Output) -> Output:
 
 
 def _attended(
-    operation: Operation, parts: Sequence[Output], mask: Output | None, more: Output | None
+    operation: Operation,
+    parts: Sequence[Output],
+    mask: Output | None,
+    more: Output | None,
+    before: Output | int,
 ) -> Output:
+    """What queries find, (batch, steps, width).
+
+    Args:
+      parts: queries, keys and values, (batch, heads, steps, width / heads).
+      before: how many of the keys are of the past.
+    """
     query, key, value = parts
     scale: Any = operation.attribute("scale")
     if not scale:
@@ -246,12 +261,14 @@ def _attended(
     filled = operation.attribute("mask_filter_value", -10000.0)
     steps, whole = shape(query)[2], shape(key)[2]
     if mask is not None:
-        scores = scores + _hidden(_mask(mask, whole), scores, filled)
+        scores = scores + _hidden(_mask(mask, shape(query)[0], whole), scores, filled)
     if operation.attribute("unidirectional", 0):
-        own = expand_dims(sequence(steps) + (whole - steps), 1)
-        before = greater_equal(own, expand_dims(sequence(whole), 0))
+        turn = sequence(steps)
+        last = equal(turn, steps - 1)  # sees all keys, of another sequence too
+        own = expand_dims(where_v2(last, whole, turn + before), 1)
+        seen = greater_equal(own, expand_dims(sequence(whole), 0))
         lowest = like(scores.dtype.min, scores)
-        scores = where_v2(before, scores, lowest)
+        scores = where_v2(seen, scores, lowest)
     found = transpose(matmul(softmax(scores), value), [0, 2, 1, 3])
     sizes = shape(found)
     return reshape(found, stack([sizes[0], sizes[1], sizes[2] * sizes[3]]))
@@ -261,16 +278,22 @@ def _hidden(seen: Output, scores: Output, filled: float) -> Output:
     return where_v2(seen, like(0, scores), like(filled, scores))
 
 
-def _mask(mask: Output, whole: Output) -> Output:
+def _mask(mask: Output, batch: Output, whole: Output) -> Output:
     """Which keys are seen, of a mask in one of its forms: (batch, 1, 1 or steps, keys).
 
     Raises: UnimplementedError: it is of another form.
     """
     rank = None if mask.dims is None else len(mask.dims)
-    if rank == 1:  # lengths
-        seen = less(expand_dims(sequence(whole), 0), expand_dims(cast(mask, dtypes.int32), 1))
+    mask = cast(mask, dtypes.int32)
+    if rank == 1:  # where the keys end, and maybe where they begin or other lengths
+        keys = expand_dims(sequence(whole), 0)
+        more = concat([mask, zeros_like(mask)], 0)[batch : 2 * batch]
+        first = more * cast(equal(shape(mask)[0], 2 * batch), dtypes.int32)
+        seen = logical_and(
+            less(keys, expand_dims(mask[:batch], 1)), greater_equal(keys, expand_dims(first, 1))
+        )
     elif rank in (2, 3):
-        seen = cast(mask, dtypes.bool_)
+        seen = greater(mask, 0)
     else:
         raise errors.UnimplementedError(f"masks of {rank} axes are not taken")
     return expand_dims(expand_dims(seen, 1), 1) if rank < 3 else expand_dims(seen, 1)

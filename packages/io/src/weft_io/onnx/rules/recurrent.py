@@ -25,6 +25,8 @@ from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.permutation import reverse, reverse_sequence, transpose
+from weft_graph.ops.reduction import reduce_max
+from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast, like
@@ -44,6 +46,9 @@ _DEFAULTS: Final = {
     "DynamicQuantizeLSTM": ["Sigmoid", "Tanh", "Tanh"],
 }
 _OF_KERNELS: Final = {"sigmoid", "tanh", "relu"}
+_WITH_BETA: Final = {"affine", "hardsigmoid", "scaledtanh"}
+_WITH_ALPHA: Final = {*_WITH_BETA, "elu", "leakyrelu", "thresholdedrelu"}
+"""Activations that take the next of the values that a layer gives."""
 _ALPHA: Final = {"leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0}
 
 
@@ -89,10 +94,16 @@ def _activations(operation: Operation, directions: int) -> list[_Activations]:
             f"{operation.op} requires {len(default) * directions} activations, got {names}"
         )
     alphas, betas = (
-        [*(operation.attribute(f"activation_{each}") or ()), *[None] * len(names)]
-        for each in ("alpha", "beta")
+        iter(operation.attribute(f"activation_{each}") or ()) for each in ("alpha", "beta")
     )
-    made = [_activation(*each) for each in zip(names, alphas, betas, strict=False)]
+    made = [
+        _activation(
+            name,
+            next(alphas, None) if name.lower() in _WITH_ALPHA else None,
+            next(betas, None) if name.lower() in _WITH_BETA else None,
+        )
+        for name in names
+    ]
     count = len(default)
     places = [slice(count * i, count * (i + 1)) for i in range(directions)]
     return [_Activations(names[place], made[place]) for place in places]
@@ -222,13 +233,16 @@ class _Layer:
     def run(self, x: Output) -> list[Output]:
         """The results of all steps, (steps, directions, batch, width), and the last states."""
         steps, batch, depth = _sizes(x)
+        lengths = self.operation.get(4)
+        given = None if lengths is None else cast(lengths, dtypes.int32)
+        if self.quantized and given is not None:  # of what is behind all ends nothing is seen
+            there = less(sequence(shape(x)[0]), reduce_max(given))
+            x = where_v2(reshape(there, [-1, 1, 1]), x, like(0, x))
         rows = self.product(_shaped(x, [-1, depth]), self.w)
         if self.bias is not None:
             rows = rows + self.bias
         rows = _shaped(rows, [steps, batch, _sizes(rows)[1]])
         states = [self.start(5 + i, batch, x.dtype.base_dtype) for i in range(self.count)]
-        lengths = self.operation.get(4)
-        given = None if lengths is None else cast(lengths, dtypes.int32)
         kind = self._kind()
         if kind is None:
             return self._steps(rows, self.r, self.inner_bias, given, states)
