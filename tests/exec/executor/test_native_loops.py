@@ -258,6 +258,47 @@ def test_errors_are_those_of_kernels_with_node_and_turn(write: Any, made: list[A
     assert made
 
 
+@pytest.mark.parametrize("where", ["body", "test", "inner loop"])
+def test_what_does_not_change_is_checked_as_well(where: str, made: list[Any]) -> None:
+    table = wf.placeholder(wf.float64, [None])
+    at = wf.placeholder(wf.int32, [])
+
+    def turn(i: Any, x: Any) -> Any:
+        if where == "body":
+            return i + 1, wf.gather(table, at)
+        if where == "test":
+            return i + 1, x + 1.0
+        found = wf.while_loop(
+            lambda j, _: j < 2, lambda j, _: (j + 1, wf.gather(table, at)), (0, x)
+        )
+        return i + 1, found[1]
+
+    def test(i: Any, x: Any) -> Any:
+        if where != "test":
+            return i < 3
+        return wf.logical_and(i < 3, wf.gather(table, at) < 9)
+
+    last = wf.while_loop(test, turn, (0, wf.constant(0.0, wf.float64)))
+    with wf.Session() as session:
+        assert session.run(last[0], {table: [1.0, 2.0], at: 1}) == 3
+        for bad in (-1, 2):
+            with pytest.raises(errors.InvalidArgumentError, match=f"{bad} is not in"):
+                session.run(last[1], {table: [1.0, 2.0], at: bad})
+    assert made
+
+
+def test_constants_need_no_enter(made: list[Any]) -> None:
+    ops = wf.raw_ops
+    begin = ops.Enter(data=wf.constant(0), frame_name="count")
+    merged, _ = ops.Merge(inputs=[begin, begin])
+    end, inside = ops.Switch(data=merged, pred=ops.LoopCond(input=wf.less(merged, wf.constant(7))))
+    following = ops.NextIteration(data=wf.add(inside, wf.constant(2)))
+    wf.get_default_graph().replace_input(merged.op, 1, following, reason="close the loop")
+    with wf.Session() as session:
+        assert session.run(ops.Exit(data=end)) == 8
+    assert made
+
+
 def test_loops_whose_shapes_change_run_by_kernels(made: list[Any]) -> None:
     last = wf.while_loop(
         lambda v: wf.size(v) < 9,
@@ -304,6 +345,38 @@ def test_a_loop_that_never_ends_ends_with_its_session(made: list[Any]) -> None:
     session.close()
     thread.join(30)
     assert not thread.is_alive()
+    assert caught
+
+
+def test_a_loop_that_is_compiled_while_its_session_is_closed_ends(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = wf.placeholder(wf.bool, [])
+    last = wf.while_loop(lambda i: wf.logical_or(on, i < 3), lambda i: [(i + 1) * 1], [0])
+    compiling, closed = threading.Event(), threading.Event()
+    compiled = LlvmGenerator.generate_loop
+
+    def wait(*given: Any) -> Any:
+        compiling.set()
+        assert closed.wait(10)
+        return compiled(*given)
+
+    monkeypatch.setattr(LlvmGenerator, "generate_loop", wait)
+    caught: list[BaseException] = []
+    session = wf.Session()
+
+    def run() -> None:
+        try:
+            session.run(last, {on: True})
+        except errors.CancelledError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert compiling.wait(10)
+    session.close()
+    closed.set()
+    thread.join(10)
     assert caught
 
 

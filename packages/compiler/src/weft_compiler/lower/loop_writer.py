@@ -175,9 +175,7 @@ class _LoopWriter(Nests, Emitter):
         varying = self._varying(turns, facts)
         self._fixed.update(turns.variables)  # for loops inside
         kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
-        before = [value for value in facts if value in kept and value not in varying]
-        for value in before:
-            self._compute(value, facts, {})
+        self._computed([value for value in facts if value not in varying], kept, facts, {})
         tested = analyse([turns.test])
         on, more = self._flag("on", True), self._flag("more", False)
         count = Variable(INDEX, self._unique("turn"))

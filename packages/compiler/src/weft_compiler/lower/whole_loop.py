@@ -237,19 +237,17 @@ class _Lowering:
 
     def _node(self, node: Node, path: Path, turns: Turns) -> None:
         if node.role is Role.CONSTANT:
-            value = node.attrs["value"]
-            known = Value(node.name, node.outputs[0].dtype, value.shape, constant=value)
-            self._is_constant(node.outputs[0], known)
+            self._constant(node)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
             if computes_with(node.inputs[0].dtype):
                 for output in node.outputs:
-                    self._twins[output] = self._twins[node.inputs[0]]
+                    self._twins[output] = self._twin(node.inputs[0])
         elif node.role is Role.MERGE:
             self._merge(node, path, turns)
         elif node.role is Role.TRIGGER or _does_nothing(node) or _passes_handle(node):
             return
         elif gradient_source(node):
-            self._twins[node.outputs[1]] = self._twins[node.inputs[1]]
+            self._twins[node.outputs[1]] = self._twin(node.inputs[1])
         elif node.type in USES:
             keeper = self._keeper[node]
             operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
@@ -258,7 +256,7 @@ class _Lowering:
             self._note([found], path, turns)
             self._is(node.outputs[0], found)
         else:
-            sources = tuple([self._twins[source] for source in node.inputs])
+            sources = tuple([self._twin(source) for source in node.inputs])
             twins = copied(self._graph, node, sources)
             self._twins.update(zip(node.outputs, twins, strict=True))
             for twin in dict.fromkeys(each.node for each in twins):
@@ -266,6 +264,11 @@ class _Lowering:
                 self._note(results, path, turns)
                 for output, value in zip(twin.outputs, results, strict=True):
                     self._values[output] = value
+
+    def _constant(self, node: Node) -> None:
+        value = node.attrs["value"]
+        known = Value(node.name, node.outputs[0].dtype, value.shape, constant=value)
+        self._is_constant(node.outputs[0], known)
 
     def _merge(self, node: Node, path: Path, turns: Turns) -> None:
         """What comes out of a branch."""
@@ -310,7 +313,14 @@ class _Lowering:
     # ---------------------------------------------------------------------- values
 
     def _value(self, output: Output) -> Value:
-        return self._values[self._twins[output]]
+        return self._values[self._twin(output)]
+
+    def _twin(self, output: Output) -> Output:
+        """What an output is here; constants that wait for nothing need no Enter."""
+        node = output.node
+        if output not in self._twins and node.role is Role.CONSTANT:
+            self._constant(node)
+        return self._twins[output]
 
     def _is(self, output: Output, value: Value) -> None:
         """Let an output have a value, of which its type and its shape are known."""

@@ -286,6 +286,8 @@ class Specialised:
         if made is not None:
             with self._lock:
                 self._live[id(made)] = made
+                if self._closed:  # meanwhile
+                    made.interrupt()
         return made
 
     def _generate(

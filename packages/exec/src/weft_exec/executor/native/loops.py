@@ -252,6 +252,8 @@ class CompiledLoop:
             return None
         with self._lock:
             self._live.add(generated)
+            if self._closed:  # meanwhile
+                generated.interrupt()
         return self._calling(generated)
 
     # ---------------------------------------------------------------------- running
