@@ -136,3 +136,12 @@ def test_arrays_of_another_kind_are_taken_by_those_who_hear_what_is_lost() -> No
     ):
         with pytest.raises((InvalidArgumentError, InvalidTypeError)):
             to_array(value, dtype, heard.append)
+
+
+@pytest.mark.parametrize("dtype", [None, dtypes.float32])
+def test_bytes_in_another_order_become_those_of_this_machine(dtype: Any) -> None:
+    given = np.arange(3, dtype=np.dtype(np.float32).newbyteorder())
+    found = to_array(given, dtype)
+    assert found.dtype == np.float32 and found.tolist() == [0.0, 1.0, 2.0]
+    scalar = to_array(given[1], dtype)
+    assert scalar.dtype == np.float32 and scalar == 1.0

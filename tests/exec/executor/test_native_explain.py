@@ -202,3 +202,14 @@ def test_many_pieces_are_views_and_many_parts_are_joined_by_kernels() -> None:
         ("Pack", "it joins more than 8 tensors"): 1,
     }
     assert {n.type for f in report.functions for k in f.kernels for n in k.nodes} == {"Tanh", "Mul"}
+
+
+def test_the_page_of_a_loop_is_written(tmp_path: Path) -> None:
+    """Cycles of its graph once left rows of the picture without nodes."""
+    x = wf.placeholder(wf.float32, [3], name="x")
+    _, y = wf.while_loop(lambda i, v: i < 5, lambda i, v: (i + 1, wf.tanh(v) * 2.0), [0, x])
+    with wf.Session() as session:
+        report = session.explain(wf.exp(y) * 2.0, feed_dict={x: np.ones(3)})
+    report.write(tmp_path / "step.html")
+    page = (tmp_path / "step.html").read_text(encoding="utf-8")
+    assert all(f"<title>while/{name}: " in page for name in ("Merge", "Tanh", "Switch"))

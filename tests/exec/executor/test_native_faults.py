@@ -86,6 +86,9 @@ TABLE: dict[str, Bad] = {
         "BatchMatMulV2",
     ),
     "elements": Bad(lambda x, i: wf.reshape(x, [3, 4]), (X, I), (X[:3], I), "Reshape"),
+    "diagonals": Bad(
+        lambda x, i: wf.linalg.band_part(x, 3, 0), (X, I), (X[:2], I), "MatrixBandPart"
+    ),
     "rank": Bad(lambda x, i: wf.transpose(x, [1, 0]), (X, I), (X[0], I), "Transpose"),
     "range": Bad(
         lambda x, i: x + wf.cast(wf.random_uniform([3], 0, i[0] + 1, wf.int32), wf.float64),

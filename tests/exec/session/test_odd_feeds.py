@@ -64,3 +64,18 @@ def test_taken() -> None:
     with wf.Session() as session:
         session.run(v.initializer)
         assert session.run(v + 1.0, {v.handle: session.run(v.handle)}) == 2.0
+
+
+@pytest.mark.parametrize("said", ["off", "now"])
+def test_bytes_in_another_order_are_fed_and_assigned(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", said)
+    x = wf.placeholder(wf.float32, [3])
+    v = wf.Variable(np.zeros(3, np.float32))
+    with wf.Session() as session:
+        values = np.arange(3, dtype=np.dtype(np.float32).newbyteorder())
+        session.run(v.assign(x).op, {x: values})
+        found = session.run([x, v, x * 2.0 + 1.0], {x: values})
+    assert [value.dtype for value in found] == [np.float32] * 3
+    assert [value.tolist() for value in found] == [[0, 1, 2], [0, 1, 2], [1, 3, 5]]

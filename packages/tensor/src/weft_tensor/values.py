@@ -25,6 +25,7 @@ def to_array(
     A float or complex is no integer, a complex no float, a number no bool, nor a bool a number, and
     an integer must fit: who wants that casts explicitly. Floats round. A string array becomes
     objects of bytes. Where nothing needs to change the result is the array itself, not a copy.
+    Bytes in another order than this machine's change.
 
     Args:
       value: an array, a Python value, nested lists of them, or anything with `__array__` or
@@ -112,7 +113,7 @@ def _from_array(
     if wanted is dtypes.string:
         return to_bytes(array)
     if own is wanted:
-        return array
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     if own is dtypes.string or not wanted.is_numpy_compatible:
         raise InvalidTypeError(f"expected {wanted.name}, got an array of {own.name}")
     return _from_numbers(array, wanted, lost)

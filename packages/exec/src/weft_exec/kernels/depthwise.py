@@ -65,8 +65,12 @@ def _windows(
     """What each tap sees, of every so many pixels: (N, H', blocks, K, L, elements)."""
     if strides[1] > 1:
         x = np.ascontiguousarray(x[:, :, phase :: strides[1]])
-    image, row, pixel, _ = x.strides  # the last of which says nothing where there is one channel
+    # The strides of axes of one element may be anything.
+    item = x.itemsize
+    pixel = item * x.shape[3]
+    row = pixel * x.shape[2]
+    image = row * x.shape[1]
     block = shape[3] // x.shape[3] * pixel
-    steps = (image, row * strides[0], block, row * dilations[0], pixel * dilations[1], x.itemsize)
+    steps = (image, row * strides[0], block, row * dilations[0], pixel * dilations[1], item)
     seen: Array = strided(np, x, (*shape[:3], *taps[:2], shape[3]), steps)
     return seen

@@ -148,7 +148,7 @@ def _layers(names: Sequence[str], takes: Mapping[str, Sequence[str]]) -> list[li
     found: list[list[str]] = [[] for _ in range(1 + max(depth.values(), default=-1))]
     for name in names:
         found[depth[name]].append(name)
-    return found
+    return [row for row in found if row]  # cycles leave gaps
 
 
 class _Picture:

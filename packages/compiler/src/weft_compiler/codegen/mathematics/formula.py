@@ -186,8 +186,14 @@ class Formula:
         return self._intrinsic("sqrt", x)
 
     def with_sign(self, x: Value, y: Value) -> Value:
-        """|x| with the sign of y."""
-        return self._intrinsic("copysign", x, y)
+        """x, which is not below zero, with the sign of y.
+
+        By bits where they are 64: of a result that is rounded to float16 LLVM would round the y
+        of a `copysign` too, by a function that no process has.
+        """
+        if x.kind != "double":
+            return self._intrinsic("copysign", x, y)
+        return self.of_bits(self.bits_of(x) ^ (self.bits_of(y) & -(1 << 63)))
 
     def where(self, condition: Value, x: Value | float, y: Value | float) -> Value:
         """One of two."""

@@ -30,6 +30,7 @@ def _roll(op: Operation) -> Value:
 @lowers("MatrixBandPart", known=(1, 2))
 def _band(op: Operation) -> Value:
     x, (lower, upper) = op.inputs[0], (int(op.known(at)) for at in (1, 2))
+    require(lower <= x.shape[-2] and upper <= x.shape[-1], "it has fewer diagonals")
 
     def element(*at: Expr) -> Expr:
         row, column = at[-2:]
