@@ -190,7 +190,7 @@ DEPTHWISE_ROWS: tuple[tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any
     ((2, 5, 6, 3), (3, 2, 3, 1), "same", {"strides": [1, 2, 2, 1], "padding": "SAME"}),
     ((2, 5, 6, 3), (3, 2, 3, 2), "several", {"strides": [1, 2, 2, 1], "padding": "SAME"}),
     ((1, 6, 5, 2), (3, 3, 2, 2), "first", {"strides": ONE, "padding": "VALID"} | FIRST),
-    ((2, 4, 5, 1), (2, 2, 1, 1), "one channel first", {"strides": ONE, "padding": "VALID"} | FIRST),
+    ((2, 4, 5, 1), (2, 2, 1, 1), "first-single", {"strides": ONE, "padding": "VALID"} | FIRST),
     (
         (1, 8, 8, 2),
         (3, 3, 2, 1),

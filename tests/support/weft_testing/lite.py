@@ -22,7 +22,8 @@ UNLIKE = {
 
 REFUSED = {
     "Conv2D-first", "Conv2D-first-unit", "Conv2DBackpropInput-first",
-    "Conv2DBackpropInput-first-unit", "DepthwiseConv2dNative-first", "BiasAdd-first",
+    "Conv2DBackpropInput-first-unit", "DepthwiseConv2dNative-first",
+    "DepthwiseConv2dNative-first-single", "BiasAdd-first",
     "BiasAdd-first-3", "MaxPool-channels-first", "AvgPool-channels-first", "SpaceToDepth-NCHW",
     "DepthToSpace-NCHW", "FusedBatchNorm-first-training", "FusedBatchNorm-first-inference",
     "FusedBatchNorm-last-training", "FusedBatchNorm-last-inference", "FusedBatchNormV3-float16",
