@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
@@ -172,3 +172,16 @@ def graph_ends(graph: Graph) -> tuple[list[str], list[str]]:
     placeholders = [node.name for node in nodes if node.role is Role.PLACEHOLDER]
     last = [n.name for n in nodes if n not in read and n.outputs and n.role is not Role.CONSTANT]
     return placeholders, last
+
+
+def tensor_named(graph: Graph, name: str) -> Output:
+    """A tensor of a graph by its name, or the first of a node by the node's.
+
+    Raises: NotFoundError: there is none.
+    """
+    text = name if ":" in name else f"{name}:0"
+    try:
+        output: Output = graph.get_tensor_by_name(text)
+    except (KeyError, ValueError) as error:
+        raise errors.NotFoundError(f"the graph has no tensor {text!r}") from error
+    return output

@@ -14,7 +14,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 
 from weft_graph import proto
-from weft_graph.graph_util import graph_ends
+from weft_graph.graph_util import graph_ends, tensor_named
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.messages.import_graph_def import import_graph_def
@@ -52,8 +52,8 @@ def read_model(
     graph = _graph(path)
     given, computed = graph_ends(graph)
     return (
-        {name: _found(graph, name) for name in inputs or given},
-        {name: _found(graph, name) for name in outputs or computed},
+        {name: tensor_named(graph, name) for name in inputs or given},
+        {name: tensor_named(graph, name) for name in outputs or computed},
     )
 
 
@@ -93,12 +93,3 @@ def _graph(path: Path) -> Graph:
     with graph.as_default():
         import_graph_def(definition, name="")
     return graph
-
-
-def _found(graph: Graph, name: str) -> Output:
-    text = name if ":" in name else f"{name}:0"
-    try:
-        output: Output = graph.get_tensor_by_name(text)
-    except (KeyError, ValueError) as error:
-        raise errors.NotFoundError(f"the graph has no tensor {text!r}") from error
-    return output

@@ -17,7 +17,7 @@ from weft_exec.executor.linear import Gather, Instruction, Segment, gather, whol
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.passes.flow import Frame
-from weft_graph.passes.structure import Block, Branch, Loop, Step
+from weft_graph.passes.structure import Block, Branch, Loop, Step, nodes_in
 from weft_graph.passes.whole_loops import WholeLoop
 
 Located = tuple[Work, str]
@@ -165,7 +165,7 @@ class Layout:
         variables = self._variables[frame]
         inside = {
             made
-            for node in _nodes(loop.body)
+            for node in nodes_in(loop.body)
             for (_, _, _, _, slots, _), _ in self._work.get(node, ())
             for made in slots
         }
@@ -192,18 +192,6 @@ class Layout:
             called = CompiledLoop(run, function, gather(taken), order)
             return ((called, whole, 0, tuple(touches), made, node), ""), touches
         return ((run, whole, 0, tuple(touches), made, node), ""), touches
-
-
-def _nodes(block: Block) -> list[Node]:
-    found: list[Node] = []
-    for step in block:
-        if isinstance(step, Branch):
-            found += _nodes(step.sides[0]) + _nodes(step.sides[1])
-        elif isinstance(step, Loop):
-            found += _nodes(step.test) + _nodes(step.body)
-        else:
-            found.append(step)
-    return found
 
 
 def _range(slots: slice) -> range:

@@ -7,7 +7,7 @@ whole.  It exists where control flow is structured, as all that `cond` and `whil
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
@@ -51,6 +51,19 @@ class Loop:
 Step = Node | Branch | Loop
 Block = list[Step]
 Element = Node | Frame
+
+
+def nodes_in(block: Iterable[Step]) -> Iterator[Node]:
+    """The nodes that are run in a block, and in the branches and loops of it."""
+    for step in block:
+        if isinstance(step, Branch):
+            yield from nodes_in(step.sides[0])
+            yield from nodes_in(step.sides[1])
+        elif isinstance(step, Loop):
+            yield from nodes_in(step.test)
+            yield from nodes_in(step.body)
+        else:
+            yield step
 
 
 class Structurer:

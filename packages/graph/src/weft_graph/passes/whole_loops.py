@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -13,7 +13,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame
-from weft_graph.passes.structure import Block, Branch, Loop
+from weft_graph.passes.structure import Loop, nodes_in
 from weft_tensor import dtypes
 
 
@@ -97,7 +97,7 @@ class WholeLoop:
         frame = loop.frame
         first = [first_value(merge) for merge in frame.merges]
         self.enters = [*first, *[node for node in frame.enters if node not in first]]
-        self.nodes = list(_nodes((loop,)))
+        self.nodes = list(nodes_in([loop]))
         self.kept = self._kept()
 
     @property
@@ -153,18 +153,6 @@ def first_value(merge: Node) -> Node:
 def next_value(merge: Node) -> Output:
     """What a loop variable becomes after a turn."""
     return next(s.node.inputs[0] for s in merge.inputs if is_back_edge(merge, s))
-
-
-def _nodes(block: Block | tuple[Loop, ...]) -> Iterator[Node]:
-    for step in block:
-        if isinstance(step, Branch):
-            yield from _nodes(step.sides[0])
-            yield from _nodes(step.sides[1])
-        elif isinstance(step, Loop):
-            yield from _nodes(step.test)
-            yield from _nodes(step.body)
-        else:
-            yield step
 
 
 def inside(frame: Frame, around: Frame) -> bool:

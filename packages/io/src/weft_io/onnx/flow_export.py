@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.structure import Block, Branch, Loop, Structurer
+from weft_graph.passes.structure import Block, Branch, Loop, Structurer, nodes_in
 from weft_io.onnx.node_export import Body, Made, NodeExport, Subgraph, Value, as_sequence
 from weft_io.onnx.stacking import Stacking, State
 from weft_tensor import dtypes, errors
@@ -180,18 +180,6 @@ class FlowExport:
 
 def _forget(block: Block, body: Body) -> None:
     """Let the nodes of a block be written once more."""
-    for node in _nodes(block):
+    for node in nodes_in(block):
         for output in node.outputs:
             body.values.pop(output, None)
-
-
-def _nodes(block: Block) -> Iterator[Node]:
-    for step in block:
-        if isinstance(step, Branch):
-            yield from _nodes(step.sides[0])
-            yield from _nodes(step.sides[1])
-        elif isinstance(step, Loop):
-            yield from _nodes(step.test)
-            yield from _nodes(step.body)
-        else:
-            yield step

@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from weft_exec.session.session import Session
 from weft_graph import proto
 from weft_graph.freezing import convert_variables_to_constants
+from weft_graph.graph_util import tensor_named
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -131,8 +132,8 @@ def of_definition(
     graph = imported(definition)
     return Source(
         graph,
-        {key: _found(graph, name) for key, name in inputs.items()},
-        {key: _found(graph, name) for key, name in outputs.items()},
+        {key: tensor_named(graph, name) for key, name in inputs.items()},
+        {key: tensor_named(graph, name) for key, name in outputs.items()},
     )
 
 
@@ -145,15 +146,6 @@ def imported(definition: proto.GraphDef) -> Graph:
     with graph.as_default():
         import_graph_def(definition, name="")
     return graph
-
-
-def _found(graph: Graph, name: str) -> Output:
-    text = name if ":" in name else f"{name}:0"
-    try:
-        output: Output = graph.get_tensor_by_name(text)
-    except (KeyError, ValueError) as error:
-        raise errors.NotFoundError(f"the graph has no tensor {text!r}") from error
-    return output
 
 
 def read_definition(frozen: Any) -> proto.GraphDef:
@@ -226,8 +218,8 @@ def of_checkpoint(
             raise errors.NotFoundError(f"{prefix}.meta has no variables to restore")
         saver.restore(session, prefix)
 
-        given = {name: _found(graph, name) for name in inputs}
-        computed = {name: _found(graph, name) for name in outputs}
+        given = {name: tensor_named(graph, name) for name in inputs}
+        computed = {name: tensor_named(graph, name) for name in outputs}
         return of_session(session, given, computed, variables)
 
 
