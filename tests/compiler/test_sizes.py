@@ -11,7 +11,7 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.sizes import Family, family_of, numbers_of
+from weft_compiler.lower.sizes import Family, _same, family_of, numbers_of
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimise
 from weft_tensor import errors
@@ -104,3 +104,7 @@ def test_sizes_of_calls_are_within_what_is_declared() -> None:
     with pytest.raises(errors.InternalError, match="m is between 9 and 9"):
         verify(parse(text))
     verify(parse(text.replace("m=8: 9", "m=8: 7")))
+
+
+def test_zeros_of_both_signs_are_two_numbers() -> None:
+    assert _same(0.0, 0.0) and _same(float("nan"), float("nan")) and not _same(0.0, -0.0)

@@ -10,6 +10,7 @@ for that size. Only then its code is used, which takes no time to speak of.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -172,7 +173,8 @@ def _line(x: float, y: float, first: int, second: int) -> Line | None:
 
 
 def _same(x: float, y: float) -> bool:
-    return x == y or (x != x and y != y)
+    """Whether two numbers are the same, the sign of a zero too, and NaN as itself."""
+    return (x == y and math.copysign(1, x) == math.copysign(1, y)) or (x != x and y != y)
 
 
 class _Varies(Exception):  # noqa: N818 - it is no error of a program
