@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import DeviceAttributes
-from weft_exec.executor.executable import Executable
 from weft_exec.executor.memory_budget import unknown_size
 from weft_exec.executor.runner import closed_error
-from weft_exec.session.feeds import converter
 from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.session.growth import GrowthWatch
+from weft_exec.session.signature import Signature
 from weft_exec.session.target import find_target
 from weft_exec.session.uninitialized import advise
 from weft_exec.tracing import StepTrace
@@ -47,50 +46,6 @@ _MAY_GROW = 8
 
 _LARGEST_CACHE = 1024
 """Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
-
-
-class _Signature:
-    """One cached Run: how to convert feeds, what to execute, how to return results.
-
-    Attributes:
-      executable: what runs it. Another one takes its place where the steps no longer fit the plan.
-      size: the typical value of open sizes (`unknown_size`) that it was planned for.
-      planned_at: how many measured steps the session had run when it was planned.
-      outdated: whether so much was measured since that it is worth to place it anew.
-      steps: how many were run since.
-    """
-
-    __slots__ = (
-        "converters",
-        "executable",
-        "feeds",
-        "outdated",
-        "plan",
-        "planned_at",
-        "single",
-        "size",
-        "steps",
-    )
-
-    executable: Executable
-    size: int
-    planned_at: int
-    outdated: bool
-
-    def __init__(self, plan: FetchPlan, feeds: Sequence[Output], single: bool) -> None:
-        self.plan = plan
-        self.converters = tuple([converter(feed) for feed in feeds])
-        self.feeds = tuple(feeds)
-        self.single = single
-        self.steps = 0
-
-    def slots(self, executable: Executable, values: Any) -> list[Any]:
-        """The slots of a new step, with the fed values in place."""
-        slots = executable.template.copy()
-        feeds = zip(self.converters, executable.feed_slots, values, strict=True)
-        for convert, slot, value in feeds:
-            slots[slot] = convert(value)
-        return slots
 
 
 def _kept_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
@@ -123,7 +78,7 @@ class BaseSession:
         watched = self._config.timeout_ms or self._config.measure_every or self._backend.limited
         self._plain = not watched
         self._kept = partial(_kept_tensors, weakref.ref(self))
-        self._cache: dict[Any, _Signature] = {}
+        self._cache: dict[Any, Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
@@ -232,7 +187,7 @@ class BaseSession:
             values = feed_dict.values()
         return self._step(signature, values, options, run_metadata)
 
-    def _step(self, signature: _Signature, values: Any, options: Any, run_metadata: Any) -> Any:
+    def _step(self, signature: Signature, values: Any, options: Any, run_metadata: Any) -> Any:
         """Run one step of a signature with some fed values; returns what `run` returns."""
         if run_metadata is not None:
             run_metadata.ClearField("step_stats")  # costs stay those of the last measured step
@@ -258,7 +213,7 @@ class BaseSession:
             advise(error, self._graph, self._resources, targets)
 
     def _watched_step(
-        self, signature: _Signature, values: Any, options: Any, run_metadata: Any
+        self, signature: Signature, values: Any, options: Any, run_metadata: Any
     ) -> list[Any]:
         """Run one step with a timeout, a trace, measurements, or a plan for its sizes."""
         self._fit(signature, values)
@@ -287,13 +242,13 @@ class BaseSession:
             run_metadata.partition_graphs.extend(report.parts())
         return results
 
-    def _is_measured(self, signature: _Signature) -> bool:
+    def _is_measured(self, signature: Signature) -> bool:
         """Whether the step that begins tells the cost model what it takes."""
         every, after = self._config.measure_every, self._config.measure_after
         signature.steps += 1
         return bool(every) and signature.steps > after and (signature.steps - after) % every == 0
 
-    def _measure(self, signature: _Signature, trace: StepTrace, run_metadata: Any) -> None:
+    def _measure(self, signature: Signature, trace: StepTrace, run_metadata: Any) -> None:
         self._backend.observe(trace, run_metadata)
         self._measurements += 1
         several = len(self._backend.devices) > 1
@@ -501,7 +456,7 @@ class BaseSession:
 
     def _signature(
         self, key: Any, fetches: Any, feed_dict: Any
-    ) -> tuple[_Signature, dict[Output, Any]]:
+    ) -> tuple[Signature, dict[Output, Any]]:
         self._check_open()
         if feed_dict is not None and not isinstance(feed_dict, Mapping):
             raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
@@ -528,19 +483,19 @@ class BaseSession:
                 self._keep(key, signature)
         return signature, feeds
 
-    def _keep(self, key: Any, signature: _Signature) -> None:
+    def _keep(self, key: Any, signature: Signature) -> None:
         if len(self._cache) >= _LARGEST_CACHE:
             del self._cache[next(iter(self._cache))]
         self._cache[key] = signature
 
     def _derive(
         self, plan: FetchPlan, feeds: Sequence[Any], single: bool, size: int = 0
-    ) -> _Signature:
-        signature = _Signature(plan, feeds, single and plan.plain)
+    ) -> Signature:
+        signature = Signature(plan, feeds, single and plan.plain)
         self._plan(signature, size)
         return signature
 
-    def _plan(self, signature: _Signature, size: int) -> None:
+    def _plan(self, signature: Signature, size: int) -> None:
         """Give a signature an executable for steps whose open sizes are about `size`."""
         plan = signature.plan
         with self._lock, paused_gc():
@@ -552,7 +507,7 @@ class BaseSession:
         signature.outdated = False
         signature.steps = 0
 
-    def _fit(self, signature: _Signature, values: Iterable[Any]) -> None:
+    def _fit(self, signature: Signature, values: Iterable[Any]) -> None:
         """Plan a signature anew where its executable is not one for the step that begins.
 
         Under a memory limit what is computed again or moved to the host depends on the sizes of the

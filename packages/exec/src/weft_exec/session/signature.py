@@ -1,0 +1,55 @@
+"""What a session keeps of a Run that it has derived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_exec.executor.executable import Executable
+from weft_exec.session.feeds import converter
+from weft_exec.session.fetches import FetchPlan
+from weft_graph.ir.node import Output
+
+
+class Signature:
+    """One cached Run: how to convert feeds, what to execute, how to return results.
+
+    Attributes:
+      executable: what runs it. Another one takes its place where the steps no longer fit the plan.
+      size: the typical value of open sizes (`unknown_size`) that it was planned for.
+      planned_at: how many measured steps the session had run when it was planned.
+      outdated: whether so much was measured since that it is worth to place it anew.
+      steps: how many were run since.
+    """
+
+    __slots__ = (
+        "converters",
+        "executable",
+        "feeds",
+        "outdated",
+        "plan",
+        "planned_at",
+        "single",
+        "size",
+        "steps",
+    )
+
+    executable: Executable
+    size: int
+    planned_at: int
+    outdated: bool
+
+    def __init__(self, plan: FetchPlan, feeds: Sequence[Output], single: bool) -> None:
+        self.plan = plan
+        self.converters = tuple([converter(feed) for feed in feeds])
+        self.feeds = tuple(feeds)
+        self.single = single
+        self.steps = 0
+
+    def slots(self, executable: Executable, values: Any) -> list[Any]:
+        """The slots of a new step, with the fed values in place."""
+        slots = executable.template.copy()
+        feeds = zip(self.converters, executable.feed_slots, values, strict=True)
+        for convert, slot, value in feeds:
+            slots[slot] = convert(value)
+        return slots
