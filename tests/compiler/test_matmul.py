@@ -9,9 +9,11 @@ import pytest
 
 from weft_compiler.blas import addresses
 from weft_compiler.codegen.options import Options
+from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import NativeProgram, load
+from weft_compiler.routines import PANEL_BYTES
 from weft_tensor import errors
 
 SIZES = (0, 1, 2, 5, 14, 15, 16, 17, 33, 70, 130, 300)
@@ -52,6 +54,60 @@ def test_products_of_all_shapes(dtype: str, cpu: str) -> None:
         exact = a.astype(np.float64) @ b.astype(np.float64) + add * d
         bound = 2 * (k + 1) * np.finfo(dtype).eps
         np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
+
+
+def packed(m: int, n: int, k: int, dtype: str, add: int, wide: int = 0) -> str:
+    """A program that multiplies with panels, the rows of c lying `wide` elements further apart."""
+    columns = PANEL_BYTES // np.dtype(dtype).itemsize
+    panels = -(-n // columns)
+    return f"""
+program product(a: {dtype}[{m}, {k + 3}], b: {dtype}[{panels}, {k}, {columns}], \
+d: {dtype}[]) -> (c: {dtype}[{m}, {n + wide}]):
+  for i in {m}:
+    for j in {n + wide}:
+      c[i, j] = d[]
+  call matmul_packed(a[0, 0], b[0, 0, 0], c[0, 0], m={m}, n={n}, k={k}, a_row={k + 3}, \
+c_row={n + wide}, accumulate={add})
+"""
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_with_packed_matrices(dtype: str, cpu: str) -> None:
+    random = np.random.default_rng(len(dtype + cpu))
+    sizes = [random.choice(SIZES[1:], 3) for _ in range(8)]
+    for m, n, k in [*sizes, (1, 70, 33), (1, 5, 1), (1, 33, 300), (2, 16, 259), (3, 1, 7)]:
+        add, wide = (int(x) for x in random.integers(0, 2, 2))
+        program = parse(packed(m, n, k, dtype, add, wide))
+        verify(program)
+        a = random.normal(size=(m, k + 3)).astype(dtype)
+        columns = PANEL_BYTES // a.itemsize
+        b = random.normal(size=(-(-n // columns), k, columns)).astype(dtype)
+        whole = b.swapaxes(0, 1).reshape(k, -1)[:, :n].astype(np.float64)
+        seven = np.array(7, dtype)
+        (c,) = load(program, Options(cpu=cpu))(a, b, seven)
+        exact = a[:, :k].astype(np.float64) @ whole + 7.0 * add
+        bound = 2 * (k + 1) * np.finfo(dtype).eps
+        np.testing.assert_allclose(c[:, :n], exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
+        assert (c[:, n:] == 7).all()
+        (by_hand,) = interpret(program, a, b, seven)
+        np.testing.assert_allclose(c, by_hand, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("n=4", "n=33", "b needs 192 elements, and there are 96"),
+        ("m=2", "m=3", "a needs 15 elements, and there are 12"),
+        ("c_row=4", "c_row=3", "rows of c overlap"),
+        ("k=3", "k=-1", "sizes and strides of at least 0"),
+    ],
+)
+def test_a_call_that_would_read_beyond_panels_is_refused(old: str, new: str, said: str) -> None:
+    right = packed(2, 4, 3, "float32", 0)
+    verify(parse(right))
+    with pytest.raises(errors.InternalError, match=said):
+        verify(parse(right.replace(old, new)))
 
 
 @pytest.mark.skipif(not addresses(), reason="NumPy brings no BLAS that can be called")

@@ -12,8 +12,8 @@ pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper
 
 import weft as wf
+from weft_exec.kernels import recurrent
 from weft_exec.passes import prepare
-from weft_io.kernels import recurrent
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCH, DEPTH, WIDTH = 4, 2, 2, 3

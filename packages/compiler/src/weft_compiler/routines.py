@@ -114,6 +114,32 @@ def _matmul(a: Any, b: Any, c: Any, **of: int) -> None:
     result[...] = left @ right + (result if of["accumulate"] else 0)
 
 
+def _wrong_packed(views: Views, of: Mapping[str, int]) -> str:
+    if len({dtype for dtype, _ in views.values()}) != 1:
+        return "elements of one type were required"
+    if min(of.values()) < 0:
+        return "sizes and strides of at least 0 were required"
+    wrong = _too_few(views, _packed_spans(of, views["b"][0].size))
+    return wrong or ("" if of["c_row"] >= of["n"] or of["m"] <= 1 else "rows of c overlap")
+
+
+def _packed_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    columns = PANEL_BYTES // size
+    panels = -(-of["n"] // columns) * of["k"] * columns
+    dense = {"a_column": 1, "b_row": of["n"], "b_column": 1}
+    return {**_matrices({**of, **dense}), "b": panels}
+
+
+def _matmul_packed(a: Any, b: Any, c: Any, **of: int) -> None:
+    columns = PANEL_BYTES // b.itemsize
+    panels = -(-of["n"] // columns)
+    right = b[: panels * of["k"] * columns].reshape(panels, of["k"], columns).swapaxes(0, 1)
+    left = _matrix(a, of["m"], of["k"], of["a_row"], 1)
+    result = _matrix(c, of["m"], of["n"], of["c_row"], 1)
+    product = left @ right.reshape(of["k"], panels * columns)[:, : of["n"]]
+    result[...] = product + (result if of["accumulate"] else 0)
+
+
 def _wrong_gemm(views: Views, of: Mapping[str, int]) -> str:
     if not {dtype for dtype, _ in views.values()} <= {dtypes.float32, dtypes.float64}:
         return "elements of float32 or float64 were required"
@@ -164,7 +190,7 @@ is outside of an image is 0."""
 
 PANEL_BYTES: Final = 128
 """Bytes of a row of a panel: filters are packed as panels of so many columns, (panels, taps_y,
-taps_x, channels, columns), with zeros where depth ends."""
+taps_x, channels, columns), with zeros where depth ends, and matrices as (panels, rows, columns)."""
 
 
 def panel_columns(dtype: DType) -> int:
@@ -286,6 +312,16 @@ _ROUTINES: Final = {
     "matmul": Routine(
         "matmul", *_PRODUCT, _wrong_matmul, _matmul, lambda of, _: _matrices(of), _products
     ),
+    "matmul_packed": Routine(
+        "matmul_packed",
+        ("a", "b", "c"),
+        ("m", "n", "k", "a_row", "c_row", "accumulate"),
+        frozenset("c"),
+        _wrong_packed,
+        _matmul_packed,
+        _packed_spans,
+        _products,
+    ),
     "gemm": Routine(
         "gemm", *_PRODUCT, _wrong_gemm, _matmul, lambda of, _: _matrices(of), _products
     ),
@@ -334,7 +370,10 @@ _ROUTINES: Final = {
 """`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
 Strides are in elements; c's columns are neighbours.
 
-`gemm`: the same by NumPy's own BLAS, with the bits of `np.matmul`.
+`matmul_packed`: the same, where b is packed as panels, (panels, k, columns), and each row of a is
+dense.
+
+`gemm`: the same as `matmul` by NumPy's own BLAS, with the bits of `np.matmul`.
 
 `philox`: blocks of 32 random bytes of Philox4x64-10. The state is its counter, four numbers, and
 its key, two; as in `numpy.random.Philox`, the first block is that of the counter after it.

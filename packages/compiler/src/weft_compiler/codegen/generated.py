@@ -1,4 +1,4 @@
-"""The routines whose machine code is made here: `matmul`, and those of convolutions.
+"""The routines whose machine code is made here: products of matrices, and convolutions.
 
 It needs no other library and holds no address, so it can be linked wherever its processor is.
 """
@@ -31,6 +31,7 @@ class _Module(Protocol):
 
 _MODULES: Final[dict[str, _Module]] = {
     "matmul": matmul,
+    "matmul_packed": matmul,
     "conv": conv,
     "conv_filter": conv,
     "turn": conv,
@@ -54,7 +55,7 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 def library(routine: str) -> str:
     """The name of the module that defines a routine, maybe with others."""
-    return "matmul" if routine == "matmul" else "conv"
+    return "matmul" if _MODULES[routine] is matmul else "conv"
 
 
 def module_text(library: str, dtype: DType, target: Target) -> str:

@@ -1,4 +1,4 @@
-"""The routine `matmul`: packing and blocking, for the kernels of `weft_compiler.codegen.tiles`.
+"""The routines `matmul` and `matmul_packed`, for the kernels of `weft_compiler.codegen.tiles`.
 
     for columns in blocks of NC:              # a block of b, packed, stays in the second cache
       for k in blocks of KC:
@@ -8,6 +8,13 @@
             kernel: c tile = or += rows of a times panel of b
 
 Where few rows would use a packed b, it is read where it lies.
+
+    matmul_packed: b are panels already
+
+    for k in blocks of KC:
+      for rows in tiles:                      # copied, but for a single row
+        for columns in tiles:
+          kernel: c tile = or += rows of a times panel of b
 """
 
 from __future__ import annotations
@@ -26,6 +33,7 @@ from weft_compiler.codegen.tiles import (
     texts,
     tiles,
 )
+from weft_compiler.routines import PANEL_BYTES
 from weft_tensor.dtypes import DType
 
 _FEW: Final = 4
@@ -35,30 +43,37 @@ _AT_ONCE: Final = 4
 """Rows of b that are added to a single row of c at once."""
 
 _VIEWS: Final = "ptr %a, ptr %b, ptr %c"
-_NUMBERS: Final = ("m", "n", "k", "ar", "ac", "br", "bc", "cr", "accumulate")
+_NUMBERS: Final = {
+    "matmul": ("m", "n", "k", "ar", "ac", "br", "bc", "cr", "accumulate"),
+    "matmul_packed": ("m", "n", "k", "ar", "cr", "accumulate"),
+}
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
     """Bytes that a product of known sizes works in."""
     s = shape_of(dtype, target)
+    if routine == "matmul_packed":
+        return s.panel_bytes
     columns = min(s.columns, -(-of["n"] // s.width) * s.width)
     return s.panel_bytes + min(s.depth, of["k"]) * columns * dtype.size
 
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls it declares."""
-    numbers = ", ".join(["i64"] * len(_NUMBERS))
+    numbers = ", ".join(["i64"] * len(_NUMBERS[routine]))
     return f"declare void @{symbol(routine, dtype)}(ptr, ptr, ptr, {numbers}, ptr)"
 
 
 def module_text(dtype: DType, target: Target) -> str:
-    """The module that defines it."""
+    """The module that defines them."""
     s = shape_of(dtype, target)
-    return module(target, *texts(s), _Driver(s).text())
+    return module(target, *texts(s), _Driver(s).text(), _Packed(s).text())
 
 
-class _Driver:
-    """The routine itself."""
+class _Routine:
+    """What both routines have."""
+
+    name = ""
 
     def __init__(self, s: Shape) -> None:
         self.s = s
@@ -66,6 +81,78 @@ class _Driver:
         self.w = Loops()
 
     def text(self) -> str:
+        """The function."""
+        self.write()
+        self.w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS[self.name])
+        views = _VIEWS.replace("ptr", "ptr noalias")
+        head = f"define void @{symbol(self.name, self.s.dtype)}({views}, {numbers}"
+        lines = "\n".join(self.w.lines)
+        return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
+
+    def write(self) -> None:
+        """The body."""
+        raise NotImplementedError
+
+    def move(self, source: str, place: str, kind: str = "") -> None:
+        """An element, or a register of them."""
+        kind, size = kind or self.scalar, self.s.dtype.size
+        x = self.w.put(f"load {kind}, ptr {source}, align {size}")
+        self.w.do(f"store {kind} {x}, ptr {place}, align {size}")
+
+
+class _Packed(_Routine):
+    name = "matmul_packed"
+
+    def write(self) -> None:
+        w, s = self.w, self.s
+        panel = PANEL_BYTES // s.dtype.size
+        one = w.put("icmp eq i64 %m, 1")
+        blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # one of no depth makes zeros
+        # A single row is used where it lies, so its blocks need not be small.
+        apart = w.select(one, "i64", blocks, str(s.depth))
+        with w.each(blocks, apart) as pc:
+            depth = w.least(w.put(f"sub i64 %k, {pc}"), apart)
+            given = w.put("icmp ne i64 %accumulate, 0")
+            add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {given}")
+            with tiles(w, s, "%m") as (i, rows, wanted):
+                a = w.at("%a", self.scalar, w.put(f"mul nsw i64 {i}, %ar"), pc)
+                with w.when(w.put(f"xor i1 {one}, true")):
+                    self._copy(a, rows, depth)
+                left = w.select(one, "ptr", a, "%workspace")
+                row = w.put(f"mul nsw i64 {i}, %cr")
+                with w.each("%n", s.width) as j:
+                    # Panels are as wide as the tiles of the widest registers, or twice as wide.
+                    of = w.put(f"and i64 {j}, {-panel}")
+                    start = w.put(f"mul nsw i64 {of}, %k")
+                    rest = w.put(f"mul nsw i64 {pc}, {panel}")
+                    b = w.at("%b", self.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
+                    here = w.put(f"sub i64 %n, {j}")
+                    kernel = chosen(w, s, wanted, here)
+                    place = w.at("%c", self.scalar, row, j)
+                    w.do(
+                        f"call void {kernel}(ptr {left}, ptr {b}, i64 {panel}, i64 {depth}, "
+                        f"ptr {place}, i64 %cr, i64 {here}, i1 {add})"
+                    )
+
+    def _copy(self, a: str, rows: str, depth: str) -> None:
+        """Rows of a, which are dense."""
+        w, s = self.w, self.s
+        kind = f"<{s.lanes} x {s.scalar}>"
+        whole = w.put(f"and i64 {depth}, {-s.lanes}")
+        with w.each(rows) as i:
+            source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
+            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            with w.each(whole, s.lanes) as p:
+                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p), kind)
+            with w.each(depth, low=whole) as p:
+                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p))
+
+
+class _Driver(_Routine):
+    name = "matmul"
+
+    def write(self) -> None:
         w, s = self.w, self.s
         w.do("%packed.b = getelementptr i8, ptr %workspace, i64 " + str(s.panel_bytes))
         many = w.put(f"icmp sgt i64 %m, {_FEW * s.rows[0]}")
@@ -91,12 +178,6 @@ class _Driver:
                 self._tiles(jc, pc, depth, columns, b, packs, add)
         w.go("done")
         w.begin("done")
-        w.do("ret void")
-        numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS)
-        views = _VIEWS.replace("ptr", "ptr noalias")
-        head = f"define void @{symbol('matmul', s.dtype)}({views}, {numbers}"
-        lines = "\n".join(w.lines)
-        return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
 
     def _row(self) -> None:
         """One row: b is read once from its beginning to its end, some rows at a time."""
@@ -153,7 +234,7 @@ class _Driver:
 
     def _copy(self, a: str, rows: str, depth: str) -> None:
         """Rows of a, each dense."""
-        w, size = self.w, self.s.dtype.size
+        w = self.w
         with w.each(rows) as i:
             source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
             place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {self.s.row}"))
@@ -161,18 +242,14 @@ class _Driver:
             w.branch(w.put("icmp eq i64 %ac, 1"), dense, apart)
             w.begin(dense)
             with w.each(depth) as p:
-                self._move(w.at(source, self.scalar, p), w.at(place, self.scalar, p), size)
+                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p))
             w.go(done)
             w.begin(apart)
             with w.each(depth) as p:
                 far = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %ac"))
-                self._move(far, w.at(place, self.scalar, p), size)
+                self.move(far, w.at(place, self.scalar, p))
             w.go(done)
             w.begin(done)
-
-    def _move(self, source: str, place: str, size: int) -> None:
-        x = self.w.put(f"load {self.scalar}, ptr {source}, align {size}")
-        self.w.do(f"store {self.scalar} {x}, ptr {place}, align {size}")
 
     def _pack(self, b: str, depth: str, columns: str) -> None:
         """A block of b as panels; what a tile has beyond the last column is never read."""
@@ -208,7 +285,7 @@ class _Driver:
             row = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
             place = w.at(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
             with w.each(here) as j:
-                self._move(w.at(row, self.scalar, j), w.at(place, self.scalar, j), size)
+                self.move(w.at(row, self.scalar, j), w.at(place, self.scalar, j))
         w.go(done)
         w.begin(done)
 
@@ -219,4 +296,4 @@ class _Driver:
             place = w.at(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
             with w.each(here) as j:
                 far = w.at(row, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
-                self._move(far, w.at(place, self.scalar, j), s.dtype.size)
+                self.move(far, w.at(place, self.scalar, j))

@@ -20,6 +20,8 @@ from weft_tensor.dtypes import DType
 _ROWS: Final = {64: (14, 12, 10, 8, 6, 4, 3, 2, 1), 32: (6, 4, 3, 2, 1), 16: (4, 3, 2, 1)}
 """Rows of tiles by the width of registers, which then hold 28 of 32, 12 of 16, or 8 where products
 need some of their own."""
+_TOTALS: Final = 8
+"""Sums that a kernel of few registers has at least, so that none waits for the one before."""
 _BLOCK_BYTES: Final = 1 << 19
 _PAD: Final = 64
 
@@ -192,31 +194,58 @@ class _Kernel:
         )
 
     def _product(self) -> list[list[str]]:
-        """The sums of products, in a loop over k."""
-        w, tile = self.w, range(self.rows)
+        """The sums of products, in a loop over k.
+
+        A tile of few registers has several sums of each element, for neighbours in k.
+        """
+        w = self.w
+        several = max(1, _TOTALS // (self.rows * self.vectors))
+        zeros = [["zeroinitializer"] * self.vectors for _ in range(self.rows * several)]
+        if several == 1:
+            return self._steps("0", "%k", 1, zeros)
+        whole = w.put(f"and i64 %k, {-several}")
+        found = self._steps("0", whole, several, zeros)
+        while len(found) > self.rows:
+            half = len(found) // 2
+            found = [
+                [w.put(f"fadd {self.kind} {x}, {y}") for x, y in zip(a, b, strict=True)]
+                for a, b in zip(found[:half], found[half:], strict=True)
+            ]
+        return self._steps(whole, "%k", 1, found)
+
+    def _steps(self, low: str, high: str, step: int, first: list[list[str]]) -> list[list[str]]:
+        """Products of some columns of a with rows of b are added to sums, `step` to each turn.
+
+        Args:
+          first: the sums before: of a tile's rows for the first of `step` columns, then the next.
+        """
+        w = self.w
         head, body, done = w.label(), w.label(), w.label()
         before = w.block
         w.go(head)
         w.begin(head)
-        p, totals = w.name(), [[w.name() for _ in range(self.vectors)] for _ in tile]
+        p, totals = w.name(), [[w.name() for _ in row] for row in first]
         at = len(w.lines)
-        for _ in range(1 + self.rows * self.vectors):
-            w.do("")
-        w.branch(w.put(f"icmp slt i64 {p}, %k"), body, done)
+        w.lines += [""] * (1 + len(first) * self.vectors)
+        w.branch(w.put(f"icmp slt i64 {p}, {high}"), body, done)
         w.begin(body)
-        row = w.at("%b", self.scalar, w.put(f"mul nsw i64 {p}, %b_row"))
-        b = [
-            self._load(w.at(row, self.scalar, str(v * self.lanes)), v == self.vectors - 1)
-            for v in range(self.vectors)
-        ]
-        new = [self._row(i, p, b, totals[i]) for i in tile]
-        following = w.put(f"add nsw i64 {p}, 1")
+        new = []
+        for k in range(step):
+            here = w.put(f"add nsw i64 {p}, {k}")
+            row = w.at("%b", self.scalar, w.put(f"mul nsw i64 {here}, %b_row"))
+            b = [
+                self._load(w.at(row, self.scalar, str(v * self.lanes)), v == self.vectors - 1)
+                for v in range(self.vectors)
+            ]
+            new += [self._row(i, here, b, totals[k * self.rows + i]) for i in range(self.rows)]
+        following = w.put(f"add nsw i64 {p}, {step}")
         w.go(head, ", !llvm.loop !0")
-        lines = [f"  {p} = phi i64 [ 0, %{before} ], [ {following}, %{body} ]"]
-        for i in tile:
-            for old, total in zip(totals[i], new[i], strict=True):
-                zero = f"[ zeroinitializer, %{before} ]"
-                lines.append(f"  {old} = phi {self.kind} {zero}, [ {total}, %{body} ]")
+        lines = [f"  {p} = phi i64 [ {low}, %{before} ], [ {following}, %{body} ]"]
+        for olds, totals_of, begin in zip(totals, new, first, strict=True):
+            for old, total, zero in zip(olds, totals_of, begin, strict=True):
+                lines.append(
+                    f"  {old} = phi {self.kind} [ {zero}, %{before} ], [ {total}, %{body} ]"
+                )
         w.lines[at : at + len(lines)] = lines
         w.begin(done)
         return totals

@@ -20,6 +20,7 @@ from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
 from weft_compiler.ir.program import Body, Buffer, Call, If, Statement, Store
 from weft_compiler.lower.loops import Unique, filled, load, nest
+from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import product_of
 from weft_compiler.lower.values import Value, Written, computed, moved
@@ -312,10 +313,7 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
     if filters.constant is not None:
         array = filters.constant[np.ix_(*taps)]
         array = array.swapaxes(2, 3) if turned else array
-        whole = np.pad(array, [(0, 0)] * 3 + [(0, panels * columns - depth)])
-        found = np.moveaxis(whole.reshape(*shape[1:4], panels, columns), 3, 0)
-        constant = np.ascontiguousarray(found)
-        return Value(f"{filters.name}_packed", filters.dtype, shape, constant=constant)
+        return packed(f"{filters.name}_packed", filters, array)
 
     def tap(i: Expr, j: Expr) -> list[Expr]:
         return [plus(times(k, of.step), of.start) for k, of in zip((i, j), taps, strict=True)]

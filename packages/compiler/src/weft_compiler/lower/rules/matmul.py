@@ -1,15 +1,16 @@
-"""Products of matrices, by the BLAS that kernels call."""
+"""Products of matrices, by the BLAS that kernels call, or with weights that are packed already."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from weft_compiler.blas import MISSING, addresses
-from weft_compiler.ir.expressions import Expr, index, number
+from weft_compiler.ir.expressions import Expr, Load, index, number
 from weft_compiler.ir.program import Body, Buffer, Call, Statement
 from weft_compiler.lower.loops import Unique, filled, load, nest
+from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, Written, broadcast
 from weft_graph.ir.node import Node
@@ -56,6 +57,8 @@ def product_of(
       a, b: float32 or float64.
       shape: of the result.
     """
+    if b.constant is not None and b.rank == 2 and not transpose_a and b.size:
+        return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     sizes = {
         "m": m,
@@ -88,3 +91,32 @@ def product_of(
         return nest(unique, shape[:-2], product)
 
     return Value(name, a.dtype, tuple(shape), Written((a, b), write))
+
+
+def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]) -> Value:
+    """The product of matrices with one that is known, which is packed here.
+
+    Args:
+      matrix: what `b`, a constant, stands for.
+    """
+    panels = packed(f"{b.name}_packed", b, matrix)
+    k, n = matrix.shape
+    m = math.prod(shape[:-1])
+
+    def write(unique: Unique, c: Buffer, rows: Buffer, weights: Buffer) -> Sequence[Statement]:
+        if not math.prod(shape):
+            return ()
+        views = (
+            load(rows, a.shape, [index(0)] * a.rank),
+            load(weights, panels.shape, [index(0)] * 3),
+            load(c, shape, [index(0)] * len(shape)),
+        )
+        return (by_panels(views, m, n, k, a_row=k),)
+
+    return Value(name, a.dtype, tuple(shape), Written((a, panels), write))
+
+
+def by_panels(views: tuple[Load, Load, Load], m: int, n: int, k: int, a_row: int) -> Call:
+    """The call that multiplies with packed weights; rows of the result are dense."""
+    of = {"m": m, "n": n, "k": k, "a_row": a_row, "c_row": n, "accumulate": 0}
+    return Call("matmul_packed", views, tuple(of.items()))

@@ -25,6 +25,7 @@ from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.permutation import reverse, reverse_sequence, transpose
+from weft_graph.ops.recurrent import LAYER
 from weft_graph.ops.reduction import reduce_max
 from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import expand_dims, reshape, shape
@@ -33,7 +34,6 @@ from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
 from weft_io.onnx.rules.quantization import through_8_bits
-from weft_io.ops.recurrent import LAYER
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]

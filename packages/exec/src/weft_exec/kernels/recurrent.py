@@ -19,7 +19,7 @@ import numpy as np
 
 from weft_exec.kernels.common import NARROW, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_io.ops.recurrent import GATES, LAYER
+from weft_graph.ops.recurrent import GATES, LAYER
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
