@@ -102,6 +102,7 @@ class Drawn:
       values: what there is, the newest last.
       variables: of the graph.
       updates: nodes that change them.
+      turns: of each of them what its next change has to wait for.
     """
 
     def __init__(self, seed: int, most: int = 16) -> None:
@@ -112,6 +113,7 @@ class Drawn:
         self.values: list[Value] = []
         self.variables: list[Any] = []
         self.updates: list[Any] = []
+        self.turns: dict[Any, list[Any]] = {}
         for _ in range(self.random.randint(1, 3)):
             self.add_input()
         for _ in range(min(most, self.random.randint(2, 16))):
@@ -375,6 +377,7 @@ def rows_of_a_variable(g: Drawn) -> None:
     op: Any = g.random.choice([wf.scatter_add, wf.scatter_sub, wf.scatter_update])
     with wf.control_dependencies([g.values[-1].output]):
         g.updates.append(wf.group(op(made, indices, wf.tanh(looked_up))))
+    g.turns[made] = [g.updates[-1]]
 
 
 def softmax(g: Drawn) -> None:
@@ -482,6 +485,41 @@ def variable(g: Drawn) -> None:
         with wf.control_dependencies([g.values[-1].output]):
             change = g.random.choice([made.assign, made.assign_add, made.assign_sub])(given)
         g.updates.append(wf.group(change))
+        g.turns[made] = [g.updates[-1]]
+    g.turns.setdefault(made, [g.values[-1].output])
+
+
+def changed_again(g: Drawn) -> None:
+    """A variable is changed, in its turn, and what it has then may be read or changed again."""
+    if not g.variables:
+        return
+    made = g.random.choice(g.variables)
+    shape = tuple(made.shape.as_list())
+    alike = [v for v in g.values if v.kind == "f" and v.shape == shape]
+    given = wf.tanh(g.random.choice(alike).output) if alike else wf.constant(g.array(shape))
+    for _ in range(g.random.randint(1, 3)):
+        with wf.control_dependencies(g.turns.get(made, [])):
+            how = g.random.choice(["assign", "assign_add", "assign_sub", "train", "rows", "read"])
+            if how == "read":
+                g.add(wf.sin(made.read_value()), shape, False)
+                g.turns[made] = [*g.turns.get(made, []), g.values[-1].output]
+                continue
+            if how == "train":
+                optimizer = wf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True)
+                change = optimizer.apply_gradients([(given, made)])
+            elif how == "rows" and shape and shape[0]:
+                rows = [g.random.randrange(shape[0]) for _ in range(shape[0])]
+                slices = wf.IndexedSlices(given, wf.constant(rows), wf.constant(shape))
+                change = wf.train.AdagradOptimizer(0.1).apply_gradients([(slices, made)])
+            else:
+                op = how if how.startswith("assign") else "assign_add"
+                change = getattr(made, op)(given * 0.5)
+        g.turns[made] = [wf.group(change)]
+        if isinstance(change, wf.Tensor) and g.random.random() < 0.5:
+            with wf.control_dependencies(g.turns[made]):
+                g.add(wf.cos(change), shape, False)
+            g.turns[made] += [g.values[-1].output]
+    g.updates += [wf.group(*g.turns[made])]
 
 
 def looped(g: Drawn) -> None:
@@ -501,7 +539,7 @@ STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
     *(unary, unary, guarded, binary, binary, binary, divided, chosen, cast, reduced, reduced),
     *(transposed, reshaped, reversed_along, tiled, cut, strided, joined, padded, gathered),
     *(softmax, scanned, placed, segmented, labelled, product, product, images, images),
-    *(sized, gradients, gradients, variable, variable, looped),
+    *(sized, gradients, gradients, variable, variable, changed_again, changed_again, looped),
     *(scattered, drawn, drawn, rows_of_a_variable),
 )
 
@@ -517,11 +555,11 @@ def results(graph: Drawn, said: str, monkeypatch: pytest.MonkeyPatch) -> list[An
     ends = [v.output for v in graph.values if not v.output.consumers()]
     fetches = list(dict.fromkeys([*draw.sample(inner, min(len(inner), 2)), *ends]))
     with wf.Session() as session:
-        session.run([v.initializer for v in graph.variables])
+        session.run(wf.global_variables_initializer())
         found = []
         for _ in range(2):
             found += session.run([*fetches, *graph.updates], graph.feeds)[: len(fetches)]
-        return [*found, *session.run(graph.variables)]
+        return [*found, *session.run(wf.global_variables())]
 
 
 def difference(value: Any, want: Any) -> str:

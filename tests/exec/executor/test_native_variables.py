@@ -134,7 +134,7 @@ def test_a_value_that_others_take_too_stays_as_it_was_read(generated: list[str])
     assert "AssignAdd" in generated
 
 
-def _random_program(seed: int) -> tuple[list[Any], Any]:
+def _random_program(seed: int) -> list[Any]:
     """Reads and changes of three variables in some order that control inputs, if any, keep."""
     draw = random.Random(seed)
     resource = draw.random() < 0.5
@@ -153,8 +153,10 @@ def _random_program(seed: int) -> tuple[list[Any], Any]:
                 last[at] = [*last[at], values[-1]]
                 kept.append(values[-1])
             else:
-                change = draw.choice(["assign", "assign_add", "assign_sub", "reverse", "train"])
-                if change == "train":
+                change = draw.choice(CHANGES)
+                if change in ("scatter", "sparse"):
+                    update = _rows_changed(change, variable, draw, value)
+                elif change == "train":
                     optimizer = wf.train.MomentumOptimizer(0.1, 0.9)
                     update = optimizer.apply_gradients([(wf.sin(value), variable)])
                 elif change == "reverse":
@@ -163,25 +165,60 @@ def _random_program(seed: int) -> tuple[list[Any], Any]:
                     update = getattr(variable, change)(wf.sin(value) * 2.0)
                 last[at] = [getattr(update, "op", update)]
                 kept.append(wf.group(*last[at]))
-    return kept, variables
+                if hasattr(update, "op") and draw.random() < 0.5:  # what it gives
+                    if draw.random() < 0.3:
+                        kept.append(update)
+                    with wf.control_dependencies(last[at]):
+                        values.append(wf.tanh(update * draw.uniform(-1, 1) + value))
+                    last[at] = [*last[at], values[-1]]
+                    kept.append(values[-1])
+    return kept
 
 
-@pytest.mark.parametrize("seed", range(24))
+CHANGES = ["assign", "assign_add", "assign_sub", "reverse", "train", "scatter", "sparse"]
+
+
+def _rows_changed(change: str, variable: Any, draw: random.Random, value: Any) -> Any:
+    """Some elements of a variable of rank 1 are changed, the same ones several times too."""
+    places = [draw.randrange(4) for _ in range(4)]
+    if change == "scatter":
+        op: Any = draw.choice([wf.scatter_add, wf.scatter_update, wf.scatter_mul])
+        return op(variable, places, wf.sin(value))
+    rows = wf.IndexedSlices(wf.sin(value), wf.constant(places), wf.constant([4]))
+    optimizer = wf.train.AdagradOptimizer(0.1)
+    return optimizer.apply_gradients([(rows, variable)])
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
 def test_reads_and_changes_keep_their_order(
-    seed: int, generated: list[str], monkeypatch: pytest.MonkeyPatch
+    first: int, generated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for seed in range(first, first + 10):
+        _agree(seed, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1000, 5000, 100))
+def test_reads_and_changes_keep_their_order_in_many_programs(
+    first: int, generated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(first, first + 100):
+        _agree(seed, monkeypatch)
+
+
+def _agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for said in ("now", "off"):
         monkeypatch.setenv("WEFT_JIT", said)
         with wf.Graph().as_default():
-            kept, variables = _random_program(seed)
+            kept = _random_program(seed)
             with wf.Session() as session:
                 session.run(wf.global_variables_initializer())
                 steps = [session.run(kept) for _ in range(2)]
                 found.append([v for step in steps for v in step if v is not None])
-                found[-1] += session.run(variables)
+                found[-1] += session.run(wf.global_variables())
     for value, want in zip(*found, strict=True):
-        np.testing.assert_allclose(value, want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(value, want, rtol=1e-4, atol=1e-5, err_msg=f"seed {seed}")
 
 
 def test_what_was_read_before_stays_as_it_was(generated: list[str]) -> None:

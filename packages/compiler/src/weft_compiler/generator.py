@@ -114,6 +114,11 @@ class LlvmGenerator:
         update = update_of(node.type)
         return 0 if update is None else update.states
 
+    def changes_places(self, node: Node) -> bool:
+        """Whether a node changes some places of variables alone; see `CodeGenerator`."""
+        update = update_of(node.type)
+        return update is not None and update.rows is not None
+
     def reads(self, node: Node) -> bool:
         """Whether a node gives the value of a variable, its input; see `CodeGenerator`."""
         return reads_state(node)

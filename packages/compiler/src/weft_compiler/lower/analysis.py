@@ -9,7 +9,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
 from weft_compiler.lower.turns import LastValue
-from weft_compiler.lower.values import Element, Elements, Reduction, Value, Written
+from weft_compiler.lower.values import Element, Elements, Places, Reduction, Value, Written
 
 DEEPEST: Final = 32
 """How many values may be computed inside one another before one of them gets memory."""
@@ -158,7 +158,7 @@ def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
 def facts_of(value: Value) -> Facts:
     """What a definition alone tells of a value."""
     facts = Facts()
-    if isinstance(value.definition, Written | LastValue):
+    if isinstance(value.definition, Written | Places | LastValue):
         facts.written = list(map(memory_of, value.definition.operands))
     for expression, space in _computed(value):
         count = math.prod(space)
@@ -177,6 +177,8 @@ def _computed(value: Value) -> Iterator[tuple[Expr, Sequence[int]]]:
         yield each.condition(*_variables(each.space)), each.space
     if isinstance(of, Elements):
         yield of.element(*_variables(value.shape)), value.shape
+    elif isinstance(of, Places):
+        yield of.before.at(*_variables(value.shape)), value.shape
     elif isinstance(of, Reduction):
         yield of.element(*_variables(of.space)), of.space
 

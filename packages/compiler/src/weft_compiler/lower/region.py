@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
 from weft_compiler.ir.program import Program
+from weft_compiler.lower.analysis import analyse, memory_of
 from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
     Operation,
@@ -62,7 +63,7 @@ def _divides(node: Node) -> bool:
     """Whether an elementwise op divides integers."""
     definition = node.op_def.traits.scalar
     assert definition is not None
-    scalar = definition.expression([v.dtype for v in node.inputs], node.outputs[0].dtype)
+    scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
     return any(part.name in _DIVIDES and part.dtype.is_integer for part in applications(scalar))
 
 
@@ -99,8 +100,12 @@ def lower(
         values[twin] = Value(given.node.name, twin.dtype, shape_of(twin), constant=constant)
     rows = {member: row for row, member in enumerate(drawing(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
+    states = {state: values[twins[state]] for state in changed(members)}
+    olds = set(states.values())
+    made: list[tuple[Node, Sequence[Value]]] = []
     for member in members:
         if update_of(member.type) is not None:
+            made.append((member, _change(member, twins, values, olds)))
             continue
         for node in dict.fromkeys(twins[output].node for output in member.outputs):
             stream = (streams, rows[member]) if member in rows else None
@@ -108,27 +113,23 @@ def lower(
             for output, value in zip(node.outputs, results, strict=True):
                 assert (value.dtype, value.shape) == (output.dtype, shape_of(output)), (node, value)
                 values[output] = value
+        made.append((member, [values[twins[output]] for output in member.outputs]))
     wanted: list[Value] = []
     for output in outputs:
         value = values[twins[output]]
         if value.definition is None or value in wanted:
             value = computed(output.node.name, value.dtype, value.shape, value.at)
         wanted.append(value)
-    states = changed(members)
     first = [values[twins[given]] for given in inputs if given not in states]
     known = [value for value in values.values() if value.constant is not None]
-    updates = _updated(members, twins, values)
+    lasts = [values[twins[state]] for state in states]
+    updates = list(zip(states.values(), _apart_from_users(lasts, wanted), strict=True))
     reads = list(dict.fromkeys([*first, *([streams] if rows else []), *known]))
     filled: Fused = {}
     program = write(name, reads, wanted, updates, filled)
     if fused is not None:
-        news = iter([new for _, new in updates])
-        made = [
-            (m, [next(news) for _ in changed_by(m)] or [values[twins[o]] for o in m.outputs])
-            for m in members
-        ]
         made += [(output.node, [value]) for output, value in zip(outputs, wanted, strict=True)]
-        fused.update(nodes_of(filled, origins(made, first)))
+        fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))
     return program
 
 
@@ -138,8 +139,23 @@ def drawing(members: Sequence[Node]) -> list[Node]:
 
 
 def changed(members: Sequence[Node]) -> list[Output]:
-    """The references and handles of the variables that some nodes change."""
-    return [source for member in members for source in changed_by(member)]
+    """The references and handles of the variables that some nodes change, each once.
+
+    A reference that one of them gives is that of its first input.
+    """
+    of = states_of(members)
+    return list(dict.fromkeys(of[source] for member in members for source in changed_by(member)))
+
+
+def states_of(members: Sequence[Node]) -> dict[Output, Output]:
+    """Of references and handles that nodes change, or give, where these come from outside."""
+    found: dict[Output, Output] = {}
+    for member in members:
+        for source in changed_by(member):
+            found.setdefault(source, source)
+        if changed_by(member):
+            found |= {output: found[member.inputs[0]] for output in member.outputs}
+    return found
 
 
 def changed_by(node: Node) -> Sequence[Output]:
@@ -163,24 +179,53 @@ def state_type(node: Node) -> DType:
     return dtype.base_dtype
 
 
-def _updated(
-    members: Sequence[Node], twins: Mapping[Output, Output], values: Mapping[Output, Value]
-) -> list[tuple[Value, Value]]:
-    """The variables that members change, as they were and as they become."""
-    found: list[tuple[Value, Value]] = []
-    for member in members:
-        update = update_of(member.type)
-        if update is not None:
-            operands = [values[twins[source]] for source in member.inputs]
-            found += zip(operands, _new_values(member, update, operands), strict=False)
-    require(len({old for old, _ in found}) == len(found), "a variable is changed twice")
-    return found
+def _change(
+    node: Node,
+    twins: Mapping[Output, Output],
+    values: dict[Output, Value],
+    olds: Collection[Value],
+) -> Sequence[Value]:
+    """Let the variables that a node changes have what they become; who comes later reads that.
+
+    Args:
+      olds: what is in the memory of variables.
+    """
+    update = update_of(node.type)
+    assert update is not None
+    states = update.states if update.rows is not None else len(node.inputs)
+    operands = [values[twins[source]] for source in node.inputs]
+    operands[states:] = [_beside(value, olds) for value in operands[states:]]
+    require(
+        len({twins[source] for source in changed_by(node)}) == update.states,
+        "one update changes a variable twice",
+    )
+    news = _new_values(node, update, operands)
+    values.update(zip([twins[source] for source in changed_by(node)], news, strict=True))
+    return news
+
+
+def _beside(value: Value, olds: Collection[Value]) -> Value:
+    """A value that is in no memory of a variable, where it is changed place by place."""
+    there = memory_of(value) in olds
+    return computed(value.name, value.dtype, value.shape, value.at) if there else value
+
+
+def _apart_from_users(lasts: Sequence[Value], wanted: Sequence[Value]) -> list[Value]:
+    """What is put into variables, which nothing else takes: it is in their memory at the end."""
+    facts = analyse([*wanted, *lasts])
+    used = {
+        value for value in lasts if facts[value].users or facts[value].in_memory or value in wanted
+    }
+    return [
+        computed(value.name, value.dtype, value.shape, value.at) if value in used else value
+        for value in lasts
+    ]
 
 
 def _new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
     """What the variables that a node changes become."""
     if update.rows is not None:
-        return [update.rows(node, operands)]
+        return list(update.rows(node, operands))
     assert update.new is not None
     shape = operands[0].shape
     for at, operand in enumerate(operands):
@@ -216,6 +261,7 @@ def specialise(
     graph = Graph()
     twins: dict[Output, Output] = {}
     types_of = {source: state_type(member) for member in members for source in changed_by(member)}
+    states = states_of(members)
     for at, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
         node = given.node
         name = graph.unique_name(node.name)
@@ -230,6 +276,7 @@ def specialise(
         twins[given] = twin.outputs[0]
     for member in members:
         if update_of(member.type) is not None:
+            twins.update({given: twins[states[given]] for given in member.outputs})
             continue
         sources = tuple([twins[source] for source in member.inputs])
         twins.update(zip(member.outputs, copied(graph, member, sources), strict=True))

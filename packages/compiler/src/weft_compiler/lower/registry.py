@@ -87,8 +87,8 @@ New = Callable[..., Sequence[Scalar]]
 """From the attributes of a node and an element of each input to new elements of variables."""
 
 
-Rows = Callable[[Node, Sequence[Value]], Value]
-"""From a node and its operands to what its variable becomes."""
+Rows = Callable[[Node, Sequence[Value]], Sequence[Value]]
+"""From a node and its operands to what its variables become."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class Update:
       states: how many of its inputs are variables, which come first.
       scalars: the positions of inputs without axes; the others have the variables' shape.
       new: what their new elements are.
-      rows: what its one variable becomes, where it changes some places of that alone: loops that
-        are given the variable's memory.
+      rows: what they become, where it changes some places of them alone: by loops that are given
+        the variables' memory.
       by_kernel: why a node had better run by its kernel, or "".
     """
 
@@ -134,18 +134,19 @@ def changes(*ops: str, states: int = 1, scalars: tuple[int, ...] = ()) -> Callab
 
 
 def changes_rows(
-    *ops: str, by_kernel: Callable[[Node], str] = lambda _: ""
+    *ops: str, states: int = 1, by_kernel: Callable[[Node], str] = lambda _: ""
 ) -> Callable[[Rows], Rows]:
-    """Decorator that registers how some op types change places of a variable, their first input.
+    """Decorator that registers how some op types change places of variables.
 
     Args:
+      states: how many of the inputs are variables, which come first.
       by_kernel: why a node had better run by its own kernel, or "".
     Raises: AlreadyExistsError: it is registered.
     """
 
     def register(rows: Rows) -> Rows:
         for op in ops:
-            _updates.register(op, Update(1, rows=rows, by_kernel=by_kernel))
+            _updates.register(op, Update(states, rows=rows, by_kernel=by_kernel))
         return rows
 
     return register

@@ -132,6 +132,45 @@ class Written(Definition):
     write: Callable[..., Sequence[Statement]]
 
 
+@dataclass(eq=False)
+class Change:
+    """What changes places of one variable, or of several together.
+
+    Attributes:
+      before: what they have before.
+      operands: tensors that it takes from memory, which is no variable's.
+      write: from a function that makes names unique, the memory of the variables, and that of the
+        operands, which may have other shapes, to the statements.
+    """
+
+    before: Sequence[Value]
+    operands: Sequence[Value]
+    write: Callable[..., Sequence[Statement]]
+
+
+@dataclass(eq=False)
+class Places(Definition):
+    """A variable after a change of its places; in memory that has what was before.
+
+    Attributes:
+      change: what happens.
+      which: which of its variables it is.
+    """
+
+    change: Change
+    which: int
+
+    @property
+    def before(self) -> Value:
+        """What it was."""
+        return self.change.before[self.which]
+
+    @property
+    def operands(self) -> Sequence[Value]:
+        """The tensors that the change takes from memory."""
+        return self.change.operands
+
+
 def reduced(
     name: str,
     x: Value,

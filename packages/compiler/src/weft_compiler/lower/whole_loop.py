@@ -18,6 +18,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import only_waits
 from weft_graph.passes.structure import Block, Branch, Loop
 from weft_graph.passes.whole_loops import (
     USES,
@@ -58,7 +59,7 @@ def why_not_loop(whole: WholeLoop) -> str:
 
 
 def _why_not_inside(whole: WholeLoop, node: Node) -> str:
-    if node.role in _ROUTED or _does_nothing(node):
+    if node.role in _ROUTED or only_waits(node):
         return ""
     if node.type in USES:
         if not all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs)):
@@ -73,11 +74,6 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
     if any(source.dtype.is_ref for source in node.inputs):
         return "it reads a variable"
     return why_not(node) or _asks_for_values(node)
-
-
-def _does_nothing(node: Node) -> bool:
-    """Whether a node is there for its control inputs only."""
-    return not (node.inputs or node.outputs or node.op_def.traits.stateful)
 
 
 def _passes_handle(node: Node) -> bool:
@@ -244,7 +240,7 @@ class _Lowering:
                     self._twins[output] = self._twin(node.inputs[0])
         elif node.role is Role.MERGE:
             self._merge(node, path, turns)
-        elif node.role is Role.TRIGGER or _does_nothing(node) or _passes_handle(node):
+        elif node.role is Role.TRIGGER or only_waits(node) or _passes_handle(node):
             return
         elif gradient_source(node):
             self._twins[node.outputs[1]] = self._twin(node.inputs[1])

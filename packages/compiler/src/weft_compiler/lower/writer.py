@@ -41,13 +41,16 @@ from weft_compiler.lower.analysis import (
 )
 from weft_compiler.lower.origins import Fused
 from weft_compiler.lower.values import (
+    Change,
     Element,
     Elements,
     Indices,
+    Places,
     Reduction,
     Requirement,
     Value,
     Written,
+    computed,
 )
 
 
@@ -91,6 +94,8 @@ class Nests:
         self._body: list[Statement] = []
         self.fused: Fused = {}
         self._here: set[Value] = set()
+        self._there: set[Value] = set()
+        self._begun: dict[Change, dict[int, Buffer]] = {}
         for value in (*inputs, *outputs):
             self._buffers[value] = self._buffer(value)
         for old, new in updates:
@@ -159,7 +164,7 @@ class Nests:
     def _write(self, value: Value) -> None:
         buffer = self._buffers[value]
         self._here = self.fused.setdefault(buffer.name, {value})
-        if value not in self._outputs:
+        if value not in self._outputs and value not in self._there:
             self._body.append(Allocate(buffer))
         definition = value.definition
         if isinstance(definition, Elements):
@@ -180,6 +185,8 @@ class Nests:
 
     def _update(self, value: Value, buffer: Buffer) -> None:
         """Loops that replace what is in memory; by a copy where they read other places of it."""
+        if isinstance(value.definition, Places):
+            return self._change(value, value.definition, buffer)
         before = len(self._body)
         self._write(value)
         written = tuple(self._body[before:])
@@ -196,12 +203,31 @@ class Nests:
         del self._body[before:]
         self._move(self._beside(value), buffer)
 
+    def _change(self, value: Value, of: Places, buffer: Buffer) -> None:
+        """Changes of places, once the memory of all variables of a change has what was before."""
+        before = of.before
+        if self._buffers.get(before) != buffer:
+            first = computed(value.name, value.dtype, value.shape, before.at)
+            self._buffers[first] = buffer
+            self._there.add(first)
+            self._update(first, buffer)
+        self.fused.setdefault(buffer.name, set()).add(value)
+        begun = self._begun.setdefault(of.change, {})
+        begun[of.which] = buffer
+        if len(begun) == len(of.change.before):
+            states = [begun[which] for which in range(len(begun))]
+            operands = [self._buffers[memory_of(operand)] for operand in of.operands]
+            self._body.extend(of.change.write(self._unique, states, *operands))
+
     def _beside(self, value: Value) -> Buffer:
         """What replaces something in memory, in a buffer of its own."""
         replaced, copy = self._buffers[value], self._buffer(value)
         self._buffers[value] = copy
         self._body.append(Allocate(copy))
-        self._write(value)
+        if isinstance(value.definition, Places):
+            self._change(value, value.definition, copy)
+        else:
+            self._write(value)
         self._buffers[value] = replaced
         return copy
 

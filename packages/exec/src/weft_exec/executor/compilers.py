@@ -25,7 +25,7 @@ from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import raise_located
 from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import updates
+from weft_exec.executor.priority import updates, variable_of
 from weft_exec.executor.region import Region, RegionCall, compiler_error
 from weft_exec.executor.variable_order import in_order, touches
 from weft_exec.kernels.random_counters import needs_counters
@@ -37,7 +37,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role, State
 from weft_graph.ops.step import REGION
-from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
+from weft_graph.passes.flow import Flow, has_control_flow, only_waits, ordered_by
 from weft_graph.passes.memory import BytesOf
 from weft_graph.passes.whole_loops import WholeLoop
 from weft_tensor import dtypes, errors
@@ -49,7 +49,7 @@ class Claim(NamedTuple):
     Attributes:
       members: synchronous nodes without state, of one frame and under one condition, on one device;
         nothing outside may lead from one of them to another, through other claims neither. They may
-        read references of variables; what is read is what the region begins with.
+        read references of variables; of those that no member changes the region begins with a read.
       make: from the region and its device to what computes it, once for each executable: from the
         values of the region's inputs to a value, or a tuple of several, or NotImplemented or a
         `ByKernels` if the members are to run one by one this time. None if they always are.
@@ -57,8 +57,9 @@ class Claim(NamedTuple):
         at a time, its results included and its inputs not. Without it, all that members make is
         assumed to be there at once.
       updates: those of the members that change variables instead, and how many: their first inputs,
-        references or handles of variables that no other node of the step changes. Nothing takes
-        their results. The function is given the references and handles.
+        references or handles. The function is given these; members read what those before them
+        have left. A reference that such a member gives is that of its first input; who takes it
+        outside is given the variable's own.
       draws: those of the members that draw random numbers. The function counts their executions.
     """
 
@@ -203,11 +204,9 @@ def _order_of(
 ) -> list[tuple[Node, Node]]:
     """Pairs of nodes that touch one variable, where some are claimed: the first one comes first.
 
-    Raises: InternalError: they are in several loops or branches, or a variable of an update has
-      another one.
+    Raises: InternalError: they are in several loops or branches.
     """
     claimed = {member: name for name, claim in claims for member in claim.members}
-    changed = {member for _, claim in claims for member in claim.updates}
     pairs: list[tuple[Node, Node]] = []
     for variable, order in touches(nodes).items():
         first = next((touch.node for touch in order if touch.node in claimed), None)
@@ -215,9 +214,6 @@ def _order_of(
             continue
         if len({where(touch.node) for touch in order}) > 1:
             raise _refused(claimed[first], first, f"loops or branches touch {variable.name!r}")
-        changing = [touch.node for touch in order if touch.changes]
-        if len(changing) > 1 and not changed.isdisjoint(changing):
-            raise _refused(claimed[first], changing[0], f"{variable.name!r} is changed again")
         pairs += in_order(order)
     return pairs
 
@@ -251,7 +247,11 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims nothing")
     first = claim.members[0]
-    changed = {source for node, count in claim.updates.items() for source in node.inputs[:count]}
+    changed = {
+        variable_of(source)
+        for node, count in claim.updates.items()
+        for source in node.inputs[:count]
+    }
     for node in claim.members:
         traits = node.traits
         changes = claim.updates.get(node, 0)
@@ -278,23 +278,23 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
 def _check_update(name: str, node: Node, changes: int) -> None:
     """Refuse a node that changes variables which a region cannot."""
     states = node.inputs[:changes]
-    if any(state.node.role is not Role.VARIABLE for state in states):
+    if None in map(variable_of, states):
         raise _refused(name, node, "what it changes is no variable of the step")
     if not updates(node) or not all(map(_is_value, node.inputs[changes:])):
         raise _refused(name, node, "it has state besides the variables that it changes")
-    if any(output.consumers() for output in node.outputs):
-        raise _refused(name, node, "its reference is taken")
 
 
-def _is_read(node: Node, changed: Collection[Output]) -> bool:
+def _is_read(node: Node, changed: Collection[Node | None]) -> bool:
     """Whether a node gives the value of a variable that others of its region change."""
-    return node.traits.state is State.READS and set(node.inputs).issubset(changed)
+    return node.traits.state is State.READS and all(
+        variable_of(source) in changed for source in node.inputs
+    )
 
 
 def _is_value(output: Output) -> bool:
     """Whether an output is a value, or a reference of a variable, which can be read."""
     if output.dtype.is_ref:
-        return output.node.role is Role.VARIABLE
+        return variable_of(output) is not None
     return output.dtype is not dtypes.resource
 
 
@@ -353,6 +353,12 @@ def _replace(
 ) -> Region:
     """Let a `_Region` node stand for its members, which stay in the graph by themselves."""
     inside = set(members)
+    after = _waiting(inside)
+    for member in members:
+        _take_variables(step, member, inside)
+        for source in member.inputs:
+            if source.node.role is Role.CONSTANT and not after.isdisjoint(source.node.controls):
+                _free(step, source.node)
     inputs = [s for node in members for s in node.inputs if s.node not in inside]
     inputs = list(dict.fromkeys(inputs))
     fetched = set(step.fetches)
@@ -362,6 +368,9 @@ def _replace(
         for o in node.outputs
         if node not in updating and _leaves(o, inside, fetched)
     ]
+    for member in updating:
+        for output in member.outputs:
+            _give_variable(step, output, inside)
     changed = {s for node, count in updating.items() for s in node.inputs[:count]}
     node = step.graph.add_derived(
         members[0],
@@ -379,16 +388,84 @@ def _replace(
     )
     node.device = members[0].device
     region = Region(node, members, outputs, compiler)
-    _rewire(step, region, inside)
+    _rewire(step, region, inside, after)
     return region
+
+
+def _waiting(members: Collection[Node]) -> set[Node]:
+    """Members, and the nodes after them that only wait."""
+    found = set(members)
+    waiting = list(members)
+    while waiting:
+        users = [user for user in waiting.pop().consumers if only_waits(user) and user not in found]
+        found.update(users)
+        waiting += users
+    return found
+
+
+def _waits(members: Sequence[Node], after: Collection[Node]) -> list[Node]:
+    """What members wait for besides each other.
+
+    Args:
+      after: members, and those that only wait for some: what else these wait for is meant.
+    """
+    inside = set(members)
+    found: dict[Node, None] = {}
+    seen: set[Node] = set()
+    waiting = [control for member in members for control in member.controls]
+    while waiting:
+        node = waiting.pop()
+        if node in seen or node in inside:
+            continue
+        seen.add(node)
+        if node in after:
+            waiting += node.controls
+        else:
+            found.setdefault(node)
+    return list(found)
+
+
+def _free(step: StepGraph, constant: Node) -> None:
+    """Let the users of a constant wait for what it waits for, which may be a member."""
+    waits = constant.controls
+    step.graph.set_control_inputs(constant, [], reason="region")
+    for user in constant.consumers:
+        controls = list(dict.fromkeys([*user.controls, *waits]))
+        step.graph.set_control_inputs(user, controls, reason="region")
+
+
+def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> None:
+    """Let a member take references that others give from the variables themselves.
+
+    Who touches a variable is in order with all others that do.
+    """
+    for at, source in enumerate(member.inputs):
+        variable = variable_of(source) if source.dtype.is_ref else None
+        if variable is not None and source.node not in inside and source.node is not variable:
+            step.graph.replace_input(member, at, variable.outputs[0], reason="region")
+
+
+def _give_variable(step: StepGraph, output: Output, inside: Collection[Node]) -> None:
+    """Let those outside who take the reference that a member gives take the variable's own."""
+    variable = variable_of(output)
+    assert variable is not None
+    step.forward(output, variable.outputs[0])
+    for user in output.consumers():
+        for at, source in enumerate(user.inputs):
+            if source is output and user not in inside:
+                step.graph.replace_input(user, at, variable.outputs[0], reason="region")
 
 
 def _leaves(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
     return output in fetched or any(user not in inside for user in output.consumers())
 
 
-def _rewire(step: StepGraph, region: Region, inside: set[Node]) -> None:
-    """Let those outside take the region's outputs, and wait for it in place of its members."""
+def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collection[Node]) -> None:
+    """Let those outside take the region's outputs, and wait for it in place of its members.
+
+    Args:
+      after: the members, and those that only wait for some.
+    """
     graph, node = step.graph, region.node
     own = {member: member.inputs for member in region.members}
     for old, new in zip(region.outputs, node.outputs, strict=True):
@@ -397,7 +474,7 @@ def _rewire(step: StepGraph, region: Region, inside: set[Node]) -> None:
         for i, source in enumerate(inputs):
             if member.inputs[i] is not source:
                 graph.replace_input(member, i, source, reason="region")
-    waits = [c for member in region.members for c in member.controls if c not in inside]
+    waits = _waits(region.members, after)
     for member in region.members:
         for user in [user for user in member.consumers if user not in inside]:
             controls = [node if c in inside else c for c in user.controls]

@@ -14,12 +14,11 @@ from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.layout import in_line
 from weft_exec.executor.linear import Compound, Segment, Slots, gather, whole
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.priority import changed_by, variable_of
+from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role
-from weft_graph.ops.step import REGION
 from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]
@@ -211,7 +210,7 @@ class Derivation:
 
     def _argument(self, node: Node, position: int, item: Item) -> int:
         source = node.inputs[position]
-        if _takes_reference(node, position):
+        if takes_reference(node, position):
             if not source.dtype.is_ref:
                 raise errors.InvalidArgumentError(
                     f"{node.type} changes the variable at input {position}, which is fed a value",
@@ -246,13 +245,6 @@ class Derivation:
 
 def _read(state: Any) -> Any:
     return state.read()
-
-
-def _takes_reference(node: Node, position: int) -> bool:
-    if node.type == REGION:
-        return position in node.attrs["updates"] and node.inputs[position].dtype.is_ref
-    args = node.op_def.inputs
-    return len(args) == len(node.inputs) and args[position].is_ref
 
 
 def _several(function: Callable[..., Any], count: int) -> Callable[..., Any]:

@@ -41,7 +41,21 @@ def changed_by(node: Node) -> Sequence[Output]:
     """The references and handles whose variables a node changes."""
     if node.type == REGION:
         return [node.inputs[at] for at in node.attrs["updates"]]
-    return node.inputs if updates(node) else ()
+    if not updates(node):
+        return ()
+    return [
+        source
+        for at, source in enumerate(node.inputs)
+        if not source.dtype.is_ref or takes_reference(node, at)
+    ]
+
+
+def takes_reference(node: Node, position: int) -> bool:
+    """Whether a node is given the reference at an input, and not the value behind it."""
+    if node.type == REGION:
+        return position in node.attrs["updates"] and node.inputs[position].dtype.is_ref
+    args = node.op_def.inputs
+    return len(args) == len(node.inputs) and args[position].is_ref
 
 
 def variable_of(output: Output) -> Node | None:

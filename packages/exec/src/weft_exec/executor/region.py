@@ -24,7 +24,7 @@ from weft_exec.executor.linear import (
     gather,
     slot_range,
 )
-from weft_exec.executor.priority import changed_by
+from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 from weft_tensor.shape import Dims
@@ -81,7 +81,7 @@ class RegionCall(Compound):
         self._device = device
         self._function = function
         self._expected = tuple(map(_expected, region.outputs))
-        self._updated = set(region.updated)
+        self._changed = set(map(variable_of, region.updated))
         self._kernels = [self._made(member, *place(member)) for member in region.members]
         self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
         self._own: set[int] = set()
@@ -95,9 +95,11 @@ class RegionCall(Compound):
         region = self._region
         self._take, self._results = gather(inputs), results
         slots = dict(zip(region.inputs, inputs, strict=True))
-        reads: dict[Output, int] = {}
+        reads: dict[Node | None, int] = {}
         for member, kernel in zip(region.members, self._kernels, strict=True):
-            taken = [self._argument(member, s, slots, reads, new) for s in member.inputs]
+            taken = [
+                self._argument(member, at, slots, reads, new) for at in range(len(member.inputs))
+            ]
             target: int | slice = 0
             if len(member.outputs) == 1 and member.outputs[0] in region.outputs:
                 target = results[region.outputs.index(member.outputs[0])]
@@ -106,6 +108,8 @@ class RegionCall(Compound):
                 self._own.update(made)
                 target = made[0] if len(made) == 1 else slice(made[0], made[-1] + 1)
             slots.update(zip(member.outputs, slot_range(target), strict=bool(target)))
+            for changed in changed_by(member):  # who comes later reads it anew
+                reads.pop(variable_of(changed), None)
             self._work.append((member, (kernel, gather(taken), target, ()), taken))
         for output, result in zip(region.outputs, results, strict=True):
             if slots[output] != result:  # one of several of its node
@@ -239,21 +243,25 @@ class RegionCall(Compound):
     def _argument(
         self,
         node: Node,
-        source: Output,
+        position: int,
         slots: dict[Output, int],
-        reads: dict[Output, int],
+        reads: dict[Node | None, int],
         new: Callable[[], int],
     ) -> int:
-        """Where a member finds an input; what others of them change is read once before."""
+        """Where a member finds an input; what others of them change is read when it is wanted."""
+        source = node.inputs[position]
         slot = slots[source]
-        if source not in self._updated or not source.dtype.is_ref or source in changed_by(node):
+        if not source.dtype.is_ref or takes_reference(node, position):
             return slot
-        if source not in reads:
-            reads[source] = new()
-            self._own.add(reads[source])
-            read: Instruction = (_read, gather([slot]), reads[source], ())
+        variable = variable_of(source)
+        if variable not in self._changed:
+            return slot  # what was read before
+        if variable not in reads:
+            reads[variable] = new()
+            self._own.add(reads[variable])
+            read: Instruction = (_read, gather([slot]), reads[variable], ())
             self._work.append((source.node, read, [slot]))
-        return reads[source]
+        return reads[variable]
 
 
 def _same(value: Any) -> Any:

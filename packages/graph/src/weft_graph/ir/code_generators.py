@@ -98,7 +98,15 @@ class CodeGenerator(Protocol):
     def changes(self, node: Node) -> int:
         """How many variables a node changes, its first inputs; 0 for a node that is none of these.
 
-        What it computes of them is compiled for their shapes; they have one and values.
+        What it computes of them is compiled for their shapes; they have one and values. A reference
+        that it gives is that of its first input.
+        """
+        ...
+
+    def changes_places(self, node: Node) -> bool:
+        """Whether a node changes some places of variables alone.
+
+        Members that read what it leaves make the function copy the variable.
         """
         ...
 
@@ -149,7 +157,7 @@ class CodeGenerator(Protocol):
           members: sources before users. Results that `constant_value` knows for these shapes, such
             as sizes and axes, may decide what is compiled of other members.
           inputs: what they take of other nodes; constants among them are known. Members that read
-            a reference read what it has before any of them changes it.
+            a reference, or a handle, read what the members before them have left in the variable.
           outputs: what is wanted of them.
           shapes: of the inputs.
           values: of those that decide what is compiled, by their positions among the inputs.

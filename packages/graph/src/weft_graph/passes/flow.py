@@ -268,6 +268,11 @@ def _mixed(
     )
 
 
+def only_waits(node: Node) -> bool:
+    """Whether a node is there for its control inputs alone, as what groups others is."""
+    return not (node.inputs or node.outputs or node.op_def.traits.stateful)
+
+
 def needs_of(node: Node) -> list[Node]:
     """The nodes that a node waits for, back edges of loops left out."""
     if node.role is Role.MERGE:

@@ -12,7 +12,7 @@ from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
 from weft_compiler.lower.rules.gather import in_range, points_in_range
 from weft_compiler.lower.rules.reduction import NARROW
-from weft_compiler.lower.values import Value, Written
+from weft_compiler.lower.values import Change, Places, Value, Written
 from weft_graph.ir.node import Node
 from weft_tensor.dtypes import DType
 
@@ -111,7 +111,7 @@ def _by_kernel(node: Node) -> str:
     *[f"{kind}Scatter{how}" for kind in ("", "Resource") for how in _PRIMITIVES],
     by_kernel=_by_kernel,
 )
-def _scatter_rows(node: Node, operands: Sequence[Value]) -> Value:
+def _scatter_rows(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
     return _changed(node, operands, None)
 
 
@@ -119,16 +119,20 @@ def _scatter_rows(node: Node, operands: Sequence[Value]) -> Value:
     *[f"{kind}ScatterNd{how}" for kind in ("", "Resource") for how in ("Update", "Add", "Sub")],
     by_kernel=_by_kernel,
 )
-def _scatter_points(node: Node, operands: Sequence[Value]) -> Value:
+def _scatter_points(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
     return _changed(node, operands, operands[1].shape[-1])
 
 
-def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Value:
+def _changed(node: Node, operands: Sequence[Value], depth: int | None) -> Sequence[Value]:
     """What a variable becomes; the memory that the loops are given has what it was."""
     old, indices, updates = operands
     scatter = _Scatter(old, indices, updates, _primitive_of(node), depth)
-    written = Written((indices, updates), scatter.statements)
-    return scatter.requires(Value(f"{old.name}_new", old.dtype, old.shape, written))
+
+    def write(unique: Unique, states: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
+        return scatter.statements(unique, states[0], *rest)
+
+    change = Change((old,), (indices, updates), write)
+    return [scatter.requires(Value(f"{old.name}_new", old.dtype, old.shape, Places(change, 0)))]
 
 
 _TENSOR: Final = {

@@ -7,8 +7,8 @@ element of each variable that the node changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from weft_compiler.lower.registry import Operation, changes, lowers
 from weft_compiler.lower.values import Value
@@ -26,6 +26,7 @@ from weft_graph.ir.scalar import (
 
 Attrs = Mapping[str, Any]
 New = Sequence[Scalar]
+Formula = Callable[..., New]
 
 
 @lowers("ReadVariableOp")
@@ -172,3 +173,21 @@ def _ftrl_with(
         linear = linear + var * (l2_shrinkage + l2_shrinkage)
     found = (sign(linear) * l1 - linear) / (root / lr + (l2 + l2))
     return [where(greater(absolute(linear), l1), found, 0), new, linear]
+
+
+FORMULAS: Final[Mapping[str, Formula]] = {
+    "GradientDescent": _gradient_descent,
+    "Momentum": _momentum,
+    "Adagrad": _adagrad,
+    "AdagradV2": _adagrad_v2,
+    "Adadelta": _adadelta,
+    "Adam": _adam,
+    "RMSProp": _rmsprop,
+    "CenteredRMSProp": _centered_rmsprop,
+    "ProximalGradientDescent": _proximal_gradient_descent,
+    "ProximalAdagrad": _proximal_adagrad,
+    "AdagradDA": _adagrad_da,
+    "Ftrl": _ftrl,
+    "FtrlV2": _ftrl_v2,
+}
+"""By the names of `weft_graph.ops.training.RULES`."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.priority import changed_by
+from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.region import Region
 from weft_exec.kernels.registry import require_kernel
-from weft_exec.resources.resources import state_of
+from weft_exec.resources.resources import VariableState, state_of
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
@@ -51,7 +51,7 @@ class Checked:
         """
         region = self._region
         found = results if isinstance(results, tuple) else (results,)
-        by_kernels = self._by_kernels(inputs, dict(zip(self._updated, before, strict=True)))
+        by_kernels = self._by_kernels(inputs)
         wanted = tuple([by_kernels[output] for output in region.outputs])
         seen = [
             (output.node, value, want)
@@ -59,24 +59,33 @@ class Checked:
         ]
         for source, array in zip(self._updated, arrays, strict=True):
             state = state_of(inputs[region.inputs.index(source)])
-            node = next(each for each in region.members if source in changed_by(each))
+            node = self._last_to_change(source)
             seen.append((node, array, state.read()))
         wrong = [each for each in seen if differs(*each[1:])]
         if wrong:
             self._raise(wrong[0], every()(inputs, *map(np.copy, before)), by_kernels)
         return wanted[0] if len(wanted) == 1 else wanted
 
-    def _by_kernels(self, inputs: Sequence[Any], before: dict[Output, Any]) -> dict[Output, Any]:
-        states = dict(zip(self._region.inputs, inputs, strict=True))
-        values = {**states, **before}
+    def _last_to_change(self, source: Output) -> Node:
+        variable = variable_of(source)
+        return next(
+            member
+            for member in reversed(self._region.members)
+            if variable in map(variable_of, changed_by(member))
+        )
+
+    def _by_kernels(self, inputs: Sequence[Any]) -> dict[Output, Any]:
+        values = dict(zip(self._region.inputs, inputs, strict=True))
         for member, kernel in self._kernels:
-            changed = changed_by(member)
-            given = kernel(
-                *[
-                    (states if s in before and _as_state(s, changed) else values)[s]
-                    for s in member.inputs
-                ]
-            )
+            taken = [
+                values[source].read()
+                if source.dtype.is_ref
+                and not takes_reference(member, at)
+                and isinstance(values[source], VariableState)
+                else values[source]
+                for at, source in enumerate(member.inputs)
+            ]
+            given = kernel(*taken)
             given = given if isinstance(given, tuple | list) else (given,)
             values.update(zip(member.outputs, given, strict=False))
         return values
@@ -86,7 +95,7 @@ class Checked:
     ) -> None:
         """Name the first node that differs: that of a result, if all are right by themselves."""
         every = every if isinstance(every, tuple) else (every,)
-        outputs = results_of(self._region.members, self._updated)
+        outputs = results_of(self._region.members)
         wrong = [
             (output.node, value, by_kernels[output])
             for output, value in zip(outputs, every, strict=True)
@@ -101,19 +110,9 @@ class Checked:
         )
 
 
-def _as_state(source: Output, changed: Collection[Output]) -> bool:
-    """Whether a kernel takes the variable itself: to change it, or by its handle."""
-    return source in changed or not source.dtype.is_ref
-
-
-def results_of(members: Sequence[Node], updated: Collection[Output]) -> list[Output]:
+def results_of(members: Sequence[Node]) -> list[Output]:
     """All values that some nodes give; what changes variables gives none."""
-    return [
-        output
-        for member in members
-        if not any(source in updated for source in changed_by(member))
-        for output in member.outputs
-    ]
+    return [output for member in members for output in member.outputs if not output.dtype.is_ref]
 
 
 def differs(value: Any, want: Any) -> bool:

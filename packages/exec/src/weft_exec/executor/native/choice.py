@@ -17,7 +17,7 @@ from weft_exec.kernels.random_counters import needs_counters
 from weft_graph.ir.code_generators import CodeGenerator, are_sizes, is_size
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import needs_of, only_waits
 from weft_tensor import dtypes
 
 LEAST: Final = 2
@@ -40,15 +40,65 @@ class Choice(NamedTuple):
 
 def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> Choice:
     """Sets of the nodes asked for that may be compiled together, and are worth it."""
-    left: dict[Node, str] = {}
     variables = Variables(offer)
+    later = _later_reads(offer, generator, variables, asked)
+    while True:
+        found = _choose(offer, generator, asked, variables, later)
+        apart = [read for read in later if _is_for_others(read, found.regions, variables)]
+        if not apart:
+            return found
+        later = later.difference(apart)
+
+
+def _later_reads(
+    offer: Offer, generator: CodeGenerator, variables: Variables, asked: Collection[Node]
+) -> set[Node]:
+    """Reads of variables in their turn whose values may be taken by compiled nodes alone."""
+    return {
+        node
+        for node in offer.nodes
+        if node in asked
+        and generator.reads(node)
+        and not are_sizes(node)
+        and variables.reads_later(node)
+        and all(
+            user in asked and not generator.why_not(user) for user in node.outputs[0].consumers()
+        )
+    }
+
+
+def _is_for_others(read: Node, regions: Sequence[list[Node]], variables: Variables) -> bool:
+    """Whether a read in a region copies a variable for others, or does not read what is changed."""
+    for members in regions:
+        if read in members:
+            inside = set(members)
+            changed = variables.changed_by_one_of(inside, read.inputs[0])
+            return not (changed and inside.issuperset(read.outputs[0].consumers()))
+    return False
+
+
+def _choose(
+    offer: Offer,
+    generator: CodeGenerator,
+    asked: Collection[Node],
+    variables: Variables,
+    later: Collection[Node],
+) -> Choice:
+    """What may be compiled.
+
+    Args:
+      later: reads of variables, in their turn, that may be members.
+    """
+    left: dict[Node, str] = {}
     needs = _needs(offer, variables)
     known: dict[Node, _Waits] = {}
     groups: dict[tuple[object, _Waits], list[Node]] = {}
     sizes: set[Node] = set()
     for node in _sources_first(offer.nodes, needs):
         why = "" if node in asked else "nobody asks for it"
-        why = why or _why_not(offer, generator, variables, node, sizes)
+        if not why and node not in later:
+            why = _why_not(offer, generator, variables, node, sizes)
+        why = why or _why_not_there(offer, generator, node)
         if not why and are_sizes(node):
             sizes.add(node)
         elif not why and _asks_for_values(generator, node, known, sizes):
@@ -57,8 +107,12 @@ def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> C
         if why and not node.traits.routes and node.inputs:
             left[node] = why
         late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0
-        ends = where is not None and generator.changes(node) > 0
-        known[node] = waits = _waits(where, late, [known[need] for need in needs[node]], ends)
+        ends = where is not None and generator.changes_places(node)
+        waited = [known[need] for need in needs[node]]
+        if only_waits(node):
+            known[node] = _passed(waited)
+            continue
+        known[node] = waits = _waits(where, late, waited, ends)
         if where is not None:
             groups.setdefault((where, waits._replace(ends=False)), []).append(node)
     worth = [members for members in groups.values() if _is_worth_it(generator, members)]
@@ -116,9 +170,19 @@ def _needs(offer: Offer, variables: Variables) -> dict[Node, list[Node]]:
     return {
         node: loops[_loop(offer, node.inputs[0].node)]
         if node.role is Role.EXIT
-        else [need for need in needs_of(node) if need in inside] + variables.before(node)
+        else [need for need in _through_constants(node) if need in inside] + variables.before(node)
         for node in offer.nodes
     }
+
+
+def _through_constants(node: Node) -> list[Node]:
+    """What a node waits for; what its constants wait for in their places."""
+    found = needs_of(node)
+    if any(need.role is Role.CONSTANT and need.controls for need in found):
+        known = [need for need in found if need.role is Role.CONSTANT and need.controls]
+        found = [need for need in found if need not in known]
+        found += [need for constant in known for need in constant.controls]
+    return list(found)
 
 
 def _loop(offer: Offer, node: Node) -> object:
@@ -155,7 +219,8 @@ class _Waits(NamedTuple):
       where: what it may be compiled together with; None if it is not compiled.
       steps: how often, on the way to it, compiled nodes follow what is compiled elsewhere or not.
       late: the nodes among its sources that give their values late, a bit for each.
-      ends: whether it changes a variable, so that who waits for it is compiled apart.
+      ends: whether it changes places of a variable, so that who waits for it is compiled apart:
+        what members leave is read where it is, or copied.
     """
 
     where: object
@@ -175,6 +240,13 @@ def _waits(where: object, late: int, needs: Iterable[_Waits], ends: bool) -> _Wa
         apart = where is not None and (other.ends or other.where != where)
         steps, late = max(steps, other.steps + apart), late | other.late
     return _Waits(where, steps, late, ends)
+
+
+def _passed(needs: Sequence[_Waits]) -> _Waits:
+    """What who waits for a node that only waits waits for: all that may be compiled with that."""
+    places = {other.where for other in needs}
+    where = places.pop() if len(places) == 1 and not any(n.ends for n in needs) else None
+    return _waits(where, 0, needs, False)
 
 
 def _asks_for_values(
@@ -225,7 +297,7 @@ def _why_not(
     traits = node.traits
     if changes:
         if not variables.may_change(node, changes):
-            return "others change its variable too, or take its result"
+            return "a loop or a branch touches its variable too"
         if all(map(is_size, node.inputs[changes:])):
             return "it counts"
     elif (
@@ -240,7 +312,7 @@ def _why_not(
         return "it takes a handle"
     elif are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
-    return generator.why_not(node) or _why_not_there(offer, generator, node)
+    return generator.why_not(node)
 
 
 def _why_not_there(offer: Offer, generator: CodeGenerator, node: Node) -> str:
@@ -254,5 +326,5 @@ def _why_not_there(offer: Offer, generator: CodeGenerator, node: Node) -> str:
 
 def _is_worth_it(generator: CodeGenerator, members: Sequence[Node]) -> bool:
     """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
-    work = [node for node in members if not are_sizes(node)]
+    work = [node for node in members if not (are_sizes(node) or generator.reads(node))]
     return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST

@@ -308,7 +308,7 @@ class Specialised:
         run = self._filling(generated)
 
         def every() -> Function:
-            outputs = results_of(self._region.members, self._region.updated)
+            outputs = results_of(self._region.members)
             every = self._generated(outputs, choice)
             assert every is not None
             return self._filling(every)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.priority import variable_of
 from weft_exec.executor.variable_order import Touch, in_order, touches
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 
@@ -48,11 +48,10 @@ class Variables:
 
     def may_read(self, node: Node) -> bool:
         """Whether all references that a node takes are read of variables that loops leave alone."""
+        variables = [variable_of(source) for source in node.inputs if source.dtype.is_ref]
         return all(
-            source.node.role is Role.VARIABLE
-            and (source.node not in self._touches or source.node in self._settled)
-            for source in node.inputs
-            if source.dtype.is_ref
+            variable is not None and (variable not in self._touches or variable in self._settled)
+            for variable in variables
         )
 
     def may_be_read_by(self, node: Node, members: Collection[Node]) -> bool:
@@ -75,18 +74,24 @@ class Variables:
         )
 
     def may_change(self, node: Node, count: int) -> bool:
-        """Whether a node is all that changes its first inputs, and nothing takes its results."""
-        if any(output.consumers() or output in self._fetched for output in node.outputs):
-            return False
+        """Whether a node changes different variables, its first inputs, that loops leave alone."""
         variables = [variable_of(source) for source in node.inputs[:count]]
         return (
             len(set(variables)) == count
-            and all(source.node.role is Role.VARIABLE for source in node.inputs[:count])
-            and all(
-                variable in self._settled
-                and sum(touch.changes for touch in self._touches[variable]) == 1
-                for variable in variables
-                if variable is not None
-            )
+            and all(variable in self._settled for variable in variables)
             and self.may_read(node)
         )
+
+    def reads_later(self, node: Node) -> bool:
+        """Whether a node, a read of a variable that the step changes, waits for other nodes."""
+        return (
+            variable_of(node.inputs[0]) in self._settled
+            and node.outputs[0] not in self._fetched
+            and bool(self.before(node) or node.controls)
+        )
+
+    def changed_by_one_of(self, nodes: Collection[Node], source: Output) -> bool:
+        """Whether some nodes change the variable of a reference or a handle."""
+        variable = variable_of(source)
+        order = () if variable is None else self._touches.get(variable, ())
+        return any(touch.changes and touch.node in nodes for touch in order)

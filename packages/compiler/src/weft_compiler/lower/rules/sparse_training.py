@@ -1,0 +1,102 @@
+"""Updates of rows of variables by optimizers: the formulas of the dense ones, row by row.
+
+Rows take their turns in the order of the indices, so that of equal indices each finds what the one
+before it has left, as in the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, cast, of_scalar
+from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.loops import Unique, load, nest
+from weft_compiler.lower.registry import changes_rows, require
+from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.rules.training import FORMULAS
+from weft_compiler.lower.values import Change, Places, Value
+from weft_graph.ir.node import Node
+from weft_graph.ir.scalar import Scalar
+from weft_graph.ops.training import RULES, UpdateRule, op_type
+
+
+def _element(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Scalar]:
+    """The new element of each variable, of an element of each input in the sparse op's order."""
+    names = (*rule.states, *rule.sparse)
+    given = {
+        name: Scalar("input", operand.dtype, (), at)
+        for at, (name, operand) in enumerate(zip(names, operands, strict=True))
+    }
+    given["delta"] = given["grad"]
+    dense = [given[name] for name in (*rule.states, *rule.dense)]
+    return FORMULAS[rule.name](node.attrs, *dense)
+
+
+def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequence[Value]:
+    """What the variables become; the memory that the loops are given has what they were."""
+    count, names = len(rule.states), (*rule.states, *rule.sparse)
+    of_grad, of_indices = names.index("grad"), names.index("indices")
+    states, grad, indices = operands[:count], operands[of_grad], operands[of_indices]
+    shape = states[0].shape
+    require(bool(shape) and indices.rank == 1, "it has no rows, or no list of indices")
+    require(all(state.shape == shape for state in states), "the variables have several shapes")
+    require(grad.shape == (*indices.shape, *shape[1:]), "the gradient has no row for each index")
+    for at in range(count, len(names)):
+        if at not in (of_grad, of_indices):
+            require(operands[at].shape == (), f"{names[at]} is no scalar")
+    news = _element(rule, node, operands)
+
+    def write(unique: Unique, memory: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
+        buffers = [*memory, *rest]
+
+        def row(i: Expr) -> Body:
+            given = cast(load(buffers[of_indices], indices.shape, [i]), INDEX)
+            place = Let(unique("place"), clamped(given, shape[0]))
+
+            def element(*at: Expr) -> Body:
+                where = (Variable(INDEX, place.name), *at)
+
+                def operand(position: int) -> Expr:
+                    if position < count:
+                        return load(buffers[position], shape, where)
+                    if position == of_grad:
+                        return load(buffers[position], grad.shape, (i, *at))
+                    return load(buffers[position], (), ())
+
+                lets = [
+                    Let(unique(f"{name}_new"), cast(of_scalar(new, operand), state.dtype))
+                    for name, new, state in zip(rule.states, news, states, strict=True)
+                ]
+                stores = [
+                    Store(buffer.name, where, Variable(state.dtype, let.name))
+                    for buffer, state, let in zip(memory, states, lets, strict=True)
+                ]
+                return (*lets, *stores)
+
+            return (place, *nest(unique, shape[1:], element))
+
+        return () if 0 in shape else nest(unique, indices.shape, row)
+
+    change = Change(states, operands[count:], write)
+    found = [
+        Value(f"{state.name}_new", state.dtype, shape, Places(change, which))
+        for which, state in enumerate(states)
+    ]
+    found[0].requires = (in_range(indices, shape[0]),)
+    return found
+
+
+def _register(rule: UpdateRule) -> None:
+    def rows(node: Node, operands: Sequence[Value]) -> Sequence[Value]:
+        return _changed(rule, node, operands)
+
+    ops = [op_type(rule.name, True, resource) for resource in (False, True)]
+    register: Callable[[Callable[..., Sequence[Value]]], object]
+    register = changes_rows(*ops, states=len(rule.states))
+    register(rows)
+
+
+for _rule in RULES.values():
+    if _rule.sparse:
+        _register(_rule)
