@@ -118,10 +118,51 @@ def test_an_entry_that_does_not_hold_is_no_entry(place: Path) -> None:
     entry.write_bytes(content)
     assert LlvmGenerator().find(*each) is not None
     gc.collect()
-    (place / written["file"]).unlink()
+    (place / written["code"]["file"]).unlink()
     assert LlvmGenerator().find(*each) is None  # the code is gone
     assert np.allclose(computed(LlvmGenerator().generate(*each), X, X)[0], 6)
     assert LlvmGenerator().find(*each) is not None
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"[]", b'{"host": 1}'])
+def test_what_somebody_else_wrote_is_made_anew(place: Path, junk: bytes) -> None:
+    """Its checksum is right, and what it says is not what is written there."""
+    each = region("a", sums)
+    LlvmGenerator().generate(*each)
+    for file in list(place.iterdir()):
+        gc.collect()
+        content = file.read_bytes()
+        cache.keep(file.name, junk)
+        assert np.allclose(computed(LlvmGenerator().generate(*each), X, X)[0], 6)
+        assert file.read_bytes() == content
+        gc.collect()
+        assert LlvmGenerator().find(*each) is not None
+
+
+def test_parts_of_an_entry_may_be_wrong(place: Path) -> None:
+    each = region("a", sums)
+    LlvmGenerator().generate(*each)
+    gc.collect()
+    (entry,) = place.glob("*.nodes")
+    content = entry.read_bytes()
+    written = json.loads(content[content.index(b"{") :])
+    for name, value in written.items():
+        if name in ("host", "name", "size", "statements", "updated", "messages"):
+            continue
+        wrong = {**written, name: {"a": value} if isinstance(value, list) else [1, 2]}
+        cache.keep(entry.name, json.dumps(wrong).encode())
+        assert LlvmGenerator().find(*each) is None
+        assert not entry.exists()
+
+
+def test_without_a_disk_nodes_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE", "off")
+    cache.directory.cache_clear()
+    kept = LlvmGenerator().generate(*region("a", sums))
+    monkeypatch.setattr(generator, "lower", None)
+    found = LlvmGenerator().generate(*region("b", sums))
+    assert found.program.code is kept.program.code
+    assert np.allclose(computed(found, X, X)[0], 6)
 
 
 def test_what_others_declare_is_lowered_each_time(place: Path) -> None:

@@ -39,7 +39,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
         return made
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)
-    monkeypatch.setattr("weft_compiler.generator.directory", lambda: None)  # nothing was kept
+    monkeypatch.setattr("weft_compiler.generator.fingerprint", lambda *_: None)  # nothing was kept
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found

@@ -26,7 +26,6 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
-from weft_compiler.native.cache import directory
 from weft_compiler.native.kept import remember, restore
 from weft_graph.ir.code_generators import NotGenerated, Shape, generators
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
@@ -238,9 +237,7 @@ class LlvmGenerator:
 
 def _key(*asked: Any) -> str | None:
     """What code for some nodes is kept by; None where it is not, as in modes for finding faults."""
-    if directory() is None or options_of_regions() != Options(threads=False):
-        return None
-    return fingerprint(*asked)
+    return fingerprint(*asked) if options_of_regions() == Options(threads=False) else None
 
 
 def _called(

@@ -7,7 +7,7 @@ A buffer that is allocated within a loop that threads share has a place in each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -89,6 +89,13 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
         place.offset += workspace if place.where == "thread" else 0
     named = {place.buffer.name: place for place in places}
     return Plan(named, sizes["shared"], sizes["thread"] + workspace)
+
+
+def plan_shared(lives: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[str, int], int]:
+    """Where buffers lie that live from one number to another, and how many bytes all take."""
+    places = [Place(buffer, "shared", *life) for buffer, life in lives.items()]
+    size = _arrange(places)
+    return {place.buffer.name: place.offset for place in places}, size
 
 
 class _Numbering:

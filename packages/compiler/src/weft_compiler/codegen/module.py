@@ -72,7 +72,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         *[generated.declaration(*each) for each in sorted(kernel.routines, key=str)],
         *map(blas.declaration, sorted(kernel.blas)),
         "declare i32 @clock_gettime(i32, ptr)\n" if options.clocks else "",
-        _attributes(target),
+        attributes(target),
         *kernel.metadata.lines,
     ]
     return Module(
@@ -123,7 +123,7 @@ def _times(program: Program) -> int:
     return TIME * (len(nests_of(program)) + 1)
 
 
-def _attributes(target: Target) -> str:
+def attributes(target: Target) -> str:
     """What holds of all functions."""
     width = 8 * target.vector_bytes
     return f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" }}'

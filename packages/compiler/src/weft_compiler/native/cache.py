@@ -19,12 +19,14 @@ import threading
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from weft_tensor import errors
 
 if TYPE_CHECKING:  # what is looked for here is not always found, and LLVM takes 0.1 s to import
     from weft_compiler.codegen.targets import Target
+
+Loaded = TypeVar("Loaded")
 
 LIMIT: Final = 256 << 20
 """How many bytes the directory may have, unless `WEFT_CACHE_BYTES` says so."""
@@ -41,14 +43,32 @@ def object_of(name: str, made_from: str, target: Target, compile: Callable[[], b
       name: for people who look into the directory.
       made_from: all that decides what the code is, besides the processor and versions.
     """
-    if directory() is None:
-        return compile()
+    return loaded_of(name, made_from, target, compile, bytes)
+
+
+def loaded_of(
+    name: str,
+    made_from: str,
+    target: Target,
+    compile: Callable[[], bytes],
+    load: Callable[[bytes], Loaded],
+) -> Loaded:
+    """What is loaded of the object code of a text; code of the disk that cannot be is made anew.
+
+    Args:
+      name, made_from, compile: as of `object_of`.
+      load: raises InternalError where something is no code.
+    """
     file = file_of(name, made_from, target)
     found = read(file)
-    if found is None:
-        found = compile()
-        keep(file, found)
-    return found
+    if found is not None:
+        try:
+            return load(found)
+        except errors.InternalError:  # somebody kept something else there
+            forget(file)
+    image = compile()
+    keep(file, image)
+    return load(image)
 
 
 def file_of(name: str, made_from: str, target: Target) -> str:
@@ -67,6 +87,14 @@ def keep(file: str, content: bytes) -> None:
     place = directory()
     if place is not None:
         _write(place / file, content)
+
+
+def forget(file: str) -> None:
+    """Remove a file of the directory, if it is there."""
+    place = directory()
+    if place is not None:
+        with contextlib.suppress(OSError):
+            (place / file).unlink()
 
 
 def _key(made_from: str, target: Target) -> str:

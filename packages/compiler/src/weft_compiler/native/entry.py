@@ -227,8 +227,13 @@ def _as_expected(array: Any) -> bool:
 def _library() -> Library:
     target: Target = host()
     text = _TEXT.format(triple=target.triple, head=HEAD, call=_CALL, **_OFFSETS)
-    image = cache.object_of("entry", text, target, lambda: object_code(text, target))
-    return Library(image, ["weft.enter"])
+    return cache.loaded_of(
+        "entry",
+        text,
+        target,
+        lambda: object_code(text, target),
+        lambda image: Library(image, ["weft.enter"]),
+    )
 
 
 @functools.cache

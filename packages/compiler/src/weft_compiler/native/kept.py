@@ -1,5 +1,7 @@
 """Which code is of which nodes, on disk: what was lowered once is not lowered again.
 
+Where there is no disk for it, that holds within a process.
+
 An entry has what the caller of a program has to know of it, and the name of the file with its code.
 It is refused where it was made for another processor or LLVM than this process finds, which is
 looked at only here: to find that there is no entry takes no LLVM.
@@ -9,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +20,7 @@ from weft_compiler.ir.program import Buffer, Program
 from weft_compiler.native import cache
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
+from weft_tensor import errors
 from weft_tensor.dtypes import as_dtype
 
 if TYPE_CHECKING:
@@ -27,6 +30,11 @@ _MOST_INLINE: Final = 1 << 16
 """Bytes of constants that an entry has in it."""
 
 
+_MOST_HERE: Final = 1000
+_here: dict[str, bytes] = {}
+"""Entries of this process, where none are kept on the disk: for code that is still loaded."""
+
+
 def restore(key: str, inputs: Sequence[Output]) -> tuple[NativeProgram, int | None] | None:
     """The program of a fingerprint, without its statements, and the size it is for, if for many.
 
@@ -34,15 +42,25 @@ def restore(key: str, inputs: Sequence[Output]) -> tuple[NativeProgram, int | No
       inputs: of the nodes, whose constants it takes.
     Returns: None where it is not on the disk.
     """
-    content = cache.read(_file(key))
+    file = _file(key)
+    content = _here.get(key) if cache.directory() is None else cache.read(file)
     if content is None:
         return None
-    entry = json.loads(content)
+    try:
+        return _restored(json.loads(content), inputs)
+    except (ValueError, LookupError, TypeError, AttributeError):  # somebody else wrote it
+        cache.forget(file)
+        return None
+
+
+def _restored(
+    entry: Mapping[str, Any], inputs: Sequence[Output]
+) -> tuple[NativeProgram, int | None] | None:
     if entry["host"] != _host():
         return None
-    from weft_compiler.native.program import NativeProgram, shared_code
+    from weft_compiler.native.program import NativeProgram
 
-    code = shared_code(entry["code"], lambda: _code(entry))
+    code = _code(entry["code"])
     if code is None:
         return None
     constants = {name: _constant(kept, inputs) for name, kept in entry["constants"].items()}
@@ -63,7 +81,7 @@ def remember(key: str, made: NativeProgram, inputs: Sequence[Output], size: int 
     Args:
       size: that it is for, where its code is for many.
     """
-    program, module = made.program, made.code.module
+    program = made.program
     places = {
         id(source.node.attrs["value"]): at
         for at, source in enumerate(inputs)
@@ -85,13 +103,15 @@ def remember(key: str, made: NativeProgram, inputs: Sequence[Output], size: int 
         "statements": made.statements,
         "size": size,
         "messages": made.messages,
-        "memory": (module.shared, module.thread, module.team),
-        "routines": [(routine, dtype.name) for routine, dtype in module.routines],
-        "blas": module.blas,
-        "code": made.code.key,
-        "file": made.code.file,
+        "code": _of_code(made.code),
     }
-    cache.keep(_file(key), json.dumps(entry).encode())
+    content = json.dumps(entry).encode()
+    if cache.directory() is not None:
+        cache.keep(_file(key), content)
+        return
+    _here[key] = content
+    while len(_here) > _MOST_HERE:
+        del _here[next(iter(_here))]
 
 
 def _file(key: str) -> str:
@@ -108,19 +128,43 @@ def _host() -> list[Any]:
     return [list(binding.llvm_version_info), target.triple, target.cpu, target.features]
 
 
-def _code(entry: dict[str, Any]) -> Code | None:
-    """The code of an entry; None where its file is gone."""
+def _of_code(code: Code) -> dict[str, Any]:
+    """What `_code` has to know of some code."""
+    module = code.module
+    return {
+        "key": code.key,
+        "file": code.file,
+        "memory": (module.shared, module.thread, module.team),
+        "routines": [(routine, dtype.name) for routine, dtype in module.routines],
+        "blas": module.blas,
+        "nests": list(map(_of_code, code.nests)),
+    }
+
+
+def _code(known: dict[str, Any]) -> Code | None:
+    """Code that `_of_code` is of; None where a file is gone, or has something else in it."""
+    from weft_compiler.native.program import shared_code
+
+    try:
+        return shared_code(known["key"], lambda: _loaded(known))
+    except errors.InternalError:
+        cache.forget(known["file"])
+        return None
+
+
+def _loaded(known: dict[str, Any]) -> Code | None:
     from weft_compiler.codegen.module import Module
     from weft_compiler.codegen.targets import host
     from weft_compiler.native.program import Code
 
-    image = cache.read(entry["file"])
-    if image is None:
+    nests = [nest for nest in map(_code, known["nests"]) if nest is not None]
+    image = cache.read(known["file"])
+    if image is None or len(nests) < len(known["nests"]):
         return None
-    routines = tuple([(routine, as_dtype(dtype)) for routine, dtype in entry["routines"]])
-    shared, thread, team = entry["memory"]
-    module = Module("", shared, thread, team, routines, tuple(entry["blas"]))
-    return Code(module, image, host(), entry["code"], entry["file"])
+    routines = tuple([(routine, as_dtype(dtype)) for routine, dtype in known["routines"]])
+    shared, thread, team = known["memory"]
+    module = Module("", shared, thread, team, routines, tuple(known["blas"]))
+    return Code(module, image, host(), known["key"], known["file"], nests)
 
 
 def _buffer(written: Sequence[Any]) -> Buffer:

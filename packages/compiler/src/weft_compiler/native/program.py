@@ -20,8 +20,10 @@ from weft_compiler.codegen.kernel import FRAME, INTERRUPTED, OUT_OF_BOUNDS, turn
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.ir.canonical import canonical
+from weft_compiler.ir.pieces import pieces_of
 from weft_compiler.ir.program import Check, Program, While, walk
 from weft_compiler.native import cache
 from weft_compiler.native.entry import Row, entry, readable, state_of
@@ -48,12 +50,22 @@ class Code:
       key: a hash of all that decides what it is, besides the processor and versions.
       file: where the object is kept, if it is.
       address: of the function `weft.run`.
+      nests: the code of each nest that it calls, where they are compiled one by one.
       seconds: to make it, or to read it.
       from_disk: whether it was compiled before, and kept.
     """
 
-    def __init__(self, module: Module, image: bytes, target: Target, key: str, file: str) -> None:
+    def __init__(
+        self,
+        module: Module,
+        image: bytes,
+        target: Target,
+        key: str,
+        file: str,
+        nests: Sequence[Code] = (),
+    ) -> None:
         self.module = module
+        self.nests = tuple(nests)
         self.target = target
         self.key = key
         self.file = file
@@ -67,8 +79,9 @@ class Code:
             name_in_code = generated.symbol(routine, dtype)
             imports[name_in_code] = library.address(name_in_code)
         imports |= _blas(module.blas)
+        imports |= {symbol(at): nest.address for at, nest in enumerate(self.nests)}
         self.library = Library(image, [ENTRY], imports)
-        self.address = self.library.address(ENTRY)
+        self.address: int = self.library.address(ENTRY)
 
 
 def _blas(functions: Sequence[str]) -> dict[str, int]:
@@ -83,8 +96,14 @@ def _blas(functions: Sequence[str]) -> dict[str, int]:
 def _routines(library: str, dtype: DType, target: Target) -> Library:
     """Routines of a type, which all programs share."""
     text = generated.module_text(library, dtype, target)
-    image = cache.object_of(library, text, target, lambda: object_code(text, target))
-    return Library(image, [generated.symbol(each, dtype) for each in generated.routines(library)])
+    names = [generated.symbol(each, dtype) for each in generated.routines(library)]
+    return cache.loaded_of(
+        library,
+        text,
+        target,
+        lambda: object_code(text, target),
+        lambda image: Library(image, names),
+    )
 
 
 class NativeProgram:
@@ -300,13 +319,20 @@ def load(program: Program, options: Options | None = None) -> NativeProgram:
       UnimplementedError: it uses a primitive that has no machine code.
       InternalError: LLVM refuses it.
     """
-    options = options or Options()
-    anonymous = canonical(program)
-    written = _written(anonymous, options)
+    return NativeProgram(program, _code_of(canonical(program), options or Options(), program.name))
+
+
+def _code_of(program: Program, options: Options, name: str) -> Code:
+    """The code of a program whose names say nothing.
+
+    Args:
+      name: for people who look into the directory of what is kept.
+    """
+    written = _written(program, options)
     key = hashlib.sha256(written.encode()).hexdigest()
-    code = shared_code(key, lambda: _compiled(anonymous, options, written, key, program.name))
+    code = shared_code(key, lambda: _compiled(program, options, written, key, name))
     assert code is not None
-    return NativeProgram(program, code)
+    return code
 
 
 def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
@@ -322,16 +348,28 @@ def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
 
 def _compiled(program: Program, options: Options, written: str, key: str, name: str) -> Code:
     started = time.perf_counter()
-    module, target = module_of(program, options), target_of(options)
+    pieces = [] if options.threads or options.clocks else pieces_of(program)
+    nests: dict[Code, int] = {}
+    if len(pieces) > 1:
+        codes = [_code_of(each.program, options, name) for each in pieces]
+        nests = {code: at for at, code in enumerate(dict.fromkeys(codes))}
+        called = [(each, nests[code]) for each, code in zip(pieces, codes, strict=True)]
+        module = sequence_of(program, called, [code.module for code in nests], options)
+    else:
+        module = module_of(program, options)
+    target = target_of(options)
     new: list[bytes] = []
 
     def compiled() -> bytes:
         new.append(object_code(module.text, target))
         return new[0]
 
-    image = cache.object_of(name, written, target, compiled)
-    code = Code(module, image, target, key, cache.file_of(name, written, target))
-    code.from_disk = not new
+    def linked(image: bytes) -> Code:
+        file = cache.file_of(name, written, target)
+        return Code(module, image, target, key, file, list(nests))
+
+    code = cache.loaded_of(name, written, target, compiled, linked)
+    code.from_disk = not new and all(nest.from_disk for nest in nests)
     code.seconds = time.perf_counter() - started
     return code
 

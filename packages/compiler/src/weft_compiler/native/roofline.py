@@ -58,8 +58,13 @@ def _peak(kind: str) -> float:
     target = host()
     lanes = target.vector_bytes // (4 if kind == "float" else 8)
     text = _chains(kind, lanes, target)
-    image = cache.object_of("peak", text, target, lambda: object_code(text, target))
-    library = Library(image, ["weft.peak"])
+    library = cache.loaded_of(
+        "peak",
+        text,
+        target,
+        lambda: object_code(text, target),
+        lambda image: Library(image, ["weft.peak"]),
+    )
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("weft.peak"))
     memory = np.full(lanes, 0.5, np.float32 if kind == "float" else np.float64)
     seconds = _least(lambda: run(memory.ctypes.data, _TURNS))

@@ -1,0 +1,105 @@
+"""The function of a program whose pieces are compiled each by itself: it calls them in order.
+
+A piece is entered as any program is, with a table of where its buffers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft_compiler.codegen.memory import plan_shared
+from weft_compiler.codegen.module import ENTRY, Module, attributes
+from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.targets import target_of
+from weft_compiler.codegen.writer import Writer
+from weft_compiler.ir.pieces import Piece
+from weft_compiler.ir.program import Allocate, Buffer, Program
+
+_REST: Final = "ptr %interrupt, ptr %team, i64 0, i64 1"
+
+
+def symbol(at: int) -> str:
+    """What a program calls the function of a nest."""
+    return f"weft.nest{at}"
+
+
+def sequence_of(
+    program: Program, called: Sequence[tuple[Piece, int]], nests: Sequence[Module], options: Options
+) -> Module:
+    """The module of a program, which declares the functions of its nests; for one thread.
+
+    Args:
+      called: its pieces, each with the number of its nest.
+      nests: their modules.
+    """
+    target = target_of(options)
+    places, size = plan_shared(_lives(program, [piece for piece, _ in called]))
+    slots = max(len(piece.buffers) for piece, _ in called)
+    function = _Sequence(program, places, size)
+    for piece, nest in called:
+        function.call(piece, symbol(nest))
+    texts = [
+        f'target triple = "{target.triple}"\n; {program.name}',
+        f"define i32 @{ENTRY}(ptr %buffers, ptr %arena, ptr %interrupt, ptr %team, i64 %thread, "
+        f"i64 %threads) #0 {{\nentry:\n  %table = alloca [{slots} x ptr]",
+        *function.w.lines,
+        "  ret i32 0\n}",
+        *[f"declare i32 @{symbol(at)}(ptr, ptr, ptr, ptr, i64, i64)\n" for at in range(len(nests))],
+        attributes(target),
+    ]
+    return Module(
+        "\n".join(texts),
+        size + max(nest.shared for nest in nests),
+        max(nest.thread for nest in nests),
+        max(nest.team for nest in nests),
+        (),
+        (),
+    )
+
+
+def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int, int]]:
+    """The first and the last piece that touches each buffer which several do."""
+    allocated = {
+        each.buffer.name: each.buffer for each in program.body if isinstance(each, Allocate)
+    }
+    found: dict[Buffer, tuple[int, int]] = {}
+    for at, piece in enumerate(pieces):
+        for name in piece.buffers:
+            if name in allocated:
+                first, _ = found.get(allocated[name], (at, at))
+                found[allocated[name]] = first, at
+    return found
+
+
+class _Sequence:
+    """Writes calls of pieces."""
+
+    def __init__(self, program: Program, places: dict[str, int], size: int) -> None:
+        self.w = Writer()
+        self._rest = self.w.put(f"getelementptr i8, ptr %arena, i64 {size}")
+        self._pointers = {
+            name: self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
+            for name, offset in places.items()
+        }
+        for at, buffer in enumerate((*program.inputs, *program.outputs)):
+            place = self.w.put(f"getelementptr ptr, ptr %buffers, i64 {at}")
+            self._pointers[buffer.name] = self.w.put(f"load ptr, ptr {place}")
+
+    def call(self, piece: Piece, function: str) -> None:
+        """A call of a piece; where it fails, so does the program."""
+        w = self.w
+        for at, name in enumerate(piece.buffers):
+            slot = w.put(f"getelementptr ptr, ptr %table, i64 {at}")
+            w.do(f"store ptr {self._pointers[name]}, ptr {slot}")
+        given = f"ptr %table, ptr {self._rest}, {_REST}"
+        result = w.put(f"call i32 @{function}({given})")
+        leaving, going_on = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {result}, 0"), going_on, leaving)
+        w.begin(leaving)
+        if piece.checks:
+            of_all = w.put(f"add i32 {result}, {piece.checks}")
+            is_check = w.put(f"icmp sgt i32 {result}, 0")
+            result = w.put(f"select i1 {is_check}, i32 {of_all}, i32 {result}")
+        w.do(f"ret i32 {result}")
+        w.begin(going_on)

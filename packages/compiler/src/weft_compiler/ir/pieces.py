@@ -1,0 +1,177 @@
+"""Programs cut into their outermost loop nests, each a program of its own.
+
+Layers of a network become the same nests over other buffers. As programs whose buffers are numbered
+in the order in which they are used these are written the same, and are compiled once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from weft_compiler.ir.canonical import canonical
+from weft_compiler.ir.expressions import Expr, Load, Variable, walk as parts
+from weft_compiler.ir.nests import nests_of
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    Check,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    expressions,
+    walk,
+)
+from weft_compiler.routines import routine
+
+
+class Piece(NamedTuple):
+    """Some statements of a program.
+
+    Attributes:
+      program: them, with names that say nothing of where they are from.
+      buffers: what its inputs and outputs are called in the whole program.
+      checks: how many come before it.
+    """
+
+    program: Program
+    buffers: tuple[str, ...]
+    checks: int
+
+
+def pieces_of(program: Program) -> list[Piece]:
+    """The pieces of a program, which do what it does when they run one after the other.
+
+    A piece has no names of others: where a nest takes one, both are in one piece, but for names of
+    what inputs alone tell, such as a size, which each has for itself. Buffers that one piece alone
+    touches are allocated there.
+    """
+    lets = _known_from_inputs(program)
+    known = set(lets.values())
+    rest = tuple([each for each in program.body if each not in known])
+    bodies = _closed(nests_of(replace(program, body=rest)))
+    allocated = {each.buffer.name: each for each in rest if isinstance(each, Allocate)}
+    whole = [(*_needed(body, lets), *body) for body in bodies]
+    touched = [_touched(body) for body in whole]
+    users = Counter(name for names in touched for name in names)
+    buffers = program.buffers
+    pieces: list[Piece] = []
+    checks = 0
+    for body, names in zip(whole, touched, strict=True):
+        own = [name for name in names if name in allocated and users[name] == 1]
+        given = [name for name in names if name not in own]
+        statements = (*[allocated[name] for name in own], *body)
+        pieces.append(_piece(program, buffers, statements, given, checks))
+        checks += sum(isinstance(each, Check) for each in walk(body))
+    return pieces
+
+
+def _piece(
+    program: Program, buffers: Mapping[str, Buffer], body: Body, given: Sequence[str], checks: int
+) -> Piece:
+    """A piece of some statements, which touch the given buffers and those that they allocate."""
+    written = set(_written(body))
+    inputs = [name for name in given if name not in written]
+    outputs = [name for name in given if name in written]
+    numbers = {
+        name: program.constants[name]
+        for name in inputs
+        if name in program.constants and program.constants[name].size == 1
+    }
+    own = Program(
+        program.name,
+        tuple([buffers[name] for name in inputs]),
+        tuple([buffers[name] for name in outputs]),
+        body,
+        numbers,
+        frozenset(outputs),
+    )
+    return Piece(canonical(own), (*inputs, *outputs), checks)
+
+
+def _known_from_inputs(program: Program) -> dict[str, Let]:
+    """Names of a program's own body for what its inputs alone tell without a loop."""
+    inputs = {each.name for each in program.inputs}
+    found: dict[str, Let] = {}
+
+    def is_known(part: Expr) -> bool:
+        if isinstance(part, Load):
+            return part.buffer in inputs
+        return not isinstance(part, Variable) or part.name in found
+
+    for each in program.body:
+        if isinstance(each, Let) and all(map(is_known, parts(each.value))):
+            found[each.name] = each
+    return found
+
+
+def _needed(body: Body, lets: dict[str, Let]) -> Iterator[Let]:
+    """Those of some names that a body uses, and that these use, in their order."""
+    used = _used(body)
+    for name, let in reversed(lets.items()):
+        if name in used:
+            used |= _used((let,))
+    yield from (let for name, let in lets.items() if name in used)
+
+
+def _closed(nests: Sequence[Body]) -> list[Body]:
+    """Nests, those in one that share names, with all between them."""
+    defined = {
+        each.name: at
+        for at, nest in enumerate(nests)
+        for each in nest
+        if isinstance(each, Let | Var)
+    }
+    reach = list(range(len(nests)))
+    for at, nest in enumerate(nests):
+        for name in _used(nest):
+            if name in defined:
+                reach[defined[name]] = max(reach[defined[name]], at)
+    found: list[list[Statement]] = []
+    end = -1
+    for at, nest in enumerate(nests):
+        if at > end:
+            found.append([])
+        found[-1] += nest
+        end = max(end, reach[at])
+    return [tuple(each) for each in found]
+
+
+def _used(body: Body) -> set[str]:
+    """The names that a body uses, and those that it assigns."""
+    found = {each.name for each in walk(body) if isinstance(each, Assign)}
+    for each in walk(body):
+        for expression in expressions(each):
+            found |= {part.name for part in parts(expression) if isinstance(part, Variable)}
+    return found
+
+
+def _touched(body: Body) -> dict[str, None]:
+    """The buffers that a body reads or writes and does not allocate, in the order of first use."""
+    found: dict[str, None] = {}
+    for each in walk(body):
+        for expression in expressions(each):
+            found |= {part.buffer: None for part in parts(expression) if isinstance(part, Load)}
+        if isinstance(each, Store):
+            found[each.buffer] = None
+    inside = {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
+    return {name: None for name in found if name not in inside}
+
+
+def _written(body: Body) -> Iterator[str]:
+    """The buffers that a body stores to."""
+    for each in walk(body):
+        if isinstance(each, Store):
+            yield each.buffer
+        elif isinstance(each, Call):
+            called = routine(each.routine)
+            for name, view in zip(called.views, each.views, strict=True):
+                if name in called.writes:
+                    yield view.buffer

@@ -1,0 +1,210 @@
+"""Programs cut into nests: each computes its part, and equal ones are compiled once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_compiler.codegen.options import Options
+from weft_compiler.interpreter import interpret
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.pieces import pieces_of
+from weft_compiler.ir.program import Program
+from weft_compiler.ir.verifier import verify
+from weft_compiler.native import cache, program as native
+from weft_compiler.native.program import load
+from weft_tensor import errors
+
+CUT = Options(contract=False, threads=False)
+
+
+def parsed(text: str) -> Program:
+    program = parse(text)
+    verify(program)
+    return program
+
+
+def layers(count: int, first: str = "x") -> Program:
+    """So many equal layers, one after the other, each of two nests."""
+    lines = [f"program p({first}: float32[6], w: float32[6]) -> (y: float32[6]):"]
+    lines += [f"  alloc h{at}: float32[6]" for at in range(count)]
+    for at in range(count):
+        source = f"h{at - 1}" if at else first
+        lines += [f"  var s{at} = 0.0", f"  for i{at} in 6:", f"    s{at} add= {source}[i{at}]"]
+        lines += [f"  for j{at} in 6:", f"    h{at}[j{at}] = {source}[j{at}] - w[j{at}] * s{at}"]
+    return parsed("\n".join([*lines, "  for k in 6:", f"    y[k] = h{count - 1}[k]", ""]))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The modules that are compiled, with nothing kept on the disk."""
+    monkeypatch.setenv("WEFT_CACHE", "off")
+    cache.directory.cache_clear()
+    texts: list[str] = []
+    object_code = native.object_code
+
+    def counted(text: str, *rest: Any) -> bytes:
+        texts.append(text)
+        return object_code(text, *rest)
+
+    monkeypatch.setattr(native, "object_code", counted)
+    return texts
+
+
+@pytest.fixture(autouse=True)
+def directory_again() -> Any:
+    yield
+    cache.directory.cache_clear()
+
+
+def same(program: Program, *inputs: Any, out: Any = None) -> None:
+    """What its pieces compute is what the program means."""
+    expected = interpret(program, *inputs, *[] if out is None else [each.copy() for each in out])
+    got = load(program, CUT)(*inputs, out=out)
+    for x, y in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+X, W = np.arange(6, dtype=np.float32), np.linspace(0, 1, 6, dtype=np.float32)
+
+
+def test_equal_layers_are_compiled_once(compiled: list[str]) -> None:
+    program = layers(5)
+    pieces = pieces_of(program)
+    assert len(pieces) == 6 and len({str(piece.program) for piece in pieces}) == 2
+    same(program, X, W)
+    assert len(compiled) == 3  # the layer, the copy, and the sequence of both
+
+
+def test_programs_share_what_they_have_in_common(compiled: list[str]) -> None:
+    first = load(layers(2), CUT)
+    assert len(compiled) == 3
+    second = load(layers(3, "another"), CUT)
+    assert len(compiled) == 4
+    assert set(first.code.nests) == set(second.code.nests)
+
+
+def test_what_is_compiled_for_threads_or_clocks_stays_whole(compiled: list[str]) -> None:
+    load(layers(2), Options(threads=True))
+    load(layers(2), Options(threads=False, clocks=True))
+    assert len(compiled) == 2
+
+
+def test_numbers_in_the_code_tell_nests_apart(compiled: list[str]) -> None:
+    program = parsed("""
+program p(x: float32[4]) -> (a: float32[4], b: float32[4], c: float32[4]):
+  for i in 4:
+    a[i] = x[i] * 0.0
+  for j in 4:
+    b[j] = x[j] * -0.0
+  for k in 4:
+    c[k] = x[k] * 0.0
+""")
+    assert len(load(program, CUT).code.nests) == 2
+    same(program, -X[:4])
+
+
+def test_shapes_and_types_tell_nests_apart() -> None:
+    program = parsed("""
+program p(x: float32[4, 5], z: float64[4, 6]) -> (a: float32[4], b: float32[4], c: float64[4]):
+  for i in 4:
+    a[i] = x[i, 1]
+  for j in 4:
+    b[j] = x[3, 1]
+  for k in 4:
+    c[k] = z[k, 1]
+""")
+    assert len(load(program, CUT).code.nests) == 3
+    same(program, np.arange(20, dtype=np.float32).reshape(4, 5), np.ones((4, 6)))
+
+
+def test_names_of_a_nest_that_others_use_keep_them_together() -> None:
+    program = parsed("""
+program p(x: float32[4]) -> (a: float32[4], b: float32[4], c: float32[4]):
+  var s = 0.0
+  for i in 4:
+    s add= x[i]
+  for j in 4:
+    a[j] = x[j] * 2.0
+  for k in 4:
+    b[k] = x[k] * s
+  for l in 4:
+    c[l] = x[l]
+""")
+    assert len(pieces_of(program)) == 2
+    same(program, X[:4])
+
+
+def test_a_size_is_read_by_each_nest() -> None:
+    program = parsed("""
+program p(sizes: int64[], x: float32[8]) -> (update a: float32[8], update b: float32[8]):
+  let n = sizes[]
+  check bit_and(n >= 1, n <= 4), "another size"
+  let twice = n * 2
+  for i in n:
+    a[i] = x[i]
+  for j in twice:
+    b[j] = x[j] + 1.0
+""")
+    assert len(pieces_of(program)) == 3
+    out = [np.zeros(8, np.float32), np.zeros(8, np.float32)]
+    same(program, np.int64(3), np.arange(8, dtype=np.float32), out=out)
+
+
+def test_the_check_that_fails_is_named() -> None:
+    checks = "\n".join(f'  check x[{at}] > 0.0, "x[{at}]"\n  for i{at} in 4:\n'
+                       f"    y[i{at}] = x[i{at}] + {at}.0" for at in range(4))  # fmt: skip
+    program = load(parsed(f"program p(x: float32[4]) -> (y: float32[4]):\n{checks}\n"), CUT)
+    assert program.code.nests
+    for at in range(4):
+        x = np.ones(4, np.float32)
+        x[at] = 0
+        with pytest.raises(errors.InvalidArgumentError, match=rf"x\[{at}\]"):
+            program(x)
+    (y,) = program(np.ones(4, np.float32))
+    assert (y == 4).all()
+
+
+def test_an_interrupt_ends_the_nest_that_runs() -> None:
+    lines = [
+        f"  for i{n} in {n}:\n    for j{n} in 600:\n"
+        f"      y[minimum(i{n}, 3)] add= x[minimum(j{n}, 3)]\n"
+        for n in (7, 8)
+    ]
+    body = "".join(lines)
+    program = load(parsed(f"program p(x: float32[4]) -> (update y: float32[4]):\n{body}"), CUT)
+    assert program.code.nests
+    program.interrupt()
+    with pytest.raises(errors.CancelledError):
+        program(X[:4], out=[np.zeros(4, np.float32)])
+    program.resume()
+    program(X[:4], out=[np.zeros(4, np.float32)])
+
+
+def test_buffers_of_several_nests_share_memory_when_one_is_done() -> None:
+    chain = ["program p(x: float32[1000]) -> (y: float32[1000]):"]
+    chain += [f"  alloc h{at}: float32[1000]" for at in range(9)]
+    chain += ["  for i in 1000:\n    h0[i] = x[i]"]
+    chain += [f"  for i{at} in 1000:\n    h{at}[i{at}] = h{at - 1}[999 - i{at}] + 1.0"
+              for at in range(1, 9)]  # fmt: skip
+    program = parsed("\n".join([*chain, "  for k in 1000:\n    y[k] = h8[k]", ""]))
+    assert load(program, CUT).code.module.shared == 2 * 4032
+    same(program, np.arange(1000, dtype=np.float32))
+
+
+def test_constants_are_given_to_the_nests_that_take_them() -> None:
+    program = parsed("""
+program p(x: float32[4], two: float32[], t: float32[4]) -> (a: float32[4], b: float32[4]):
+  for i in 4:
+    a[i] = x[i] * two[]
+  for j in 4:
+    b[j] = x[j] * t[j]
+""")
+    constants = {"two": np.array(2, np.float32), "t": W[:4]}
+    program = Program(
+        "p", program.inputs, program.outputs, program.body, constants, program.updated
+    )
+    a, b = load(program, CUT)(X[:4])
+    assert (a == 2 * X[:4]).all() and (b == X[:4] * W[:4]).all()
