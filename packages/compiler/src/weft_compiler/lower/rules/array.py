@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, reshaped, times
 from weft_compiler.lower.registry import Operation, lowers, require
@@ -57,9 +59,11 @@ def _tile(op: Operation) -> Value:
     )
 
 
-@lowers("ReverseV2", known=(1,))
+@lowers("ReverseV2", "Reverse", known=(1,))
 def _reverse(op: Operation) -> Value:
-    x, axes = op.inputs[0], op.axes()
+    x = op.inputs[0]
+    flags = op.node.type == "Reverse"
+    axes = np.flatnonzero(op.known(1)).tolist() if flags else op.axes()
     return moved(
         op.name,
         x,

@@ -6,41 +6,55 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from weft_compiler.blas import MISSING, addresses
-from weft_compiler.ir.expressions import Expr, Load, index, number
+from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
 from weft_compiler.ir.program import Body, Buffer, Call, Statement
 from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, Written, broadcast
+from weft_compiler.lower.rules.reduction import NARROW
+from weft_compiler.lower.values import Value, Written, broadcast, computed
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
-_TYPES: Final = (dtypes.float32, dtypes.float64)
+PRODUCTS: Final = (dtypes.float32, dtypes.float64, *NARROW)
+"""What products are made of."""
 
 
-def _by_kernel(node: Node) -> str:
+def by_kernel(node: Node) -> str:
     """Why a product had better run by its kernel, or ""."""
     if not addresses():
         return MISSING
     dtype = node.outputs[0].dtype
-    return "" if dtype in _TYPES else f"no rule says how a product of {dtype.name} is computed"
+    return "" if dtype in PRODUCTS else f"no rule says how a product of {dtype.name} is computed"
 
 
-@lowers("MatMul", by_kernel=_by_kernel)
+@lowers("MatMul", by_kernel=by_kernel)
 def _matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("transpose_a")), bool(op.attr("transpose_b")))
 
 
-@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=_by_kernel)
+@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=by_kernel)
 def _batch_matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("adj_x")), bool(op.attr("adj_y")))
 
 
 def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
-    require(op.dtype() in _TYPES, f"a product of {op.dtype().name}")
     a, b = op.inputs
+    require(op.dtype() in PRODUCTS, f"a product of {op.dtype().name}")
     return product_of(op.name, a, b, op.shape(), transpose_a, transpose_b)
+
+
+def widened(name: str, x: Value) -> Value:
+    """A tensor in float32 where it is narrower."""
+    if x.dtype not in NARROW:
+        return x
+    if x.constant is not None:
+        wide = x.constant.astype(np.float32)
+        return Value(f"{name}_{x.name}", dtypes.float32, x.shape, constant=wide)
+    return computed(f"{name}_{x.name}", dtypes.float32, x.shape, x.at)
 
 
 def product_of(
@@ -54,9 +68,13 @@ def product_of(
     """The product of matrices, or of those of each batch.
 
     Args:
-      a, b: float32 or float64.
+      a, b: floating; what is narrower than float32 is multiplied and added in it.
       shape: of the result.
     """
+    if a.dtype in NARROW:
+        x, y = widened(name, a), widened(name, b)
+        total = product_of(f"{name}_wide", x, y, shape, transpose_a, transpose_b)
+        return computed(name, a.dtype, shape, total.at)
     if b.constant is not None and b.rank == 2 and not transpose_a and b.size:
         return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
@@ -120,3 +138,25 @@ def by_panels(views: tuple[Load, Load, Load], m: int, n: int, k: int, a_row: int
     """The call that multiplies with packed weights; rows of the result are dense."""
     of = {"m": m, "n": n, "k": k, "a_row": a_row, "c_row": n, "accumulate": 0}
     return Call("matmul_packed", views, tuple(of.items()))
+
+
+@lowers("Cross")
+def _cross(op: Operation) -> Value:
+    a, b = op.inputs
+    require(a.shape == b.shape and a.shape[-1:] == (3,), "vectors of other sizes than 3")
+
+    def element(*at: Expr) -> Expr:
+        def part(axis: int) -> Expr:
+            first, second = (axis + 1) % 3, (axis + 2) % 3
+            products = [
+                apply("mul", a.at(*at[:-1], i), b.at(*at[:-1], j))
+                for i, j in ((first, second), (second, first))
+            ]
+            return apply("sub", *products)
+
+        found = part(2)
+        for axis in (1, 0):
+            found = where(apply("equal", at[-1], index(axis)), part(axis), found)
+        return found
+
+    return computed(op.name, op.dtype(), op.shape(), element)

@@ -1,13 +1,14 @@
-"""Batch normalization, forward and backward."""
+"""Normalization of batches and of neighbouring channels, forward and backward."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft_compiler.ir.expressions import Expr, apply, cast, number
+from weft_compiler.ir.expressions import Expr, apply, cast, number, where
+from weft_compiler.ir.indices import clamped, inside, minus, plus
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW, reduce
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.values import Reduction, Value, computed
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import dtypes
@@ -136,3 +137,89 @@ def _nothing(op: Operation, first: int) -> list[Value]:
         )
         for at in range(first, len(op.node.outputs))
     ]
+
+
+# ------------------------------------------------------------------- neighbouring channels
+
+
+class _Neighbours:
+    """What a local response normalization divides by.
+
+    Attributes:
+      wide: what is computed with.
+      norms: bias + alpha * the sum of the squares of neighbouring channels.
+    """
+
+    def __init__(self, op: Operation, x: Value) -> None:
+        require(x.rank == 4, "it has no images")
+        self.name, self.shape, self.wide = op.name, x.shape, _wide(x.dtype)
+        self._radius = int(op.attr("depth_radius"))
+        self._beta = float(op.attr("beta"))
+        squares = self.sums("squares", lambda *at: apply("square", cast(x.at(*at), self.wide)))
+        alpha, bias = (number(op.attr(name), self.wide) for name in ("alpha", "bias"))
+        self.norms = self.image(
+            "norms", lambda *at: apply("add", apply("mul", squares.at(*at), alpha), bias)
+        )
+
+    def image(self, name: str, element: Element) -> Value:
+        return computed(f"{self.name}_{name}", self.wide, self.shape, element)
+
+    def sums(self, name: str, element: Element) -> Value:
+        """Sums over the neighbours of each channel."""
+        *pixels, channels = self.shape
+        radius = min(self._radius, max(channels - 1, 0))
+        zero = number(0, self.wide)
+
+        def near(*at: Expr) -> Expr:
+            channel = minus(plus(at[-1], at[-2]), radius)
+            value = element(*at[:-2], clamped(channel, channels))
+            return where(inside(channel, channels), value, zero)
+
+        # The channels stay last, so that neighbours are added side by side.
+        space = (*pixels, 2 * radius + 1, channels)
+        definition = Reduction(space, frozenset([len(pixels)]), "add", zero, near)
+        return Value(f"{self.name}_{name}", self.wide, self.shape, definition)
+
+    def power(self, *at: Expr) -> Expr:
+        """The norm to the power of -beta."""
+        norm, one = self.norms.at(*at), number(1, self.wide)
+        if self._beta == 0.5:
+            return apply("div", one, apply("sqrt", norm))
+        if self._beta == 0.75:
+            root = apply("sqrt", norm)
+            return apply("div", one, apply("mul", root, apply("sqrt", root)))
+        if self._beta == 1.0:
+            return apply("div", one, norm)
+        return apply("pow", norm, number(-self._beta, self.wide))
+
+
+@lowers("LRN")
+def _local_response(op: Operation) -> Value:
+    x = op.inputs[0]
+    near = _Neighbours(op, x)
+
+    def element(*at: Expr) -> Expr:
+        return apply("mul", cast(x.at(*at), near.wide), near.power(*at))
+
+    return computed(op.name, op.dtype(), x.shape, element)
+
+
+@lowers("LRNGrad")
+def _local_response_grad(op: Operation) -> Value:
+    gradient, x, y = op.inputs
+    near = _Neighbours(op, x)
+    require(gradient.shape == x.shape == y.shape, "images of different shapes")
+
+    def share(*at: Expr) -> Expr:
+        upstream, result = (cast(each.at(*at), near.wide) for each in (gradient, y))
+        return apply("div", apply("mul", upstream, result), near.norms.at(*at))
+
+    shares = near.sums("shares", near.image("share", share).at)
+    factor = number(2 * op.attr("alpha") * op.attr("beta"), near.wide)
+
+    def element(*at: Expr) -> Expr:
+        upstream = apply("mul", cast(gradient.at(*at), near.wide), near.power(*at))
+        rest = apply("mul", apply("mul", shares.at(*at), cast(x.at(*at), near.wide)), factor)
+        return apply("sub", upstream, rest)
+
+    return computed(op.name, op.dtype(), x.shape, element)

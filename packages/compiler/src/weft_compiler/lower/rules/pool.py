@@ -7,11 +7,24 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped, flattened, inside, minus, modulo, over, plus, times
+from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
+from weft_compiler.ir.indices import (
+    clamped,
+    flattened,
+    inside,
+    minus,
+    modulo,
+    over,
+    plus,
+    times,
+    unflattened,
+)
+from weft_compiler.ir.program import Body, Buffer, Statement, Store
+from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.reduction import NARROW, initial
-from weft_compiler.lower.values import Reduction, Value, computed
+from weft_compiler.lower.values import Reduction, Value, Written, computed, moved
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
@@ -194,14 +207,9 @@ def _avg_pool_grad(op: Operation) -> Value:
     return computed(op.name, op.dtype(), op.shape(), element)
 
 
-@lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_by_kernel)
-def _max_pool_grad(op: Operation) -> Value:
-    """The gradient of a window goes to its first position that has the maximum, or a NaN."""
-    x, y, gradient = op.inputs
-    windows, wide = _windows(op, x.shape), _wide(x)
-    require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
+def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
+    """The number of the first position of each window that has its maximum, or a NaN."""
     nobody = number(len(windows.taps), dtypes.int32)
-    zero = number(0, wide)
 
     def is_most(window: Sequence[Expr], place: Sequence[Expr], tap: Expr) -> Expr:
         value, most = x.at(*place), y.at(*window)
@@ -211,10 +219,84 @@ def _max_pool_grad(op: Operation) -> Value:
             found = apply("bit_or", found, both)
         return where(found, cast(tap, dtypes.int32), nobody)
 
-    first = windows.fold(f"{op.name}_first", "minimum", nobody, is_most)
+    return windows.fold(f"{op.name}_first", "minimum", nobody, is_most)
+
+
+@lowers("MaxPoolGrad", "MaxPool3DGrad", by_kernel=_by_kernel)
+def _max_pool_grad(op: Operation) -> Value:
+    """The gradient of a window goes to its first position that has the maximum, or a NaN."""
+    x, y, gradient = op.inputs
+    windows, wide = _windows(op, x.shape), _wide(x)
+    require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
+    zero = number(0, wide)
+    first = _first_most(op, windows, x, y)
 
     def given(window: Sequence[Expr], tap: int) -> Expr:
         chosen = apply("equal", first.at(*window), number(tap, dtypes.int32))
         return where(chosen, cast(gradient.at(*window), wide), zero)
 
     return computed(op.name, op.dtype(), x.shape, windows.spread(given, zero))
+
+
+def _place_of(windows: _Windows, first: Value, window: Sequence[Expr]) -> list[Expr]:
+    """Where the chosen position of a window is."""
+    sizes = [windows.sizes[axis] for axis in windows.axes]
+    tap: list[Expr | int] = [0] * len(windows.shape)
+    steps = unflattened(cast(first.at(*window), INDEX), sizes)
+    for axis, step in zip(windows.axes, steps, strict=True):
+        tap[axis] = step
+    return list(map(clamped, windows.place(window, tap), windows.shape))
+
+
+@lowers("MaxPoolGradGrad", "MaxPool3DGradGrad")
+def _max_pool_grad_grad(op: Operation) -> Value:
+    """Each window takes the gradient of the position that its maximum is at."""
+    x, y, gradient = op.inputs
+    windows = _windows(op, x.shape)
+    require(y.shape == windows.counts and gradient.shape == x.shape, "shapes do not fit")
+    first = _first_most(op, windows, x, y)
+    return moved(op.name, gradient, y.shape, lambda *at: _place_of(windows, first, at))
+
+
+@lowers("MaxPoolWithArgmax")
+def _max_pool_with_places(op: Operation) -> list[Value]:
+    """The maxima, and where in their image, or in all of them, they are."""
+    x = op.inputs[0]
+    windows = _windows(op, x.shape)
+    none = initial("maximum", x.dtype)
+    most = windows.fold(f"{op.name}_0", "maximum", none, lambda _, place, tap: x.at(*place))
+    first = _first_most(op, windows, x, most)
+    whole = bool(op.attr("include_batch_in_index"))
+
+    def position(*at: Expr) -> Expr:
+        place = _place_of(windows, first, at)
+        return flattened(place if whole else place[1:], x.shape if whole else x.shape[1:])
+
+    return [most, computed(f"{op.name}_1", op.dtype(1), most.shape, position)]
+
+
+@lowers("MaxPoolGradWithArgmax")
+def _max_pool_grad_of_places(op: Operation) -> Value:
+    """Gradients that are added at the places of the maxima."""
+    x, gradient, places = op.inputs
+    windows, wide = _windows(op, x.shape), _wide(x)
+    require(gradient.shape == places.shape == windows.counts, "shapes do not fit")
+    whole, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
+
+    def position(*at: Expr) -> Expr:
+        place = cast(places.at(*at), INDEX)
+        return place if whole else plus(place, times(at[0], image))
+
+    positions = computed(f"{op.name}_places", INDEX, places.shape, position)
+
+    def write(unique: Unique, result: Buffer, at: Buffer, given: Buffer) -> Sequence[Statement]:
+        def add(*window: Expr) -> Body:
+            here = clamped(load(at, places.shape, window), x.size)
+            value = cast(load(given, places.shape, window), wide)
+            return (Store(result.name, tuple(unflattened(here, x.shape)), value, "add"),)
+
+        return (*filled(unique, result, number(0, wide)), *nest(unique, places.shape, add))
+
+    total = Value(f"{op.name}_sum", wide, x.shape, Written((positions, gradient), write))
+    total.requires = (in_range(positions, x.size),)
+    return computed(op.name, op.dtype(), x.shape, total.at)

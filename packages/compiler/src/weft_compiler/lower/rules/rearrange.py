@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
-from weft_compiler.ir.indices import flattened, minus, modulo, over, plus, times, unflattened
+from weft_compiler.ir.indices import (
+    clamped,
+    flattened,
+    minus,
+    modulo,
+    over,
+    plus,
+    times,
+    unflattened,
+)
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW, reduce
 from weft_compiler.lower.values import Value, computed, moved
@@ -77,34 +88,61 @@ def _diag(op: Operation) -> Value:
     return computed(op.name, x.dtype, op.shape(), element)
 
 
-def _channels_first(node: Node) -> str:
-    return "its channels come first" if node.attrs["data_format"] == "NCHW" else ""
+def _permuted(at: Sequence[Expr], data_format: str, back: bool = False) -> list[Expr]:
+    """Indices of images with channels last, of indices in a format; or `back`."""
+    if data_format == "NHWC":
+        return list(at)
+    return [at[axis] for axis in ((0, 3, 1, 2) if back else (0, 2, 3, 1))]
 
 
-@lowers("SpaceToDepth", by_kernel=_channels_first)
+def _sizes(shape: Sequence[int], data_format: str) -> Sequence[int]:
+    """The sizes of images as if their channels came last."""
+    return shape if data_format == "NHWC" else [shape[axis] for axis in (0, 2, 3, 1)]
+
+
+@lowers("SpaceToDepth")
 def _space_to_depth(op: Operation) -> Value:
-    (x,), block = op.inputs, int(op.attr("block_size"))
-    require(op.attr("data_format") == "NHWC", "its channels come first")
+    (x,), block, layout = op.inputs, int(op.attr("block_size")), op.attr("data_format")
+    channels = _sizes(x.shape, layout)[3]
 
-    def source(n: Expr, row: Expr, column: Expr, depth: Expr) -> list[Expr]:
-        inner = [block, block, x.shape[3]]
+    def source(*at: Expr) -> list[Expr]:
+        n, row, column, depth = _permuted(at, layout)
+        inner = [block, block, channels]
         down, right, channel = unflattened(depth, inner) if x.size else [index(0)] * 3
-        return [n, plus(times(row, block), down), plus(times(column, block), right), channel]
+        place = [n, plus(times(row, block), down), plus(times(column, block), right), channel]
+        return _permuted(place, layout, back=True)
 
     return moved(op.name, x, op.shape(), source)
 
 
-@lowers("DepthToSpace", by_kernel=_channels_first)
+@lowers("DepthToSpace")
 def _depth_to_space(op: Operation) -> Value:
-    (x,), block = op.inputs, int(op.attr("block_size"))
-    require(op.attr("data_format") == "NHWC", "its channels come first")
+    (x,), block, layout = op.inputs, int(op.attr("block_size")), op.attr("data_format")
+    channels = _sizes(op.shape(), layout)[3]
 
-    def source(n: Expr, row: Expr, column: Expr, channel: Expr) -> list[Expr]:
+    def source(*at: Expr) -> list[Expr]:
+        n, row, column, channel = _permuted(at, layout)
         inner = [modulo(row, block), modulo(column, block), channel]
-        depth = flattened(inner, [block, block, op.shape()[3]])
-        return [n, over(row, block), over(column, block), depth]
+        depth = flattened(inner, [block, block, channels])
+        place = [n, over(row, block), over(column, block), depth]
+        return _permuted(place, layout, back=True)
 
     return moved(op.name, x, op.shape(), source)
+
+
+@lowers("MatrixSetDiag")
+def _with_diagonal(op: Operation) -> Value:
+    x, diagonal = op.inputs
+    size = min(x.shape[-2:])
+    require(diagonal.shape == (*x.shape[:-2], size), "a diagonal of another shape")
+
+    def element(*at: Expr) -> Expr:
+        if not size:
+            return x.at(*at)
+        own = diagonal.at(*at[:-2], clamped(at[-1], size))
+        return where(apply("equal", at[-2], at[-1]), own, x.at(*at))
+
+    return computed(op.name, x.dtype, x.shape, element)
 
 
 def _no_plain_float(node: Node) -> str:

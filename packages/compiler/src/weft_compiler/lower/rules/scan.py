@@ -48,12 +48,27 @@ def _position(op: Operation) -> Value:
     return computed(op.name, op.dtype(), op.shape(), first.at)
 
 
-@lowers("Cumsum", "Cumprod", known=(1,))
+def _added_exponentials(x: Expr, y: Expr) -> Expr:
+    """log(exp(x) + exp(y))."""
+    most, least = apply("maximum", x, y), apply("minimum", x, y)
+    rest = apply("log1p", apply("exp", apply("sub", least, most)))
+    # Of equal infinities the difference is no number.
+    return where(apply("is_finite", most), apply("add", most, rest), apply("maximum", x, y))
+
+
+@lowers("Cumsum", "Cumprod", "CumulativeLogsumexp", known=(1,))
 def _scan(op: Operation) -> Value:
     x, axis = op.inputs[0], op.axes()[0]
-    size, combine = x.shape[axis], _COMBINERS[op.node.type]
+    size, logarithms = x.shape[axis], op.node.type == "CumulativeLogsumexp"
+    combine = _COMBINERS.get(op.node.type, "")
     wide = dtypes.float32 if x.dtype in NARROW else x.dtype
-    none = number(combine == "mul", wide)
+    none = number(-math.inf if logarithms else combine == "mul", wide)
+
+    def combined(total: Expr, given: Expr) -> Expr:
+        if logarithms:
+            return _added_exponentials(total, given)
+        return apply(combine, total, given)
+
     exclusive, reverse = bool(op.attr("exclusive")), bool(op.attr("reverse"))
     neighbours = math.prod(x.shape[axis + 1 :]) > 1 and wide is x.dtype
 
@@ -69,7 +84,7 @@ def _scan(op: Operation) -> Value:
             lead, rest = others[:axis], others[axis:]
             total, i = Variable(wide, unique("total")), Variable(INDEX, unique("i"))
             at = at_place(lead, i, rest)
-            step = Assign(total.name, apply(combine, total, cast(load(source, x.shape, at), wide)))
+            step = Assign(total.name, combined(total, cast(load(source, x.shape, at), wide)))
             store = Store(result.name, at, cast(total, result.dtype))
             turn = (store, step) if exclusive else (step, store)
             return (Var(total.name, none), For(i.name, index(size), turn))
@@ -84,7 +99,7 @@ def _scan(op: Operation) -> Value:
             def turn(i: Expr, *rest: Expr) -> Body:
                 before, here = at_place(lead, i, rest), at_place(lead, plus(i, 1), rest)
                 given = load(source, x.shape, before if exclusive else here)
-                value = apply(combine, load(result, x.shape, before), given)
+                value = combined(load(result, x.shape, before), given)
                 return (Store(result.name, here, value),)
 
             rest = x.shape[axis + 1 :]

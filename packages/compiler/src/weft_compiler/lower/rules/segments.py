@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number
-from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.indices import clamped, plus
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.reduction import NARROW
-from weft_compiler.lower.values import Requirement, Value, Written
-from weft_graph.ir.node import Node
+from weft_compiler.lower.values import Requirement, Value, Written, computed
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
 
 _COMBINERS: Final = {
     "UnsortedSegmentSum": "add",
@@ -22,17 +24,16 @@ _COMBINERS: Final = {
 }
 
 
-def _by_kernel(node: Node) -> str:
-    """Sums of narrow numbers want wide rows, which are rounded at the end."""
-    dtype = node.outputs[0].dtype
-    return f"it combines rows of {dtype.name}" if dtype in NARROW else ""
+def _wide(dtype: DType) -> DType:
+    """What rows are combined in; narrow numbers are rounded at the end."""
+    return dtypes.float32 if dtype in NARROW else dtype
 
 
-@lowers(*_COMBINERS, known=(2,), by_kernel=_by_kernel)
+@lowers(*_COMBINERS, known=(2,))
 def _unsorted_segment(op: Operation) -> Value:
     """Rows of negative segments are left out."""
     x, ids = op.inputs[:2]
-    require(x.dtype not in NARROW, f"rows of {x.dtype.name}")
+    wide = _wide(x.dtype)
     require(x.shape[: ids.rank] == ids.shape, "data and segment_ids of different shapes")
     count = op.shape()[0]
     combine = _COMBINERS[op.node.type]
@@ -44,19 +45,19 @@ def _unsorted_segment(op: Operation) -> Value:
             inside = apply("greater_equal", segment, index(0))
 
             def element(*rest: Expr) -> Body:
-                given = load(rows, x.shape, [*at, *rest])
+                given = cast(load(rows, x.shape, [*at, *rest]), wide)
                 return (Store(result.name, (clamped(segment, count), *rest), given, combine),)
 
             combined = nest(unique, x.shape[ids.rank :], element)
             named = Let(segment.name, cast(load(numbers, ids.shape, at), INDEX))
             return (named, If(inside, combined))
 
-        start = filled(unique, result, number(none, x.dtype))
+        start = filled(unique, result, number(none, wide))
         return (*start, *(nest(unique, ids.shape, row) if x.size and count else ()))
 
-    found = Value(op.name, x.dtype, op.shape(), Written((x, ids), write))
+    found = Value(op.name, wide, op.shape(), Written((x, ids), write))
     found.requires = (_below(ids, count),)
-    return found
+    return found if wide is x.dtype else computed(op.name, x.dtype, op.shape(), found.at)
 
 
 def _below(ids: Value, count: int) -> Requirement:
@@ -64,3 +65,118 @@ def _below(ids: Value, count: int) -> Requirement:
         return apply("less", cast(ids.at(*at), INDEX), index(count))
 
     return Requirement(ids.shape, condition, f"segments below {count} were required")
+
+
+# ----------------------------------------------------------------------------- sparse rows
+
+
+def _added(
+    name: str, shape: Sequence[int], places: Value, element: Callable[..., Expr], takes: list[Value]
+) -> Value:
+    """Rows that are added at places.
+
+    Args:
+      shape: of the result.
+      places: of the rows, a vector.
+      element: from a function that loads elements of `takes`, the number of a row and the indices
+        in it to what is added.
+      takes: tensors, float32 or float64, the first as wide as the result.
+    """
+    wide = takes[0].dtype
+
+    def write(unique: Unique, result: Buffer, at: Buffer, *given: Buffer) -> Sequence[Statement]:
+        buffers = dict(zip(takes, given, strict=True))
+
+        def taken(value: Value, *indices: Expr) -> Expr:
+            return load(buffers[value], value.shape, indices)
+
+        def row(number_of: Expr) -> Body:
+            place = Variable(INDEX, unique("place"))
+            near = clamped(cast(load(at, places.shape, (number_of,)), INDEX), shape[0])
+
+            def add(*rest: Expr) -> Body:
+                value = element(taken, number_of, *rest)
+                return (Store(result.name, (place, *rest), value, "add"),)
+
+            return (Let(place.name, near), *nest(unique, shape[1:], add))
+
+        start = filled(unique, result, number(0, wide))
+        return (*start, *(nest(unique, places.shape, row) if shape[0] else ()))
+
+    return Value(name, wide, tuple(shape), Written((places, *takes), write))
+
+
+def _sizes(name: str, ids: Value, count: int, wide: DType) -> Value:
+    """How many rows each segment has, at least 1."""
+    one = computed(f"{name}_one", wide, (), lambda: number(1, wide))
+    counts = _added(f"{name}_counts", (count,), ids, lambda taken, _: taken(one), [one])
+    return computed(
+        f"{name}_sizes", wide, (count,), lambda i: apply("maximum", counts.at(i), number(1, wide))
+    )
+
+
+def _divisor(op: Operation, ids: Value, count: int, wide: DType) -> Value | None:
+    """What the sums of each segment are divided by; None of plain sums."""
+    kind = op.node.type.removeprefix("SparseSegment")
+    if kind.startswith("Sum"):
+        return None
+    sizes = _sizes(op.name, ids, count, wide)
+    if kind.startswith("Mean"):
+        return sizes
+    return computed(f"{op.name}_roots", wide, (count,), lambda i: apply("sqrt", sizes.at(i)))
+
+
+def _ascends(ids: Value) -> Requirement:
+    def condition(i: Expr) -> Expr:
+        return apply("less_equal", ids.at(i), ids.at(plus(i, 1)))
+
+    return Requirement(
+        (max(ids.size - 1, 0),), condition, "segments that do not decrease were required"
+    )
+
+
+@lowers(*[f"SparseSegment{kind}WithNumSegments" for kind in ("Sum", "Mean", "SqrtN")], known=(3,))
+def _sparse_segment(op: Operation) -> Value:
+    """Rows of a tensor, which indices choose, added up by sorted segments."""
+    (x, indices, ids), shape, wide = op.inputs[:3], op.shape(), _wide(op.inputs[0].dtype)
+    require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
+    rows, places = x.shape[0], computed(f"{op.name}_rows", INDEX, indices.shape, indices.at)
+    require(rows > 0 or not ids.size, "there are no rows")
+    data = x if x.dtype is wide else computed(f"{op.name}_x", wide, x.shape, x.at)
+
+    def element(taken: Callable[..., Expr], row: Expr, *rest: Expr) -> Expr:
+        return taken(data, clamped(taken(places, row), max(rows, 1)), *rest)
+
+    total = _added(f"{op.name}_sum", shape, ids, element, [data, places])
+    total.requires = (in_range(indices, rows), in_range(ids, shape[0]), _ascends(ids))
+    divisor = _divisor(op, ids, shape[0], wide)
+
+    def divided(*at: Expr) -> Expr:
+        found = total.at(*at)
+        return found if divisor is None else apply("div", found, divisor.at(at[0]))
+
+    return computed(op.name, op.dtype(), shape, divided)
+
+
+@lowers("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad", known=(3,))
+def _sparse_segment_grad(op: Operation) -> Value:
+    """The share that each row has in the gradient of its segment."""
+    (gradient, indices, ids), shape = op.inputs[:3], op.shape()
+    count, wide = gradient.shape[0], _wide(gradient.dtype)
+    require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
+    require(count > 0 or not ids.size, "there are no segments")
+    divisor = _divisor(op, ids, count, wide)
+    assert divisor is not None
+
+    def share(*at: Expr) -> Expr:
+        return apply("div", cast(gradient.at(*at), wide), divisor.at(at[0]))
+
+    shares = computed(f"{op.name}_shares", wide, gradient.shape, share)
+    segments = computed(f"{op.name}_segments", INDEX, ids.shape, ids.at)
+
+    def element(taken: Callable[..., Expr], row: Expr, *rest: Expr) -> Expr:
+        return taken(shares, clamped(taken(segments, row), max(count, 1)), *rest)
+
+    total = _added(f"{op.name}_sum", shape, indices, element, [shares, segments])
+    total.requires = (in_range(indices, shape[0]), in_range(ids, count), _ascends(ids))
+    return computed(op.name, op.dtype(), shape, total.at)

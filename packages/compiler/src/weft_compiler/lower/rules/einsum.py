@@ -1,0 +1,148 @@
+"""Sums of products by Einstein's convention, as products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.indices import reshaped
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.matmul import PRODUCTS, by_kernel, product_of, widened
+from weft_compiler.lower.rules.reduction import reduce
+from weft_compiler.lower.values import Value, computed, moved
+from weft_graph.ops.einsum import einsum_terms
+
+Axes = tuple[str, ...]
+"""A name for each axis of a tensor: a letter, or of an axis under an ellipsis its number."""
+
+
+@lowers("Einsum", by_kernel=by_kernel)
+def _einsum(op: Operation) -> Value:
+    """The operands are multiplied from the first to the last, two at a time."""
+    require(op.dtype() in PRODUCTS, f"a product of {op.dtype().name}")
+    terms, result = einsum_terms(op.attr("equation"), len(op.inputs))
+    hidden = max(
+        (x.rank - len(term.replace("...", "")) for term, x in zip(terms, op.inputs, strict=True)
+         if "..." in term), default=0,
+    )  # fmt: skip
+    sizes: dict[str, int] = {}
+    named = []
+    for term, x in zip(terms, op.inputs, strict=True):
+        axes = _axes(term, x.rank, hidden)
+        for axis, size in zip(axes, x.shape, strict=True):
+            sizes[axis] = max(size, sizes.get(axis, 1)) if size and sizes.get(axis) != 0 else 0
+        named.append((axes, widened(op.name, x)))
+    wanted = _axes(result, len(op.shape()), hidden)
+    kept = tuple(dict.fromkeys(wanted))
+    axes, total = _plain(op, *named[0])
+    for at, other in enumerate(named[1:], 1):
+        later = {axis for others, _ in named[at + 1 :] for axis in others}
+        right_axes, right = _plain(op, *other)
+        axes, total = _product(op, (axes, total), (right_axes, right), later | set(kept), sizes)
+    total = _summed(op, axes, total, set(kept))
+    axes = tuple([axis for axis in axes if axis in kept])
+    return _laid_out(op, axes, total, wanted)
+
+
+def _axes(term: str, rank: int, hidden: int) -> Axes:
+    """The names of the axes of a term; those under ellipses are counted from the last one."""
+    head, dots, tail = term.partition("...")
+    count = rank - len(head) - len(tail) if dots else 0
+    return (*head, *map(str, range(hidden - count, hidden)), *tail)
+
+
+def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
+    """An operand without axes that occur twice, of which it is the diagonal, or that broadcast."""
+    once = tuple(dict.fromkeys(axes))
+    kept = tuple([
+        axis for axis in once if not axis.isdigit() or x.shape[axes.index(axis)] != 1
+    ])  # fmt: skip
+    if kept == axes:
+        return axes, x
+    shape = [x.shape[axes.index(axis)] for axis in kept]
+
+    def source(*at: Expr) -> list[Expr]:
+        return [at[kept.index(axis)] if axis in kept else index(0) for axis in axes]
+
+    return kept, moved(f"{op.name}_{x.name}", x, shape, source)
+
+
+def _summed(op: Operation, axes: Axes, x: Value, kept: set[str]) -> Value:
+    """An operand added up over the axes that nobody else has."""
+    gone = [at for at, axis in enumerate(axes) if axis not in kept]
+    return reduce(f"{op.name}_{x.name}_sum", x, gone, "add") if gone else x
+
+
+def _product(
+    op: Operation,
+    left: tuple[Axes, Value],
+    right: tuple[Axes, Value],
+    kept: set[str],
+    sizes: dict[str, int],
+) -> tuple[Axes, Value]:
+    """The product of two operands, added up over the axes that only they have."""
+    parts = []
+    for (axes, x), (others, _) in ((left, right), (right, left)):
+        wanted = kept | set(others)
+        parts.append(
+            (tuple([axis for axis in axes if axis in wanted]), _summed(op, axes, x, wanted))
+        )
+    (a_axes, a), (b_axes, b) = parts
+    shared = [axis for axis in a_axes if axis in b_axes]
+    batch = [axis for axis in shared if axis in kept]
+    inner = [axis for axis in shared if axis not in kept]
+    rows = [axis for axis in a_axes if axis not in shared]
+    columns = [axis for axis in b_axes if axis not in shared]
+    a_matrix, transpose_a = _matrix(op, a_axes, a, batch, rows, inner)
+    b_matrix, transpose_b = _matrix(op, b_axes, b, batch, inner, columns)
+    found = tuple([*batch, *rows, *columns])
+    lead = [sizes[axis] for axis in batch]
+    shape = (*lead, prod(sizes[axis] for axis in rows), prod(sizes[axis] for axis in columns))
+    name = f"{op.name}_product"
+    total = product_of(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
+    whole = tuple([sizes[axis] for axis in found])
+    apart = moved(name, total, whole, lambda *at: reshaped(at, whole, shape), dense=True)
+    return found, apart
+
+
+def _matrix(
+    op: Operation,
+    axes: Axes,
+    x: Value,
+    batch: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
+) -> tuple[Value, bool]:
+    """A tensor as matrices, and whether they are transposed, which saves a copy."""
+    transposed = list(axes) == [*batch, *columns, *rows]
+    first, second = (columns, rows) if transposed else (rows, columns)
+    order = [axes.index(axis) for axis in (*batch, *first, *second)]
+    between = tuple([x.shape[axis] for axis in order])
+    if order != list(range(len(order))):
+        back = [order.index(axis) for axis in range(len(order))]
+        x = moved(f"{op.name}_{x.name}", x, between, lambda *at: [at[axis] for axis in back])
+    lead = between[: len(batch)]
+    split = len(batch) + len(first)
+    shape = (*lead, prod(between[len(batch) : split]), prod(between[split:]))
+    whole = x
+    made = moved(
+        f"{x.name}_matrix", x, shape, lambda *at: reshaped(at, shape, whole.shape), dense=True
+    )
+    return made, transposed
+
+
+def _laid_out(op: Operation, axes: Axes, x: Value, wanted: Axes) -> Value:
+    """The result, whose axes may be in another order, broadcast, or occur twice: a diagonal."""
+
+    def element(*at: Expr) -> Expr:
+        found = x.at(*[at[wanted.index(axis)] for axis in axes])
+        for place, axis in enumerate(wanted):
+            if wanted.index(axis) != place:
+                same = apply("equal", at[place], at[wanted.index(axis)])
+                found = where(same, found, number(0, x.dtype))
+        return found
+
+    if axes == wanted and x.dtype is op.dtype():
+        return x
+    return computed(op.name, op.dtype(), op.shape(), element)

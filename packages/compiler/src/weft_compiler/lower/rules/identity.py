@@ -1,0 +1,36 @@
+"""Ops that give what they get, and those that look at it."""
+
+from __future__ import annotations
+
+from weft_compiler.ir.expressions import apply
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Requirement, Value, moved
+from weft_tensor.shape import compatible_dims
+
+
+def _same(name: str, x: Value) -> Value:
+    return moved(name, x, x.shape, lambda *at: at, dense=True)
+
+
+@lowers("IdentityN")
+def _identities(op: Operation) -> list[Value]:
+    return [_same(f"{op.name}_{at}", x) for at, x in enumerate(op.inputs)]
+
+
+@lowers("EnsureShape")
+def _ensure_shape(op: Operation) -> Value:
+    x = op.inputs[0]
+    require(compatible_dims(x.shape, op.attr("shape")), "it has another shape than was wanted")
+    return _same(op.name, x)
+
+
+@lowers("CheckNumerics")
+def _check_numerics(op: Operation) -> Value:
+    x = op.inputs[0]
+    found = _same(op.name, x)
+    found.requires = (
+        Requirement(
+            x.shape, lambda *at: apply("is_finite", x.at(*at)), "finite values were required"
+        ),
+    )
+    return found

@@ -1,0 +1,313 @@
+"""What is found in rows: the largest elements, and the places of values among sorted ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    cast,
+    index,
+    number,
+    where,
+)
+from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.program import Allocate, Assign, Body, Buffer, For, If, Let, Store, Var, While
+from weft_compiler.lower.loops import Unique, load, nest
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Value, Written, computed, reduced
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_FEW: Final = 32
+"""Up to so many of the largest are kept in order while a row is gone through; else it is sorted."""
+
+
+def _comes_before(x: Expr, y: Expr) -> Expr:
+    """Whether x is larger than y; what is no number comes last."""
+    found = apply("greater", x, y)
+    if x.dtype.is_floating:
+        unknown = apply("bit_and", apply("is_nan", y), apply("equal", x, x))
+        found = apply("bit_or", found, unknown)
+    return found
+
+
+@lowers("TopKV2", known=(1,))
+@lowers("TopK")
+def _top_k(op: Operation) -> list[Value]:
+    x, shape = op.inputs[0], op.shape()
+    size, count = x.shape[-1], shape[-1]
+    require(count <= size < 2**31, "k is larger than the rows")
+    if not math.prod(shape):
+        nothing = number(0, dtypes.int32)
+        return [
+            computed(f"{op.name}_{at}", op.dtype(at), shape, lambda *_: nothing) for at in range(2)
+        ]
+    rows = _Kept if count <= _FEW else _Sorted
+
+    def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
+        def row(*at: Expr) -> Body:
+            def given(i: Expr) -> Expr:
+                return load(source, x.shape, (*at, i))
+
+            def store(i: Expr, place: Expr) -> Store:
+                return Store(result.name, (*at, i), cast(place, dtypes.int32))
+
+            return rows(unique, x.dtype, size, count).statements(given, store)
+
+        return nest(unique, x.shape[:-1], row)
+
+    places = Value(f"{op.name}_places", dtypes.int32, shape, Written((x,), write))
+
+    def value(*at: Expr) -> Expr:
+        return x.at(*at[:-1], clamped(cast(places.at(*at), INDEX), size))
+
+    indices = computed(f"{op.name}_1", op.dtype(1), shape, places.at)
+    return [computed(f"{op.name}_0", x.dtype, shape, value), indices]
+
+
+Given = Callable[[Expr], Expr]
+Put = Callable[[Expr, Expr], Store]
+
+
+class _Kept:
+    """The largest of a row, which are kept in order while it is gone through.
+
+    Args:
+      dtype: of the elements.
+      size, count: how many there are, and how many are wanted.
+    """
+
+    def __init__(self, unique: Unique, dtype: DType, size: int, count: int) -> None:
+        self._unique, self._dtype, self._size, self._count = unique, dtype, size, count
+        self._values = Buffer(unique("largest"), dtype, (count,))
+        self._places = Buffer(unique("place"), INDEX, (count,))
+
+    def statements(self, given: Given, put: Put) -> Body:
+        """The loops over a row.
+
+        Args:
+          given: an element of the row.
+          put: from a position among the largest and a place in the row to its store.
+        """
+        first = nest(self._unique, [self._count], lambda i: self._inserted(i, given(i), i))
+
+        def other(i: Expr) -> Body:
+            at = plus(i, self._count)
+            value = Variable(self._dtype, self._unique("value"))
+            least = Load(self._dtype, self._values.name, (index(self._count - 1),))
+            insert = self._inserted(index(self._count - 1), value, at)
+            return (Let(value.name, given(at)), If(_comes_before(value, least), insert))
+
+        rest = nest(self._unique, [self._size - self._count], other)
+        done = nest(
+            self._unique,
+            [self._count],
+            lambda i: (put(i, Load(INDEX, self._places.name, (i,))),),
+        )
+        return (Allocate(self._values), Allocate(self._places), *first, *rest, *done)
+
+    def _inserted(self, last: Expr, value: Expr, place: Expr) -> Body:
+        """Move those that are smaller up to `last` by one, and put the value in front of them."""
+        at = Variable(INDEX, self._unique("at"))
+        given = Variable(self._dtype, self._unique("given"))
+        before = clamped(minus(at, 1), self._count)
+        here = clamped(at, self._count)
+        smaller = _comes_before(given, Load(self._dtype, self._values.name, (before,)))
+        moving = apply("bit_and", apply("greater", at, index(0)), smaller)
+        step = (
+            Store(self._values.name, (here,), Load(self._dtype, self._values.name, (before,))),
+            Store(self._places.name, (here,), Load(INDEX, self._places.name, (before,))),
+            Assign(at.name, minus(at, 1)),
+        )
+        return (
+            Let(given.name, value),
+            Var(at.name, last),
+            While(moving, step),
+            Store(self._values.name, (here,), given),
+            Store(self._places.name, (here,), place),
+        )
+
+
+class _Sorted:
+    """The places of a row's elements from the largest on, by merging sorted runs; see `_Kept`."""
+
+    def __init__(self, unique: Unique, dtype: DType, size: int, count: int) -> None:
+        self._unique, self._dtype, self._size, self._count = unique, dtype, size, count
+        self._runs = [
+            (Buffer(unique("keys"), dtype, (size,)), Buffer(unique("places"), INDEX, (size,)))
+            for _ in range(2)
+        ]
+
+    def statements(self, given: Given, put: Put) -> Body:
+        """The loops over a row; see `_Kept.statements`."""
+        (keys, places), _ = self._runs
+        width = Variable(INDEX, self._unique("width"))
+        first = nest(
+            self._unique,
+            [self._size],
+            lambda i: (Store(keys.name, (i,), given(i)), Store(places.name, (i,), i)),
+        )
+        # Two rounds bring the runs back to where they were.
+        rounds = (
+            *self._merged(width, 0, 1),
+            *self._merged(apply("mul", width, index(2)), 1, 0),
+            Assign(width.name, apply("mul", width, index(4))),
+        )
+        done = nest(
+            self._unique, [self._count], lambda i: (put(i, Load(INDEX, places.name, (i,))),)
+        )
+        return (
+            *[Allocate(buffer) for pair in self._runs for buffer in pair],
+            *first,
+            Var(width.name, index(1)),
+            While(apply("less", width, index(self._size)), rounds),
+            *done,
+        )
+
+    def _merged(self, width: Expr, source: int, target: int) -> Body:
+        """Each two runs of a width as one."""
+        unique, size = self._unique, index(self._size)
+        names = ("pair", "first", "middle", "end", "i", "j", "t")
+        pair, first, middle, end, i, j, t = [Variable(INDEX, unique(name)) for name in names]
+        both = apply("mul", width, index(2))
+        count = apply("floor_div", plus(size, minus(both, 1)), both)
+        (keys, places), (to_keys, to_places) = self._runs[source], self._runs[target]
+
+        def at(position: Expr) -> tuple[Expr]:
+            return (clamped(position, self._size),)
+
+        left = Load(self._dtype, keys.name, at(i))
+        right = Load(self._dtype, keys.name, at(j))
+        takes = Variable(dtypes.bool_, unique("takes_right"))
+        open_right = apply("less", j, end)
+        no_left = apply("greater_equal", i, middle)
+        better = apply("bit_or", no_left, _comes_before(right, left))
+        step = cast(takes, INDEX)
+        chosen = at(where(takes, j, i))
+        turn = (
+            Let(takes.name, apply("bit_and", open_right, better)),
+            Store(to_keys.name, at(t), Load(self._dtype, keys.name, chosen)),
+            Store(to_places.name, at(t), Load(INDEX, places.name, chosen)),
+            Assign(j.name, apply("add", j, step)),
+            Assign(i.name, apply("add", i, minus(index(1), step))),
+        )
+        step_of = Variable(INDEX, unique("step"))
+        body = (
+            Let(first.name, apply("mul", pair, both)),
+            Let(middle.name, apply("minimum", apply("add", first, width), size)),
+            Let(end.name, apply("minimum", apply("add", first, both), size)),
+            Var(i.name, first),
+            Var(j.name, middle),
+            For(
+                step_of.name,
+                apply("sub", end, first),
+                (Let(t.name, apply("add", first, step_of)), *turn),
+            ),
+        )
+        return (For(pair.name, count, body),)
+
+
+@lowers("InTopK", "InTopKV2")
+def _in_top_k(op: Operation) -> Value:
+    predictions, targets = op.inputs[:2]
+    rows, classes = predictions.shape
+    require(targets.shape == (rows,), "there is no target for each row")
+
+    def within(row: Expr) -> Expr:
+        return inside(cast(targets.at(row), INDEX), classes)
+
+    if not classes:
+        return computed(op.name, dtypes.bool_, (rows,), within)
+
+    def above(row: Expr, column: Expr) -> Expr:
+        own = predictions.at(row, clamped(cast(targets.at(row), INDEX), classes))
+        return cast(apply("greater", predictions.at(row, column), own), dtypes.int32)
+
+    zero, true = number(0, dtypes.int32), number(True, dtypes.bool_)
+    count = reduced(f"{op.name}_above", predictions, [1], "add", zero, above)
+    finite = reduced(
+        f"{op.name}_finite",
+        predictions,
+        [1],
+        "bit_and",
+        true,
+        lambda *at: apply("is_finite", predictions.at(*at)),
+    )
+
+    def element(row: Expr) -> Expr:
+        k: Expr = index(int(op.attr("k"))) if len(op.inputs) == 2 else op.inputs[2].at()
+        few = apply("less", cast(count.at(row), INDEX), cast(k, INDEX))
+        return apply("bit_and", apply("bit_and", within(row), finite.at(row)), few)
+
+    return computed(op.name, dtypes.bool_, (rows,), element)
+
+
+# ------------------------------------------------------------------------------- places
+
+
+def _bisected(size: int, is_before: Callable[[Expr], Expr]) -> Expr:
+    """How many of some sorted elements come before something.
+
+    Args:
+      size: how many there are.
+      is_before: whether the one at a place does.
+    """
+    found: Expr = index(0)
+    for power in reversed(range(size.bit_length())):
+        further = plus(found, 1 << power)
+        there = apply("less_equal", further, index(size))
+        place = clamped(minus(further, 1), size)
+        found = where(apply("bit_and", there, is_before(place)), further, found)
+    return found
+
+
+@lowers("Bucketize")
+def _bucketize(op: Operation) -> Value:
+    x, ends = op.inputs[0], np.array(op.attr("boundaries"), np.float32).astype(np.float64)
+    require(bool((ends[1:] >= ends[:-1]).all()), "its boundaries do not ascend")
+    limits = Value(f"{op.name}_boundaries", dtypes.float64, ends.shape, constant=ends)
+
+    def element(*at: Expr) -> Expr:
+        value = cast(x.at(*at), dtypes.float64)
+
+        def is_before(place: Expr) -> Expr:
+            # What is no number is behind all.
+            below = apply("less_equal", limits.at(place), value)
+            return apply("bit_or", below, apply("is_nan", value))
+
+        return _bisected(ends.size, is_before)
+
+    return computed(op.name, op.dtype(), x.shape, element)
+
+
+@lowers("LowerBound", "UpperBound")
+def _bound(op: Operation) -> Value:
+    keys, values = op.inputs
+    compares = "less_equal" if op.node.type == "UpperBound" else "less"
+    require(keys.shape[0] == values.shape[0], "sorted_inputs and values of different rows")
+
+    def element(row: Expr, column: Expr) -> Expr:
+        value = values.at(row, column)
+
+        def is_before(place: Expr) -> Expr:
+            key = keys.at(row, place)
+            found = apply(compares, key, value)
+            if value.dtype.is_floating:
+                unknown = apply("is_nan", value)
+                if compares == "less":
+                    unknown = apply("bit_and", unknown, apply("equal", key, key))
+                found = apply("bit_or", found, unknown)
+            return found
+
+        return _bisected(keys.shape[1], is_before)
+
+    return computed(op.name, op.dtype(), values.shape, element)

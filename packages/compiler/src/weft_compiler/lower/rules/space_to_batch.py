@@ -1,0 +1,111 @@
+"""Blocks of space that move into the batch and back, and patches of images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from weft_compiler.ir.expressions import Expr, number, where
+from weft_compiler.ir.indices import (
+    clamped,
+    flattened,
+    inside,
+    minus,
+    modulo,
+    over,
+    plus,
+    times,
+    unflattened,
+)
+from weft_compiler.lower.registry import Operation, lowers
+from weft_compiler.lower.values import Value, computed, moved
+from weft_graph.ops.windows import slide
+
+
+def _inside_or_zero(x: Value, place: Sequence[Expr], whole: Sequence[bool]) -> Expr:
+    """An element where there is one, else 0.
+
+    Args:
+      whole: of each axis whether all places are inside.
+    """
+    zero = number(0, x.dtype)
+    if not x.size:
+        return zero
+    found = x.at(*map(clamped, place, x.shape))
+    for i, size, sure in zip(place, x.shape, whole, strict=True):
+        if not sure:
+            found = where(inside(i, size), found, zero)
+    return found
+
+
+@lowers("SpaceToBatchND", known=(1, 2))
+def _space_to_batch(op: Operation) -> Value:
+    x, shape = op.inputs[0], op.shape()
+    blocks = [int(size) for size in op.known(1)]
+    margins = [(int(before), int(after)) for before, after in op.known(2)]
+    count = len(blocks)
+    whole = [True, *[not any(margin) for margin in margins], *[True] * (x.rank - count - 1)]
+
+    def element(*at: Expr) -> Expr:
+        *offsets, image = unflattened(at[0], [*blocks, x.shape[0]])
+        place = [image, *at[1:]]
+        for axis, (offset, block, (before, _)) in enumerate(
+            zip(offsets, blocks, margins, strict=True), 1
+        ):
+            place[axis] = minus(plus(times(at[axis], block), offset), before)
+        return _inside_or_zero(x, place, whole)
+
+    return computed(op.name, x.dtype, shape, element)
+
+
+@lowers("BatchToSpaceND", known=(1, 2))
+def _batch_to_space(op: Operation) -> Value:
+    x, shape = op.inputs[0], op.shape()
+    blocks = [int(size) for size in op.known(1)]
+    crops = [int(before) for before, _ in op.known(2)]
+
+    def source(*at: Expr) -> list[Expr]:
+        whole = [plus(i, crop) for i, crop in zip(at[1:], crops, strict=False)]
+        offsets = [modulo(i, block) for i, block in zip(whole, blocks, strict=True)]
+        image = flattened([*offsets, at[0]], [*blocks, shape[0]])
+        places = [over(i, block) for i, block in zip(whole, blocks, strict=True)]
+        return [image, *places, *at[1 + len(blocks) :]]
+
+    return moved(op.name, x, shape, source)
+
+
+@lowers("ExtractImagePatches", "ExtractVolumePatches")
+def _patches(op: Operation) -> Value:
+    """Each element of a patch is one of the images', or 0 beside them."""
+    x, shape, inner = op.inputs[0], op.shape(), slice(1, -1)
+    sizes, strides = tuple(op.attr("ksizes")[inner]), tuple(op.attr("strides")[inner])
+    rates = tuple(op.attr("rates")[inner]) if "rates" in op.node.attrs else (1,) * len(sizes)
+    slides = [
+        slide(size, window, stride, rate, op.attr("padding"))
+        for size, window, stride, rate in zip(x.shape[inner], sizes, strides, rates, strict=True)
+    ]
+    before = [first for _, first, _ in slides]
+    last = [
+        (count - 1) * stride - first + (window - 1) * rate
+        for (count, first, _), window, stride, rate in zip(
+            slides, sizes, strides, rates, strict=True
+        )
+    ]
+    sure = [
+        not first and end < size
+        for first, end, size in zip(before, last, x.shape[inner], strict=True)
+    ]
+
+    def element(*at: Expr) -> Expr:
+        if not math.prod(shape):
+            return number(0, x.dtype)
+        *tap, channel = unflattened(at[-1], [*sizes, x.shape[-1]])
+        place = [
+            minus(plus(times(i, stride), times(step, rate)), first)
+            for i, stride, step, rate, first in zip(
+                at[inner], strides, tap, rates, before, strict=True
+            )
+        ]
+        return _inside_or_zero(x, [at[0], *place, channel], [True, *sure, True])
+
+    return computed(op.name, x.dtype, shape, element)

@@ -1,0 +1,154 @@
+"""Ops of many families, compiled: where rules have several ways, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_graph.ir.builder import create
+from weft_graph.ir.node import Output
+from weft_tensor import errors
+
+Build = Callable[..., Sequence[Output]]
+
+
+def by_both(
+    monkeypatch: pytest.MonkeyPatch, build: Build, *arrays: Any
+) -> tuple[list[Any], list[Any]]:
+    """What kernels and compiled code give for some feeds."""
+    found = []
+    for mode in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", mode)
+        with wf.Graph().as_default(), wf.Session() as session:
+            feeds = [wf.placeholder(array.dtype, array.shape) for array in arrays]
+            fetches = list(build(*[wf.identity(feed) for feed in feeds]))
+            values = dict(zip(feeds, arrays, strict=True))
+            if mode == "now":
+                assert session.explain(fetches, feeds).compiled
+            found.append(session.run(fetches, values))
+    return found[0], found[1]
+
+
+def outputs(op: str, inputs: Sequence[Any], **attrs: Any) -> Sequence[Output]:
+    return create(op, list(inputs), attrs).outputs
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "float16"])
+@pytest.mark.parametrize(("size", "k"), [(7, 3), (200, 32), (33, 33), (700, 40), (1000, 1000)])
+def test_the_largest_come_in_the_order_of_kernels(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, size: int, k: int
+) -> None:
+    """Equal ones by their places, and what is no number last."""
+    draw = np.random.default_rng(size)
+    x = draw.integers(-9 if dtype != "uint16" else 0, 9, (3, size)).astype(dtype)
+    if x.dtype.kind == "f":
+        x[0, :: max(1, size // 7)] = np.nan
+        x[1, ::5] = -0.0
+        x[2, 1], x[2, 2] = np.inf, -np.inf
+    want, got = by_both(monkeypatch, lambda x: outputs("TopKV2", [x + 0, k]), x)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 31, 32, 33])
+def test_places_among_sorted_values(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    draw = np.random.default_rng(count)
+    keys = np.sort(draw.integers(-5, 5, (2, count)).astype("f"))
+    if count > 3:
+        keys[1, -2:] = np.nan
+    values = np.concatenate([np.arange(-6, 6), [np.nan, np.inf, -np.inf]]).astype("f")
+    values = np.stack([values, values[::-1]])
+
+    def build(keys: Output, values: Output) -> Sequence[Output]:
+        return [
+            *outputs("LowerBound", [keys, values]),
+            *outputs("UpperBound", [keys, values]),
+            *outputs("Bucketize", [values], boundaries=sorted(set(range(-count, count, 3)))),
+        ]
+
+    want, got = by_both(monkeypatch, build, keys, values)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "bshd,bthd->bhst", "bhst,bthd->bshd", "ij,jk,kl->il", "ij,ij->", "i,j->ij", "iij,jk->ik",
+        "...ij,...jk->...ik", "bij,jk->bik", "ij,kj->ki", "abc->ca", "ii->i", "i->ii", "aij,b->ij",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_sums_of_products(monkeypatch: pytest.MonkeyPatch, equation: str, dtype: str) -> None:
+    draw, size = np.random.default_rng(2), dict(zip("abcdhijklst", range(2, 13), strict=True))
+    terms = equation.split("->")[0].split(",")
+    arrays = []
+    for at, term in enumerate(terms):
+        lead = [(1, 3), (2, 1)][at] if "..." in term else ()
+        shape = (*lead, *[size[letter] for letter in term.replace("...", "")])
+        arrays.append(draw.standard_normal(shape).astype(dtype))
+
+    def build(*given: Output) -> Sequence[Output]:
+        (y,) = outputs("Einsum", [list(given)], equation=equation)
+        return [y * 2, *wf.gradients(wf.reduce_sum(y * y), list(given))]
+
+    want, got = by_both(monkeypatch, build, *arrays)
+    limit = 2e-5 if dtype == "float32" else 1e-2
+    for value, expected in zip(got, want, strict=True):
+        wide = value.astype("d"), expected.astype("d")
+        np.testing.assert_allclose(*wide, rtol=limit, atol=limit * 10)
+
+
+def _bincount(values: Output) -> Sequence[Output]:
+    return outputs("Bincount", [values, 4, wf.constant([], wf.float32)])
+
+
+def _averaged(indices: Output, ids: Output) -> Sequence[Output]:
+    data = wf.identity(wf.ones([3, 2])) * 2
+    return outputs("SparseSegmentMeanWithNumSegments", [data, indices, ids, 2])
+
+
+def _at_places(places: Output) -> Sequence[Output]:
+    x = wf.identity(wf.ones([1, 2, 2, 1])) * 3
+    sizes = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    gradient = wf.ones([1, 1, 1, 1]) * 2
+    return outputs("MaxPoolGradWithArgmax", [x, gradient, places], **sizes)
+
+
+@pytest.mark.parametrize(
+    ("build", "arrays"),
+    [
+        pytest.param(_bincount, [[1, -1]], id="counts"),
+        pytest.param(_averaged, [[0, 3], [0, 1]], id="row"),
+        pytest.param(_averaged, [[0, 1], [1, 0]], id="order"),
+        pytest.param(_averaged, [[0, 1], [0, 2]], id="segment"),
+        pytest.param(_averaged, [[0, 1], [-1, 0]], id="below"),
+        pytest.param(_at_places, [[[[[4]]]]], id="place"),
+        pytest.param(
+            lambda x: outputs("HistogramFixedWidth", [wf.cast(x, wf.float32), [1.0, 1.0] * 1, 3]),
+            [[1, 2]],
+            id="range",
+        ),
+        pytest.param(
+            lambda x: [wf.check_numerics(1 / wf.cast(x, wf.float32), "it") * 2], [[1, 0]], id="inf"
+        ),
+    ],
+)
+def test_what_is_wrong_has_the_error_of_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, build: Build, arrays: list[Any]
+) -> None:
+    given = [np.array(array, np.int32 if build is not _at_places else np.int64) for array in arrays]
+    said = []
+    for mode in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", mode)
+        with wf.Graph().as_default(), wf.Session() as session:
+            feeds = [wf.placeholder(array.dtype, array.shape) for array in given]
+            fetches = [wf.identity(y) for y in build(*[wf.identity(x) for x in feeds])]
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                session.run(fetches, dict(zip(feeds, given, strict=True)))
+            said.append((caught.value.node, str(caught.value)))
+    assert said[0] == said[1]
