@@ -193,6 +193,12 @@ PANEL_BYTES: Final = 128
 taps_x, channels, columns), with zeros where depth ends, and matrices as (panels, rows, columns)."""
 
 
+FOUR: Final = 4
+PANEL: Final = PANEL_BYTES // FOUR
+"""Columns of a panel of bytes, which has four rows of each column side by side: (panels, fours,
+columns, 4), with zeros where rows or columns end. Their sums are beside them: (panels, columns)."""
+
+
 def panel_columns(dtype: DType) -> int:
     """Columns of a panel."""
     return PANEL_BYTES // dtype.size
@@ -244,7 +250,7 @@ def _wrong_filter(views: Views, of: Mapping[str, int]) -> str:
     return _wrong_windows(views, of) or _too_few(views, _filter_spans(of))
 
 
-def _windows(x: Any, of: Mapping[str, int], row: int) -> Any:
+def _windows(x: Any, of: Mapping[str, int], row: int, outside: int = 0) -> Any:
     """All windows as rows of a matrix."""
     images = x[: _images(of)].reshape(of["images"], of["height"], of["breadth"], of["channels"])
     lines = [
@@ -257,7 +263,7 @@ def _windows(x: Any, of: Mapping[str, int], row: int) -> Any:
     y, x_ = lines[0][:, None, :, None], lines[1][None, :, None, :]
     there = (y >= 0) & (y < of["height"]) & (x_ >= 0) & (x_ < of["breadth"])
     near = images[:, np.clip(y, 0, of["height"] - 1), np.clip(x_, 0, of["breadth"] - 1)]
-    found = np.where(there[..., None], near, 0)
+    found = np.where(there[..., None], near, outside)
     return found.reshape(_taken(of), _places(of)).astype(x.dtype)
 
 
@@ -299,6 +305,113 @@ def _wrong_turn(views: Views, of: Mapping[str, int]) -> str:
 
 def _turn(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> None:
     _matrix(y, columns, rows, y_row, 1)[...] = _matrix(x, rows, columns, x_row, 1).T
+
+
+# ---------------------------------------------------------------------------- bytes
+
+
+def _wrong_types(views: Views, operands: int) -> str:
+    """Whether bytes, panels and sums are what they are, the panels the second or the last."""
+    names = list(views)
+    found = [views[name][0] for name in names]
+    small = (dtypes.int8, dtypes.uint8)
+    if found[0] in small and found[1:] == [dtypes.int8, *[dtypes.int32] * operands]:
+        return ""
+    sums = f"{' and '.join(names[2:])} of int32"
+    return f"{names[0]} of int8 or uint8, {names[1]} of int8 and {sums} were required"
+
+
+def _panels(n: int, k: int) -> int:
+    return -(-n // PANEL) * PANEL * -(-k // FOUR) * FOUR
+
+
+def _byte_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    m, n, k = of["m"], of["n"], of["k"]
+    return {
+        "a": (m - 1) * of["a_row"] + k if m else 0,
+        "b": _panels(n, k),
+        "sums": -(-n // PANEL) * PANEL,
+        "c": (m - 1) * of["c_row"] + n if m and n else 0,
+    }
+
+
+def _wrong_matmul_bytes(views: Views, of: Mapping[str, int]) -> str:
+    if min(of.values()) < 0 or of["k"] < 1:
+        return "sizes and strides of at least 0, and a depth of at least 1, were required"
+    if of["m"] > 1 and (of["a_row"] < of["k"] or of["c_row"] < of["n"]):
+        return "rows overlap"
+    return _wrong_types(views, 2) or _too_few(views, _byte_spans(of))
+
+
+def unpacked(panels: Any, n: int, k: int) -> Any:
+    """The matrix that panels of bytes hold, (k, n), of int32."""
+    whole = panels[: _panels(n, k)].reshape(-1, -(-k // FOUR), PANEL, FOUR)
+    matrix = whole.transpose(1, 3, 0, 2).reshape(-(-k // FOUR) * FOUR, -1)
+    return matrix[:k, :n].astype(np.int32)
+
+
+def packed(matrix: Any) -> tuple[Any, Any]:
+    """A matrix of int8, (k, n), as panels of bytes, and the sums of its columns."""
+    k, n = matrix.shape
+    whole = np.pad(matrix, [(0, -k % FOUR), (0, -n % PANEL)])
+    panels = whole.reshape(-1, FOUR, whole.shape[1] // PANEL, PANEL).transpose(2, 0, 3, 1)
+    sums = whole.sum(0, dtype=np.int32).reshape(-1, PANEL)
+    return np.ascontiguousarray(panels), sums
+
+
+def _matmul_bytes(a: Any, b: Any, sums: Any, c: Any, **of: int) -> None:
+    left = _matrix(a, of["m"], of["k"], of["a_row"], 1).astype(np.int32)
+    right = unpacked(b, of["n"], of["k"])
+    assert (sums[: of["n"]] == right.sum(0)).all()
+    _matrix(c, of["m"], of["n"], of["c_row"], 1)[...] = left @ right
+
+
+def _conv_bytes_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    return {
+        "x": _images(of),
+        "w": _panels(of["depth"], _places(of)),
+        "sums": -(-of["depth"] // PANEL) * PANEL,
+        "y": _taken(of) * of["depth"],
+    }
+
+
+def _wrong_conv_bytes(views: Views, of: Mapping[str, int]) -> str:
+    sizes = {name: of[name] for name in WINDOWS}
+    x = views["x"]
+    wrong = _wrong_windows({"x": x}, sizes) or _wrong_types(views, 2)
+    if not wrong and not x[0].min <= of["outside"] <= x[0].max:
+        wrong = f"what is outside was required to be of {x[0].name}, got {of['outside']}"
+    return wrong or _too_few(views, _conv_bytes_spans(of))
+
+
+def _conv_bytes(x: Any, w: Any, sums: Any, y: Any, row: int, outside: int, **of: int) -> None:
+    filters = unpacked(w, of["depth"], _places(of))
+    assert (sums[: of["depth"]] == filters.sum(0)).all()
+    result = y[: _taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result[...] = _windows(x, of, row, outside).astype(np.int32) @ filters
+
+
+def _pack_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    n, k = of["n"], of["k"]
+    return {
+        "b": (k - 1) * of["b_row"] + (n - 1) * of["b_column"] + 1 if n and k else 0,
+        "panels": _panels(n, k),
+        "sums": -(-n // PANEL) * PANEL,
+    }
+
+
+def _wrong_pack(views: Views, of: Mapping[str, int]) -> str:
+    if min(of.values()) < 0:
+        return "sizes and strides of at least 0 were required"
+    return _wrong_types(views, 1) or _too_few(views, _pack_spans(of))
+
+
+def _pack_bytes(b: Any, panels: Any, sums: Any, **of: int) -> None:
+    matrix = _matrix(b, of["k"], of["n"], of["b_row"], of["b_column"])
+    signed = matrix if b.dtype == np.int8 else (matrix ^ np.uint8(128)).view(np.int8)
+    whole, totals = packed(signed)
+    panels[: whole.size] = whole.reshape(-1)
+    sums[: totals.size] = totals.reshape(-1)
 
 
 # ---------------------------------------------------------------------------- all
@@ -366,6 +479,37 @@ _ROUTINES: Final = {
         _philox_spans,
         lambda of: _PHILOX_PRODUCTS * of["blocks"],
     ),
+    "matmul_bytes": Routine(
+        "matmul_bytes",
+        ("a", "b", "sums", "c"),
+        ("m", "n", "k", "a_row", "c_row"),
+        frozenset("c"),
+        _wrong_matmul_bytes,
+        _matmul_bytes,
+        lambda of, _: _byte_spans(of),
+        lambda of: _products(of) // FOUR,
+    ),
+    "conv_bytes": Routine(
+        "conv_bytes",
+        ("x", "w", "sums", "y"),
+        (*WINDOWS, "outside"),
+        frozenset("y"),
+        _wrong_conv_bytes,
+        _conv_bytes,
+        lambda of, _: _conv_bytes_spans(of),
+        lambda of: _conv_work(of) // FOUR,
+        ("row",),
+    ),
+    "pack_bytes": Routine(
+        "pack_bytes",
+        ("b", "panels", "sums"),
+        ("n", "k", "b_row", "b_column"),
+        frozenset(["panels", "sums"]),
+        _wrong_pack,
+        _pack_bytes,
+        lambda of, _: _pack_spans(of),
+        lambda of: of["n"] * of["k"],
+    ),
 }
 """`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
 Strides are in elements; c's columns are neighbours.
@@ -383,6 +527,14 @@ width, depth). Filters are panels where they are `packed`, else (taps_y, taps_x,
 
 `conv_filter`: the transpose of g, (images, rows, width, depth), times the windows of x, stored in
 y, (depth, taps_y, taps_x, channels), or added to it.
+
+`matmul_bytes`: the product of a, m×k, of int8 or uint8, and of panels of int8, k×n, beside which
+are the sums of their columns, is stored in c, m×n, of int32.
+
+`conv_bytes`: the same of the windows of x, outside of which all is `outside`, and of filters; it
+is stored in y as by `conv`.
+
+`pack_bytes`: panels and sums of a matrix b, k×n; of uint8 less 128 each.
 
 `turn`: the transpose of the matrix x, rows × columns, is stored in y. Rows are dense, and `x_row`
 and `y_row` elements apart."""

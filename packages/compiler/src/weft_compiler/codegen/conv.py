@@ -48,7 +48,7 @@ _PARAMETERS: Final = {
     "conv_filter": (*WINDOWS, "accumulate"),
     "turn": ("rows", "columns", "x_row", "y_row"),
 }
-_GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
+GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
 """Which windows, which places of each, and how far apart they are put."""
 _SHORT: Final = 4
 """Elements that are copied at once where there are fewer than a register holds."""
@@ -77,18 +77,28 @@ def declaration(routine: str, dtype: DType) -> str:
 def module_text(dtype: DType, target: Target) -> str:
     """The module that defines all of them."""
     s = shape_of(dtype, target)
+    gather = Gather(s.scalar, tuple(sorted({s.lanes, min(s.lanes, _SHORT)}, reverse=True)))
     routines = [_Forward(s).text(), _ByFilter(s).text(), _Turn(s).text()]
-    return module(target, *texts(s), _Gather(s).text(), *routines)
+    return module(target, *texts(s), gather.text(), *routines)
 
 
-class _Gather:
-    """`gather(x, y, numbers of WINDOWS, numbers of _GATHERED)`: parts of windows side by side."""
+class Gather:
+    """`gather(x, y, numbers of WINDOWS, numbers of GATHERED)`: parts of windows side by side.
 
-    def __init__(self, s: Shape) -> None:
-        self.s = s
+    Attributes:
+      source, scalar: the types of elements of x and of y in LLVM.
+      lanes: elements that are copied at once, the most first.
+      numbers: names of its integers.
+    """
+
+    numbers: tuple[str, ...] = (*WINDOWS, *GATHERED)
+
+    def __init__(self, scalar: str, lanes: tuple[int, ...], source: str = "") -> None:
+        self.scalar, self.source, self.lanes = scalar, source or scalar, lanes
         self.w = Loops()
 
     def text(self) -> str:
+        """The function."""
         w = self.w
         with w.when(self._are_pixels()):
             self._pixels()
@@ -118,14 +128,14 @@ class _Gather:
         ky, kx = w.put(f"udiv i64 {tap}, {runs}"), w.put(f"urem i64 {tap}, {runs}")
         dy = w.put(f"sub i64 {w.put(f'mul nsw i64 {ky}, %dilation_y')}, %before_y")
         dx = w.put(f"sub i64 {w.put(f'mul nsw i64 {kx}, %dilation_x')}, %before_x")
-        target = w.at("%y", self.s.scalar, w.put(f"sub i64 {place}, %place"))
+        target = w.at("%y", self.scalar, w.put(f"sub i64 {place}, %place"))
         self._windows(start, (dy, dx, inside), size, (image, line), target)
         following = w.put(f"add nsw i64 {place}, {size}")
         w.lines[at] = f"  {place} = phi i64 [ %place, %{before} ], [ {following}, %{w.block} ]"
         w.go(head)
         w.begin(done)
         w.do("ret void")
-        numbers = ", ".join(f"i64 %{name}" for name in (*WINDOWS, *_GATHERED))
+        numbers = ", ".join(f"i64 %{name}" for name in self.numbers)
         lines = "\n".join(w.lines)
         head = f"define internal void @weft.gather(ptr noalias %x, ptr noalias %y, {numbers})"
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
@@ -146,12 +156,12 @@ class _Gather:
         return found
 
     def _pixels(self) -> None:
-        w, scalar = self.w, self.s.scalar
+        w, scalar = self.w, self.source
         first = w.put(f"add nsw i64 %first, {w.put('mul nsw i64 %row, %width')}")
         start = w.at("%x", scalar, w.put(f"mul nsw i64 {first}, %channels"), "%place")
         with w.each("%count") as i:
             source = w.at(start, scalar, w.put(f"mul nsw i64 {i}, %channels"))
-            place = w.at("%y", scalar, w.put(f"mul nsw i64 {i}, %apart"))
+            place = w.at("%y", self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
             self._copy(source, place, "%size")
 
     def _windows(
@@ -169,7 +179,7 @@ class _Gather:
           moved: from a window to the run: rows, columns and elements.
           apart: elements from an image to the next, and from a row.
         """
-        w, scalar = self.w, self.s.scalar
+        w, source_type = self.w, self.source
         (dy, dx, inside), (image, line) = moved, apart
         begin, head, body, done = w.block, w.label(), w.label(), w.label()
         last_row = w.put("add nsw i64 %row, %rows")
@@ -189,12 +199,12 @@ class _Gather:
         high = self._within(w.put(f"sub i64 {line}, {first}"), size)
         high = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 {high})")
         lines = w.put(f"mul nsw i64 {source_y}, {line}")
-        source = w.at("%x", scalar, w.put(f"mul nsw i64 {n}, {image}"), lines, first)
-        place = w.at(target, scalar, w.put(f"mul nsw i64 {i}, %apart"))
-        self._zero(place, "0", low)
+        source = w.at("%x", source_type, w.put(f"mul nsw i64 {n}, {image}"), lines, first)
+        place = w.at(target, self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
+        self._fill(place, "0", low)
         count = w.put(f"sub i64 {high}, {low}")
-        self._copy(w.at(source, scalar, low), w.at(place, scalar, low), count)
-        self._zero(place, high, size)
+        self._copy(w.at(source, source_type, low), w.at(place, self.scalar, low), count)
+        self._fill(place, high, size)
         x_next, y_next = w.put(f"add nsw i64 {x}, 1"), w.put(f"add nsw i64 {y}, 1")
         wraps = w.put(f"icmp eq i64 {x_next}, %width")
         ends = w.put(f"and i1 {wraps}, {w.put(f'icmp eq i64 {y_next}, {last_row}')}")
@@ -215,34 +225,54 @@ class _Gather:
         """A number, but from 0 to a size."""
         return self.w.least(self.w.put(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)"), size)
 
-    def _zero(self, place: str, low: str, high: str) -> None:
-        w, s = self.w, self.s
+    def _fill(self, place: str, low: str, high: str) -> None:
+        """What is outside."""
+        w, scalar = self.w, self.scalar
         with w.when(w.put(f"icmp slt i64 {low}, {high}")), w.each(high, low=low) as k:
-            w.do(f"store {s.scalar} 0.0, ptr {w.at(place, s.scalar, k)}, align {s.dtype.size}")
+            at = w.at(place, scalar, k)
+            w.do(f"store {scalar} {self.outside}, ptr {at}, align {self.aligned(scalar)}")
 
     def _copy(self, source: str, place: str, count: str) -> None:
         """Elements by registers, the last of which may overlap the one before."""
-        w, s = self.w, self.s
+        w = self.w
         done = w.label()
-        for lanes in sorted({s.lanes, min(s.lanes, _SHORT)}, reverse=True):
-            kind, other, less = f"<{lanes} x {s.scalar}>", w.label(), w.label()
+        for lanes in self.lanes:
+            other, less = w.label(), w.label()
             w.branch(w.put(f"icmp sge i64 {count}, {lanes}"), other, less)
             w.begin(other)
             last = w.put(f"sub i64 {count}, {lanes}")
             with w.each(last, lanes, note=", !llvm.loop !0") as k:
-                self._move(source, place, k, kind)
-            self._move(source, place, last, kind)
+                self._move(source, place, k, lanes)
+            self._move(source, place, last, lanes)
             w.go(done)
             w.begin(less)
         with w.each(count, note=", !llvm.loop !0") as k:
-            self._move(source, place, k, s.scalar)
+            self._move(source, place, k)
         w.go(done)
         w.begin(done)
 
-    def _move(self, source: str, place: str, k: str, kind: str) -> None:
-        w, s = self.w, self.s
-        found = w.put(f"load {kind}, ptr {w.at(source, s.scalar, k)}, align {s.dtype.size}")
-        w.do(f"store {kind} {found}, ptr {w.at(place, s.scalar, k)}, align {s.dtype.size}")
+    def _move(self, source: str, place: str, k: str, lanes: int = 0) -> None:
+        w = self.w
+        kinds = [f"<{lanes} x {kind}>" if lanes else kind for kind in (self.source, self.scalar)]
+        at = w.at(source, self.source, k)
+        found = w.put(f"load {kinds[0]}, ptr {at}, align {self.aligned(self.source)}")
+        found = self.stored(found, lanes)
+        place = w.at(place, self.scalar, k)
+        w.do(f"store {kinds[1]} {found}, ptr {place}, align {self.aligned(self.scalar)}")
+
+    @property
+    def outside(self) -> str:
+        """An element that is outside of x."""
+        return "0.0"
+
+    def stored(self, x: str, lanes: int) -> str:
+        """Elements of x as those of y."""
+        return x
+
+    @staticmethod
+    def aligned(scalar: str) -> int:
+        """Bytes of an element."""
+        return {"i8": 1, "i16": 2, "float": 4, "double": 8}[scalar]
 
 
 class _Driver:
@@ -274,7 +304,7 @@ class _Driver:
         raise NotImplementedError
 
     def gather(self, y: str, *numbers: str) -> None:
-        """Parts of windows, as _GATHERED tells."""
+        """Parts of windows, as GATHERED tells."""
         given = ", ".join(f"i64 {x}" for x in (*(f"%{name}" for name in WINDOWS), *numbers))
         self.w.do(f"call void @weft.gather(ptr %x, ptr {y}, {given})")
 

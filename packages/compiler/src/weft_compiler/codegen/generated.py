@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from weft_compiler.codegen import conv, matmul
+from weft_compiler.codegen import byte_products, conv, matmul
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import symbol
 from weft_tensor import dtypes
@@ -35,11 +35,18 @@ _MODULES: Final[dict[str, _Module]] = {
     "conv": conv,
     "conv_filter": conv,
     "turn": conv,
+    "matmul_bytes": byte_products,
+    "conv_bytes": byte_products,
+    "pack_bytes": byte_products,
 }
+_LIBRARIES: Final = {"matmul": matmul, "conv": conv, "matmul_bytes": byte_products}
+"""Modules by the name of one of their routines."""
 
 
 def supported(routine: str, dtype: DType) -> bool:
     """Whether there is machine code of a routine for a type."""
+    if _MODULES.get(routine) is byte_products:
+        return dtype in (dtypes.int8, dtypes.uint8)
     return routine in _MODULES and dtype in (dtypes.float32, dtypes.float64)
 
 
@@ -55,7 +62,7 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 def library(routine: str) -> str:
     """The name of the module that defines a routine, maybe with others."""
-    return "matmul" if _MODULES[routine] is matmul else "conv"
+    return next(name for name, found in _LIBRARIES.items() if found is _MODULES[routine])
 
 
 def module_text(library: str, dtype: DType, target: Target) -> str:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import Writer
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-_ROWS: Final = {64: (14, 12, 10, 8, 6, 4, 3, 2, 1), 32: (6, 4, 3, 2, 1), 16: (4, 3, 2, 1)}
+ROWS: Final = {64: (14, 12, 10, 8, 6, 4, 3, 2, 1), 32: (6, 4, 3, 2, 1), 16: (4, 3, 2, 1)}
 """Rows of tiles by the width of registers, which then hold 28 of 32, 12 of 16, or 8 where products
 need some of their own."""
 _TOTALS: Final = 8
@@ -71,10 +71,19 @@ def shape_of(dtype: DType, target: Target) -> Shape:
     return Shape(
         dtype,
         lanes,
-        _ROWS[target.vector_bytes],
+        ROWS[target.vector_bytes],
         depth,
         _BLOCK_BYTES // (depth * dtype.size),
     )
+
+
+class Rows(Protocol):
+    """Sizes of tiles, of which there are kernels for some numbers of rows, the largest first."""
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The numbers of rows."""
+        ...
 
 
 class Loops(Writer):
@@ -307,7 +316,7 @@ def module(target: Target, *functions: str) -> str:
     return "\n".join([f'target triple = "{target.triple}"', *functions, attributes, notes])
 
 
-def next_rows(w: Loops, s: Shape, left: str) -> tuple[str, str]:
+def next_rows(w: Loops, s: Rows, left: str) -> tuple[str, str]:
     """How many rows the next tile should have, so that all have about as many, and has."""
     most = s.rows[0]
     tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {most - 1}')}, {most}")
@@ -330,7 +339,7 @@ def chosen(w: Loops, s: Shape, wanted: str, columns: str) -> str:
 
 
 @contextmanager
-def tiles(w: Loops, s: Shape, high: str) -> Iterator[tuple[str, str, str]]:
+def tiles(w: Loops, s: Rows, high: str) -> Iterator[tuple[str, str, str]]:
     """Turns over the rows of a matrix, a tile at a time.
 
     Yields: the first row, how many there are, and how many `chosen` is to be asked for.

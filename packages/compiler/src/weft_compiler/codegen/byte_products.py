@@ -1,0 +1,257 @@
+"""The routines `matmul_bytes`, `conv_bytes` and `pack_bytes`: products of bytes, exact in int32.
+
+    for blocks of NC columns:
+      for blocks of KC of what is summed over:
+        for rows in tiles:
+          copy that part of these rows, or of these windows    # stays in the first cache
+          for columns in tiles:
+            kernel: c tile = or += rows times panel of b
+
+Their kernels are those of `weft_compiler.codegen.byte_tiles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, chosen, texts
+from weft_compiler.codegen.conv import GATHERED, Gather
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tiles import Loops, module, symbol, tiles
+from weft_compiler.routines import FOUR, PANEL, PANEL_BYTES, WINDOWS
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_PARAMETERS: Final = {
+    "matmul_bytes": ("m", "n", "k", "a_row", "c_row"),
+    "conv_bytes": (*WINDOWS, "outside", "row"),
+    "pack_bytes": ("n", "k", "b_row", "b_column"),
+}
+_VIEWS: Final = {
+    "matmul_bytes": ("a", "b", "sums", "c"),
+    "conv_bytes": ("x", "w", "sums", "y"),
+    "pack_bytes": ("b", "panels", "sums"),
+}
+_SHORT: Final = (16, 4)
+"""Bytes that are copied at once where there are fewer than a register holds."""
+
+
+def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
+    """Bytes that a call works in."""
+    return 0 if routine == "pack_bytes" else byte_shape(dtype, target).panel_bytes
+
+
+def declaration(routine: str, dtype: DType) -> str:
+    """What a module that calls a routine declares."""
+    given = ["ptr"] * len(_VIEWS[routine]) + ["i64"] * len(_PARAMETERS[routine])
+    return f"declare void @{symbol(routine, dtype)}({', '.join(given)}, ptr)"
+
+
+def module_text(dtype: DType, target: Target) -> str:
+    """The module that defines all of them."""
+    s = byte_shape(dtype, target)
+    routines = [_Matmul(s).text(), _Conv(s).text(), _Pack(s.dtype).text()]
+    return module(target, *texts(s), _Bytes(s).text(), *routines)
+
+
+def _function(routine: str, dtype: DType, w: Loops) -> str:
+    """A routine, of its instructions."""
+    w.do("ret void")
+    views = [f"ptr noalias %{name}" for name in _VIEWS[routine]]
+    numbers = [f"i64 %{name}" for name in _PARAMETERS[routine]]
+    given = ", ".join([*views, *numbers, "ptr noalias %workspace"])
+    lines = "\n".join(w.lines)
+    return f"define void @{symbol(routine, dtype)}({given}) #0 {{\nentry:\n{lines}\n}}\n"
+
+
+class _Bytes(Gather):
+    """`gather` of bytes, as kernels take them; `outside` is what is outside of an image."""
+
+    numbers = (*WINDOWS, *GATHERED, "outside")
+
+    def __init__(self, s: ByteShape) -> None:
+        widest = s.lanes * 4
+        lanes = (widest, *[short for short in _SHORT if short < widest])
+        super().__init__(s.copied, lanes, "i8")
+        self.s = s
+        self._outside = s.as_copied(self.w, self.w.put("trunc i64 %outside to i8"))
+
+    @property
+    def outside(self) -> str:
+        return self._outside
+
+    def stored(self, x: str, lanes: int) -> str:
+        return self.s.as_copied(self.w, x, lanes)
+
+
+class _Driver:
+    """What both products have: loops over blocks, and the calls within."""
+
+    def __init__(self, s: ByteShape) -> None:
+        self.s = s
+        self.w = Loops()
+
+    def multiply(
+        self,
+        size: tuple[str, str, str],
+        views: tuple[str, str],
+        c_row: str,
+        copy: Callable[[str, str, str, str], None],
+    ) -> None:
+        """The loops.
+
+        Args:
+          size: m, n and k.
+          views: the panels and the result.
+          copy: writes what copies rows: given the first, how many, and the same of columns.
+        """
+        w, s, (m, n, k), (b, c) = self.w, self.s, size, views
+        fours = self._fours(k)
+        with w.each(n, s.columns) as jc:
+            last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
+            with w.each(k, s.depth) as pc:
+                depth = w.least(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
+                add = w.put(f"icmp sgt i64 {pc}, 0")
+                done = w.put(f"mul nsw i64 {pc}, {PANEL}")
+                here = self._fours(depth)
+                with tiles(w, s, m) as (i, rows, wanted):
+                    copy(i, rows, pc, depth)
+                    start = w.at(c, "i32", w.put(f"mul nsw i64 {i}, {c_row}"))
+                    with w.each(last, s.width, low=jc) as j:
+                        of = w.put(f"mul nsw i64 {w.put(f'sdiv i64 {j}, {PANEL}')}, {fours}")
+                        of = w.put(f"mul nsw i64 {of}, {PANEL_BYTES}")
+                        inside = w.put(f"mul nsw i64 {w.put(f'srem i64 {j}, {PANEL}')}, {FOUR}")
+                        panel = w.at(b, "i8", of, done, inside)
+                        columns = w.put(f"sub i64 {n}, {j}")
+                        kernel = chosen(w, s, wanted, columns)
+                        sums, place = w.at("%sums", "i32", j), w.at(start, "i32", j)
+                        w.do(
+                            f"call void {kernel}(ptr %workspace, ptr {panel}, i64 {here}, "
+                            f"ptr {place}, i64 {c_row}, i64 {columns}, i1 {add}, ptr {sums})"
+                        )
+
+    def _fours(self, count: str) -> str:
+        """Groups of four of so many."""
+        return self.w.put(f"lshr i64 {self.w.put(f'add nsw i64 {count}, {FOUR - 1}')}, 2")
+
+
+class _Matmul(_Driver):
+    def text(self) -> str:
+        self.multiply(("%m", "%n", "%k"), ("%b", "%c"), "%c_row", self._copy)
+        return _function("matmul_bytes", self.s.dtype, self.w)
+
+    def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
+        """Rows as the pixels of an image of one row, whose channels are a row's elements."""
+        w, s = self.w, self.s
+        start = w.at("%a", "i8", w.put(f"mul nsw i64 {i}, %a_row"), pc)
+        of = dict.fromkeys(WINDOWS, "1") | {
+            "width": rows, "breadth": rows, "channels": "%a_row", "before_y": "0", "before_x": "0"
+        }  # fmt: skip
+        of |= dict(zip(GATHERED, ("0", rows, "0", depth, str(s.row), "0"), strict=True))
+        given = ", ".join(f"i64 {of[name]}" for name in (*WINDOWS, *GATHERED))
+        w.do(f"call void @weft.gather(ptr {start}, ptr %workspace, {given}, i64 0)")
+
+
+class _Conv(_Driver):
+    def text(self) -> str:
+        w = self.w
+        windows = w.put("mul nsw i64 %rows, %width")
+        windows = w.put(f"mul nsw i64 %images, {windows}")
+        taps = w.put("mul nsw i64 %taps_y, %taps_x")
+        places = w.put(f"mul nsw i64 {taps}, %channels")
+        self.multiply((windows, "%depth", places), ("%w", "%y"), "%depth", self._copy)
+        return _function("conv_bytes", self.s.dtype, w)
+
+    def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
+        numbers = (*[f"%{x}" for x in WINDOWS], i, rows, pc, depth, str(self.s.row), "%row")
+        given = ", ".join(f"i64 {x}" for x in (*numbers, "%outside"))
+        self.w.do(f"call void @weft.gather(ptr %x, ptr %workspace, {given})")
+
+
+class _Pack:
+    """`pack_bytes`: four rows of 32 columns at a time, and what is left one by one."""
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+        self.w = Loops()
+
+    def text(self) -> str:
+        w = self.w
+        fours = w.put("lshr i64 " + w.put(f"add nsw i64 %k, {FOUR - 1}") + ", 2")
+        dense = w.put("icmp eq i64 %b_column, 1")
+        with w.each("%n", PANEL) as j:
+            columns = w.put(f"mul nsw i64 {j}, {FOUR}")
+            panel = w.at("%panels", "i8", w.put(f"mul nsw i64 {columns}, {fours}"))
+            whole = w.put(f"icmp sle i64 {w.put(f'add nsw i64 {j}, {PANEL}')}, %n")
+            with w.each(str(PANEL)) as column:
+                at = w.put(f"add nsw i64 {j}, {column}")
+                w.do(f"store i32 0, ptr {w.at('%sums', 'i32', at)}, align 4")
+            with w.each(fours) as p:
+                first = w.put(f"mul nsw i64 {p}, {FOUR}")
+                fits = w.put(f"icmp sle i64 {w.put(f'add nsw i64 {first}, {FOUR}')}, %k")
+                fits = w.put(f"and i1 {fits}, {w.put(f'and i1 {whole}, {dense}')}")
+                place = w.at(panel, "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
+                fast, slow, done = w.label(), w.label(), w.label()
+                w.branch(fits, fast, slow)
+                w.begin(fast)
+                self._four(first, j, place)
+                w.go(done)
+                w.begin(slow)
+                self._each(first, j, place)
+                w.go(done)
+                w.begin(done)
+        return _function("pack_bytes", self.dtype, w)
+
+    def _signed(self, x: str, lanes: int = 0) -> str:
+        """Bytes with a sign: of those without one, less 128."""
+        if self.dtype is dtypes.int8:
+            return x
+        kind = f"<{lanes} x i8>" if lanes else "i8"
+        flip = f"<{', '.join(['i8 -128'] * lanes)}>" if lanes else "-128"
+        return self.w.put(f"xor {kind} {x}, {flip}")
+
+    def _four(self, first: str, j: str, place: str) -> None:
+        """Four whole rows of a panel."""
+        w, kind, sums = self.w, f"<{PANEL} x i8>", f"<{PANEL} x i32>"
+        start = w.at("%b", "i8", w.put(f"mul nsw i64 {first}, %b_row"), j)
+        rows = []
+        total_at = w.at("%sums", "i32", j)
+        total = w.put(f"load {sums}, ptr {total_at}, align 4")
+        for at in range(FOUR):
+            source = w.at(start, "i8", w.put(f"mul nsw i64 %b_row, {at}"))
+            rows.append(self._signed(w.put(f"load {kind}, ptr {source}, align 1"), PANEL))
+            total = w.put(f"add {sums} {total}, {w.put(f'sext {kind} {rows[-1]} to {sums}')}")
+        w.do(f"store {sums} {total}, ptr {total_at}, align 4")
+        pair, whole = f"<{2 * PANEL} x i8>", f"<{FOUR * PANEL} x i8>"
+        side = ", ".join(f"i32 {i}" for i in range(2 * PANEL))
+        halves = [
+            w.put(f"shufflevector {kind} {x}, {kind} {y}, <{2 * PANEL} x i32> <{side}>")
+            for x, y in (rows[:2], rows[2:])
+        ]
+        lanes = ", ".join(f"i32 {row * PANEL + c}" for c in range(PANEL) for row in range(FOUR))
+        found = w.put(
+            f"shufflevector {pair} {halves[0]}, {pair} {halves[1]}, "
+            f"<{FOUR * PANEL} x i32> <{lanes}>"
+        )
+        w.do(f"store {whole} {found}, ptr {place}, align 1")
+
+    def _each(self, first: str, j: str, place: str) -> None:
+        """Four rows of a panel, where there may be fewer; zeros beyond the last."""
+        w = self.w
+        left = w.least(w.put(f"sub i64 %k, {first}"), str(FOUR))
+        columns = w.least(w.put(f"sub i64 %n, {j}"), str(PANEL))
+        w.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 0, i64 {PANEL_BYTES}, i1 false)")
+        with w.each(columns) as c:
+            column = w.put(f"add nsw i64 {j}, {c}")
+            source = w.at("%b", "i8", w.put(f"mul nsw i64 {column}, %b_column"))
+            target = w.at(place, "i8", w.put(f"mul nsw i64 {c}, {FOUR}"))
+            sum_at = w.at("%sums", "i32", column)
+            with w.each(left) as r:
+                row = w.put(f"add nsw i64 {first}, {r}")
+                at = w.at(source, "i8", w.put(f"mul nsw i64 {row}, %b_row"))
+                x = self._signed(w.put(f"load i8, ptr {at}, align 1"))
+                w.do(f"store i8 {x}, ptr {w.at(target, 'i8', r)}, align 1")
+                total = w.put(f"load i32, ptr {sum_at}, align 4")
+                total = w.put(f"add i32 {total}, {w.put(f'sext i8 {x} to i32')}")
+                w.do(f"store i32 {total}, ptr {sum_at}, align 4")

@@ -1,0 +1,398 @@
+"""Tiles of products of bytes, whose sums of 32 bits are exact.
+
+A panel of b has four bytes of each of its columns side by side.  A step of a kernel multiplies them
+with four bytes of each row of a.  What does that depends on the processor:
+
+    vpdpbusd          four products of a lane and their sum, of bytes without sign and with one
+    sdot              the same, of bytes with a sign
+    pmaddwd           two products of 16 bits: each column has two lanes, which are added in the end
+    smull, sadalp     two products of 8 bits, in the same lanes
+
+Where a processor takes other bytes than a has, 128 is added to them or taken from them as they are
+copied, and as many times the sums of the columns of b from the result.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tiles import ROWS, Loops
+from weft_compiler.routines import FOUR, PANEL_BYTES
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_BLOCK_BYTES: Final = 1 << 19
+_PAD: Final = 64
+_DEPTH: Final = 1024
+"""Bytes of a row of a that are copied at once."""
+
+
+class Dot(enum.Enum):
+    """How four bytes are multiplied."""
+
+    UNSIGNED = "vpdpbusd"
+    SIGNED = "sdot"
+    PAIRS = "pmaddwd"
+    LONG = "smull"
+    PLAIN = "plain"
+
+
+def dot_of(target: Target) -> Dot:
+    """The fastest that a processor has, and whose sums are exact."""
+    if target.x86:
+        wide = target.has("avx512vnni") and target.vector_bytes == 64
+        narrow = target.has("avxvnni") and target.vector_bytes == 32
+        return Dot.UNSIGNED if wide or narrow else Dot.PAIRS
+    if target.family == "wasm32":
+        return Dot.PAIRS
+    if target.family == "aarch64":
+        return Dot.SIGNED if target.has("dotprod") else Dot.LONG
+    return Dot.LONG if target.family.startswith("arm") else Dot.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class ByteShape:
+    """The sizes of tiles and blocks.
+
+    Attributes:
+      dtype: of a: int8 or uint8.
+      lanes: sums of 32 bits in a register.
+      rows: of the tiles there are kernels for, the largest first.
+      columns: those of b that one copy of rows of a is used with.
+    """
+
+    dtype: DType
+    target: Target
+    dot: Dot
+    lanes: int
+    rows: tuple[int, ...]
+    columns: int = _BLOCK_BYTES // _DEPTH
+
+    @property
+    def parts(self) -> int:
+        """Lanes of a column."""
+        return 1 if self.dot in (Dot.UNSIGNED, Dot.SIGNED) else 2
+
+    @property
+    def vectors(self) -> int:
+        """Registers of a row of a tile's result."""
+        return 2 // self.parts
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return self.vectors * self.lanes
+
+    @property
+    def copied(self) -> str:
+        """The type of copied elements of a in LLVM."""
+        return "i16" if self.dot in (Dot.PAIRS, Dot.PLAIN) else "i8"
+
+    @property
+    def size(self) -> int:
+        """Bytes of a copied element of a."""
+        return 2 if self.copied == "i16" else 1
+
+    @property
+    def depth(self) -> int:
+        """KC."""
+        return _DEPTH // self.size
+
+    @property
+    def row(self) -> int:
+        """How many elements apart copied rows of a are."""
+        return self.depth + _PAD // self.size
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of the copied rows of a."""
+        return self.rows[0] * self.row * self.size
+
+    @property
+    def added(self) -> int:
+        """What is added to the bytes of a as they are copied."""
+        if self.dot is Dot.UNSIGNED and self.dtype is dtypes.int8:
+            return 128
+        return -128 if self.dot in (Dot.SIGNED, Dot.LONG) and self.dtype is dtypes.uint8 else 0
+
+    def as_copied(self, w: Loops, x: str, lanes: int = 0) -> str:
+        """Bytes of a, or one of them, as kernels take them."""
+        kind = f"<{lanes} x i8>" if lanes else "i8"
+        if self.added:
+            flip = f"<{', '.join(['i8 -128'] * lanes)}>" if lanes else "-128"
+            x = w.put(f"xor {kind} {x}, {flip}")
+        if self.copied == "i8":
+            return x
+        extend = "sext" if self.dtype is dtypes.int8 else "zext"
+        return w.put(f"{extend} {kind} {x} to {kind.replace('i8', 'i16')}")
+
+
+def byte_shape(dtype: DType, target: Target) -> ByteShape:
+    """The sizes for a processor."""
+    width = target.vector_bytes
+    if width == 64 and not target.has("avx512bw"):
+        width = 32
+    return ByteShape(dtype, target, dot_of(target), width // 4, ROWS[width])
+
+
+def variants(s: ByteShape) -> list[tuple[int, bool]]:
+    """Registers of a tile's row, and whether some lanes of the last are left out."""
+    return [(s.vectors, False), *[(vectors, True) for vectors in range(1, s.vectors + 1)]]
+
+
+def _name(rows: int, vectors: int, masked: bool) -> str:
+    return f"weft.kernel.{rows}.{vectors}{'m' if masked else ''}"
+
+
+def _table(s: ByteShape, vectors: int, masked: bool) -> str:
+    """Kernels by how many rows are left: those of the most rows that are not more."""
+    kernels = ["ptr null"]
+    for left in range(1, s.rows[0] + 1):
+        rows = next(rows for rows in s.rows if rows <= left)
+        kernels.append(f"ptr @{_name(rows, vectors, masked)}")
+    name = f"@weft.table.{vectors}{'m' if masked else ''}"
+    return f"{name} = internal constant [{len(kernels)} x ptr] [{', '.join(kernels)}]"
+
+
+def texts(s: ByteShape) -> list[str]:
+    """The kernels of all sizes, the tables that `chosen` finds them in, and what they call."""
+    tables = [_table(s, *variant) for variant in variants(s)]
+    kernels = [_Kernel(s, rows, *variant).text() for rows in s.rows for variant in variants(s)]
+    return [*tables, *kernels]
+
+
+def chosen(w: Loops, s: ByteShape, wanted: str, columns: str) -> str:
+    """The kernel for so many rows and columns."""
+    table = f"@weft.table.{s.vectors}m"
+    if s.vectors > 1:
+        narrow = w.put(f"icmp sle i64 {columns}, {s.lanes}")
+        table = w.select(narrow, "ptr", "@weft.table.1m", table)
+    full = w.put(f"icmp sge i64 {columns}, {s.width}")
+    table = w.select(full, "ptr", f"@weft.table.{s.vectors}", table)
+    return w.put(f"load ptr, ptr {w.at(table, 'ptr', wanted)}")
+
+
+class _Kernel:
+    """A tile of c: `kernel(a, b, fours, c, c_row, columns, add, sums)`."""
+
+    def __init__(self, s: ByteShape, rows: int, vectors: int, masked: bool) -> None:
+        self.s, self.rows, self.vectors, self.masked = s, rows, vectors, masked
+        self.kind = f"<{s.lanes} x i32>"
+        self.bits = f"<{s.lanes} x i1>"
+        self.suffix = f"v{s.lanes}i32"
+        self.sums = vectors * s.parts
+        self.w = Loops()
+        self.mask = ""
+
+    def text(self) -> str:
+        w = self.w
+        if self.masked:
+            self.mask = self._mask()
+        totals = [self._whole(row) for row in self._product()]
+        adding, storing, done = w.label(), w.label(), w.label()
+        w.branch("%add", adding, storing)
+        w.begin(adding)
+        self._store(totals, self._before)
+        w.go(done)
+        w.begin(storing)
+        corrections = [self._correction(v) for v in range(self.vectors)] if self.s.added else []
+        self._store(totals, lambda place, v: corrections[v] if corrections else "")
+        w.go(done)
+        w.begin(done)
+        w.do("ret void")
+        name = _name(self.rows, self.vectors, self.masked)
+        parameters = (
+            "ptr noalias %a, ptr noalias %b, i64 %fours, ptr noalias %c, i64 %c_row, "
+            "i64 %columns, i1 %add, ptr noalias %sums"
+        )
+        lines = "\n".join(w.lines)
+        return f"define internal void @{name}({parameters}) noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _mask(self) -> str:
+        """Which lanes of the last register there are."""
+        w = self.w
+        left = w.put(f"sub i64 %columns, {self.s.lanes * (self.vectors - 1)}")
+        every = self._splat(self.kind, "i32", w.put(f"trunc i64 {left} to i32"))
+        lanes = ", ".join(f"i32 {lane}" for lane in range(self.s.lanes))
+        return w.put(f"icmp slt {self.kind} <{lanes}>, {every}")
+
+    def _splat(self, kind: str, scalar: str, x: str) -> str:
+        w = self.w
+        one = w.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
+        lanes = f"<{kind[1:].split()[0]} x i32>"
+        return w.put(f"shufflevector {kind} {one}, {kind} poison, {lanes} zeroinitializer")
+
+    def _product(self) -> list[list[str]]:
+        """The sums of products, in a loop over groups of four."""
+        w, tile = self.w, range(self.rows)
+        head, body, done = w.label(), w.label(), w.label()
+        before = w.block
+        w.go(head)
+        w.begin(head)
+        p, totals = w.name(), [[w.name() for _ in range(self.sums)] for _ in tile]
+        at = len(w.lines)
+        for _ in range(1 + self.rows * self.sums):
+            w.do("")
+        w.branch(w.put(f"icmp slt i64 {p}, %fours"), body, done)
+        w.begin(body)
+        start = w.at("%b", "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
+        b = [self._columns(start, v) for v in range(self.sums)]
+        here = w.at("%a", self.s.copied, w.put(f"mul nsw i64 {p}, {FOUR}"))
+        new = [
+            self._row(w.at(here, self.s.copied, str(i * self.s.row)), b, totals[i]) for i in tile
+        ]
+        following = w.put(f"add nsw i64 {p}, 1")
+        w.go(head, ", !llvm.loop !0")
+        lines = [f"  {p} = phi i64 [ 0, %{before} ], [ {following}, %{body} ]"]
+        for i in tile:
+            for old, total in zip(totals[i], new[i], strict=True):
+                zero = f"[ zeroinitializer, %{before} ]"
+                lines.append(f"  {old} = phi {self.kind} {zero}, [ {total}, %{body} ]")
+        w.lines[at : at + len(lines)] = lines
+        w.begin(done)
+        return totals
+
+    @property
+    def _bytes(self) -> int:
+        """Bytes of b that go with a register of sums."""
+        return self.s.lanes * FOUR // self.s.parts
+
+    def _columns(self, start: str, v: int) -> str:
+        """Four bytes of each of some columns."""
+        w, count = self.w, self._bytes
+        place = w.at(start, "i8", str(v * count))
+        found = w.put(f"load <{count} x i8>, ptr {place}, align 1")
+        if self.s.copied == "i8":
+            return found
+        return w.put(f"sext <{count} x i8> {found} to <{count} x i16>")
+
+    def _row(self, place: str, b: list[str], totals: list[str]) -> list[str]:
+        """Four elements of a row of a, with those of all columns."""
+        w, s = self.w, self.s
+        word, count = f"i{32 * s.size}", self._bytes
+        x = w.put(f"load {word}, ptr {place}, align {s.size}")
+        many = f"<{count // FOUR} x {word}>"
+        every = w.put(f"bitcast {many} {self._splat(many, word, x)} to <{count} x {s.copied}>")
+        step = _STEPS[s.dot]
+        return [step(w, s, total, every, y) for y, total in zip(b, totals, strict=True)]
+
+    def _whole(self, sums: list[str]) -> list[str]:
+        """The columns of a row, of the lanes of each."""
+        if self.s.parts == 1:
+            return sums
+        pairs = zip(sums[::2], sums[1::2], strict=True)
+        return [_added_pairs(self.w, self.kind, self.s.lanes, *pair) for pair in pairs]
+
+    def _load(self, pointer: str, v: int) -> str:
+        if not (self.masked and v == self.vectors - 1):
+            return self.w.put(f"load {self.kind}, ptr {pointer}, align 4")
+        return self.w.put(
+            f"call {self.kind} @llvm.masked.load.{self.suffix}.p0(ptr align 4 {pointer}, "
+            f"{self.bits} {self.mask}, {self.kind} zeroinitializer)"
+        )
+
+    def _before(self, place: str, v: int) -> str:
+        """What the place of a result has."""
+        return self._load(place, v)
+
+    def _correction(self, v: int) -> str:
+        """What the result has too little, since something was added to a."""
+        w, lanes = self.w, self.s.lanes
+        sums = self._load(w.at("%sums", "i32", str(v * lanes)), v)
+        factor = f"<{', '.join([f'i32 {-self.s.added}'] * lanes)}>"
+        return w.put(f"mul {self.kind} {sums}, {factor}")
+
+    def _store(self, totals: list[list[str]], more: Callable[[str, int], str]) -> None:
+        w = self.w
+        for i, row in enumerate(totals):
+            start = w.at("%c", "i32", w.put(f"mul nsw i64 %c_row, {i}"))
+            for v, total in enumerate(row):
+                place = w.at(start, "i32", str(v * self.s.lanes))
+                other = more(place, v)
+                if other:
+                    total = w.put(f"add {self.kind} {other}, {total}")
+                if self.masked and v == self.vectors - 1:
+                    w.do(
+                        f"call void @llvm.masked.store.{self.suffix}.p0({self.kind} {total}, "
+                        f"ptr align 4 {place}, {self.bits} {self.mask})"
+                    )
+                else:
+                    w.do(f"store {self.kind} {total}, ptr {place}, align 4")
+
+
+# ---------------------------------------------------------------------------- steps
+
+
+def _added_pairs(w: Loops, kind: str, lanes: int, x: str, y: str) -> str:
+    """The sums of neighbours, of one register and then of another."""
+    both = [
+        w.put(
+            f"shufflevector {kind} {x}, {kind} {y}, <{lanes} x i32> "
+            f"<{', '.join(f'i32 {2 * lane + odd}' for lane in range(lanes))}>"
+        )
+        for odd in (0, 1)
+    ]
+    return w.put(f"add {kind} {both[0]}, {both[1]}")
+
+
+def _unsigned(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
+    kind, of = f"<{s.lanes} x i32>", f"<{4 * s.lanes} x i8>"
+    function = f"llvm.x86.avx512.vpdpbusd.{32 * s.lanes}"
+    return w.put(f"call {kind} @{function}({kind} {total}, {of} {a}, {of} {b})")
+
+
+def _signed(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
+    function = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+    return w.put(f"call <4 x i32> @{function}(<4 x i32> {total}, <16 x i8> {a}, <16 x i8> {b})")
+
+
+_PAIRS: Final = {
+    4: "llvm.x86.sse2.pmadd.wd",
+    8: "llvm.x86.avx2.pmadd.wd",
+    16: "llvm.x86.avx512.pmaddw.d.512",
+}
+
+
+def _pairs(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
+    kind, of = f"<{s.lanes} x i32>", f"<{2 * s.lanes} x i16>"
+    function = _PAIRS[s.lanes] if s.target.x86 else "llvm.wasm.dot"
+    found = w.put(f"call {kind} @{function}({of} {a}, {of} {b})")
+    return w.put(f"add {kind} {total}, {found}")
+
+
+def _long(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
+    wide = [w.put(f"sext <8 x i8> {x} to <8 x i16>") for x in (a, b)]
+    found = w.put(f"mul <8 x i16> {wide[0]}, {wide[1]}")
+    if s.target.family == "aarch64":
+        call = f"call <4 x i32> @llvm.aarch64.neon.saddlp.v4i32.v8i16(<8 x i16> {found})"
+        return w.put(f"add <4 x i32> {total}, {w.put(call)}")
+    function = "llvm.arm.neon.vpadals.v4i32.v8i16"
+    return w.put(f"call <4 x i32> @{function}(<4 x i32> {total}, <8 x i16> {found})")
+
+
+def _plain(w: Loops, s: ByteShape, total: str, a: str, b: str) -> str:
+    count, kind = 2 * s.lanes, f"<{s.lanes} x i32>"
+    wide = [w.put(f"sext <{count} x i16> {x} to <{count} x i32>") for x in (a, b)]
+    found = w.put(f"mul <{count} x i32> {wide[0]}, {wide[1]}")
+    for odd in (0, 1):
+        lanes = ", ".join(f"i32 {2 * lane + odd}" for lane in range(s.lanes))
+        half = w.put(
+            f"shufflevector <{count} x i32> {found}, <{count} x i32> poison, "
+            f"<{s.lanes} x i32> <{lanes}>"
+        )
+        total = w.put(f"add {kind} {total}, {half}")
+    return total
+
+
+_STEPS: Final[dict[Dot, Callable[[Loops, ByteShape, str, str, str], str]]] = {
+    Dot.UNSIGNED: _unsigned,
+    Dot.SIGNED: _signed,
+    Dot.PAIRS: _pairs,
+    Dot.LONG: _long,
+    Dot.PLAIN: _plain,
+}
+"""What adds products of a and b to sums."""
