@@ -20,7 +20,9 @@ import weft as wf
 from weft._commands import main
 from weft_compiler.ahead import Compiled, compile_graph
 from weft_compiler.ahead.header import quoted
+from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
+from weft_graph.ops.integer_products import matmul_integer
 from weft_tensor import errors
 
 OTHERS = sorted(EMULATORS)
@@ -95,6 +97,66 @@ def test_other_machines_compute_it(target: str, tmp_path: Path) -> None:
         pytest.skip(f"needs {emulator} and ziglang")
     made, arrays, want = compiled(target)
     agree(linked_and_run(made, arrays, tmp_path), want)
+
+
+def products_of_bytes() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
+    """Products of small integers, whose instructions differ most between processors."""
+    draw = np.random.default_rng(0)
+
+    def drawn(dtype: str, *shape: int) -> Any:
+        limits = np.iinfo(dtype)
+        found = draw.integers(limits.min, limits.max + 1, shape)
+        ends = draw.choice([limits.min, limits.max], shape)
+        return np.where(draw.random(shape) < 0.4, ends, found).astype(dtype)
+
+    sides = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    inputs: dict[str, Output] = {}
+    outputs: dict[str, Output] = {}
+    arrays = []
+    for dtype in ("int8", "uint8"):
+        x = inputs[dtype] = wf.placeholder(dtype, [1, 6, 30, 7])
+        arrays.append(drawn(dtype, 1, 6, 30, 7))
+        rows, columns = wf.reshape(x, [30, 42]), drawn("int8", 42, 37)
+        pair = wf.reshape(x, [42, 30])
+        outputs[f"{dtype}_product"] = matmul_integer(rows, columns, 3)
+        outputs[f"{dtype}_pair"] = matmul_integer(rows, pair, 0, 5)
+        for op, shape in (
+            ("Conv2DInteger", (3, 3, 7, 35)),
+            ("DepthwiseConv2dInteger", (3, 3, 7, 1)),
+        ):
+            given = [x, wf.constant(drawn("int8", *shape)), wf.constant(5)]
+            outputs[f"{dtype}_{op}"] = create(op, given, sides).outputs[0]
+    return inputs, outputs, arrays
+
+
+@pytest.mark.parametrize(
+    ("target", "features"),
+    [*[(target, "") for target in OTHERS], ("aarch64-linux", "+dotprod"), ("x86_64-linux", "")],
+)
+def test_products_of_bytes_are_exact(target: str, features: str, tmp_path: Path) -> None:
+    command: list[str] = []
+    if target in EMULATORS:
+        if which(EMULATORS[target].emulator) is None or not find_spec("ziglang"):
+            pytest.skip(f"needs {EMULATORS[target].emulator} and ziglang")
+    elif which("cc") is None or sys.platform != "linux":
+        pytest.skip("no C compiler for Linux")
+    else:
+        command = ["cc"]
+    inputs, outputs, arrays = products_of_bytes()
+    made = compile_graph(inputs, outputs, target, name="net", features=features)
+    want = wanted(outputs, dict(zip(inputs.values(), arrays, strict=True)))
+    for got, expected in zip(linked_and_run(made, arrays, tmp_path, command), want, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_node_multiplies_bytes_exactly(tmp_path: Path) -> None:
+    if which("node") is None or not find_spec("ziglang"):
+        pytest.skip("needs node and ziglang")
+    inputs, outputs, arrays = products_of_bytes()
+    made = compile_graph(inputs, outputs, "wasm32-wasi", name="net")
+    want = wanted(outputs, dict(zip(inputs.values(), arrays, strict=True)))
+    for got, expected in zip(run_in_node(made, arrays, tmp_path), want, strict=True):
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.long

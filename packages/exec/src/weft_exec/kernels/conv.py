@@ -42,6 +42,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
+    from weft_tensor.dtypes import DType
 
 
 FEW_CHANNELS: Final = 16
@@ -54,10 +55,14 @@ SHARE_BYTES: Final = 1 << 18
 
 
 class Convolution:
-    """The attributes of one convolution, and what they mean for given sizes."""
+    """The attributes of one convolution, and what they mean for given sizes.
 
-    def __init__(self, node: Node, device: Device) -> None:
-        attrs = node.attrs
+    Args:
+      dtype: what is computed, if it is not what the node's output has.
+    """
+
+    def __init__(self, node: Node, device: Device, dtype: DType | None = None) -> None:
+        attrs, dtype = node.attrs, dtype or node.outputs[0].dtype
         self.op = node.type
         self.device = device
         self.data_format: str = attrs["data_format"]
@@ -66,8 +71,8 @@ class Convolution:
         self.dilations = spatial(attrs["dilations"], self.data_format)
         explicit = pairs(attrs.get("explicit_paddings", ()), len(self.data_format))
         self.pads = [explicit[axis] for axis in spatial_axes(self.data_format)]
-        self.dtype = node.outputs[0].dtype.numpy
-        self.wide = wide(node.outputs[0].dtype)
+        self.dtype = dtype.numpy
+        self.wide = wide(dtype)
 
     def geometry(self, inner: Sizes, taps: Sizes) -> tuple[Sizes, Sizes, Sizes]:
         """Number of windows, zeros before, zeros after, for each spatial axis."""
@@ -133,7 +138,12 @@ def _convolve(
 @kernel("Conv2D", "Conv3D", device=ARRAY_DEVICE, heavy=True)
 def make_forward(node: Node, device: Device) -> KernelFunction:
     """The convolution itself."""
-    conv, xp = Convolution(node, device), device.xp
+    return forward(Convolution(node, device))
+
+
+def forward(conv: Convolution) -> KernelFunction:
+    """From images and filters to their convolution."""
+    device, xp = conv.device, conv.device.xp
     # What follows from the shapes, which rarely change from step to step.
     last: tuple[Any, ...] = (None, None, None, None)
 
@@ -398,7 +408,7 @@ def _scatter(
 _ALL: Final = slice(None)
 
 
-class _Depthwise(Convolution):
+class Depthwise(Convolution):
     """A convolution of each channel by itself, tap by tap over some images at a time."""
 
     def parts(self, batch: int, size: int) -> list[slice]:
@@ -444,7 +454,12 @@ def _along_rows(weights: Array, width: int, xp: Any) -> Array:
 
 @kernel("DepthwiseConv2dNative", device=ARRAY_DEVICE, heavy=True)
 def _make_depthwise(node: Node, device: Device) -> KernelFunction:
-    conv, xp = _Depthwise(node, device), device.xp
+    return depthwise_forward(Depthwise(node, device))
+
+
+def depthwise_forward(conv: Depthwise) -> KernelFunction:
+    """From images and filters to their convolution, each channel by itself."""
+    device, xp = conv.device, conv.device.xp
 
     def run(x: Any, filters: Any) -> Any:
         x, filters = widened(channels_last(x, conv.data_format)), widened(filters)
@@ -481,7 +496,7 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
     "DepthwiseConv2dNativeBackpropInput", device=ARRAY_DEVICE, host=("input_sizes",), heavy=True
 )
 def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
-    conv, xp = _Depthwise(node, device), device.xp
+    conv, xp = Depthwise(node, device), device.xp
 
     def run(input_sizes: Any, filters: Any, grad: Any) -> Any:
         shape = conv.last_shape(input_sizes)
@@ -517,7 +532,7 @@ def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
     "DepthwiseConv2dNativeBackpropFilter", device=ARRAY_DEVICE, host=("filter_sizes",), heavy=True
 )
 def _make_depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
-    conv, xp = _Depthwise(node, device), device.xp
+    conv, xp = Depthwise(node, device), device.xp
 
     def run(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in filter_sizes)

@@ -45,7 +45,7 @@ _T = "{float16, bfloat16, float32, float64}"
 # ------------------------------------------------------------------------- shape rules
 
 
-def _forward_shape(op: str, node: NodeSpec, x: Dims, filters: Dims, depthwise: bool) -> Dims:
+def forward_shape(op: str, node: NodeSpec, x: Dims, filters: Dims, depthwise: bool) -> Dims:
     """The output of a convolution; checks everything that is known."""
     attrs = node.attrs
     data_format: str = attrs["data_format"]
@@ -82,7 +82,7 @@ def _forward_shape(op: str, node: NodeSpec, x: Dims, filters: Dims, depthwise: b
 def _conv_rule(op: str, depthwise: bool = False) -> Any:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, filters = node.inputs
-        return (_forward_shape(op, node, x.dims, filters.dims, depthwise),)
+        return (forward_shape(op, node, x.dims, filters.dims, depthwise),)
 
     return rule
 
@@ -119,7 +119,7 @@ def _checked_backprop(
     op: str, node: NodeSpec, x: Dims, filters: Dims, grad: Dims, depthwise: bool
 ) -> tuple[Dims, Dims]:
     """The shapes of input and filter after checking that they give the gradient's shape."""
-    expected = _forward_shape(op, node, x, filters, depthwise)
+    expected = forward_shape(op, node, x, filters, depthwise)
     assert expected is not None
     try:
         merge_dims(expected, grad)
@@ -153,6 +153,9 @@ _CONV2D = {
     "dilations": "list(int) = [1, 1, 1, 1]",
 }
 _DEPTHWISE = {key: _CONV2D[key] for key in _CONV2D if key != "use_cudnn_on_gpu"}
+WINDOWS = {key: _DEPTHWISE[key] for key in _DEPTHWISE if key != "T"}
+"""Attributes that tell where the windows of images are."""
+
 _CONV3D = {
     "T": _T,
     "strides": "list(int) >= 5",
@@ -162,11 +165,15 @@ _CONV3D = {
 }
 
 
-def _traits(kernel: int | None, positions: int | None, depthwise: bool) -> Traits:
+def convolution_traits(
+    kernel: int | None, positions: int | None, depthwise: bool, differentiable: bool = True
+) -> Traits:
+    """What is known of a convolution, as `cost_rules.convolution` and `Traits` have it."""
     return Traits(
         cost=cost_rules.convolution(kernel, positions, depthwise),
         cost_attrs=("strides", "padding", "dilations", "data_format"),
         scratch=cost_rules.columns(kernel),
+        differentiable=differentiable,
     )
 
 
@@ -178,7 +185,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         ("output: T",),
         attrs,
         _conv_rule(forward, depthwise),
-        traits=_traits(1, None, depthwise),
+        traits=convolution_traits(1, None, depthwise),
         doc="Cross-correlation of `input` with `filter`.",
     )
     index = attrs | ({"Tshape": "{int32, int64} = int32"} if "3D" in prefix else {})
@@ -190,7 +197,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         ("output: T",),
         index,
         _input_rule(name, depthwise),
-        traits=_traits(1, 2, depthwise),
+        traits=convolution_traits(1, 2, depthwise),
         doc="Gradient of a convolution by its input.",
     )
     name = f"{forward}BackpropFilter{suffix}"
@@ -200,7 +207,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         ("output: T",),
         attrs,
         _filter_rule(name, depthwise),
-        traits=_traits(None, 2, depthwise),
+        traits=convolution_traits(None, 2, depthwise),
         doc="Gradient of a convolution by its filter.",
     )
 

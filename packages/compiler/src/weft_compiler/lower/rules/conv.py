@@ -9,7 +9,7 @@ places.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final
@@ -277,7 +277,7 @@ def _by_filter(op: Operation) -> Value:
                 for buffer, of in zip(buffers, (x, gradient), strict=True)
             ]
             target = load(y, y.shape, [index(0)] * 4)
-            of = _parameters(x, axes, depth, count, axes[0].count) | {"accumulate": 1}
+            of = parameters_of(x, axes, depth, count, axes[0].count) | {"accumulate": 1}
             return (Call("conv_filter", (*views, target), tuple(of.items())),)
 
         whole = images // step
@@ -349,8 +349,7 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
 
 def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) -> Value:
     """The convolution of (N, H, W, C) with filters, maybe packed: (N, H', W', depth)."""
-    y, x_ = axes
-    shape = (x.shape[0], y.count, x_.count, depth)
+    shape = (x.shape[0], *[axis.count for axis in axes], depth)
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         if 0 in (*x.shape, *w.shape, *shape):
@@ -362,19 +361,35 @@ def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) 
                 load(buffers[1], w.shape, [index(0)] * w.rank),
                 load(target, shape, [image, row, index(0), index(0)]),
             )
-            of = _parameters(x, axes, depth, images, rows) | {"packed": int(w.rank == 5)}
+            of = parameters_of(x, axes, depth, images, rows) | {"packed": int(w.rank == 5)}
             return (Call("conv", views, tuple(of.items()), (row,)),)
 
-        if y.count * x_.count < _FEW:
-            return call(index(0), index(0), shape[0], y.count)
-        if x_.count >= _ROW:
-            return nest(unique, shape[:2], lambda n, i: call(n, i, 1, 1))
-        return nest(unique, shape[:1], lambda n: call(n, index(0), 1, y.count))
+        return call_by_rows(unique, shape, axes, call)
 
     return Value(name, x.dtype, shape, Written((x, w), write))
 
 
-def _parameters(
+def call_by_rows(
+    unique: Unique,
+    shape: Sequence[int],
+    axes: Sequence[Axis],
+    call: Callable[[Expr, Expr, int, int], Body],
+) -> Body:
+    """A convolution by calls of a row of windows, of an image or of a batch.
+
+    Args:
+      shape: of the result.
+      call: from an image, a row, and how many there are of both.
+    """
+    y, x = axes
+    if y.count * x.count < _FEW:
+        return call(index(0), index(0), shape[0], y.count)
+    if x.count >= _ROW:
+        return nest(unique, shape[:2], lambda n, i: call(n, i, 1, 1))
+    return nest(unique, shape[:1], lambda n: call(n, index(0), 1, y.count))
+
+
+def parameters_of(
     x: Value, axes: Sequence[Axis], depth: int, images: int, rows: int
 ) -> dict[str, int]:
     """What routines are told of windows."""

@@ -13,12 +13,12 @@ from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, by_kernel, 
 from weft_compiler.lower.values import Reduction, Value, computed, moved
 from weft_graph.ops.windows import spatial_axes
 
-_MOST_TAPS: Final = 64
+MOST_TAPS: Final = 64
 """Taps of a window that are terms of one expression, at most."""
 
 
 def _require_few(taps: int) -> None:
-    require(taps <= _MOST_TAPS, f"its windows have more than {_MOST_TAPS} positions")
+    require(taps <= MOST_TAPS, f"its windows have more than {MOST_TAPS} positions")
 
 
 def _framed(x: Value, axes: Sequence[Axis]) -> Value:

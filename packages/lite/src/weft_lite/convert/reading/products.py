@@ -15,6 +15,7 @@ from weft_lite.convert.reading.reader import Reader, activation_of, node, reads
 from weft_lite.schema import tables as t
 from weft_lite.schema.enums import Activation, Layout, OpKind, Padding
 from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
 
 
 @reads(OpKind.Conv2D, OpKind.DepthwiseConv2D)
@@ -31,7 +32,15 @@ def _conv(r: Reader, op: t.Op) -> Output:
     attrs = _windows(options)
     name = "Conv2D" if op.kind == OpKind.Conv2D else "DepthwiseConv2dNative"
     axes = (0, 1, 2) if op.kind == OpKind.Conv2D else (0, 1)
-    return _product(r, op, filters, axes, lambda x, w: node(name, x, w, **attrs))
+    of_bytes = "Conv2DInteger" if op.kind == OpKind.Conv2D else "DepthwiseConv2dInteger"
+    return _product(
+        r,
+        op,
+        filters,
+        axes,
+        lambda x, w: node(name, x, w, **attrs),
+        lambda x, w, zero: node(of_bytes, x, w, zero, **attrs),
+    )
 
 
 @reads(OpKind.Conv2DTranspose)
@@ -61,9 +70,12 @@ def _dense(r: Reader, op: t.Op) -> Output:
     shape = r.tensor(op.inputs[0]).shape
     matrix = _matrix(r, op.inputs[1], shape[-1], options.columns)[0]
 
-    def multiply(x: Output, w: Any) -> Output:
+    def multiply(x: Output, w: Any, zero: Any = None) -> Output:
         rows = node("Reshape", x, np.array([-1, shape[-1]], np.int32)) if len(shape) != 2 else x
-        found = node("MatMul", rows, w)
+        if zero is None:
+            found = node("MatMul", rows, w)
+        else:
+            found = node("MatMulInteger", rows, w, zero, np.int32(0))
         if len(shape) == 2:
             return found
         sizes = node("Shape", x, out_type=dtypes.int32)
@@ -73,7 +85,7 @@ def _dense(r: Reader, op: t.Op) -> Output:
             "Reshape", found, node("ConcatV2", [kept, convert_to_tensor(width)], np.int32(0))
         )
 
-    return _product(r, op, matrix, (0,), multiply)
+    return _product(r, op, matrix, (0,), multiply, multiply)
 
 
 def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
@@ -88,9 +100,20 @@ def _matrix(r: Reader, number: int, depth: int, columns: int) -> Array:
 
 
 def _product(
-    r: Reader, op: t.Op, weights: Array, axes: tuple[int, ...], multiply: Callable[..., Output]
+    r: Reader,
+    op: t.Op,
+    weights: Array,
+    axes: tuple[int, ...],
+    multiply: Callable[..., Output],
+    multiply_bytes: Callable[..., Output],
 ) -> Output:
-    """A product of real numbers, or of bytes, whose sums are integers."""
+    """A product of real numbers, or of integers.
+
+    Args:
+      axes: those of weights that are summed over.
+      multiply: from real numbers and weights to their product.
+      multiply_bytes: the same of bytes, weights of bytes and a zero point.
+    """
     x, out = r.tensor(op.inputs[0]), r.tensor(op.outputs[0])
     bias = r.array(op.inputs[2]) if r.has(op, 2) else None
     if x.quantization is None or not x.quantization.scales:
@@ -105,11 +128,18 @@ def _product(
     own, after = x.quantization, out.quantization
     assert own is not None and after is not None
     zero = own.zero_points[0] if own.zero_points else 0
-    plain = create("Cast", [r.stored(op.inputs[0])], {"DstT": dtypes.float32}).outputs[0]
-    found = multiply(node("Sub", plain, np.float32(zero)), weights.astype(np.float32))
-    if bias is not None:  # the file's has the zero point in it
-        sums = weights.astype(np.int64).sum(axes).reshape(-1)
-        found = node("BiasAdd", found, (bias.astype(np.int64) + zero * sums).astype(np.float32))
+    # The file's bias has the zero point in it.
+    sums = weights.astype(np.int64).sum(axes).reshape(-1)
+    more = None if bias is None else bias.astype(np.int64) + zero * sums
+    given = r.stored(op.inputs[0])
+    if given.dtype is dtypes.int8:
+        found = multiply_bytes(given, weights, np.int32(zero))
+        found = found if more is None else node("BiasAdd", found, more.astype(np.int32))
+        found = _cast(found, dtypes.float32)
+    else:
+        plain = node("Sub", _cast(given, dtypes.float32), np.float32(zero))
+        found = multiply(plain, weights.astype(np.float32))
+        found = found if more is None else node("BiasAdd", found, more.astype(np.float32))
     filters = r.tensor(op.inputs[1]).quantization
     assert filters is not None
     factor = np.float32(own.scales[0]) / np.float32(after.scales[0])
@@ -122,6 +152,10 @@ def _product(
         for end in limits[activation_of(op)]
     ]
     return r.rounded(out, scaled, *ends)
+
+
+def _cast(x: Output, dtype: DType) -> Output:
+    return create("Cast", [x], {"DstT": dtype}).outputs[0]
 
 
 @reads(OpKind.BatchMatMul)

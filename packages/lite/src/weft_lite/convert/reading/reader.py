@@ -1,8 +1,9 @@
 """Values of a file in a graph, and the rules that add what its ops compute.
 
-A tensor of bytes with a scale stays bytes; products of such tensors are products of float32, which
-are exact as long as sums are below 2 ** 24, and their results are rounded as the runtime rounds
-them. Everything else is computed of the real values, and stored again.
+A tensor of bytes with a scale stays bytes; products of such tensors are products of integers, and
+their results are rounded as the runtime rounds them; those of int16 are products of float32, which
+are exact as long as sums are below 2 ** 24. Everything else is computed of the real values, and
+stored again.
 """
 
 from __future__ import annotations

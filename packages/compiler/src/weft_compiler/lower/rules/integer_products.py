@@ -1,0 +1,337 @@
+"""Products of small integers: calls of routines of bytes, and what zero points add to them.
+
+Of integers a and b, and the zero points za and zb of them,
+
+    sum (a - za) (b - zb) = sum a b - zb sum a - za sum b + k za zb
+
+where sums that are known are computed while lowering, and terms of zero points that are 0 are left
+out. The routines take b as int8: of a b of uint8 128 is taken, and of its zero point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
+from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
+from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
+from weft_compiler.lower.loops import Unique, filled, load, nest
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.conv import (
+    Axis,
+    as_layout,
+    axes_of,
+    call_by_rows,
+    channels_last,
+    parameters_of,
+)
+from weft_compiler.lower.rules.depthwise import MOST_TAPS
+from weft_compiler.lower.values import Value, Written, broadcast, computed, reduced
+from weft_compiler.routines import FOUR, PANEL, packed
+from weft_tensor import dtypes
+
+_FLIP: Final = 128
+"""What is taken from bytes without sign."""
+
+
+def _int32(name: str, array: Any) -> Value:
+    whole = np.asarray(array, np.int32)
+    return Value(name, dtypes.int32, whole.shape, constant=whole)
+
+
+def _is_zero(x: Value) -> bool:
+    return x.constant is not None and not np.any(x.constant)
+
+
+def _wide(x: Expr) -> Expr:
+    return cast(x, dtypes.int32)
+
+
+def _difference(terms: Sequence[Expr]) -> Expr:
+    """The first less all others."""
+    total = terms[0]
+    for term in terms[1:]:
+        total = apply("sub", total, term)
+    return total
+
+
+# ---------------------------------------------------------------------------- matrices
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The second operand.
+
+    Attributes:
+      panels, sums: as the routines take them: (..., panels, fours, columns, 4), (..., panels,
+        columns).
+      shape: (..., k, n).
+      less: what was taken from each element.
+    """
+
+    panels: Value
+    sums: Value
+    shape: tuple[int, ...]
+    less: int
+
+    def sum_of(self, lead: Sequence[Expr | int], column: Expr) -> Expr:
+        """The sum of a column."""
+        return self.sums.at(*lead, over(column, PANEL), modulo(column, PANEL))
+
+
+def _columns(b: Value) -> _Columns:
+    less = _FLIP if b.dtype is dtypes.uint8 else 0
+    lead, (k, n) = b.shape[:-2], b.shape[-2:]
+    panels = -(-n // PANEL)
+    shapes = (*lead, panels, -(-k // FOUR), PANEL, FOUR), (*lead, panels, PANEL)
+    if b.constant is not None:
+        signed = (b.constant.astype(np.int16) - less).astype(np.int8).reshape(-1, k, n)
+        made = [packed(matrix) for matrix in signed]
+        parts = [
+            np.array([each[at] for each in made], dtype.numpy).reshape(shape)
+            for at, (dtype, shape) in enumerate(
+                zip((dtypes.int8, dtypes.int32), shapes, strict=True)
+            )
+        ]
+        whole = Value(f"{b.name}_packed", dtypes.int8, shapes[0], constant=parts[0])
+        sums = Value(f"{b.name}_sums", dtypes.int32, shapes[1], constant=parts[1])
+        return _Columns(whole, sums, b.shape, less)
+
+    def write(unique: Unique, target: Buffer, given: Buffer) -> Sequence[Statement]:
+        own = Buffer(unique("sums"), dtypes.int32, (panels, PANEL))
+        of = {"n": n, "k": k, "b_row": n, "b_column": 1}
+
+        def call(*at: Expr) -> Body:
+            views = (
+                load(given, b.shape, [*at, index(0), index(0)]),
+                load(target, shapes[0], [*at, *[index(0)] * 4]),
+                load(own, own.shape, [index(0), index(0)]),
+            )
+            return (Allocate(own), Call("pack_bytes", views, tuple(of.items())))
+
+        return nest(unique, lead, call)
+
+    whole = Value(f"{b.name}_packed", dtypes.int8, shapes[0], Written((b,), write))
+    rank = len(b.shape)
+    totals = reduced(
+        f"{b.name}_totals", b, [rank - 2], "add", number(0, dtypes.int32),
+        lambda *at: apply("sub", _wide(b.at(*at)), number(less, dtypes.int32)),
+    )  # fmt: skip
+
+    def padded(*at: Expr) -> Expr:
+        column = plus(times(at[-2], PANEL), at[-1])
+        there = totals.at(*at[:-2], clamped(column, n))
+        return where(apply("less", column, index(n)), there, number(0, dtypes.int32))
+
+    sums = computed(f"{b.name}_sums", dtypes.int32, shapes[1], padded)
+    return _Columns(whole, sums, b.shape, less)
+
+
+@lowers("MatMulInteger")
+def _matmul(op: Operation) -> Value:
+    a, b, a_zero, b_zero = op.inputs
+    shape, k = op.shape(), a.shape[-1]
+    if not math.prod(shape) or not k:
+        return computed(op.name, dtypes.int32, shape, lambda *_: number(0, dtypes.int32))
+    columns = _columns(b)
+    found = _product(op.name, a, columns, shape)
+    if b_zero.constant is not None:
+        b_zero = _int32(f"{op.name}_zero", b_zero.constant.astype(np.int32) - columns.less)
+    elif columns.less:
+        b_zero = _less(b_zero, columns.less)
+    rows = None
+    if not _is_zero(b_zero):
+        rank = a.rank
+        rows = reduced(
+            f"{op.name}_rows", a, [rank - 1], "add", number(0, dtypes.int32),
+            lambda *at: _wide(a.at(*at)),
+        )  # fmt: skip
+
+    def element(*at: Expr) -> Expr:
+        terms = [found.at(*at)]
+        left = broadcast(a.shape[:-2], at[:-2])
+        right = broadcast(b.shape[:-2], at[:-2])
+        za, zb = a_zero.at(*broadcast(a_zero.shape, at)), b_zero.at(*broadcast(b_zero.shape, at))
+        if rows is not None:
+            # (sum a - k za) zb
+            total = rows.at(*left, at[-2])
+            if not _is_zero(a_zero):
+                total = apply("sub", total, apply("mul", number(k, dtypes.int32), za))
+            terms.append(apply("mul", total, zb))
+        if not _is_zero(a_zero):
+            terms.append(apply("mul", columns.sum_of(right, at[-1]), za))
+        return _difference(terms)
+
+    if rows is None and _is_zero(a_zero):
+        return found
+    return computed(f"{op.name}_centred", dtypes.int32, shape, element)
+
+
+def _less(x: Value, amount: int) -> Value:
+    return computed(
+        f"{x.name}_less",
+        dtypes.int32,
+        x.shape,
+        lambda *at: apply("sub", x.at(*at), number(amount, dtypes.int32)),
+    )
+
+
+def _product(name: str, a: Value, columns: _Columns, shape: Sequence[int]) -> Value:
+    """The products of elements as they are, with those that were taken from."""
+    m, k, n = *a.shape[-2:], columns.shape[-1]
+    alone = math.prod(columns.shape[:-2]) == 1
+    rows = m * math.prod(a.shape[:-2]) if alone else m
+    of = {"m": rows, "n": n, "k": k, "a_row": k, "c_row": n}
+
+    def write(unique: Unique, c: Buffer, *given: Buffer) -> Sequence[Statement]:
+        shapes = (a.shape, columns.panels.shape, columns.sums.shape, tuple(shape))
+        ends = (2, 4, 2, 2)
+
+        def call(*at: Expr) -> Body:
+            views = [
+                load(
+                    buffer,
+                    each,
+                    [*(broadcast(each[:-end], at) if at else [index(0)] * (len(each) - end)),
+                     *[index(0)] * end],
+                )
+                for buffer, each, end in zip((*given, c), shapes, ends, strict=True)
+            ]  # fmt: skip
+            return (Call("matmul_bytes", tuple(views), tuple(of.items())),)
+
+        return call() if alone else nest(unique, shape[:-2], call)
+
+    operands = (a, columns.panels, columns.sums)
+    return Value(name, dtypes.int32, tuple(shape), Written(operands, write))
+
+
+# ---------------------------------------------------------------------------- convolutions
+
+
+def _framed(x: Value, axes: Sequence[Axis], zero: Value) -> Value:
+    """What windows see: the image, with its zero point around it as far as they reach."""
+    sizes = [(axis.count - 1) * axis.stride + (axis.taps - 1) * axis.dilation + 1 for axis in axes]
+    if not any(axis.before for axis in axes) and all(
+        size <= given for size, given in zip(sizes, x.shape[1:3], strict=True)
+    ):
+        return x
+
+    def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
+        places = [plus(at, -axis.before) for at, axis in zip((i, j), axes, strict=True)]
+        near = list(map(clamped, places, x.shape[1:3]))
+        there = apply("bit_and", *map(inside, places, x.shape[1:3]))
+        return where(there, x.at(n, *near, c), cast(zero.at(), x.dtype))
+
+    return computed(f"{x.name}_framed", x.dtype, (x.shape[0], *sizes, x.shape[3]), element)
+
+
+def _filters(op: Operation) -> Any:
+    """Filters as int8."""
+    w = op.inputs[1].constant
+    require(w is not None, "filters that are known when the step runs only")
+    require(w.max(initial=0) <= dtypes.int8.max, "filters of more than 127")
+    return w.astype(np.int8)
+
+
+def _zero_of(op: Operation, x: Value) -> tuple[Value, int | None]:
+    """The zero point, and its value if that is known."""
+    zero = op.inputs[2]
+    if zero.constant is None:
+        return zero, None
+    value = int(zero.constant)
+    require(x.dtype.min <= value <= x.dtype.max, f"{value} as the zero point of {x.dtype.name}")
+    return zero, value
+
+
+@lowers("Conv2DInteger")
+def _conv(op: Operation) -> Value:
+    layout, w = op.attr("data_format"), _filters(op)
+    axes = axes_of(op, op.inputs[0].shape, w.shape[:2])
+    x, depth = channels_last(op.inputs[0], layout), w.shape[3]
+    require(x.shape[-1] == w.shape[2], "the filter has another depth than the input")
+    shape = (x.shape[0], *[axis.count for axis in axes], depth)
+    zero, outside = _zero_of(op, x)
+    if outside is None:
+        x = _framed(x, axes, zero)
+        axes = [Axis(a.count, a.taps, a.stride, a.dilation, 0) for a in axes]
+    matrix = w.reshape(-1, depth)
+    panels, sums = packed(matrix)
+    given = (
+        x,
+        Value(f"{op.name}_packed", dtypes.int8, panels.shape, constant=panels),
+        Value(f"{op.name}_sums", dtypes.int32, sums.shape, constant=sums),
+    )
+
+    def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        if 0 in (*x.shape, *w.shape, *shape):
+            return filled(unique, y, number(0, y.dtype))
+
+        def call(image: Expr, row: Expr, images: int, rows: int) -> Body:
+            views = (
+                load(buffers[0], x.shape, [image, *[index(0)] * 3]),
+                load(buffers[1], panels.shape, [index(0)] * 4),
+                load(buffers[2], sums.shape, [index(0)] * 2),
+                load(y, shape, [image, row, index(0), index(0)]),
+            )
+            of = parameters_of(x, axes, depth, images, rows) | {"outside": outside or 0}
+            return (Call("conv_bytes", views, tuple(of.items()), (row,)),)
+
+        return call_by_rows(unique, shape, axes, call)
+
+    found = Value(op.name, dtypes.int32, shape, Written(given, write))
+    return as_layout(_centred(found, zero, outside, matrix.sum(0, dtype=np.int32)), layout, op.name)
+
+
+def _centred(found: Value, zero: Value, value: int | None, sums: Any) -> Value:
+    """Sums of products less those with the zero point: `sums` times that."""
+    if value == 0:
+        return found
+    name = f"{found.name}_centred"
+    if value is not None:
+        known = _int32(f"{name}_sums", sums * np.int32(value))
+        return computed(
+            name, dtypes.int32, found.shape,
+            lambda *at: apply("sub", found.at(*at), known.at(at[-1])),
+        )  # fmt: skip
+    totals = _int32(f"{name}_sums", sums)
+    return computed(
+        name, dtypes.int32, found.shape,
+        lambda *at: apply("sub", found.at(*at), apply("mul", totals.at(at[-1]), zero.at())),
+    )  # fmt: skip
+
+
+@lowers("DepthwiseConv2dInteger")
+def _depthwise(op: Operation) -> Value:
+    layout, w = op.attr("data_format"), _filters(op)
+    high, wide, channels, multiplier = w.shape
+    require(high * wide <= MOST_TAPS, f"its windows have more than {MOST_TAPS} positions")
+    axes = axes_of(op, op.inputs[0].shape, (high, wide))
+    x = channels_last(op.inputs[0], layout)
+    shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
+    require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
+    zero, value = _zero_of(op, x)
+    framed = _framed(x, axes, zero)
+    filters = Value(f"{op.name}_wide", dtypes.int16, w.shape, constant=w.astype(np.int16))
+
+    def element(n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:
+        c, m = over(o, multiplier), modulo(o, multiplier)
+        total: Expr | None = None
+        for tap in product(range(high), range(wide)):
+            places = [
+                plus(times(at, axis.stride), k * axis.dilation)
+                for at, axis, k in zip((i, j), axes, tap, strict=True)
+            ]
+            term = apply("mul", _wide(framed.at(n, *places, c)), _wide(filters.at(*tap, c, m)))
+            total = term if total is None else apply("add", total, term)
+        assert total is not None
+        return total
+
+    found = computed(op.name, dtypes.int32, shape, element)
+    sums = w.reshape(high * wide, -1).sum(0, dtype=np.int32)
+    return as_layout(_centred(found, zero, value, sums), layout, op.name)

@@ -1,0 +1,119 @@
+"""Kernels of products of small integers.
+
+There is a fast product of floats, and none of integers: sums of products are computed with float32
+where that has all integers up to the largest sum, else with float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels import conv
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_graph.ir.constant_value import constant_value
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = Any
+
+_LARGEST: Final = 255
+"""Of numbers of 8 bits without their zero point, whose sign is any."""
+_EXACT: Final = 2**24
+"""Below it float32 has all integers."""
+
+
+def _type_for(count: int, weights: Array | None, axes: Sequence[int]) -> DType:
+    """The floats in which sums are exact.
+
+    Args:
+      count: terms of a sum.
+      weights: known numbers, without their zero points, that are summed over axes.
+    """
+    most = count * _LARGEST
+    if weights is not None:
+        most = int(np.abs(weights).sum(tuple(axes), dtype=np.int64).max(initial=0))
+    return dtypes.float32 if most * _LARGEST < _EXACT else dtypes.float64
+
+
+def _less(x: Array, zero: Array, dtype: DType) -> Array:
+    """Numbers without their zero point, as floats."""
+    found = x.astype(dtype.numpy)
+    if zero.ndim or zero:
+        found -= zero.astype(dtype.numpy)
+    return found
+
+
+@kernel("MatMulInteger", device=ARRAY_DEVICE, heavy=True)
+def _matmul(node: Node, device: Device) -> KernelFunction:
+    matmul: Any = device.xp.matmul
+    b, b_zero = constant_value(node.inputs[1]), constant_value(node.inputs[3])
+    known: Array = None
+    if b is not None and b_zero is not None:
+        whole = b.astype(np.int32) - b_zero
+        dtype = _type_for(0, whole, [-2])
+        known = device.xp.asarray(whole.astype(dtype.numpy))
+
+    def run(a: Array, b: Array, a_zero: Array, b_zero: Array) -> Array:
+        if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-2]:
+            raise errors.InvalidArgumentError(
+                f"MatMulInteger requires matrices with equal inner sizes, got shapes "
+                f"{list(a.shape)} and {list(b.shape)}"
+            )
+        if known is not None:
+            return (matmul(_less(a, a_zero, dtype), known)).astype(np.int32)
+        wide = _type_for(a.shape[-1], None, ())
+        found = matmul(_less(a, a_zero, wide), _less(b, b_zero, wide))
+        return found.astype(np.int32)
+
+    return run
+
+
+def _convolution(
+    node: Node, device: Device, make: Callable[[DType], KernelFunction], axes: Sequence[int]
+) -> KernelFunction:
+    """A convolution by that of floats.
+
+    Args:
+      make: the convolution of a type.
+      axes: those of filters that are summed over.
+    """
+    filters = constant_value(node.inputs[1])
+    known: Array = None
+    if filters is not None:
+        dtype = _type_for(0, filters.astype(np.int32), axes)
+        known = device.xp.asarray(filters.astype(dtype.numpy))
+    made: dict[DType, KernelFunction] = {}
+
+    def run(x: Array, filters: Array, zero: Array) -> Array:
+        count = prod(filters.shape[axis] for axis in axes)
+        wide = dtype if known is not None else _type_for(count, None, ())
+        if wide not in made:
+            made[wide] = make(wide)
+        weights = filters.astype(wide.numpy) if known is None else known
+        return made[wide](_less(x, zero, wide), weights).astype(np.int32)
+
+    return run
+
+
+@kernel("Conv2DInteger", device=ARRAY_DEVICE, heavy=True)
+def _conv(node: Node, device: Device) -> KernelFunction:
+    def make(dtype: DType) -> KernelFunction:
+        return conv.forward(conv.Convolution(node, device, dtype))
+
+    return _convolution(node, device, make, (0, 1, 2))
+
+
+@kernel("DepthwiseConv2dInteger", device=ARRAY_DEVICE, heavy=True)
+def _depthwise(node: Node, device: Device) -> KernelFunction:
+    def make(dtype: DType) -> KernelFunction:
+        return conv.depthwise_forward(conv.Depthwise(node, device, dtype))
+
+    return _convolution(node, device, make, (0, 1))

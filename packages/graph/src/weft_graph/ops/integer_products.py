@@ -1,0 +1,101 @@
+"""Products of small integers, exact in 32 bits: what models of 8 bits compute.
+
+They are ONNX's `MatMulInteger` and `ConvInteger`. A zero point is the integer that stands for 0:
+it is taken from an operand before the product, and it is what is around images.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, ShapeRule, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules, shape_rules
+from weft_graph.ops.conv import WINDOWS, convolution_traits, forward_shape
+from weft_graph.ops.shape_rules import with_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
+
+
+def _check_zeros(zeros: Dims, x: Dims, axis: int) -> None:
+    """Refuse zero points that do not broadcast, or differ along the axis that is summed over."""
+    if x is None:
+        return
+    alike = (*x[:axis], 1, *x[len(x) + axis + 1 :])
+    try:
+        merge_dims(broadcast_dims(zeros, alike), alike)
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(
+            f"MatMulInteger requires zero points that broadcast with {format_dims(alike)}, for "
+            f"the operand {format_dims(x)}, got {format_dims(zeros)}"
+        ) from None
+
+
+def _product_shape(node: NodeSpec) -> Sequence[Dims]:
+    plain = NodeSpec(node.inputs, {**node.attrs, "adj_x": False, "adj_y": False})
+    a, b, a_zero, b_zero = [each.dims for each in node.inputs]
+    found = shape_rules.batch_matmul(plain)
+    _check_zeros(a_zero, a, -1)
+    _check_zeros(b_zero, b, -2)
+    return found
+
+
+def _conv_shape(op: str, depthwise: bool) -> ShapeRule:
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        x, filters, zero = node.inputs
+        with_rank(zero.dims, 0, f"{op}: input_zero")
+        return (forward_shape(op, node, x.dims, filters.dims, depthwise),)
+
+    return rule
+
+
+_SMALL = {"Ta": "{int8, uint8}", "Tb": "{int8, uint8}"}
+
+register_op(
+    "MatMulInteger",
+    ("a: Ta", "b: Tb", "a_zero: int32", "b_zero: int32"),
+    ("product: int32",),
+    _SMALL,
+    _product_shape,
+    traits=Traits(cost=cost_rules.product("adj_x", "adj_y"), differentiable=False),
+    doc="""
+    Products of matrices of 8 bits without their zero points; the leading axes broadcast. Zero
+    points are one number, or of each row of `a` (..., M, 1), and of each column of `b` (..., 1, N).
+    """,
+)
+for _op, _depthwise in (("Conv2DInteger", False), ("DepthwiseConv2dInteger", True)):
+    register_op(
+        _op,
+        ("input: Ta", "filter: Tb", "input_zero: int32"),
+        ("output: int32",),
+        _SMALL | WINDOWS,
+        _conv_shape(_op, _depthwise),
+        traits=convolution_traits(1, None, _depthwise, differentiable=False),
+        doc="""
+        Cross-correlation of `input` without its zero point with `filter`, both of 8 bits. What is
+        around an image is the zero point, and counts nothing.
+        """,
+    )
+
+
+def matmul_integer(
+    a: Any, b: Any, a_zero: Any = 0, b_zero: Any = 0, name: str | None = None
+) -> Output:
+    """The product of matrices of small integers without their zero points.
+
+    Args:
+      a: int8 or uint8, shape (..., M, K).
+      b: int8 or uint8, shape (..., K, N); leading axes broadcast.
+      a_zero: int32, the integer that stands for 0, or shape (..., M, 1).
+      b_zero: int32, the same, or shape (..., 1, N).
+    Returns: int32, shape (..., M, N), which sums of 33,000 products fit at the least.
+    Raises: InvalidArgumentError: the inner sizes differ, or zero points do not broadcast.
+    """
+    zeros = [convert_to_tensor(zero, dtypes.int32) for zero in (a_zero, b_zero)]
+    given = [convert_to_tensor(a), convert_to_tensor(b), *zeros]
+    return create("MatMulInteger", given, {}, name).outputs[0]
