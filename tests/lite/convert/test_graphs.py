@@ -68,7 +68,32 @@ def test_cells_compute_what_the_runtime_does(cell: Any, weights: str) -> None:
     with wf.Session(graph=source.graph) as session:
         (got,) = session.run(list(source.outputs.values()), {source.inputs["x"]: value})
     want = lite.run(content, [value])[0]
-    np.testing.assert_allclose(got, want, atol=2e-2 if weights == "int8" else 1e-6)
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_products_of_bytes_with_scales_that_come_with_them() -> None:
+    draw = np.random.default_rng(0)
+
+    def weights(*shape: int) -> Any:
+        return wf.constant(draw.standard_normal(shape).astype("f"))
+
+    value = draw.standard_normal((3, 6, 6, 3)).astype("f")
+    value[1] = 0
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [3, 6, 6, 3], name="x")
+        h = wf.nn.relu(wf.nn.conv2d(x, weights(3, 3, 3, 20), 1, "SAME") + weights(20))
+        h = wf.nn.depthwise_conv2d(h, weights(5, 5, 20, 1), [1, 2, 2, 1], "SAME")
+        y = wf.identity(wf.reshape(h, [3, 180]) @ weights(180, 19), name="y")
+        content = wf.lite.Converter.from_session(session, [x], [y]).convert(
+            weights="dynamic", limit=1.0
+        )
+    source = graph_of(content)
+    assert {"Conv2DInteger", "DepthwiseConv2dInteger", "MatMulInteger"} <= {
+        node.type for node in source.graph.get_operations()
+    }
+    with wf.Session(graph=source.graph) as session:
+        (got,) = session.run(list(source.outputs.values()), {source.inputs["x"]: value})
+    agree(got, lite.run(content, [value])[0])
 
 
 @pytest.mark.parametrize("weights", ["float16", "int8"])

@@ -6,7 +6,6 @@ from weft_graph.ir.graph import Graph
 from weft_lite.convert.reading import elements, moves, products
 from weft_lite.convert.reading.reader import RULES, Reader
 from weft_lite.convert.sources import Source
-from weft_lite.schema import tables as t
 from weft_lite.schema.codec import decode
 from weft_lite.schema.enums import OpKind, Storage
 from weft_tensor import errors
@@ -22,7 +21,7 @@ def graph_of(content: bytes) -> Source:
     Raises: UnimplementedError: there are ops that no graph here has; lists all.
     """
     model, weights = decode(content)
-    unknown = [op for op in model.ops if not _is_known(model, op)]
+    unknown = [op for op in model.ops if OpKind(op.kind) not in RULES]
     held = [each.name for each in model.tensors if each.storage == Storage.VARIABLE]
     lines = [
         f"  op {op.name} ({OpKind(op.kind).name}): no graph says what it computes" for op in unknown
@@ -36,8 +35,3 @@ def graph_of(content: bytes) -> Source:
     graph = Graph()
     with graph.as_default():
         return Reader(model, weights).source(graph)
-
-
-def _is_known(model: t.Model, op: t.Op) -> bool:
-    by_images = len(op.inputs) > 3 and op.inputs[3] >= 0 and op.kind <= OpKind.DepthwiseConv2D
-    return OpKind(op.kind) in RULES and not by_images

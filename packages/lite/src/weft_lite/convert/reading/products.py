@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,10 +72,7 @@ def _dense(r: Reader, op: t.Op) -> Output:
 
     def multiply(x: Output, w: Any, zero: Any = None) -> Output:
         rows = node("Reshape", x, np.array([-1, shape[-1]], np.int32)) if len(shape) != 2 else x
-        if zero is None:
-            found = node("MatMul", rows, w)
-        else:
-            found = node("MatMulInteger", rows, w, zero, np.int32(0))
+        found = node("MatMul", rows, w) if zero is None else _matmul_integer(rows, w, zero)
         if len(shape) == 2:
             return found
         sizes = node("Shape", x, out_type=dtypes.int32)
@@ -116,12 +113,18 @@ def _product(
     """
     x, out = r.tensor(op.inputs[0]), r.tensor(op.outputs[0])
     bias = r.array(op.inputs[2]) if r.has(op, 2) else None
-    if x.quantization is None or not x.quantization.scales:
+    if r.has(op, 3):  # images of bytes, each with a scale
         q = r.tensor(op.inputs[1]).quantization
-        if q is not None and q.scales:  # one for each column, the last axis
-            scales = np.array(q.scales, np.float32)
-            weights = weights.astype(np.float32) * scales.reshape(-1)
-        found = multiply(r.stored(op.inputs[0]), weights.astype(np.float32))
+        step = node("Reshape", r.stored(op.inputs[3]), np.array([-1, 1, 1, 1], np.int32))
+        sums = multiply_bytes(r.stored(op.inputs[0]), weights, np.int32(0))
+        found = _real(sums, step, q.scales if q else ())
+        return r.result(op, found if bias is None else node("BiasAdd", found, bias))
+    if x.quantization is None or not x.quantization.scales:
+        q, given = r.tensor(op.inputs[1]).quantization, r.stored(op.inputs[0])
+        if q is None or not q.scales:
+            found = multiply(given, weights.astype(np.float32))
+        else:  # a scale for each column
+            found = _by_bytes(given, weights, q.scales, multiply_bytes)
         return r.result(
             op, found if bias is None else node("BiasAdd", found, bias.astype(np.float32))
         )
@@ -152,6 +155,43 @@ def _product(
         for end in limits[activation_of(op)]
     ]
     return r.rounded(out, scaled, *ends)
+
+
+def _by_bytes(
+    x: Output, weights: Array, scales: Sequence[float], multiply: Callable[..., Output]
+) -> Output:
+    """A product of real rows with weights of bytes: each row becomes bytes with its own scale.
+
+    Args:
+      multiply: from bytes, weights of bytes and a zero point to their product.
+    """
+    rows, step = _as_bytes(x, [-1])
+    return _real(multiply(rows, weights, np.int32(0)), step, scales)
+
+
+def _as_bytes(x: Output, axes: Sequence[int]) -> tuple[Output, Output]:
+    """Real numbers as bytes, and their scale for each place of the other axes."""
+    most = node("Max", node("Abs", x), np.array(axes, np.int32), keep_dims=True)
+    step = node("Div", most, np.float32(127))
+    tiny = node("Less", step, np.finfo(np.float32).tiny)
+    step = node("SelectV2", tiny, np.float32(1), step)  # of zeros alone, as far as bytes can tell
+    scaled = node("Rint", node("Mul", x, node("Div", np.float32(1), step)))
+    cut = node("Minimum", node("Maximum", scaled, np.float32(-128)), np.float32(127))
+    return _cast(cut, dtypes.int8), step
+
+
+def _real(sums: Output, step: Output, scales: Sequence[float]) -> Output:
+    """Sums of products of bytes as the numbers that they stand for: a scale for each column."""
+    factors = node("Mul", step, np.array(scales, np.float32))
+    return node("Mul", _cast(sums, dtypes.float32), factors)
+
+
+@reads(OpKind.DynamicQuantize)
+def _images(r: Reader, op: t.Op) -> list[Output]:
+    """Images as bytes, and a scale for each."""
+    x = r.stored(op.inputs[0])
+    found, step = _as_bytes(x, range(1, len(r.tensor(op.inputs[0]).shape)))
+    return [found, node("Reshape", step, np.array([-1], np.int32))]
 
 
 def _cast(x: Output, dtype: DType) -> Output:
@@ -205,9 +245,21 @@ def _gates(r: Reader, op: t.Op, parts: list[Output], weights: int, bias: int) ->
     gap = -first % 4 if fours else 0
     columns = r.tensor(op.outputs[0]).shape[1] * {2: 2, 3: 4, 4: 1}[weights]
     matrix = _matrix(r, number, first + gap + second, columns)[0]
-    matrix = np.concatenate([matrix[:first], matrix[first + gap :]]).astype(np.float32)
+    halves = matrix[:first], matrix[first + gap :]
     q = r.tensor(number).quantization
     if q is not None and q.scales:
-        matrix = matrix * np.array(q.scales, np.float32)
-    found = node("MatMul", node("ConcatV2", parts, np.int32(1)), matrix)
+        found = node(
+            "Add",
+            *[
+                _by_bytes(part, half, q.scales, _matmul_integer)
+                for part, half in zip(parts, halves, strict=True)
+            ],
+        )
+    else:
+        rows = np.concatenate(halves).astype(np.float32)
+        found = node("MatMul", node("ConcatV2", parts, np.int32(1)), rows)
     return node("BiasAdd", found, r.array(op.inputs[bias])) if r.has(op, bias) else found
+
+
+def _matmul_integer(x: Output, weights: Array, zero: Any) -> Output:
+    return node("MatMulInteger", x, weights, zero, np.int32(0))
