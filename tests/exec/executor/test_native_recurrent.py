@@ -40,21 +40,24 @@ def answers(
     backward: list[bool],
     cell: str,
     known: bool = True,
+    eight_bits: tuple[Any, Any] | None = None,
     **attrs: Any,
 ) -> tuple[list[Any], list[Any]]:
     """What is computed by the kernel and compiled, with constant weights if they are known."""
     found = {}
+    eight_bits = eight_bits or (np.zeros(0, given["rows"].dtype), np.zeros(0, np.int32))
     activations = attrs.pop("activations", PLAIN.get(cell, ["sigmoid", "tanh"]))
     for jit in ("off", "now"):
         monkeypatch.setenv("WEFT_JIT", jit)
         with wf.Graph().as_default():
-            feeds = {wf.placeholder(x.dtype, x.shape): x for k, x in given.items()}
+            feeds = {wf.placeholder(x.dtype, x.shape): x for x in given.values()}
             inputs = dict(zip(given, feeds, strict=True))
             rows = inputs["rows"] * 2.0
             weights = wf.constant(given["weights"]) if known else inputs["weights"]
             states = [inputs[f"state{at}"] for at in range(_states(cell))]
             own = {"cell": cell, "activations": activations, "backward": backward, **attrs}
-            arguments = [rows, weights, inputs["bias"], inputs["lengths"], states]
+            small = [wf.constant(each) for each in eight_bits]
+            arguments = [rows, weights, *small, inputs["bias"], inputs["lengths"], states]
             fetches = list(create(LAYER, arguments, own, "layer").outputs)
             with wf.Session() as session:
                 found[jit] = session.run(fetches, feeds)
@@ -125,11 +128,24 @@ def test_other_activations(monkeypatch: pytest.MonkeyPatch) -> None:
     agree(answers(monkeypatch, given, [True], "gru", activations=["relu", "sigmoid"]))
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.0, 1e-30])
-def test_states_of_8_bits(scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = layer("lstm", 2, [False, True], "float32")
-    given["state0"] *= np.float32(scale)
-    agree(answers(monkeypatch, given, [False, True], "lstm", quantized=True))
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("points", [0, 7], ids=["symmetrical", "not"])
+@pytest.mark.parametrize("columns", [1, 4 * WIDTH])
+@pytest.mark.parametrize("scale", [1.0, 0.0, np.inf], ids=["some", "zeros", "infinite"])
+def test_weights_of_8_bits(
+    dtype: str, points: int, columns: int, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backward = [False, True]
+    given = layer("lstm", 2, backward, "float32")
+    random, info = np.random.default_rng(4), np.iinfo(dtype)
+    shape = given["weights"].shape
+    given["weights"] = random.integers(info.min, info.max + 1, shape).astype(dtype)
+    given["state0"][0] *= np.float32(scale)
+    scales = random.uniform(0.001, 0.01, (2, columns)).astype(np.float32)
+    zeros = np.full((2, columns), points + (128 if dtype == "uint8" else 0), np.int32)
+    if columns > 1 and points:
+        zeros[:] += random.integers(0, 9, zeros.shape, np.int32)
+    agree(answers(monkeypatch, given, backward, "lstm", eight_bits=(scales, zeros)))
 
 
 def test_numbers_that_are_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:

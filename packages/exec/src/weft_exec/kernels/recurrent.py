@@ -20,7 +20,7 @@ import numpy as np
 from weft_exec.kernels.common import NARROW, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.recurrent import GATES, LAYER
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
@@ -229,18 +229,29 @@ def _lstm(layer: _Layer, quantized: bool) -> Step:
     return step
 
 
+_BYTES: Final = (dtypes.int8, dtypes.uint8)
 _CELLS: Final = {"rnn": _rnn, "gru": _gru, "gru_reset_after": _gru_reset_after, "lstm": _lstm}
 
 
 @kernel(LAYER, device=ARRAY_DEVICE, heavy=True)
 def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
     kind, names = node.attrs["cell"], node.attrs["activations"]
-    backward, quantized = node.attrs["backward"], node.attrs["quantized"]
+    backward, quantized = node.attrs["backward"], node.attrs["W"] in _BYTES
     dtype, xp, cell = node.outputs[0].dtype, device.xp, _CELLS[node.attrs["cell"]]
-    sign, joined = -1 if _is_opposite(names) else 1, _Joined(xp)
+    sign, joined, floats = -1 if _is_opposite(names) else 1, _Joined(xp), _Floats(xp)
 
-    def run(rows: Array, weights: Array, bias: Array, lengths: Array, *states: Array) -> Any:
+    def run(
+        rows: Array,
+        weights: Array,
+        scales: Array,
+        zeros: Array,
+        bias: Array,
+        lengths: Array,
+        *states: Array,
+    ) -> Any:
         _check(kind, backward, rows, weights, bias, lengths, states)
+        if quantized:
+            weights = floats(weights, scales, zeros)
         if dtype in NARROW:
             rows, weights, bias = (each.astype(np.float32) for each in (rows, weights, bias))
             states = tuple([each.astype(np.float32) for each in states])
@@ -280,6 +291,24 @@ def _parts(directions: int, width: int, quantized: bool) -> list[slice]:
     if width <= _TOGETHER and not quantized:
         return [slice(0, directions)]
     return [slice(each, each + 1) for each in range(directions)]
+
+
+class _Floats:
+    """What weights of 8 bits stand for. That of constants is made once."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._last: tuple[tuple[Array, ...], Array] | None = None
+
+    def __call__(self, weights: Array, scales: Array, zeros: Array) -> Array:
+        given, last = (weights, scales, zeros), self._last
+        if last is not None and all(a is b for a, b in zip(last[0], given, strict=True)):
+            return last[1]
+        points = zeros[:, None].astype(scales.dtype)
+        found = (weights.astype(scales.dtype) - points) * scales[:, None]
+        if self._xp is np and not any(each.flags.writeable for each in given):
+            self._last = (given, found)
+        return found
 
 
 class _Joined:

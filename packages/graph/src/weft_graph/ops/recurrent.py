@@ -21,9 +21,12 @@ LAYER: Final = "_RecurrentLayer"
 GATES: Final = {"rnn": 1, "gru": 3, "gru_reset_after": 3, "lstm": 4}
 """Of each kind of cell."""
 
+_FIRST: Final = 6
+"""Where states begin."""
+
 
 def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:
-    rows, weights, states = node.inputs[0].dims, node.inputs[1].dims, node.inputs[4:]
+    rows, weights, states = node.inputs[0].dims, node.inputs[1].dims, node.inputs[_FIRST:]
     steps, batch = (None, None) if rows is None else rows[:2]
     directions, width = (None, None) if weights is None else weights[:2]
     return (steps, directions, batch, width), *[state.dims for state in states]
@@ -38,15 +41,18 @@ def _layer_cost(sizes: Sizes) -> Cost:
 
 register_op(
     LAYER,
-    ("rows: T", "weights: T", "bias: T", "lengths: int32", "states: N * T"),
+    (
+        *("rows: T", "weights: W", "scales: T", "zeros: int32", "bias: T", "lengths: int32"),
+        "states: N * T",
+    ),
     ("results: T", "last: N * T"),
     {
         "T": "{float16, bfloat16, float32, float64}",
+        "W": "{int8, uint8, float16, bfloat16, float32, float64}",
         "N": "int >= 1",
         "cell": "{" + ", ".join(map(repr, GATES)) + "}",
         "activations": "list(string)",
         "backward": "list(bool)",
-        "quantized": "bool = false",
     },
     _layer_shapes,
     traits=Traits(cost=_layer_cost, differentiable=False),
@@ -56,7 +62,11 @@ register_op(
     batch, width). The gates are those of ONNX in its order: of an LSTM input, output, forget and
     cell, of a GRU update, reset and new. `bias`, (directions, width), is added before the reset of
     a GRU that resets after the product. `lengths` are those of the sequences, or empty for all
-    steps. `backward` says of each direction whether its last step comes first. `quantized` states
-    are rounded to 8 bits before the product. The results are (steps, directions, batch, width).
+    steps. `backward` says of each direction whether its last step comes first. The results are
+    (steps, directions, batch, width).
+
+    Weights are of the type `T`, and `scales` and `zeros` empty. Or they are of 8 bits, and stand
+    for `(weights - zeros) * scales`, (directions, 1) or (directions, gates); states are then
+    quantised to 8 bits in each step, each direction's by a scale and a zero point of its own.
     """,
 )

@@ -7,8 +7,11 @@ Weights that are constant are packed while lowering.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from weft_compiler.blas import addresses
 from weft_compiler.ir.expressions import (
@@ -40,13 +43,18 @@ from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import by_panels
 from weft_compiler.lower.values import Requirement, Value, Written, computed
+from weft_compiler.routines import packed as packed_bytes
 from weft_graph.ir.node import Node
 from weft_graph.ops.recurrent import GATES, LAYER
 from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
 
 _TYPES: Final = (dtypes.float32, dtypes.float64)
 _STATES: Final = {"rnn": 1, "gru": 1, "gru_reset_after": 1, "lstm": 2}
-_LAST_8: Final = 255
+_BYTES: Final = (dtypes.int8, dtypes.uint8)
+_MOST: Final = 255
+_FLIP: Final = 128
+"""What is taken from weights without sign, as the routine wants them."""
 
 
 def _by_kernel(node: Node) -> str:
@@ -57,7 +65,7 @@ def _by_kernel(node: Node) -> str:
 
 @lowers(LAYER, by_kernel=_by_kernel)
 def _layer(op: Operation) -> Sequence[Value]:
-    rows, weights, bias, lengths, *states = op.inputs
+    rows, weights, _, _, bias, lengths, *states = op.inputs
     cell, backward = op.attr("cell"), op.attr("backward")
     require(op.dtype() in _TYPES, f"a layer of {op.dtype().name}")
     require(rows.rank == weights.rank == 3, "rows and weights have other ranks")
@@ -96,10 +104,9 @@ class _Direction:
     """
 
     def __init__(self, op: Operation, at: int) -> None:
-        self.rows, self.weights, bias, lengths, *self.states = op.inputs
+        self.rows, self.weights, scales, zeros, bias, lengths, *self.states = op.inputs
         self.op, self.at = op, at
         self.cell, self.backward = op.attr("cell"), bool(op.attr("backward")[at])
-        self.quantized = bool(op.attr("quantized"))
         self.bias = bias if bias.size else None
         self.lengths = lengths if lengths.size else None
         self.steps, self.batch = self.rows.shape[:2]
@@ -108,6 +115,9 @@ class _Direction:
         # A GRU that resets before the product has two of them.
         ends = (0, 2, 3) if self.cell == "gru" else (0, GATES[self.cell])
         self.products = list(pairwise(ends))
+        small = self.weights.dtype in _BYTES
+        require(not small or self.cell != "gru", "weights of 8 bits of a GRU that resets first")
+        self.bytes = _Bytes.of(self.weights, scales, zeros, at) if small else None
 
     def value(self) -> Value:
         """What it computes."""
@@ -127,7 +137,10 @@ class _Direction:
         )
 
     def _matrices(self) -> list[Value]:
-        """The weights of each product: packed, or all of them."""
+        """The weights of each product, packed, or all of them; and what is beside them."""
+        if self.bytes is not None:
+            self.matrices = [self.bytes.panels]
+            return self.bytes.values
         array, width = self.weights.constant, self.width
         if array is None or not array.size:
             self.matrices = [self.weights] * len(self.products)
@@ -156,6 +169,54 @@ class _Direction:
         return (Requirement((self.batch,), within, said),)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """Weights of 8 bits of a direction, which are known.
+
+    Attributes:
+      panels, sums: as `matmul_bytes` takes them.
+      less: int32 (gates), times the zero point of a state what its product has too much.
+      zeros: int32 (gates), what stands for 0; None where that is 0.
+      scales: (gates).
+    """
+
+    panels: Value
+    sums: Value
+    less: Value
+    zeros: Value | None
+    scales: Value
+
+    @classmethod
+    def of(cls, weights: Value, scales: Value, zeros: Value, at: int) -> _Bytes:
+        known = [each.constant for each in (weights, scales, zeros)]
+        require(all(each is not None for each in known), "weights of 8 bits that are not known")
+        matrix, scale, zero = [each[at] for each in known]
+        k, gates = matrix.shape
+        require(matrix.size > 0 and scale.size in (1, gates), "shapes do not fit")
+        flip = _FLIP if weights.dtype is dtypes.uint8 else 0
+        panels, sums = packed_bytes((matrix.astype(np.int16) - flip).astype(np.int8))
+        points = np.broadcast_to(zero - np.int32(flip), gates)
+        less = sums.reshape(-1)[:gates] - np.int32(k) * points
+
+        def value(what: str, array: Any, dtype: DType) -> Value:
+            whole = np.ascontiguousarray(array, dtype.numpy)
+            return Value(f"{weights.name}_{what}_{at}", dtype, whole.shape, constant=whole)
+
+        return cls(
+            value("panels", panels, dtypes.int8),
+            value("sums", sums, dtypes.int32),
+            value("less", less, dtypes.int32),
+            value("zeros", points, dtypes.int32) if points.any() else None,
+            value("scales", np.broadcast_to(scale, gates), scales.dtype),
+        )
+
+    @property
+    def values(self) -> list[Value]:
+        """All that there is."""
+        found = [self.panels, self.sums, self.less, self.scales]
+        return found if self.zeros is None else [*found, self.zeros]
+
+
 class _Steps:
     """Writes the loop of a direction.
 
@@ -173,11 +234,14 @@ class _Steps:
         self.f, self.g, self.last = (_ACTIVATIONS[name] for name in (names * 3)[:3])
         row = (of.batch, of.width)
         self.old = [self._buffer(name, row) for name in ("state", "cell")[: len(of.states)]]
-        self.given = self._buffer("given", row) if of.quantized else self.old[0]
         self.reset = self._buffer("reset", row) if of.cell == "gru" else None
+        kind = of.dtype if of.bytes is None else dtypes.int32
         self.sums = [
-            self._buffer("sums", (of.batch, (high - low) * of.width)) for low, high in of.products
+            Buffer(unique("sums"), kind, (of.batch, (high - low) * of.width))
+            for low, high in of.products
         ]
+        self.small = Buffer(unique("small"), dtypes.uint8, row)
+        self.totals = Buffer(unique("totals"), dtypes.int32, row[:1])
         self.statements: list[Statement] = []
 
     def _buffer(self, name: str, shape: Sequence[int]) -> Buffer:
@@ -192,7 +256,8 @@ class _Steps:
     def body(self) -> Body:
         """The loop, and what is around it."""
         of, row = self.of, (self.of.batch, self.of.width)
-        own = {*self.old, self.given, *self.sums, *([self.reset] if self.reset else [])}
+        own = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
+        own += [self.small, self.totals] if of.bytes is not None else []
         pairs = list(zip(of.states, self.old, strict=True))
 
         def begin(b: Expr, j: Expr) -> Body:
@@ -209,9 +274,8 @@ class _Steps:
 
         turn = Variable(INDEX, self.unique("turn"))
         loop = [For(turn.name, index(of.steps), self._turn(turn))] if of.steps else []
-        ordered = [Allocate(each) for each in sorted(own, key=lambda each: each.name)]
         return (
-            *ordered,
+            *map(Allocate, own),
             *nest(self.unique, row, begin),
             *loop,
             *nest(self.unique, row, end),
@@ -259,23 +323,22 @@ class _Steps:
         of, sums = self.of, self.sums[which]
         (low, high), matrix = of.products[which], of.matrices[which]
         m, n, k = of.batch, (high - low) * of.width, of.width
-        before: Body = ()
-        if of.quantized:
-            before, state = self._through_8_bits(state), self.given
+        if of.bytes is not None:
+            return self._product_of_bytes(of.bytes, state)
         a, c = (Load(each.dtype, each.name, (index(0),) * 2) for each in (state, sums))
         if matrix is not of.weights:
             b = self._load(matrix, [index(0)] * 3)
-            return (*before, by_panels((a, b, c), m, n, k, a_row=k))
+            return (by_panels((a, b, c), m, n, k, a_row=k),)
         b = self._load(matrix, [index(of.at), index(0), index(low * of.width)])
         apart = {"a_row": k, "a_column": 1, "b_row": of.weights.shape[2], "b_column": 1}
         sizes = {"m": m, "n": n, "k": k, **apart, "c_row": n, "accumulate": 0}
         routine = "gemm" if k > 1 and addresses() else "matmul"
-        return (*before, Call(routine, (a, b, c), tuple(sizes.items())))
+        return (Call(routine, (a, b, c), tuple(sizes.items())),)
 
-    def _through_8_bits(self, state: Buffer) -> Body:
-        """What is left of a state when it is quantised dynamically, as `QuantizeLinear` says."""
+    def _product_of_bytes(self, weights: _Bytes, state: Buffer) -> Body:
+        """The product of a state that is quantised dynamically, as `QuantizeLinear` says."""
         dtype, row = self.of.dtype, (self.of.batch, self.of.width)
-        zero = number(0, dtype)
+        zero, most = number(0, dtype), number(_MOST, dtype)
         low, high = (Variable(dtype, self.unique(name)) for name in ("low", "high"))
 
         def look(b: Expr, j: Expr) -> Body:
@@ -290,24 +353,65 @@ class _Steps:
             found.append(Let(named.name, value))
             return named
 
-        span = apply("sub", high, low)
-        scale = name("scale", apply("div", span, number(_LAST_8, dtype)))
+        scale = name("scale", apply("div", apply("sub", high, low), most))
         finite = apply("bit_and", apply("is_finite", scale), apply("not_equal", scale, zero))
         some = name("some", finite)
-        factor = name("factor", where(some, scale, number(1, dtype)))
+        divisor = name("divisor", where(some, scale, number(1, dtype)))
         # Nothing is left of a state of zeros, and of one that is not finite, no number.
-        none = name("none", apply("mul", zero, scale))
-        point = apply("rint", apply("div", apply("neg", low), factor))
-        lowest = name("lowest", apply("neg", apply("minimum", point, number(_LAST_8, dtype))))
-        highest = name("highest", apply("add", lowest, number(_LAST_8, dtype)))
+        self.scale = name("factor", where(some, scale, apply("mul", zero, scale)))
+        point: Expr = apply("rint", apply("div", apply("neg", low), divisor))
+        point = name("point", where(some, apply("minimum", point, most), zero))
+        self.point = name("zero", cast(point, dtypes.int32))
 
         def rounded(b: Expr, j: Expr) -> Body:
-            steps = apply("rint", apply("div", _of(state, b, j), factor))
-            kept = apply("clamp", steps, lowest, highest)
-            value = where(some, apply("mul", kept, factor), none)
-            return (Store(self.given.name, (b, j), value),)
+            steps = apply("rint", apply("div", _of(state, b, j), divisor))
+            kept = apply("clamp", apply("add", steps, point), zero, most)
+            whole = cast(where(some, kept, zero), dtypes.int32)
+            return (Store(self.small.name, (b, j), cast(whole, dtypes.uint8)),)
 
-        return (*found, *nest(self.unique, row, rounded))
+        found += nest(self.unique, row, rounded)
+        if weights.zeros is not None:
+            found += self._row_totals()
+        of = {"m": row[0], "n": weights.less.shape[0], "k": row[1], "a_row": row[1]}
+        views = (
+            Load(dtypes.uint8, self.small.name, (index(0),) * 2),
+            self._load(weights.panels, [index(0)] * 4),
+            self._load(weights.sums, [index(0)] * 2),
+            Load(dtypes.int32, self.sums[0].name, (index(0),) * 2),
+        )
+        of["c_row"] = of["n"]
+        return (*found, Call("matmul_bytes", views, tuple(of.items())))
+
+    def _row_totals(self) -> Body:
+        """The sum of each row of a state of bytes."""
+
+        def row(b: Expr) -> Body:
+            total = Variable(dtypes.int32, self.unique("total"))
+
+            def add(j: Expr) -> Body:
+                x = cast(_of(self.small, b, j), dtypes.int32)
+                return (Assign(total.name, x, "add"),)
+
+            return (
+                Var(total.name, number(0, dtypes.int32)),
+                *nest(self.unique, (self.of.width,), add),
+                Store(self.totals.name, (b,), total),
+            )
+
+        return nest(self.unique, (self.of.batch,), row)
+
+    def _sum(self, b: Expr, column: Expr) -> Expr:
+        """An element of the last product."""
+        found: Expr = _of(self.sums[-1], b, column)
+        weights = self.of.bytes
+        if weights is None:
+            return found
+        found = apply("sub", found, apply("mul", self.point, self._load(weights.less, [column])))
+        if weights.zeros is not None:
+            total: Expr = _of(self.totals, b)
+            found = apply("sub", found, apply("mul", total, self._load(weights.zeros, [column])))
+        factor = apply("mul", self.scale, self._load(weights.scales, [column]))
+        return apply("mul", cast(found, self.of.dtype), factor)
 
     # ---------------------------------------------------------------------------- cells
 
@@ -338,7 +442,7 @@ class _Steps:
         taken = 2 if self.reset else 0
         given = [
             plus_of(
-                _of(self.sums[-1], b, plus(j, (gate - taken) * of.width)),
+                self._sum(b, plus(j, (gate - taken) * of.width)),
                 self._row(place, b, j, gate),
             )
             for gate in range(taken, GATES[of.cell])
@@ -370,7 +474,7 @@ class _Steps:
         if of.cell == "gru":
             z, new = _of(self.sums[0], b, j), g(given[0])
         else:
-            inner: Expr = _of(self.sums[0], b, plus(j, 2 * of.width))
+            inner = self._sum(b, plus(j, 2 * of.width))
             if of.bias is not None:
                 inner = plus_of(inner, self._load(of.bias, [index(of.at), j]))
             reset = apply("mul", f(given[1]), inner)

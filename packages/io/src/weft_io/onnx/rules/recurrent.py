@@ -20,7 +20,9 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import elementary, nn, trigonometry
 from weft_graph.ops.arithmetic import clip_by_value
 from weft_graph.ops.array import zeros, zeros_like
+from weft_graph.ops.broadcasting import broadcast_to
 from weft_graph.ops.comparison import less
+from weft_graph.ops.integer_products import matmul_integer
 from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
@@ -33,7 +35,7 @@ from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
-from weft_io.onnx.rules.quantization import through_8_bits
+from weft_io.onnx.rules.quantization import in_8_bits, through_8_bits
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]
@@ -168,6 +170,11 @@ def _shaped(x: Output, sizes: Sequence[Any]) -> Output:
     return reshape(x, known)
 
 
+def side_by_side(x: Output) -> Output:
+    """Columns of all directions, (directions, rows, columns), as those of one matrix."""
+    return _shaped(transpose(x, [1, 0, 2]), [_sizes(x)[1], -1])
+
+
 class _Layer:
     """All directions of a layer.
 
@@ -181,16 +188,19 @@ class _Layer:
       r: (directions, width, gates).
       bias: (directions * gates), None where there is none.
       inner_bias: (directions, width), of a GRU that resets after the product.
+      scales, points: of weights of 8 bits; empty where they are none.
     """
 
     quantized = False
+    scales: Output
+    points: Output
 
     def __init__(self, operation: Operation, backward: Sequence[bool]) -> None:
         self.operation = operation
         self.backward = backward
         self.activations = _activations(operation, len(backward))
         w, self.r = self._weights()
-        self.w = _shaped(transpose(w, [1, 0, 2]), [_sizes(w)[1], -1])
+        self.w = side_by_side(w)
         self.reset_after = operation.op == "GRU" and bool(
             operation.attribute("linear_before_reset", 0)
         )
@@ -209,12 +219,22 @@ class _Layer:
 
     def _weights(self) -> tuple[Output, Output]:
         """The weights of the inputs and of the state, (directions, inputs or width, gates)."""
+        self.scales = zeros([0], self.operation[0].dtype.base_dtype)
+        self.points = constant(np.zeros(0, np.int32))
         return transpose(self.operation[1], [0, 2, 1]), transpose(self.operation[2], [0, 2, 1])
 
     @property
     def width(self) -> Any:
         """The size of the state, as an int where it is known."""
         return self.operation.attribute("hidden_size") or _sizes(self.r)[1]
+
+    def floats(self, r: Output, scales: Output, points: Output) -> Output:
+        """The weights of the state as numbers."""
+        return r
+
+    def of_inputs(self, x: Output) -> Output:
+        """Rows of inputs times their weights, (rows, directions * gates)."""
+        return self.product(x, self.w)
 
     def product(self, x: Output, weights: Output) -> Output:
         """Rows times weights."""
@@ -238,14 +258,15 @@ class _Layer:
         if self.quantized and given is not None:  # of what is behind all ends nothing is seen
             there = less(sequence(shape(x)[0]), reduce_max(given))
             x = where_v2(reshape(there, [-1, 1, 1]), x, like(0, x))
-        rows = self.product(_shaped(x, [-1, depth]), self.w)
+        rows = self.of_inputs(_shaped(x, [-1, depth]))
         if self.bias is not None:
             rows = rows + self.bias
         rows = _shaped(rows, [steps, batch, _sizes(rows)[1]])
         states = [self.start(5 + i, batch, x.dtype.base_dtype) for i in range(self.count)]
         kind = self._kind()
         if kind is None:
-            return self._steps(rows, self.r, self.inner_bias, given, states)
+            r = self.floats(self.r, self.scales, self.points)
+            return self._steps(rows, r, self.inner_bias, given, states)
         return self._called(kind, rows, given, states)
 
     def _steps(
@@ -290,10 +311,19 @@ class _Layer:
         """The call of a function that does the steps, for which a kernel may take its place."""
         bias = zeros([0], rows.dtype) if self.inner_bias is None else self.inner_bias
         given = constant(np.zeros(0, np.int32)) if lengths is None else lengths
-        values = [rows, self.r, bias, given, *states]
+        values = [rows, self.r, self.scales, self.points, bias, given, *states]
 
-        def body(rows: Output, r: Output, bias: Output, given: Output, *old: Output) -> Any:
+        def body(
+            rows: Output,
+            r: Output,
+            scales: Output,
+            points: Output,
+            bias: Output,
+            given: Output,
+            *old: Output,
+        ) -> Any:
             inner_bias = None if self.inner_bias is None else bias
+            r = self.floats(r, scales, points)
             return self._steps(rows, r, inner_bias, None if lengths is None else given, old)
 
         def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
@@ -302,11 +332,11 @@ class _Layer:
         attrs = mark(
             LAYER,
             T=rows.dtype.base_dtype,
+            W=self.r.dtype.base_dtype,
             N=len(states),
             cell=kind,
             activations=[name.lower() for name in self.activations[0].names],
             backward=list(self.backward),
-            quantized=self.quantized,
         )
         graph = get_default_graph()
         with graph.functions.reserved(self.operation.op) as name:
@@ -318,22 +348,36 @@ class _Layer:
 class _QuantizedLayer(_Layer):
     """A layer with weights of 8 bits, to which inputs and states are quantised step by step.
 
-    What is multiplied are the numbers that are left then, as floats.
+    What is multiplied with the state are the numbers that are left then, as floats.
     """
 
     quantized = True
 
     def _weights(self) -> tuple[Output, Output]:
-        w, r = (self._of_8_bits(at, at + 7 + (at == 2)) for at in (1, 2))
-        return w, r
+        self.scales, self.points = self._scale(10)
+        return self.operation[1], self.operation[2]
 
-    def _of_8_bits(self, at: int, scale: int) -> Output:
-        """Weights with one scale and zero point or those of each column, for each direction."""
-        places = [len(self.backward), 1, -1]
-        found, zero = cast(self.operation[at], dtypes.float32), self.operation.get(scale + 1)
-        if zero is not None:
-            found = found - reshape(cast(zero, dtypes.float32), places)
-        return found * reshape(self.operation[scale], places)
+    def of_inputs(self, x: Output) -> Output:
+        columns = [len(self.backward), 1, _sizes(self.r)[2]]
+        scales, points = (
+            side_by_side(broadcast_to(expand_dims(each, 1), stack(columns)))
+            for each in self._scale(8)
+        )
+        small, scale, point = in_8_bits(x)
+        sums = matmul_integer(cast(small, dtypes.uint8), self.w, cast(point, dtypes.int32), points)
+        return cast(sums, x.dtype.base_dtype) * (scale * scales)
+
+    def _scale(self, scale: int) -> tuple[Output, Output]:
+        """One scale and zero point of weights, or those of each column, for each direction."""
+        places, point = [len(self.backward), -1], self.operation.get(scale + 1)
+        scales = reshape(self.operation[scale], places)
+        if point is None:
+            return scales, zeros_like(cast(scales, dtypes.int32))
+        return scales, reshape(cast(point, dtypes.int32), places)
+
+    def floats(self, r: Output, scales: Output, points: Output) -> Output:
+        found = cast(r, scales.dtype) - expand_dims(cast(points, scales.dtype), 1)
+        return found * expand_dims(scales, 1)
 
     def product(self, x: Output, weights: Output) -> Output:
         return super().product(through_8_bits(x), weights)
