@@ -76,10 +76,28 @@ def expm1(f: Formula, x: Value) -> Value:
     return f.where(x.equals(0.0), x, _expm1(f, x))
 
 
+_TANH: Final = (
+    -0.333332819422,
+    0.133314422036,
+    -0.0537397155531,
+    0.0206390887954,
+    -0.00570498872745,
+)
+"""(tanh(x) - x) / x**3 of x**2 below 0.4, to 1e-7 of x: Moshier's Cephes, `tanhf`."""
+
+
 def tanh(f: Formula, x: Value) -> Value:
-    """The hyperbolic tangent: t / (t + 2) of t = exp(2 |x|) - 1."""
+    """The hyperbolic tangent: t / (t + 2) of t = exp(2 |x|) - 1.
+
+    Of float32 1 - 2 / (exp(2 |x|) + 1), and near 0 a polynomial, which takes half the time.
+    """
     size = f.abs(x)
     size = f.where(size > 22.0, 22.0, size)
+    if not f.double:
+        square = size * size
+        near = f.fma(size * square, f.polynomial(square, _TANH), size)
+        far = 1.0 - 2.0 / (exp(f, size + size) + 1.0)
+        return f.with_sign(f.where(size < 0.625, near, far), x)
     t = _expm1(f, size + size)
     return f.with_sign(f.where(size < 1e-8, size, t / (t + 2.0)), x)
 
