@@ -146,6 +146,8 @@ def test_weights_of_8_bits(
     if columns > 1 and points:
         zeros[:] += random.integers(0, 9, zeros.shape, np.int32)
     agree(answers(monkeypatch, given, backward, "lstm", eight_bits=(scales, zeros)))
+    given["lengths"] = np.int32([STEPS, 1])
+    agree(answers(monkeypatch, given, backward, "lstm", eight_bits=(scales, zeros)))
 
 
 def test_numbers_that_are_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:

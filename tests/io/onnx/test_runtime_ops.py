@@ -381,3 +381,47 @@ def test_what_is_behind_all_ends_has_no_part_in_the_scale() -> None:
         results.append(run("DynamicQuantizeLSTM", given, kinds, hidden_size=2))
     for one, other in zip(*results, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def _quantized_lstm(x: Any, w: Any, r: Any, bias: Any, lengths: Any, scale: float) -> Any:
+    """What an LSTM gives whose inputs and states are quantised, all rows of a step together."""
+
+    def rounded(x: Any) -> Any:
+        low, high = min(x.min(), 0), max(x.max(), 0)
+        step = np.float32((high - low) / 255) or np.float32(1)
+        zero = np.rint(-low / step)
+        return (np.clip(np.rint(x / step) + zero, 0, 255) - zero) * step
+
+    def sigmoid(x: Any) -> Any:
+        return 1 / (1 + np.exp(-x))
+
+    (steps, batch, _), width = x.shape, r.shape[1]
+    rows = rounded(x) @ (w[0] * np.float32(scale)) + bias[0].reshape(2, -1).sum(0)
+    state = cell = np.zeros((batch, width), np.float32)
+    every = np.zeros((steps, batch, width), np.float32)
+    for step in range(steps):
+        there = (lengths > step)[:, None]
+        seen = every[step - 1] if step else state
+        gates = rows[step] + rounded(seen) @ (r[0] * np.float32(scale))
+        i, o, forget, entry = np.split(gates, 4, 1)
+        new = sigmoid(forget) * cell + sigmoid(i) * np.tanh(entry)
+        shown = sigmoid(o) * np.tanh(new)
+        every[step] = np.where(there, shown, 0)
+        state, cell = np.where(there, shown, state), np.where(there, new, cell)
+    return every, state, cell
+
+
+@pytest.mark.parametrize("jit", ["off", "now"])
+def test_a_state_behind_its_end_has_a_part_in_one_scale(
+    jit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", jit)
+    lengths = np.int32([5, 2, 4])
+    x, bias = drawn(5, 3, 3), drawn(1, 32)
+    w, r = small(1, 3, 16, dtype=np.int8), small(1, 4, 16, dtype=np.int8)
+    scale, zero = np.float32([0.02]), np.zeros(1, np.int8)
+    given = [x, w, r, bias, lengths, None, None, None, scale, zero, scale, zero]
+    found = run("DynamicQuantizeLSTM", given, [np.float32] * 3, hidden_size=4)
+    expected = _quantized_lstm(x, w, r, bias, lengths, 0.02)
+    for value, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(value.reshape(want.shape), want, rtol=1e-5, atol=1e-5)

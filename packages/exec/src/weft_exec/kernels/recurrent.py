@@ -266,7 +266,8 @@ def _recurrent_layer(node: Node, device: Device) -> KernelFunction:
             of_bias = order.row(bias) if bias.size else None
             layer = _Layer(xp, names, matrix, of_bias, [order.row(each) for each in states])
             found = xp.empty((steps, *layer.state.shape), weights.dtype)
-            last = _run(layer, cell(layer, quantized), order.steps(rows, width), found, lengths)
+            step = cell(layer, quantized)
+            last = _run(layer, step, order.steps(rows, width), found, lengths, quantized)
             order.write(found, whole)
             for each, into in zip(last, lasts, strict=True):
                 order.write_row(each, into)
@@ -402,7 +403,9 @@ class _Order:
         return x[xp.where(places < lengths, lengths - 1 - places, places), xp.arange(x.shape[1])]
 
 
-def _run(layer: _Layer, step: Step, rows: Array, results: Array, lengths: Array) -> list[Array]:
+def _run(
+    layer: _Layer, step: Step, rows: Array, results: Array, lengths: Array, quantized: bool
+) -> list[Array]:
     """All steps; the last states."""
     steps, state = len(rows), layer.state
     first, end = (int(lengths.min()), int(lengths.max())) if lengths.size else (steps, steps)
@@ -412,18 +415,30 @@ def _run(layer: _Layer, step: Step, rows: Array, results: Array, lengths: Array)
         step(rows[at], state, new)
         state = new
     for at in range(max(min(first, end), 0), end):  # some sequences have ended
-        state = _masked(layer, step, rows[at], state, results[at], lengths > at)
+        # What is quantised is the result before, which is 0 of a sequence that had ended before.
+        seen = results[at - 1] if quantized and at else state
+        state = _masked(layer, step, rows[at], (state, seen), results[at], lengths > at)
     results[max(end, 0) :] = 0
     return [state] if layer.cell is None else [state, layer.cell]
 
 
 def _masked(
-    layer: _Layer, step: Step, x: Array, state: Array, result: Array, there: Array
+    layer: _Layer,
+    step: Step,
+    x: Array,
+    states: tuple[Array, Array],
+    result: Array,
+    there: Array,
 ) -> Array:
-    """A step of the sequences that are not at their end; the others keep their states."""
+    """A step of the sequences that are not at their end; the others keep their states.
+
+    Args:
+      states: those before, and what the step sees of them.
+    """
+    state, seen = states
     xp, there = layer.xp, there[:, None] if x.ndim > 1 else there
     before = None if layer.cell is None else layer.cell.copy()
-    step(x, state, result)
+    step(x, seen, result)
     state = xp.where(there, result, state)
     xp.copyto(result, layer.zero, where=~there)
     if before is not None:

@@ -240,6 +240,8 @@ class _Steps:
             Buffer(unique("sums"), kind, (of.batch, (high - low) * of.width))
             for low, high in of.products
         ]
+        ends = of.bytes is not None and of.lengths is not None
+        self.seen = self._buffer("seen", row) if ends else self.old[0]
         self.small = Buffer(unique("small"), dtypes.uint8, row)
         self.totals = Buffer(unique("totals"), dtypes.int32, row[:1])
         self.statements: list[Statement] = []
@@ -259,10 +261,14 @@ class _Steps:
         own = [*self.old, *self.sums, *([self.reset] if self.reset else [])]
         own += [self.small, self.totals] if of.bytes is not None else []
         pairs = list(zip(of.states, self.old, strict=True))
+        first = list(pairs)
+        if self.seen is not self.old[0]:
+            own.append(self.seen)
+            first.append((of.states[0], self.seen))
 
         def begin(b: Expr, j: Expr) -> Body:
             at = [index(of.at), b, j]
-            return tuple([Store(to.name, (b, j), self._load(state, at)) for state, to in pairs])
+            return tuple([Store(to.name, (b, j), self._load(state, at)) for state, to in first])
 
         def end(b: Expr, j: Expr) -> Body:
             return tuple(
@@ -324,7 +330,7 @@ class _Steps:
         (low, high), matrix = of.products[which], of.matrices[which]
         m, n, k = of.batch, (high - low) * of.width, of.width
         if of.bytes is not None:
-            return self._product_of_bytes(of.bytes, state)
+            return self._product_of_bytes(of.bytes)
         a, c = (Load(each.dtype, each.name, (index(0),) * 2) for each in (state, sums))
         if matrix is not of.weights:
             b = self._load(matrix, [index(0)] * 3)
@@ -335,14 +341,17 @@ class _Steps:
         routine = "gemm" if k > 1 and addresses() else "matmul"
         return (Call(routine, (a, b, c), tuple(sizes.items())),)
 
-    def _product_of_bytes(self, weights: _Bytes, state: Buffer) -> Body:
-        """The product of a state that is quantised dynamically, as `QuantizeLinear` says."""
+    def _product_of_bytes(self, weights: _Bytes) -> Body:
+        """The product of a state that is quantised dynamically, as `QuantizeLinear` says.
+
+        It is the result of the turn before, so it is 0 where a sequence had ended before that.
+        """
         dtype, row = self.of.dtype, (self.of.batch, self.of.width)
         zero, most = number(0, dtype), number(_MOST, dtype)
         low, high = (Variable(dtype, self.unique(name)) for name in ("low", "high"))
 
         def look(b: Expr, j: Expr) -> Body:
-            x = _of(state, b, j)
+            x = _of(self.seen, b, j)
             return (Assign(low.name, x, "minimum"), Assign(high.name, x, "maximum"))
 
         found: list[Statement] = [Var(low.name, zero), Var(high.name, zero)]
@@ -364,7 +373,7 @@ class _Steps:
         self.point = name("zero", cast(point, dtypes.int32))
 
         def rounded(b: Expr, j: Expr) -> Body:
-            steps = apply("rint", apply("div", _of(state, b, j), divisor))
+            steps = apply("rint", apply("div", _of(self.seen, b, j), divisor))
             kept = apply("clamp", apply("add", steps, point), zero, most)
             whole = cast(where(some, kept, zero), dtypes.int32)
             return (Store(self.small.name, (b, j), cast(whole, dtypes.uint8)),)
@@ -453,8 +462,11 @@ class _Steps:
         if there is not None:
             shown = where(there, shown, number(0, of.dtype))
             new = [where(there, x, old) for x, old in zip(new, before, strict=True)]
+        results = [Store(self.y.name, (place, b, j), shown)]
+        if self.seen is not self.old[0]:
+            results.append(Store(self.seen.name, (b, j), shown))
         return self._done(
-            Store(self.y.name, (place, b, j), shown),
+            *results,
             *[Store(each.name, (b, j), x) for each, x in zip(self.old, new, strict=True)],
         )
 

@@ -21,7 +21,7 @@ from weft_graph.ops import elementary, nn, trigonometry
 from weft_graph.ops.arithmetic import clip_by_value
 from weft_graph.ops.array import zeros, zeros_like
 from weft_graph.ops.broadcasting import broadcast_to
-from weft_graph.ops.comparison import less
+from weft_graph.ops.comparison import less, less_equal
 from weft_graph.ops.integer_products import matmul_integer
 from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.masks import where_v2
@@ -396,6 +396,7 @@ class _Cell:
     def __init__(self, layer: _Layer, index: int, r: Output, inner_bias: Output | None) -> None:
         operation = layer.operation
         self.product = layer.product
+        self.quantized = layer.quantized
         self.width = layer.width
         self.r = r
         self.reset_after = layer.reset_after
@@ -423,7 +424,7 @@ class _Cell:
         results = TensorArray(dtype, steps, infer_shape=False)
 
         def body(turn: Output, results: TensorArray, *old: Output) -> list[Any]:
-            new = list(self.step(parts.read(turn), old))
+            new = list(self.step(parts.read(turn), self._seen(old, turn, lengths)))
             shown = new[0]
             if lengths is not None:
                 there = expand_dims(less(turn, lengths), 1)
@@ -440,6 +441,19 @@ class _Cell:
         sizes = (None, None) if rows.dims is None else rows.dims[:2]
         every.set_shape([*sizes, None if self.r.dims is None else self.r.dims[0]])
         return [every, *found[2:]]
+
+    def _seen(
+        self, old: Sequence[Output], turn: Output, lengths: Output | None
+    ) -> Sequence[Output]:
+        """The states that a step is made of.
+
+        A state that is quantised is the result of the step before, so it has no part in the scale
+        where its sequence had ended before that.
+        """
+        if not self.quantized or lengths is None:
+            return old
+        there = expand_dims(less_equal(turn, lengths), 1)
+        return [where_v2(there, old[0], like(0, old[0])), *old[1:]]
 
     def _rnn(self, x: Output, old: Sequence[Output]) -> list[Output]:
         return [self.activations[0](self.limited(x + self.product(old[0], self.r)))]
