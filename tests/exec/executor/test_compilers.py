@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -202,7 +203,7 @@ def test_an_error_names_the_member_and_its_line(chains: Chains) -> None:
             assert (error.node, error.op_type) == ("both", z.op.inputs[0].op.type)
             assert "test_compilers.py" in str(error.line)
             assert list(error.inputs) == ["float32[2]", "float32[3]"]
-    assert chains.calls == 1  # a step with a deadline looks after each member
+    assert chains.calls == 2
 
 
 def test_a_function_that_fails_where_no_member_does(chains: Chains) -> None:
@@ -230,9 +231,19 @@ def test_traces_and_costs_are_of_members(chains: Chains) -> None:
         (device,) = s._backend._devices
         (region,) = chains.regions
         assert all(s.cost_model.is_measured(node, device.describe()) for node in region.members)
-    names = {stats.node_name for dev in metadata.step_stats.dev_stats for stats in dev.node_stats}
+    stats = [node for dev in metadata.step_stats.dev_stats for node in dev.node_stats]
+    names = {node.node_name for node in stats}
     assert {node.name for node in region.members} <= names
     assert not any("region" in name for name in names)
+    assert chains.calls == 1  # and its time is theirs, one after the other
+    members = {node.name for node in region.members}
+    times = [
+        (node.all_start_nanos, node.all_start_nanos + node.all_end_rel_nanos)
+        for node in stats
+        if node.node_name in members
+    ]
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(times))
+    assert all(start < end for start, end in times)
     assert {"power", "end"} <= {node.name for node in metadata.cost_graph.node}
 
 

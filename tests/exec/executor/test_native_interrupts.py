@@ -1,4 +1,4 @@
-"""What ends a compiled function that runs long: Ctrl-C, and closing the session."""
+"""What ends a compiled function that runs long: Ctrl-C, a timeout, and closing the session."""
 
 from __future__ import annotations
 
@@ -131,3 +131,63 @@ def test_updates_are_not_ended_half_way(running: list[Compiled]) -> None:
         session.run(v.initializer)
         session.run(step, {x: np.ones(ROWS * 8)})
         assert not running and np.unique(session.run(v)).size == 1
+
+
+def _driven(step: Any) -> list[Any]:
+    """The step with a value out of a queue, which is waited for."""
+    queue = wf.FIFOQueue(1, [wf.float32], shapes=[[]])
+    with wf.control_dependencies([queue.enqueue(1.0)]):
+        return [step, queue.dequeue()]
+
+
+@pytest.mark.parametrize("kind", ["in a line", "driven", "loop"])
+def test_a_timeout_ends_a_compiled_function(kind: str, running: list[Compiled]) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        step, feeds = _long_step([ROWS * 8])
+        if kind == "loop":
+            x = next(iter(feeds))
+            y = wf.while_loop(
+                lambda i, _: i < ONCE, lambda i, a: (i + 1, wf.sin(a) + x), [0, wf.identity(x)]
+            )[1]
+            step = wf.reduce_sum(y)
+        fetches = _driven(step) if kind == "driven" else step
+        want = session.run(fetches, feeds)
+        started = time.monotonic()
+        assert session.run(fetches, feeds, wf.RunOptions(timeout_in_ms=600_000)) == want
+        whole = time.monotonic() - started
+        started = time.monotonic()
+        with pytest.raises(errors.DeadlineExceededError):
+            session.run(fetches, feeds, wf.RunOptions(timeout_in_ms=1 + int(whole * 200)))
+        took = time.monotonic() - started
+        assert took < max(0.7 * whole, 0.05)
+        assert session.run(fetches, feeds) == want  # and it can run again
+
+
+def test_steps_with_a_deadline_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Compiled] = []
+    call = Compiled.__call__
+
+    def note(self: Compiled, *arrays: Any) -> None:
+        called.append(self)
+        call(self, *arrays)
+
+    monkeypatch.setattr(Compiled, "__call__", note)
+    monkeypatch.setenv("WEFT_JIT", "now")
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.exp(x) * 2.0 + 1.0
+    with wf.Session(config=wf.ConfigProto(operation_timeout_in_ms=600_000)) as session:
+        assert session.run(y, {x: [0.0]}) == [3.0]
+    assert len(called) == 1
+
+
+def test_others_of_a_function_go_on_when_one_is_ended(running: list[Compiled]) -> None:
+    found: list[Any] = []
+    with wf.Graph().as_default(), wf.Session() as session:
+        step, feeds = _long_step([ROWS * 8])
+        want = session.run(step, feeds)
+        thread = _in_thread(lambda: found.append(session.run(step, feeds)))
+        for _ in range(3):
+            with pytest.raises(errors.DeadlineExceededError):
+                session.run(step, feeds, wf.RunOptions(timeout_in_ms=1))
+        thread.join()
+    assert found == [want]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft_graph.ir.device_spec import parse
@@ -62,6 +62,27 @@ class StepTrace:
         thread = threading.get_ident()
         self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), sizes))
         return value
+
+    def share(
+        self,
+        parts: Mapping[Node, float],
+        device: str,
+        start: int,
+        values: Mapping[Output, Any],
+    ) -> None:
+        """Note that nodes were computed together, from `start` until now.
+
+        Args:
+          parts: of the time, 1 in all: they are shown one after the other.
+          values: what others take of the nodes; the rest was nowhere in memory.
+        """
+        thread, whole = threading.get_ident(), time.time_ns() - start
+        for node, part in parts.items():
+            end = start + round(part * whole)
+            sizes = tuple([_bytes(values.get(output)) for output in node.outputs])
+            known = sizes if all(output in values for output in node.outputs) else ()
+            self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), known))
+            start = end
 
     def waiting(self, token: Any, node: Node, device: str, start: int) -> None:
         """Note that an asynchronous node has started."""

@@ -16,7 +16,8 @@ from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.executor.linear import Check, Trace
+    from weft_exec.executor.linear import Check
+    from weft_exec.tracing import StepTrace
     from weft_graph.ir.node import Node
 
 
@@ -42,7 +43,7 @@ class Choice(Compound):
             check_predicate(pred, self.node)
         self.sides[1 if pred else 0].run(slots)
 
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
+    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
         """As a call, with `check` and `trace` around each node."""
         (slots,) = inputs
         pred = slots[self.pred]
@@ -107,7 +108,7 @@ class WhileLoop(Compound):
         """Run until the predicate is False."""
         self._run(slots, self.test.run, self.body.run)
 
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
+    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
         """As a call, with `check` and `trace` around each node."""
         self._run(
             inputs[0],
@@ -172,25 +173,41 @@ class CompiledLoop(Compound):
         self._function = function
         self._take = take
 
-    def __call__(self, slots: Slots) -> None:
-        """Run it."""
+    def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
+        """Run it.
+
+        Args:
+          run: what runs it by its kernels, if somebody looks at them.
+        Returns: whether the function has computed it.
+        """
+        run = run or self._loop
         values = self._function(*self._take(slots))
         if isinstance(values, ByKernels):
             started = time.thread_time()
-            self._loop(slots)
+            run(slots)
             values.took(time.thread_time() - started)
         elif values is NotImplemented:
-            self._loop(slots)
+            run(slots)
         elif isinstance(values, ToCompare):
-            self._loop(slots)
+            run(slots)
             last = dict(zip(self._order, slots[self._loop.variables], strict=True))
             values.compare([last[at] for at in range(len(last))])
         else:
             slots[self._loop.variables] = [values[at] for at in self._order]
+            return True
+        return False
 
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
-        """Run it by its kernels, with `check` and `trace` around each node."""
-        self._loop.call_checked(check, trace, *inputs)
+    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
+        """As a call; kernels with `check` and `trace` around each, else they share the time."""
+        (slots,) = inputs
+        started = time.time_ns()
+        if self(slots, lambda slots: self._loop.call_checked(check, trace, slots)) and trace:
+            from weft_exec.costs.shares import parts_of
+
+            test, body = self._loop.segments
+            nodes = [*test.all_nodes(), *body.all_nodes()]
+            device = (*test.devices, *body.devices, "")[0]
+            trace.share(parts_of(nodes), device, started, {})
 
     def stop(self) -> None:
         """Tell the function that the session is closed, if it wants to know."""

@@ -5,9 +5,8 @@ Each claimed set becomes one `_Region` node that names its members and has one f
 memory and costs are planned before, over the members. Where the device has a memory limit, a set
 whose function would pass it is not taken: its members run one by one, as was planned.
 
-A step that is traced, or that checks for a deadline, runs the members one by one by their kernels,
-and so does a region that has failed, which finds the member that does. Traces, measurements and
-errors are those of members, with their lines.
+A region that has failed runs its members one by one by their kernels, and so finds the member that
+does. Traces, measurements and errors are those of members, which share the time of their function.
 
 Compilers are registered by `register_compiler`, or by modules that the entry-point group
 `weft_exec.compilers` names.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.step import Iteration, StepMachine, Token
+from weft_exec.executor.step_check import StepCheck, deadline_error, running
 from weft_exec.executor.transfers import Arrival, HandedOver, key_of
 from weft_exec.kernels.context import Completion, StepContext
 from weft_exec.kernels.random_counters import Executions, needs_counters, run_at
@@ -52,6 +52,7 @@ class Driver:
         trace: StepTrace | None,
     ) -> None:
         self._context = context
+        self._check = StepCheck(context)
         self._pool = pool
         self._trace = trace
         self._machine: StepMachine = executable.machine(slots)
@@ -169,13 +170,16 @@ class Driver:
 
     def _run_here(self, segment: Segment, slots: Slots) -> None:
         context = self._context
-        if context.deadline is None and self._trace is None:
-            if context.cancellation.error is not None:
-                raise context.cancellation.error
-            segment.run(slots)
-        else:
-            record = None if self._trace is None else self._trace.record
-            segment.run_checked(slots, checker(context), record)
+        before, running.check = running.check, self._check
+        try:
+            if context.deadline is None and self._trace is None:
+                if context.cancellation.error is not None:
+                    raise context.cancellation.error
+                segment.run(slots)
+            else:
+                segment.run_checked(slots, self._check, self._trace)
+        finally:
+            running.check = before
 
     def _send(self, token: Token) -> None:
         entry, iteration = token
@@ -349,20 +353,3 @@ def _say_where(error: errors.OpError, iteration: Iteration | None) -> None:
     while iteration is not None and iteration.frame.parent is not None:
         error.in_iteration(iteration.frame.plan.name, iteration.index)
         iteration = iteration.frame.parent
-
-
-def checker(context: StepContext) -> Callable[[], None]:
-    """What raises once the step's deadline has passed or it was cancelled."""
-
-    def check() -> None:
-        if context.cancellation.error is not None:
-            raise context.cancellation.error
-        if context.deadline is not None and time.monotonic() > context.deadline:
-            raise deadline_error("")
-
-    return check
-
-
-def deadline_error(where: str) -> errors.DeadlineExceededError:
-    """The error of a step that ran past its timeout."""
-    return errors.DeadlineExceededError(f"the step ran past its timeout{where}")

@@ -19,13 +19,13 @@ from weft_exec.kernels.random_counters import needs_counters
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.tracing import StepTrace
     from weft_graph.ir.node import Node
 
 Slots = list[Any]
 Gather = Callable[[Slots], Sequence[Any]]
 Instruction = tuple[Callable[..., Any], Gather, "int | slice", "tuple[int, ...]"]
 Check = Callable[[], None]
-Trace = Callable[["Node", str, Callable[[], Any]], Any]
 
 _NONE = itemgetter(slice(0, 0))
 
@@ -87,7 +87,7 @@ class Compound(ABC):
         return
 
     @abstractmethod
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
+    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> Any:
         """As a call, with `check` and `trace` around each node."""
 
 
@@ -161,7 +161,7 @@ class Segment:
         self,
         slots: Slots,
         check: Check,
-        trace: Trace | None,
+        trace: StepTrace | None,
     ) -> None:
         """Run all, calling `check` before the first and after each, and `trace` around each.
 
@@ -178,7 +178,7 @@ class Segment:
                 elif trace is None:
                     slots[slot] = function(*take(slots))
                 else:
-                    slots[slot] = trace(node, device, partial(function, *take(slots)))
+                    slots[slot] = trace.record(node, device, partial(function, *take(slots)))
                 check()
             except Exception as error:  # because a kernel may raise anything; it is located
                 raise_located(self._located(error, instruction, slots))
@@ -186,6 +186,17 @@ class Segment:
                 slots[i] = None
         if len(self.instructions) != self._count:
             raise _closed()
+
+    def all_nodes(self) -> list[Node]:
+        """The nodes that kernels run for, here and in loops and branches."""
+        found: list[Node] = []
+        for node, compound in zip(self.nodes, self._compounds, strict=True):
+            if compound is None:
+                found.append(node)
+            else:
+                for inner in compound.segments:
+                    found += inner.all_nodes()
+        return found
 
     def _segments(self) -> list[Segment]:
         """The segments that instructions run."""

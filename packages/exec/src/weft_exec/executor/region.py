@@ -20,11 +20,12 @@ from weft_exec.executor.linear import (
     Instruction,
     Segment,
     Slots,
-    Trace,
     gather,
     slot_range,
 )
 from weft_exec.executor.priority import changed_by, takes_reference, variable_of
+from weft_exec.executor.step_check import raise_if_ended
+from weft_exec.tracing import StepTrace
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 from weft_tensor.shape import Dims
@@ -137,33 +138,53 @@ class RegionCall(Compound):
             [self._device.name] * len(self._work),
         )
 
-    def __call__(self, *given: Any) -> None:
-        """Compute the results, by the function; where it fails, the member that does is found."""
-        (slots,) = given
+    def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
+        """Compute the results, by the function; where it fails, the member that does is found.
+
+        Args:
+          run: what runs the members by their kernels, if somebody looks at them.
+        Returns: whether the function has computed them.
+        """
+        run = run or self._members.run
         if self._function is None:
-            return self._members.run(slots)
+            run(slots)
+            return False
         if self._skips > 0:
             self._skips -= 1
-            return self._members.run(slots)
+            run(slots)
+            return False
         try:
             values = self._function(*self._take(slots))
             timed = isinstance(values, ByKernels)
             if not timed and values is not NotImplemented:
                 self._check(values)
-                return self._put(slots, values)
+                self._put(slots, values)
+                return True
         except Exception as error:  # because a compiler's function may raise anything
+            raise_if_ended()
             failed = error
         else:
-            return self._timed(values, slots) if timed else self._members.run(slots)
+            if timed:
+                self._timed(values, slots, run)
+            else:
+                run(slots)
+            return False
         try:
-            self._explain(failed, slots)
+            self._explain(failed, slots, run)
         finally:
             del failed  # its traceback holds this frame
+        return False
 
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
-        """Compute the results, by the kernels of the members one after the other."""
+    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
+        """As a call; kernels with `check` and `trace` around each, else they share the time."""
         (slots,) = inputs
-        self._members.run_checked(slots, check, trace)
+        started = time.time_ns()
+        if self(slots, lambda slots: self._members.run_checked(slots, check, trace)) and trace:
+            values = [slots[result] for result in self._results]
+            sizes = dict(zip(self._region.outputs, values, strict=True))
+            from weft_exec.costs.shares import parts_of
+
+            trace.share(parts_of(self._region.members), self._device.name, started, sizes)
 
     def stop(self) -> None:
         """Tell the function that the session is closed, if it wants to know."""
@@ -176,9 +197,9 @@ class RegionCall(Compound):
         """The members."""
         return (self._members,)
 
-    def _timed(self, asked: ByKernels, slots: Slots) -> None:
+    def _timed(self, asked: ByKernels, slots: Slots, run: Callable[[Slots], None]) -> None:
         started = time.thread_time()
-        self._members.run(slots)
+        run(slots)
         asked.took(time.thread_time() - started)
         self._skips = asked.skips
 
@@ -216,7 +237,7 @@ class RegionCall(Compound):
             line=node.line or None,
         )
 
-    def _explain(self, error: Exception, slots: Slots) -> None:
+    def _explain(self, error: Exception, slots: Slots, run: Callable[[Slots], None]) -> None:
         """Raise what the member raises that fails, or that none does.
 
         Where what kernels give is not what the graph says either, as after a `set_shape` that does
@@ -224,7 +245,7 @@ class RegionCall(Compound):
         """
         _clear_tracebacks(error)
         given = ", ".join(map(describe, self._take(slots)))
-        self._members.run(slots)
+        run(slots)
         found = [slots[result] for result in self._results]
         try:
             self._check(found[0] if len(found) == 1 else found)

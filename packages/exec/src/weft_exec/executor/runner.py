@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.driver import Driver, checker
+from weft_exec.executor.driver import Driver
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
+from weft_exec.executor.step_check import StepCheck, running
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import in_new_step
@@ -74,9 +75,12 @@ class Runner:
             if self._closed:
                 raise closed_error()
             if executable.linear is not None:
-                record = None if trace is None else trace.record
-                run = executable.linear.run_checked
-                quietly(in_new_step, run, slots, checker(context), record)
+                run, check = executable.linear.run_checked, StepCheck(context)
+                before, running.check = running.check, check
+                try:
+                    quietly(in_new_step, run, slots, check, trace)
+                finally:
+                    running.check = before
             else:
                 quietly(Driver(executable, slots, context, self._pool, trace).run)
         except errors.OpError as error:

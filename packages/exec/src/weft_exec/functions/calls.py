@@ -27,7 +27,8 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
-    from weft_exec.executor.linear import Check, Segment, Trace
+    from weft_exec.executor.linear import Check, Segment
+    from weft_exec.tracing import StepTrace
     from weft_graph.ir.node import Node
     from weft_graph.ir.step_graph import StepGraph
 
@@ -113,7 +114,7 @@ class KeptCall(Compound):
         self._guarded(in_call, self._node.name, line.run, slots)
         return self._results(executable, slots)
 
-    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
+    def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> Any:
         """As a call, with `check` and `trace` around each node of the body."""
         executable = self._executable or self._derived(inputs)
         line = executable.linear

@@ -21,6 +21,7 @@ from weft_exec.executor.native.check import differs, shown
 from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode
 from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.pace import Record, pace
+from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.random_counters import needs_counters
 from weft_graph.ir.code_generators import NotGenerated, Shape
 from weft_graph.ir.node import Node
@@ -155,6 +156,7 @@ class CompiledLoop:
         except errors.CancelledError:
             raise
         except errors.OpError:
+            raise_if_ended()
             self._refused += 1
             return NotImplemented
 
