@@ -28,6 +28,11 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("suite"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
+# What a program does by default, to compile in the background what repays it, depends on how long
+# things took, and so would the last bits of results and what memory is at a peak. Tests of the
+# compiler ask for it; `WEFT_JIT=on` and `now` run all others with it.
+os.environ.setdefault("WEFT_JIT", "asked")
+
 
 def seed(name: str) -> None:
     """What has no seed draws from now on as it does each time after this."""

@@ -1,4 +1,4 @@
-"""Nodes that are compiled where `WEFT_JIT` asks for it: which, when, and that results stay."""
+"""Nodes that are compiled: which, when, and that results stay."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import region
 from weft_compiler.lower.values import computed
 from weft_compiler.native import cache
+from weft_exec.executor import compilers
+from weft_exec.executor.compilers import Claim
 from weft_exec.executor.native import choice, function, pace as native_pace, regions
 from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.pace import Pace
 from weft_graph.ir.code_generators import generators
+from weft_graph.ir.registry import Registry
 
 
 @pytest.fixture
@@ -444,6 +447,22 @@ def test_without_a_compiler_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> 
             assert session.run(wf.exp(x) + 2.0, {x: 0.0}) == 3.0
 
 
+def test_without_a_compiler_nothing_is_said_where_nobody_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("WEFT_JIT", raising=False)
+    monkeypatch.setattr(generators, "keys", list)
+    regions._say_that_none_is_installed.cache_clear()
+    x = wf.placeholder(wf.float32, [])
+    with wf.Session() as session, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert session.run(wf.exp(x) + 1.0, {x: 0.0}) == 2.0
+    with wf.xla.experimental.jit_scope():
+        y = wf.exp(x) + 3.0
+    with wf.Session() as session, pytest.warns(RuntimeWarning, match="weftml-compiler"):
+        assert session.run(y, {x: 0.0}) == 4.0
+
+
 def _ops(generated: list[Any]) -> list[list[str]]:
     return [ops for ops, _ in generated]
 
@@ -499,6 +518,42 @@ def test_gradients_are_compiled_as_what_they_are_of(generated: list[Any]) -> Non
     assert not any({"TanhGrad", "Tanh"} & set(ops) for ops in _ops(generated))
 
 
+@pytest.mark.parametrize("unsaid", ["", None])
+def test_where_nobody_says_anything_what_repays_it_is_compiled(
+    unsaid: str | None, generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _paced(monkeypatch, gift=1e9)
+    if unsaid is None:
+        monkeypatch.delenv("WEFT_JIT")
+    else:
+        monkeypatch.setenv("WEFT_JIT", unsaid)
+    x = wf.placeholder(wf.float32, [100_000])
+    y = wf.reduce_sum(wf.exp(-x) + 1.0)
+    with wf.xla.experimental.jit_scope(compile_ops=False):
+        z = wf.reduce_sum(wf.tanh(x) - 1.0)
+    feeds = {x: np.zeros(100_000, np.float32)}
+    with wf.Session() as session:
+        _until(lambda: session.run([y, z], feeds), lambda: generated)
+        assert session.run([y, z], feeds) == [200_000, -100_000]
+    assert _ops(generated) == [["Neg", "Exp", "AddV2", "Sum"]]
+
+
+def test_where_nobody_says_anything_a_deterministic_session_compiles_nothing(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEFT_JIT")
+    x = wf.placeholder(wf.float32, [6])
+    config = wf.ConfigProto()
+    config.experimental.deterministic = True
+    with wf.Session(config=config) as session:
+        session.run(wf.tanh(x) * 2.0, _feed(x))
+    assert not generated
+    monkeypatch.setenv("WEFT_JIT", "on")
+    with wf.Session(config=config) as session:
+        session.run(wf.tanh(x) * 2.0, _feed(x))
+    assert _ops(generated) == [["Tanh", "Mul"]]
+
+
 @pytest.mark.parametrize(
     ("level", "cpu", "said", "compiles"),
     [
@@ -509,6 +564,8 @@ def test_gradients_are_compiled_as_what_they_are_of(generated: list[Any]) -> Non
         (2, True, "off", False),
         (0, True, "now", True),
         (-1, True, "now", False),
+        (0, True, "asked", False),
+        (1, True, "asked", True),
     ],
 )
 def test_levels_of_sessions_mean_what_they_say(
@@ -542,12 +599,18 @@ def test_the_process_says_it_for_sessions_that_do_not(
     try:
         with wf.Session(config=config) as session:
             session.run(y, _feed(x))
-    finally:
+        assert _ops(generated) == [["Tanh", "Mul"]]
+        monkeypatch.setenv("WEFT_JIT", "now")
         wf.config.optimizer.set_jit(False)
-    assert _ops(generated) == [["Tanh", "Mul"]]
-    with wf.Session(config=config) as session:
-        session.run(y, _feed(x))
-    assert len(generated) == 1
+        with wf.Session(config=config) as session:
+            session.run(y, _feed(x))
+        assert len(generated) == 1
+        wf.config.optimizer.set_jit(None)
+        with wf.Session(config=config) as session:
+            session.run(y, _feed(x))
+        assert len(generated) == 2
+    finally:
+        wf.config.optimizer.set_jit(None)
     with pytest.raises(errors.InvalidArgumentError, match="autoclustering"):
         wf.config.optimizer.set_jit("always")
 
@@ -577,6 +640,36 @@ def test_jit_check_names_the_first_node_that_differs(
     ):
         session.run(y, _feed(x))
     assert right.shape == (6,)
+
+
+def _sine(region: Any, device: Any) -> Any:
+    return np.sin
+
+
+class _TestSines:
+    """A compiler that takes each Sin by itself."""
+
+    def claim(self, offer: Any) -> Any:
+        return [Claim([node], _sine) for node in offer.nodes if node.type == "Sin"]
+
+
+@pytest.mark.parametrize("name", ["another", "stranger"])
+def test_what_others_compile_is_left_to_them_and_not_closed_over(
+    name: str, generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours takes what is left, whatever names the others have."""
+    made: Registry[Any] = Registry("compiler")
+    made.register("native", regions.NativeRegions())
+    made.register(name, _TestSines())
+    monkeypatch.setattr(compilers, "_compilers", made)
+    x = wf.placeholder(wf.float32, [6])
+    a = wf.exp(x * 2.0) + 1.0
+    y = wf.cos(wf.sin(a) * 2.0 + a)
+    with wf.Session() as session:
+        value = session.run(y, _feed(x))
+    assert _ops(generated) == [["Mul", "Exp", "AddV2"], ["Mul", "AddV2", "Cos"]]
+    want = np.exp(_feed(x)[x] * 2.0) + 1.0
+    np.testing.assert_allclose(value, np.cos(np.sin(want) * 2.0 + want), rtol=1e-4)
 
 
 def test_explain_tells_what_is_compiled_and_why_the_rest_is_not(

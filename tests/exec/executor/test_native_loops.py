@@ -20,6 +20,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower import whole_loop
 from weft_compiler.passes.pipeline import PASSES
 from weft_exec.executor.native import loops as native_loops
+from weft_exec.executor.native.pace import Pace
 
 Build = Callable[..., Any]
 
@@ -174,6 +175,8 @@ def test_a_loop_is_compiled_when_its_kernels_took_long_enough(
     made: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
+    account = Pace(gift=1e9)
+    monkeypatch.setattr(native_loops, "pace", lambda: account)
     limit = wf.placeholder(wf.int32, [])
     last = wf.while_loop(lambda i, _: i < limit, lambda i, v: (i + 1, v * 0.5 + 1.0), (0, 0.0))
     with wf.Session() as session:

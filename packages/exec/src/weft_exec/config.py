@@ -40,7 +40,8 @@ class SessionConfig:
       optimize: run the graph passes.
       memory_optimization: a name of `RewriterConfig.MemOptType`: what is done about memory.
       gradient_scope: the name scope of nodes that it takes for gradients.
-      jit: whether nodes are compiled of which nothing else is said; None for what `WEFT_JIT` says.
+      jit: whether nodes are compiled of which nothing else is said; None for what `WEFT_JIT` says,
+        or, where that says nothing, for all that repays it unless `deterministic`.
       jit_check: compare what is compiled with what kernels compute.
       measure_every, measure_after: let every so many steps of a signature tell the cost model what
         they took, when so many were run; 0 for never.

@@ -8,7 +8,7 @@ __all__ = [
     "set_inter_op_parallelism_threads",
     "set_intra_op_parallelism_threads",
 ]
-
+import os
 from typing import Any
 
 from weft_tensor import errors
@@ -216,31 +216,46 @@ _PASSES = {
 _CHANGING = {"auto_mixed_precision", "auto_mixed_precision_mkl", "debug_stripper"}
 
 
-def set_jit(enabled: bool | str) -> None:
+def set_jit(enabled: bool | str | None) -> None:
     """Say whether sessions that are made from now on compile their steps.
 
-    A ConfigProto that says it in `graph_options.optimizer_options`, and scopes that say it of some
-    nodes, go before it. The environment's `WEFT_JIT=off` goes before all.
+    Where nobody says anything they do, in the background, but for deterministic ones. A ConfigProto
+    that says it in `graph_options.optimizer_options`, and scopes that say it of some nodes, go
+    before this. The environment's `WEFT_JIT=off` goes before all.
 
     Args:
-      enabled: whether they do; "autoclustering" is the same as True, "" as False.
+      enabled: whether they do; "autoclustering" is the same as True, "" as False; None takes back
+        what was said.
     Raises: InvalidArgumentError: it is another text.
 
     Examples:
       >>> wf.config.optimizer.set_jit(True)
       >>> wf.config.optimizer.get_jit()
       'autoclustering'
-      >>> wf.config.optimizer.set_jit(False)
+      >>> wf.config.optimizer.set_jit(None)
     """
     if isinstance(enabled, str) and enabled not in ("", "autoclustering"):
         raise errors.InvalidArgumentError(
             f"enabled must be a bool or 'autoclustering', got {enabled!r}"
         )
-    settings.jit = True if enabled else None
+    settings.jit = None if enabled is None else bool(enabled)
+
+
+def jit_environment() -> str:
+    """What `WEFT_JIT` says: "on", "now", "off", "asked", or "" for nothing.
+
+    Raises: InvalidArgumentError: it says something else.
+    """
+    said = os.environ.get("WEFT_JIT", "")
+    if said not in ("", "on", "now", "off", "asked"):
+        raise errors.InvalidArgumentError(
+            f"the environment variable WEFT_JIT must be on, now, off or asked, got {said!r}"
+        )
+    return said
 
 
 def get_jit() -> str:
-    """Whether sessions that are made from now on compile their steps: "autoclustering", or "".
+    """Whether `set_jit` asked for compiled steps: "autoclustering", or "" if it did not.
 
     Examples:
       >>> wf.config.optimizer.get_jit()

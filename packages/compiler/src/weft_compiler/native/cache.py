@@ -121,10 +121,15 @@ def sources(package: str) -> str:
     found = hashlib.sha256()
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None
-    root = Path(spec.origin).parent
-    for path in sorted(root.rglob("*.py")):
-        status = path.stat()
-        found.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    root = os.path.dirname(spec.origin)
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        for file in sorted(files):
+            if file.endswith(".py"):
+                path = os.path.join(folder, file)
+                status = os.stat(path)
+                here = f"{path[len(root) :]} {status.st_size} {status.st_mtime_ns}\n"
+                found.update(here.encode())
     return found.hexdigest()
 
 

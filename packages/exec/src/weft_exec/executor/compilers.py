@@ -129,9 +129,16 @@ _compilers: Registry[Compiler] = Registry(
 def register_compiler(name: str, compiler: Compiler) -> None:
     """Register a compiler; those that are registered choose in the order of their names.
 
+    Ours, "native", takes all that it can, and so chooses last.
+
     Raises: AlreadyExistsError: there is one of that name.
     """
     _compilers.register(name, compiler)
+
+
+def _names() -> list[str]:
+    """Those of all compilers, in the order in which they choose."""
+    return sorted(_compilers.keys(), key=lambda name: (name == "native", name))
 
 
 def compile_loops(
@@ -144,8 +151,7 @@ def compile_loops(
     if overlap is Overlap.EVERYTHING or not has_control_flow(nodes):
         return {}
     found: dict[Node, LoopClaim] = {}
-    names = _compilers.keys()
-    for name in names:
+    for name in _names():
         claim_loops = getattr(_compilers.lookup(name), "claim_loops", None)
         claims = () if claim_loops is None else claim_loops(offer_of(step, nodes, place))
         for claim in claims:
@@ -171,7 +177,7 @@ def compile_regions(
     Returns: the nodes and their placement, with regions in the places of what they compute.
     Raises: InternalError: a compiler claims what cannot be a region.
     """
-    names = [] if overlap is Overlap.EVERYTHING else _compilers.keys()
+    names = [] if overlap is Overlap.EVERYTHING else _names()
     if not names:
         return nodes, place
     place = cache(place)  # which is asked again and again

@@ -9,7 +9,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device
 from weft_exec.kernels.registry import kernels_of
 from weft_exec.passes.fold import fold_constants
-from weft_exec.settings import settings
+from weft_exec.settings import jit_environment, settings
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
@@ -65,8 +65,7 @@ def prepare(
         fold_constants(step, host)
         eliminate_common_subexpressions(step)
         watch("optimized", step)
-    if host.config.jit is not None or host.config.jit_check:
-        _say_what_is_compiled(step, host.config)
+    _say_what_is_compiled(step, host.config)
     return step
 
 
@@ -75,6 +74,8 @@ def _say_what_is_compiled(step: StepGraph, config: SessionConfig) -> None:
     said: dict[str, Any] = {} if config.jit is None else {COMPILED: config.jit}
     if config.jit_check:
         said = {COMPILED: True, **said, CHECKED: True}
-    for node in step.graph.nodes:
+    elif config.deterministic and not jit_environment():
+        said = {COMPILED: False, **said}  # no number depends on when something was compiled
+    for node in step.graph.nodes if said else ():
         if node.inputs:
             node.attrs = {**said, **node.attrs}

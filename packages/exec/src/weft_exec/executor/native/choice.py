@@ -90,11 +90,15 @@ def _choose(
       later: reads of variables, in their turn, that may be members.
     """
     left: dict[Node, str] = {}
-    needs = _needs(offer, variables)
+    offered = set(offer.nodes)
+    needs = _needs(offer, variables, offered)
     known: dict[Node, _Waits] = {}
     groups: dict[tuple[object, _Waits], list[Node]] = {}
     sizes: set[Node] = set()
-    for node in _sources_first(offer.nodes, needs):
+    for node in _sources_first(list(needs), needs):
+        if node not in offered:  # others compute it
+            known[node] = _waits(None, 0, [known[need] for need in needs[node]], False)
+            continue
         why = "" if node in asked else "nobody asks for it"
         if not why and node not in later:
             why = _why_not(offer, generator, variables, node, sizes)
@@ -158,31 +162,26 @@ def _pieces(members: list[Node]) -> list[list[Node]]:
     return [members[low:high] for low, high in pairwise(ends)]
 
 
-def _needs(offer: Offer, variables: Variables) -> dict[Node, list[Node]]:
+def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dict[Node, list[Node]]:
     """What each node waits for; what leaves a loop waits for all that is in it.
 
-    Who touches a variable waits for those that are to touch it before.
+    Who touches a variable waits for those that are to touch it before. Nodes that are not offered
+    any more, since another compiler took them, lead from some that are to others as well.
     """
-    inside = set(offer.nodes)
     loops: dict[object, list[Node]] = {}
     for node in offer.nodes:
         loops.setdefault(_loop(offer, node), []).append(node)
-    return {
-        node: loops[_loop(offer, node.inputs[0].node)]
-        if node.role is Role.EXIT
-        else [need for need in _through_constants(node) if need in inside] + variables.before(node)
-        for node in offer.nodes
-    }
-
-
-def _through_constants(node: Node) -> list[Node]:
-    """What a node waits for; what its constants wait for in their places."""
-    found = needs_of(node)
-    if any(need.role is Role.CONSTANT and need.controls for need in found):
-        known = [need for need in found if need.role is Role.CONSTANT and need.controls]
-        found = [need for need in found if need not in known]
-        found += [need for constant in known for need in constant.controls]
-    return list(found)
+    found: dict[Node, list[Node]] = {}
+    waiting = list(offer.nodes)
+    for node in waiting:
+        if node in found:
+            continue
+        if node.role is Role.EXIT and node in offered:
+            found[node] = loops[_loop(offer, node.inputs[0].node)]
+            continue
+        found[node] = needs_of(node) + (variables.before(node) if node in offered else [])
+        waiting += [need for need in found[node] if need not in offered]
+    return found
 
 
 def _loop(offer: Offer, node: Node) -> object:

@@ -129,7 +129,7 @@ class Specialised:
                 return NotImplemented
             if self._mode is Mode.ON:
                 record = self._records.get(key) or self._record(key, inputs)
-                return record if record.begins() else NotImplemented
+                return record if record.begins(not self._made) else NotImplemented
             made = self._made_now(key, inputs)
         if made is None:
             return NotImplemented
@@ -175,7 +175,7 @@ class Specialised:
             if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
                 self._choices.clear()
-            record = Record(self._pace, self._region.members, key is _ONE_KEY)
+            record = Record(self._pace, self._region.members)
             if any([each.shares for each in self._live.values()]):
                 record.cost *= _SHARED
             self._records[key], self._choices[key] = record, choice

@@ -147,7 +147,7 @@ class CompiledLoop:
         if made is NotImplemented:
             if self._mode is Mode.ON:
                 record = self._records.get(key) or self._record(key)
-                return record if record.begins() else NotImplemented
+                return record if record.begins(False) else NotImplemented
             made = self._made_now(key)
         if made is None:
             return NotImplemented
@@ -198,7 +198,7 @@ class CompiledLoop:
             if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
             record = self._records[key] = Record(self._pace, self._whole.nodes)
-            record.looked = record.sure = True
+            record.looked = True
         return record
 
     def waiting(self) -> list[Record]:

@@ -44,8 +44,11 @@ _FIRST_LOOK: Final = 0.05
 """Seconds of kernels before that is done at all: the first code to be found imports LLVM."""
 _REST: Final = 0.005
 """Seconds of kernels between two looks for what to compile."""
-_ALL: Final = 8
-"""Runs by kernels that are timed; of later ones one of so many is, and counts for all of them."""
+_LOOKING: Final = 100
+"""How many times as long as a look takes kernels have to run before the next one."""
+_ALL: Final = 7
+"""Runs by kernels that are timed; of later ones one of so many is, and counts for all of them. A
+prime, so that of shapes which take turns each is met."""
 _TRIAL: Final = 20
 """Runs after which a compiled region is compared with its kernels."""
 _WATCHED: Final = 2000
@@ -61,35 +64,33 @@ Function = Callable[..., Any]
 class Record(ByKernels):
     """What is known of a region for one choice of shapes.
 
-    Args:
-      alone: whether the region has no other, so that nobody has to ask which one runs.
     Attributes:
       runs, seconds, least: by kernels: how many, of all about, and of the fastest.
       look, cost: seconds that it will take to look for its code, and to compile it.
       looked: whether its code was looked for.
-      sure: whether compiled it is certain to be faster by far, as loops are, so that it is worth
-        its time whatever else was not.
     """
 
     __slots__ = (
-        "_alone", "_best", "_pace", "_tries", "cost", "least", "look", "looked", "runs", "seconds",
-        "sure",
+        "_best", "_pace", "_tries", "cost", "least", "look", "looked", "runs", "seconds",
     )  # fmt: skip
 
-    def __init__(self, pace: Pace, members: Sequence[Node], alone: bool = False) -> None:
+    def __init__(self, pace: Pace, members: Sequence[Node]) -> None:
         super().__init__()
-        self._alone = alone
         self._pace = pace
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
         self._tries, self._best = 0, float("inf")
         updates = sum(not node.outputs or node.outputs[0].dtype.is_ref for node in members)
-        self.looked = self.sure = False
+        self.looked = False
         self.look = _LOOK + _LOOK_MEMBER * len(members)
         self.cost = _FIXED + _MEMBER * len(members) + _UPDATE * updates
 
-    def begins(self) -> bool:
-        """Whether a run by kernels that begins now is to be timed."""
-        if self._alone and self.runs >= _ALL:
+    def begins(self, alone: bool) -> bool:
+        """Whether a run by kernels that begins now is to be timed.
+
+        Args:
+          alone: whether all others run by kernels too, so that nobody has to ask for the next runs.
+        """
+        if alone and self.runs >= _ALL:
             self.runs += _ALL
             self.skips = _ALL - 1
             return True
@@ -186,6 +187,7 @@ class Pace:
             self._next_look = self.seen + _REST
             self._busy = True
         chosen: Sequence[tuple[Candidate, Record]] = ()
+        started = _clock()
         try:
             chosen, work = self._unknown(), self._find
             if not chosen:
@@ -195,6 +197,8 @@ class Pace:
         except RuntimeError:  # the interpreter is ending, and takes no more work
             chosen = ()
         finally:
+            rest = _LOOKING * (_clock() - started)
+            self._next_look = max(self._next_look, self.seen + rest)
             if not chosen:
                 self._busy = False
 
@@ -224,7 +228,6 @@ class Pace:
 
     def _chosen(self) -> list[tuple[Candidate, Record]]:
         """What there is time for, the best first."""
-        started = _clock()
         with self._lock:
             candidates, left = list(self._candidates), self._budget
             left -= 0.0 if self._compiled else _BEGINNING
@@ -236,15 +239,10 @@ class Pace:
         ]
         found.sort(key=lambda each: each[0], reverse=True)
         chosen: list[tuple[Candidate, Record]] = []
-        beginning = 0.0 if self._compiled else _BEGINNING
         for _, candidate, record in found:
-            if record.sure and record.seconds >= record.cost * self._scale + beginning:
-                chosen.append((candidate, record))
-                continue
             left -= record.cost * self._scale
             if left >= 0:
                 chosen.append((candidate, record))
-        self._next_look = max(self._next_look, self.seen + 20 * (_clock() - started))
         return chosen
 
     def _compile(self, chosen: Sequence[tuple[Candidate, Record]]) -> None:

@@ -1,8 +1,7 @@
-"""Compiled regions: what programs or `WEFT_JIT` ask for, of what can be."""
+"""Compiled regions: all that can be compiled, unless programs or `WEFT_JIT` say otherwise."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable
 from functools import cache
@@ -14,32 +13,19 @@ from weft_exec.executor.native.function import Mode, Specialised
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops
 from weft_exec.executor.native.watch import Watched, watched
 from weft_exec.executor.region import Region
+from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import CodeGenerator, generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node
 from weft_graph.passes.whole_loops import WholeLoop, loop_generators
-from weft_tensor import errors
-
-
-def environment() -> str:
-    """What `WEFT_JIT` says: "on", "now", "off", or "" for what programs say.
-
-    Raises: InvalidArgumentError: it says something else.
-    """
-    said = os.environ.get("WEFT_JIT", "")
-    if said not in ("", "on", "now", "off"):
-        raise errors.InvalidArgumentError(
-            f"the environment variable WEFT_JIT must be on, now or off, got {said!r}"
-        )
-    return said
 
 
 def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
-    """The nodes that are to be compiled, as programs and `WEFT_JIT` say."""
+    """The nodes that are to be compiled: all of which programs and `WEFT_JIT` say nothing else."""
     if said == "off":
         return set()
-    everything = bool(said)
-    return {node for node in nodes if node.attrs.get(COMPILED, everything)}
+    unsaid = said != "asked"
+    return {node for node in nodes if node.attrs.get(COMPILED, unsaid)}
 
 
 @cache
@@ -57,7 +43,7 @@ class NativeRegions:
 
     def claim_loops(self, offer: Offer) -> Iterable[LoopClaim]:
         """The loops of a part on processors that are compiled as wholes."""
-        said = environment()
+        said = jit_environment()
         asked = wanted(offer.nodes, said)
         if not asked or not generators.keys() or not loop_generators.keys():
             return []
@@ -72,13 +58,14 @@ class NativeRegions:
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """The regions of a part on processors."""
-        said = environment()
+        said = jit_environment()
         asked = wanted(offer.nodes, said)
         if not asked:
             return []
         names = generators.keys()
         if not names:
-            _say_that_none_is_installed()
+            if said or any(COMPILED in node.attrs for node in asked):
+                _say_that_none_is_installed()
             return []
         generator = generators.lookup(names[0])
 
@@ -116,7 +103,7 @@ def _updates(generator: CodeGenerator, members: Iterable[Node]) -> dict[Node, in
 
 def choice_of(offer: Offer) -> Choice | None:
     """What of a part would be compiled, whole loops last; None where nobody asks or can."""
-    asked = wanted(offer.nodes, environment())
+    asked = wanted(offer.nodes, jit_environment())
     names = generators.keys()
     if not asked or not names:
         return None
