@@ -7,16 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from weft_compiler.codegen.scalars import supports
 from weft_compiler.ir.program import Body, Call, Program, Statement
 from weft_compiler.ir.rewrite import map_bodies
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, why_not
-from weft_compiler.lower.registry import Unsupported, rule_of, update_of
+from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimise
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.scalar import applications
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
@@ -50,7 +48,7 @@ def program_of(
     computed = [node for node in members if node.role is not Role.CONSTANT]
     given = [*inputs, *constants]
     every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
-    _refuse([node for node in computed if why_not(node) or _lacks(node)], computed, given, every)
+    _refuse([node for node in computed if why_not(node)], computed, given, every)
     try:
         program = lower(name, computed, given, outputs, every)
     except Unsupported as why:
@@ -90,7 +88,7 @@ def _refuse(
             odd = [node for node in odd if not _are_known([twins[x] for x in node.outputs])]
     lines = []
     for node in members:
-        why = (why_not(node) or _lacks(node)) if node in odd else ""
+        why = why_not(node) if node in odd else ""
         if node.role in _INSTEAD:
             why = _INSTEAD[node.role]
         elif node.traits.random:
@@ -104,18 +102,6 @@ def _refuse(
             f"nodes that cannot be compiled: {len(lines)}; make them of other ops, or compute what "
             "they give before and name it among the inputs:\n" + "\n".join(lines)
         )
-
-
-def _lacks(node: Node) -> str:
-    """Why there is no machine code of an elementwise op, or ""."""
-    definition = node.op_def.traits.scalar
-    if definition is None or definition.by_kernel or rule_of(node.type) is not None:
-        return ""
-    scalar = definition.expression([each.dtype for each in node.inputs], node.outputs[0].dtype)
-    for part in applications(scalar):
-        if part.args and not supports(part.name, part.args[-1].dtype):
-            return f"there is no machine code for {part.name} of {part.args[-1].dtype.name}"
-    return ""
 
 
 def _are_known(outputs: Sequence[Output]) -> bool:

@@ -34,6 +34,8 @@ from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
 
+_BY_ITERATION: Final = {"zeta", "polygamma", "igamma", "igammac", "igamma_grad_a", "betainc"}
+"""Primitives that have no machine code."""
 _DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal", "pow"}
 
 
@@ -56,15 +58,29 @@ def why_not(node: Node) -> str:
     sizes = are_sizes(node) and node.op_def.value_rule is not None
     if not sizes and _divides(node):
         return "it may divide integers by 0, which its kernel looks for"
+    return _lacks(node)
+
+
+def _lacks(node: Node) -> str:
+    """Why there is no machine code of an elementwise op, or ""."""
+    for part in _primitives(node):
+        narrow = part.name == "next_after" and part.dtype.size == 2
+        if part.name in _BY_ITERATION or narrow:
+            return f"there is no machine code for {part.name} of {part.dtype.name}"
     return ""
 
 
 def _divides(node: Node) -> bool:
     """Whether an elementwise op divides integers."""
+    return any(part.name in _DIVIDES and part.dtype.is_integer for part in _primitives(node))
+
+
+def _primitives(node: Node) -> Sequence[Scalar]:
+    """The primitives that an elementwise op applies."""
     definition = node.op_def.traits.scalar
     assert definition is not None
     scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
-    return any(part.name in _DIVIDES and part.dtype.is_integer for part in applications(scalar))
+    return list(applications(scalar))
 
 
 def lower(

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from weft_compiler.codegen.mathematics import (
+    bessel,
     circular,
     error_functions,
     exponentials,
+    gamma,
     inverses,
     powers,
+    quantiles,
 )
 from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_compiler.codegen.rounding import fmod_text
@@ -28,6 +31,12 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
     "erf": error_functions.erf,
     "erfc": error_functions.erfc,
     "pow": powers.pow,
+    "lgamma": gamma.lgamma,
+    "digamma": gamma.digamma,
+    "bessel_i0e": bessel.bessel_i0e,
+    "bessel_i1e": bessel.bessel_i1e,
+    "erfinv": quantiles.erfinv,
+    "ndtri": quantiles.ndtri,
 }
 """From the names of primitives to what writes their function."""
 
