@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.ahead import loaded
 
 import weft as wf
+from weft_compiler.ahead import compile_graph
 from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
 from weft_tensor import errors
@@ -101,6 +103,30 @@ def test_sums_of_products(monkeypatch: pytest.MonkeyPatch, equation: str, dtype:
     for value, expected in zip(got, want, strict=True):
         wide = value.astype("d"), expected.astype("d")
         np.testing.assert_allclose(*wide, rtol=limit, atol=limit * 10)
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+def test_many_small_products(monkeypatch: pytest.MonkeyPatch, turned: tuple[bool, bool]) -> None:
+    draw = np.random.default_rng(3)
+    x, y = draw.standard_normal((6, 2, 9, 9)), draw.standard_normal((1, 2, 9, 9))
+
+    def build(x: Output, y: Output) -> Sequence[Output]:
+        z = wf.matmul(x, y, transpose_a=turned[0], transpose_b=turned[1])
+        return [z, *wf.gradients(wf.reduce_sum(z * z), [x, y])]
+
+    want, got = by_both(monkeypatch, build, x, y)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_small_products_ahead_of_time() -> None:
+    draw = np.random.default_rng(4)
+    arrays = [draw.standard_normal(shape).astype("f") for shape in ((8, 5, 6), (8, 6, 7))]
+    with wf.Graph().as_default():
+        x, y = (wf.placeholder(wf.float32, array.shape) for array in arrays)
+        made = compile_graph({"x": x, "y": y}, {"z": wf.matmul(x, y)}, "native", name="products")
+    (z,) = loaded(made)(*arrays)
+    np.testing.assert_allclose(z, arrays[0] @ arrays[1], rtol=1e-5, atol=1e-5)
 
 
 def _bincount(values: Output) -> Sequence[Output]:

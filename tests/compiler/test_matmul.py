@@ -56,6 +56,32 @@ def test_products_of_all_shapes(dtype: str, cpu: str) -> None:
         np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
 
 
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_small_products(dtype: str, cpu: str) -> None:
+    """Each size is a function: of whole registers, of parts of them, and of turned matrices."""
+    random = np.random.default_rng(len(dtype + cpu))
+    sizes = [(1, 4, 1), (16, 16, 16), (33, 37, 9), (3, 7, 40), (29, 20, 17), (15, 31, 5)]
+    sizes += [tuple(random.integers(1, 24, 3).tolist()) for _ in range(4)]
+    for at, (m, n, k) in enumerate(sizes):
+        turned = [bool(at & 1), bool(at & 2)]
+        a, b = random.normal(size=(m, k)).astype(dtype), random.normal(size=(k, n)).astype(dtype)
+        given = [np.ascontiguousarray(x.T) if t else x for x, t in zip((a, b), turned, strict=True)]
+        program = parse(text("small_matmul", m, n, k, dtype, turned, 0))
+        verify(program)
+        (c,) = load(program, Options(cpu=cpu))(*given, np.full((m, n), np.nan, dtype))
+        exact = a.astype(np.float64) @ b.astype(np.float64)
+        bound = 2 * (k + 1) * np.finfo(dtype).eps
+        np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m}x{n}x{k}")
+        (same,) = interpret(program, *given, np.zeros((m, n), dtype))
+        np.testing.assert_allclose(same, exact, rtol=bound, atol=bound)
+
+
+def test_small_products_add_to_nothing() -> None:
+    with pytest.raises(errors.InternalError, match="nothing to add to"):
+        verify(parse(text("small_matmul", 4, 4, 4, "float32", (0, 0), 1)))
+
+
 def packed(m: int, n: int, k: int, dtype: str, add: int, wide: int = 0) -> str:
     """A program that multiplies with panels, the rows of c lying `wide` elements further apart."""
     columns = PANEL_BYTES // np.dtype(dtype).itemsize

@@ -152,6 +152,12 @@ def _wrong_gemm(views: Views, of: Mapping[str, int]) -> str:
     return _wrong_matmul(views, of)
 
 
+def _wrong_small(views: Views, of: Mapping[str, int]) -> str:
+    if min(of["m"], of["n"], of["k"]) < 1 or of["accumulate"]:
+        return "sizes of at least 1, and nothing to add to, were required"
+    return _wrong_matmul(views, of)
+
+
 def _wrong_philox(views: Views, of: Mapping[str, int]) -> str:
     (words, count), (state, given) = views["words"], views["state"]
     if words not in (dtypes.uint32, dtypes.uint64) or state is not dtypes.uint64:
@@ -433,6 +439,14 @@ _ROUTINES: Final = {
         _wrong_packed,
         _matmul_packed,
         _packed_spans,
+        _products,
+    ),
+    "small_matmul": Routine(
+        "small_matmul",
+        *_PRODUCT,
+        _wrong_small,
+        _matmul,
+        lambda of, _: _matrices(of),
         _products,
     ),
     "gemm": Routine(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox
+from weft_compiler.codegen import blas, generated, philox, small
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -125,6 +125,7 @@ class Kernel:
       routines: those that are called, of `weft_compiler.codegen.generated`, and for which types.
       blas: the functions of BLAS that are called.
       philox: whether random words are made.
+      small: the functions for products of small matrices, and their texts.
     """
 
     def __init__(self, program: Program, plan: Plan, scalars: Scalars, options: Options) -> None:
@@ -138,6 +139,7 @@ class Kernel:
         self.routines: set[tuple[str, DType]] = set()
         self.blas: set[str] = set()
         self.philox = False
+        self.small: dict[str, str] = {}
         self.checks = {
             id(each): number
             for number, each in enumerate(
@@ -453,6 +455,12 @@ class _Function:
             self.kernel.philox = True
             given = f"ptr {views[0]}, ptr {views[1]}, i64 {sizes['blocks']}"
             self.w.do(f"call void @{philox.NAME}({given})")
+            return
+        if call.routine == "small_matmul":
+            name = small.symbol(dtype, known)
+            if name not in self.kernel.small:
+                self.kernel.small[name] = small.text(dtype, known, self.kernel.scalars.target)
+            self.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in views)})")
             return
         self.kernel.routines.add((call.routine, dtype))
         numbers = [sizes[name] for name, _ in call.parameters]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, team
+from weft_compiler.codegen import blas, generated, philox, small, team
 from weft_compiler.codegen.kernel import TIME, Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -69,6 +69,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         else team.alone(kernel.parameters),
         *library.texts(scalars.used, target),
         *([philox.text()] if kernel.philox else []),
+        *kernel.small.values(),
         *[generated.declaration(*each) for each in sorted(kernel.routines, key=str)],
         *map(blas.declaration, sorted(kernel.blas)),
         "declare i32 @clock_gettime(i32, ptr)\n" if options.clocks else "",
@@ -96,7 +97,11 @@ def _require_supported(expression: Expr) -> None:
                 )
 
 
-_OTHERS: Final = {"gemm": blas.supported, "philox": philox.supported}
+_OTHERS: Final = {
+    "gemm": blas.supported,
+    "philox": philox.supported,
+    "small_matmul": small.supported,
+}
 """Routines that are not in `generated`: whether there is machine code of one for a type."""
 
 

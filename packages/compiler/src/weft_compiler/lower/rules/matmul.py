@@ -19,6 +19,12 @@ from weft_compiler.lower.values import Value, Written, broadcast, computed
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
+_MANY: Final = 4
+_SMALL: Final = 32**3
+_SMALL_TURNED: Final = 64**3
+_LEAST_COLUMNS: Final = 4
+"""So many products of at most so many multiplications have a function for their sizes, where a row
+has so many columns: BLAS takes longer, and longer still for columns times columns."""
 PRODUCTS: Final = (dtypes.float32, dtypes.float64, *NARROW)
 """What products are made of."""
 
@@ -97,6 +103,9 @@ def product_of(
             return filled(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
         routine = "gemm" if k > 1 and addresses() else "matmul"
+        most = _SMALL_TURNED if transpose_b else _SMALL
+        if math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS:
+            routine = "small_matmul"
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
         def product(*at: Expr) -> Body:

@@ -1,0 +1,227 @@
+"""The routine `small_matmul`: products of small matrices, each size as a function of its own.
+
+    for columns in tiles:
+      for rows in tiles:
+        sums in registers
+        for k: a row of b, times the element of each row of a, is added to the sums
+        c tile = sums
+
+Nothing is copied, as all strides are numbers of the code, but for a b whose rows are not dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tiles import Loops
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_SUMS: Final = {64: 28, 32: 12, 16: 8}
+"""Registers for sums, by their width."""
+_AT_ONCE: Final = 4
+"""Steps of k in a turn, where that is no more than `_LONG` products of registers."""
+_LONG: Final = 64
+
+Sizes = Mapping[str, int]
+
+
+def supported(dtype: DType) -> bool:
+    """Whether there is machine code for a type."""
+    return dtype in (dtypes.float32, dtypes.float64)
+
+
+def symbol(dtype: DType, of: Sizes) -> str:
+    """What the function for some sizes is called."""
+    names = ("m", "n", "k", "a_row", "a_column", "b_row", "b_column", "c_row")
+    return ".".join(["weft.small", dtype.name, *[str(of[name]) for name in names]])
+
+
+def text(dtype: DType, of: Sizes, target: Target) -> str:
+    """The function, which a module that calls it has in it."""
+    return _Product(dtype, of, target).text()
+
+
+class _Product:
+    def __init__(self, dtype: DType, of: Sizes, target: Target) -> None:
+        self.dtype, self.of, self.w = dtype, of, Loops()
+        self.scalar = "double" if dtype is dtypes.float64 else "float"
+        self.lanes = target.vector_bytes // dtype.size
+        self.sums = _SUMS[target.vector_bytes]
+        self.b, self.b_row = "%b", of["b_row"]
+        products = of["m"] * -(-of["n"] // self.lanes)
+        self.steps = _AT_ONCE if _AT_ONCE * products <= _LONG else 1
+
+    def text(self) -> str:
+        """The function."""
+        if self.of["b_column"] != 1 and self.of["n"] > 1:
+            self._turn()
+        first = 0
+        for chunks in _tiles_of(self.of["n"], self.lanes):
+            self._columns(first, chunks)
+            first += sum(chunks)
+        self.w.do("ret void")
+        lines = "\n".join(self.w.lines)
+        head = f"define internal void @{symbol(self.dtype, self.of)}"
+        views = "ptr noalias %a, ptr noalias %b, ptr noalias %c"
+        return f"{head}({views}) #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _at(self, pointer: str, offset: int, *terms: str) -> str:
+        return self.w.at(pointer, self.scalar, str(offset), *terms)
+
+    def _load(self, kind: str, address: str) -> str:
+        return self.w.put(f"load {kind}, ptr {address}, align {self.dtype.size}")
+
+    def _turn(self) -> None:
+        """Make rows of b dense, in memory of our own: squares in registers, and what is left."""
+        w, n, k = self.w, self.of["n"], self.of["k"]
+        own = w.put(f"alloca [{n * k} x {self.scalar}], align 64")
+        size = self.lanes
+        while size > min(n, k):
+            size //= 2
+        dense = self.of["b_row"] == 1 and size > 1
+        columns, rows = (n - n % size, k - k % size) if dense else (0, 0)
+        if dense:
+            with w.each(str(rows), size) as p:
+                for j in range(0, columns, size):
+                    self._square(own, p, j, size)
+        for low, high, first in ((0, rows, columns), (rows, k, 0)):
+            if low < high and first < n:
+                with w.each(str(high), low=str(low)) as p:
+                    for j in range(first, n):
+                        source = w.put(f"mul nsw i64 {p}, {self.of['b_row']}")
+                        x = self._load(self.scalar, self._at("%b", j * self.of["b_column"], source))
+                        place = self._at(own, j, w.put(f"mul nsw i64 {p}, {n}"))
+                        w.do(f"store {self.scalar} {x}, ptr {place}, align {self.dtype.size}")
+        self.b, self.b_row = own, n
+
+    def _square(self, own: str, p: str, j: int, size: int) -> None:
+        """A square of b: each bit of a row's number changes places with one of the column's."""
+        w, kind = self.w, self._kind(size)
+        rows = [
+            self._load(kind, self._at("%b", (j + at) * self.of["b_column"], p))
+            for at in range(size)
+        ]
+        bit = 1
+        while bit < size:
+            new = list(rows)
+            for at in range(size):
+                if not at & bit:
+                    pair = f"{kind} {rows[at]}, {kind} {rows[at + bit]}"
+                    for half in (0, bit):
+                        lanes = [
+                            lane - bit + size if lane & bit and not half
+                            else lane + size if lane & bit
+                            else lane + half
+                            for lane in range(size)
+                        ]  # fmt: skip
+                        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+                        new[at + half] = w.put(f"shufflevector {pair}, <{size} x i32> <{mask}>")
+            rows, bit = new, 2 * bit
+        for at, row in enumerate(rows):
+            here = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {at}')}, {self.of['n']}")
+            w.do(f"store {kind} {row}, ptr {self._at(own, j, here)}, align {self.dtype.size}")
+
+    def _columns(self, first: int, chunks: Sequence[int]) -> None:
+        """All rows of some columns, which are chunks of registers."""
+        m = self.of["m"]
+        most = max(1, self.sums // len(chunks))
+        count = -(-m // most)
+        at = 0
+        for tile in range(count):
+            rows = (m - at + count - tile - 1) // (count - tile)
+            self._tile(at, rows, first, chunks)
+            at += rows
+
+    def _tile(self, i: int, rows: int, j: int, chunks: Sequence[int]) -> None:
+        k = self.of["k"]
+        sums = ["zeroinitializer" if size > 1 else "0.0" for _ in range(rows) for size in chunks]
+        whole = k - k % self.steps if k > _AT_ONCE else 0
+        if whole:
+            sums = self._loop(whole, i, rows, j, chunks, sums)
+        for p in range(whole, k):
+            sums = self._step(str(p), i, rows, j, chunks, sums)
+        w, place = self.w, iter(sums)
+        for row in range(rows):
+            for start, size in _starts(j, chunks):
+                address = self._at("%c", (i + row) * self.of["c_row"] + start)
+                value = next(place)
+                w.do(f"store {self._kind(size)} {value}, ptr {address}, align {self.dtype.size}")
+
+    def _loop(
+        self, high: int, i: int, rows: int, j: int, chunks: Sequence[int], first: list[str]
+    ) -> list[str]:
+        """Steps of k in turns."""
+        w = self.w
+        body, done = w.label(), w.label()
+        before = w.block
+        w.go(body)
+        w.begin(body)
+        p, olds = w.name(), [w.name() for _ in first]
+        at = len(w.lines)
+        w.lines += [""] * (1 + len(first))
+        sums = olds
+        for step in range(self.steps):
+            here = w.put(f"add nsw i64 {p}, {step}") if step else p
+            sums = self._step(here, i, rows, j, chunks, sums)
+        following = w.put(f"add nsw i64 {p}, {self.steps}")
+        lines = [f"  {p} = phi i64 [ 0, %{before} ], [ {following}, %{body} ]"]
+        kinds = [self._kind(size) for _ in range(rows) for size in chunks]
+        for old, new, zero, kind in zip(olds, sums, first, kinds, strict=True):
+            lines.append(f"  {old} = phi {kind} [ {zero}, %{before} ], [ {new}, %{body} ]")
+        w.lines[at : at + len(lines)] = lines
+        w.branch(w.put(f"icmp slt i64 {following}, {high}"), body, done)
+        w.begin(done)
+        return sums
+
+    def _step(
+        self, p: str, i: int, rows: int, j: int, chunks: Sequence[int], sums: Sequence[str]
+    ) -> list[str]:
+        """A row of b times an element of each row of a, added to the sums."""
+        w, of = self.w, self.of
+        there = w.put(f"mul nsw i64 {p}, {self.b_row}")
+        b = [
+            self._load(self._kind(size), self._at(self.b, start, there))
+            for start, size in _starts(j, chunks)
+        ]
+        column = w.put(f"mul nsw i64 {p}, {of['a_column']}")
+        found, olds = [], iter(sums)
+        for row in range(rows):
+            x = self._load(self.scalar, self._at("%a", (i + row) * of["a_row"], column))
+            for y, size in zip(b, chunks, strict=True):
+                found.append(self._added(x, y, next(olds), size))
+        return found
+
+    def _added(self, x: str, y: str, total: str, size: int) -> str:
+        """A number times a register, added to another."""
+        w, kind, letter = self.w, self._kind(size), "f64" if self.scalar == "double" else "f32"
+        if size == 1:
+            return w.call(f"llvm.fmuladd.{letter}", kind, x, y, total)
+        one = w.put(f"insertelement {kind} poison, {self.scalar} {x}, i64 0")
+        lanes = f"<{size} x i32> zeroinitializer"
+        every = w.put(f"shufflevector {kind} {one}, {kind} poison, {lanes}")
+        return w.call(f"llvm.fmuladd.v{size}{letter}", kind, every, y, total)
+
+    def _kind(self, size: int) -> str:
+        return self.scalar if size == 1 else f"<{size} x {self.scalar}>"
+
+
+def _starts(first: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Where chunks of columns start, with their sizes."""
+    for size in chunks:
+        yield first, size
+        first += size
+
+
+def _tiles_of(columns: int, lanes: int) -> Iterator[list[int]]:
+    """Columns as tiles of at most two registers; what is left is powers of two."""
+    chunks = [lanes] * (columns // lanes)
+    rest = columns % lanes
+    while rest:
+        chunks.append(1 << (rest.bit_length() - 1))
+        rest -= chunks[-1]
+    while chunks:
+        yield chunks[:2]
+        chunks = chunks[2:]
