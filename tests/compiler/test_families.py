@@ -11,6 +11,7 @@ from weft_testing.ahead import loaded
 
 import weft as wf
 from weft_compiler.ahead import compile_graph
+from weft_compiler.lower import registry
 from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
 from weft_tensor import errors
@@ -51,6 +52,8 @@ def test_the_largest_come_in_the_order_of_kernels(
         x[0, :: max(1, size // 7)] = np.nan
         x[1, ::5] = -0.0
         x[2, 1], x[2, 2] = np.inf, -np.inf
+    # Many are left to the kernel where k is a constant; code for them is there all the same.
+    monkeypatch.setitem(registry._by_kernel, "TopKV2", lambda node: "")
     want, got = by_both(monkeypatch, lambda x: outputs("TopKV2", [x + 0, k]), x)
     for value, expected in zip(got, want, strict=True):
         np.testing.assert_array_equal(value, expected)

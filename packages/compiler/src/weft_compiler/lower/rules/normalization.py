@@ -193,7 +193,11 @@ class _Neighbours:
         return apply("pow", norm, number(-self._beta, self.wide))
 
 
-@lowers("LRN")
+def _by_product(_: Node) -> str:
+    return "its kernel adds up neighbours by a product of matrices"
+
+
+@lowers("LRN", by_kernel=_by_product)
 def _local_response(op: Operation) -> Value:
     x = op.inputs[0]
     near = _Neighbours(op, x)
@@ -204,7 +208,7 @@ def _local_response(op: Operation) -> Value:
     return computed(op.name, op.dtype(), x.shape, element)
 
 
-@lowers("LRNGrad")
+@lowers("LRNGrad", by_kernel=_by_product)
 def _local_response_grad(op: Operation) -> Value:
     gradient, x, y = op.inputs
     near = _Neighbours(op, x)

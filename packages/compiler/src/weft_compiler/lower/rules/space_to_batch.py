@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft_compiler.ir.expressions import Expr, number, where
 from weft_compiler.ir.indices import (
@@ -17,21 +16,26 @@ from weft_compiler.ir.indices import (
     times,
     unflattened,
 )
+from weft_compiler.ir.program import Body, Buffer, Store
+from weft_compiler.lower.loops import Unique, load, nest
 from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.values import Value, computed, moved
+from weft_compiler.lower.values import Value, Written, computed, moved
 from weft_graph.ops.windows import slide
 
 
-def _inside_or_zero(x: Value, place: Sequence[Expr], whole: Sequence[bool]) -> Expr:
+def _inside_or_zero(
+    x: Value, place: Sequence[Expr], whole: Sequence[bool], taken: Callable[..., Expr]
+) -> Expr:
     """An element where there is one, else 0.
 
     Args:
       whole: of each axis whether all places are inside.
+      taken: from indices to an element.
     """
     zero = number(0, x.dtype)
     if not x.size:
         return zero
-    found = x.at(*map(clamped, place, x.shape))
+    found = taken(*map(clamped, place, x.shape))
     for i, size, sure in zip(place, x.shape, whole, strict=True):
         if not sure:
             found = where(inside(i, size), found, zero)
@@ -53,7 +57,7 @@ def _space_to_batch(op: Operation) -> Value:
             zip(offsets, blocks, margins, strict=True), 1
         ):
             place[axis] = minus(plus(times(at[axis], block), offset), before)
-        return _inside_or_zero(x, place, whole)
+        return _inside_or_zero(x, place, whole, x.at)
 
     return computed(op.name, x.dtype, shape, element)
 
@@ -96,16 +100,23 @@ def _patches(op: Operation) -> Value:
         for first, end, size in zip(before, last, x.shape[inner], strict=True)
     ]
 
-    def element(*at: Expr) -> Expr:
-        if not math.prod(shape):
-            return number(0, x.dtype)
-        *tap, channel = unflattened(at[-1], [*sizes, x.shape[-1]])
-        place = [
-            minus(plus(times(i, stride), times(step, rate)), first)
-            for i, stride, step, rate, first in zip(
-                at[inner], strides, tap, rates, before, strict=True
-            )
-        ]
-        return _inside_or_zero(x, [at[0], *place, channel], [True, *sure, True])
+    def write(unique: Unique, result: Buffer, source: Buffer) -> Body:
+        def store(image: Expr, *rest: Expr) -> Body:
+            windows, tap, channel = rest[: len(sizes)], rest[len(sizes) : -1], rest[-1]
+            place = [
+                minus(plus(times(i, stride), times(step, rate)), first)
+                for i, stride, step, rate, first in zip(
+                    windows, strides, tap, rates, before, strict=True
+                )
+            ]
 
-    return computed(op.name, x.dtype, shape, element)
+            def taken(*near: Expr) -> Expr:
+                return load(source, x.shape, near)
+
+            value = _inside_or_zero(x, [image, *place, channel], [True, *sure, True], taken)
+            depth = flattened([*tap, channel], [*sizes, x.shape[-1]])
+            return (Store(result.name, (image, *windows, depth), value),)
+
+        return nest(unique, (*shape[:-1], *sizes, x.shape[-1]), store)
+
+    return Value(op.name, x.dtype, shape, Written((x,), write))
