@@ -14,6 +14,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.sizes import Family, _same, family_of, numbers_of
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimise
+from weft_compiler.routines import packed
 from weft_tensor import errors
 
 
@@ -72,6 +73,26 @@ def test_one_program_is_for_many_sizes(make: Any, n: int) -> None:
     for found in results(of, make(n), arrays):
         for value, want in zip(found, wanted, strict=True):
             np.testing.assert_allclose(value, want, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 5, 32])
+def test_one_product_of_bytes_is_for_many_sizes(n: int) -> None:
+    def bytes_of(rows: int) -> Program:
+        return parse(f"""
+program product(x: uint8[{rows}, 6], w: int8[1, 2, 32, 4], sums: int32[1, 32]) \
+-> (y: int32[{rows}, 7]):
+  call matmul_bytes(x[0, 0], w[0, 0, 0, 0], sums[0, 0], y[0, 0], m={rows}, n=7, k=6, a_row=6, \
+c_row=7)
+""")
+
+    of = family(bytes_of(8), bytes_of(5))
+    assert of is not None
+    rng = np.random.default_rng(n)
+    panels, sums = packed(rng.integers(-128, 128, (6, 7)).astype(np.int8))
+    arrays = [rng.integers(0, 256, (n, 6)).astype(np.uint8), panels, sums]
+    (wanted,) = interpret(bytes_of(n), *arrays)
+    for (found,) in results(of, bytes_of(n), arrays):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_what_differs_otherwise_is_another_program() -> None:

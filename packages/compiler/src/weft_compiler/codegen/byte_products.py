@@ -33,7 +33,7 @@ _VIEWS: Final = {
     "conv_bytes": ("x", "w", "sums", "y"),
     "pack_bytes": ("b", "panels", "sums"),
 }
-_SHORT: Final = (16, 4)
+_SHORT: Final = (16, 8, 4)
 """Bytes that are copied at once where there are fewer than a register holds."""
 
 

@@ -39,7 +39,12 @@ LEAST: Final = 2
 ROOM: Final = 4
 """A program is for sizes up to this many times those that it was made of, and the next power of 2.
 Memory that is not touched costs nothing."""
-_MAY_VARY: Final = {"gemm": {"m", "k"}, "matmul_packed": {"m"}, "philox": {"blocks"}}
+_MAY_VARY: Final = {
+    "gemm": {"m", "k"},
+    "matmul_packed": {"m"},
+    "matmul_bytes": {"m"},
+    "philox": {"blocks"},
+}
 """Parameters that may be known at run only: of products rows, and what is summed over."""
 
 

@@ -317,7 +317,8 @@ def _depthwise(op: Operation) -> Value:
     require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
     zero, value = _zero_of(op, x)
     framed = _framed(x, axes, zero)
-    filters = Value(f"{op.name}_wide", dtypes.int16, w.shape, constant=w.astype(np.int16))
+    # Widened while lowering, as loops over channels would do for each place of the image.
+    filters = Value(f"{op.name}_wide", dtypes.int32, w.shape, constant=w.astype(np.int32))
 
     def element(n: Expr, i: Expr, j: Expr, o: Expr) -> Expr:
         c, m = over(o, multiplier), modulo(o, multiplier)
