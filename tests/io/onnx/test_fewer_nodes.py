@@ -225,3 +225,27 @@ def test_what_is_too_large_for_8_bits_is_infinite_or_the_largest(saturate: int) 
         y = wf.cast(found.outputs["y"], wf.float32)
         got = session.run(y, {found.inputs["x"]: np.float32([1.0, 1e9])})
     assert got.tolist() == [2.0, 57344.0 if saturate else np.inf]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "nodes"),
+    [
+        (-0.5, 0.5, {"ClipByValue": 1}),
+        (0.25, 0.25, {"ClipByValue": 1}),
+        (0.5, -0.5, {"Maximum": 1, "Minimum": 1}),
+        (np.nan, 0.5, {"Maximum": 1, "Minimum": 1}),
+        (-0.5, None, {"Maximum": 1}),
+        (None, 0.5, {"Minimum": 1}),
+        (None, None, {}),
+    ],
+)
+def test_bounds_that_are_known_are_one_op(
+    low: float | None, high: float | None, nodes: dict[str, int]
+) -> None:
+    weights = {k: np.float32(v) for k, v in {"low": low, "high": high}.items() if v is not None}
+    names = ["x", *[name if name in weights else "" for name in ("low", "high")]]
+    clip = helper.make_node("Clip", names, ["y"])
+    x = np.array([*rng.standard_normal(20_000), np.nan, np.inf, -np.inf], np.float32)
+    found = _both(_model([clip], [_value("x", "n")], [_value("y", "n")], weights), {"x": x})
+    ops = ("ClipByValue", "Maximum", "Minimum")
+    assert {op: found[op] for op in ops if found[op]} == nodes

@@ -102,7 +102,7 @@ def _clip(node: Node, device: Device) -> KernelFunction:
         result = new_array(device, t.shape, dtype)
         bounded = xp is np and t.size > _MANY and dtype.kind in "fiu" and not low.ndim + high.ndim
         if bounded and low <= high:  # one pass, where few elements would wait for its checks
-            return np.clip(t, low, high, out=result)
+            return t.clip(low, high, out=result)
         xp.minimum(t, high, out=result)
         return xp.maximum(result, low, out=result)
 

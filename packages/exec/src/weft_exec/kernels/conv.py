@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.kernels import depthwise
-from weft_exec.kernels.common import SHORT_ROW, new_array, wide, widened
+from weft_exec.kernels.common import LARGE, SHORT_ROW, new_array, wide, widened
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import (
     COLUMN_BYTES,
     Array,
+    Margins,
     Sizes,
     blocks,
     channels_last,
@@ -34,6 +35,7 @@ from weft_exec.kernels.sliding import (
     from_channels_last,
     padded,
     spatial,
+    strided,
     tap_slices,
 )
 from weft_graph.ops.windows import pairs, slide, spatial_axes, window_extent
@@ -135,6 +137,48 @@ def _convolve(
     return result
 
 
+class _Sizes:
+    """What a convolution knows once it knows the shapes, which rarely change from step to step.
+
+    Attributes:
+      shapes: of the input, channels last, and of the filter.
+      counts: of windows.
+      before: zeros before the input, for each axis.
+      result: the shape of the result, channels last.
+      rows, depth: of the matrix of all windows.
+      margins: what goes around the input.
+      at_once: whether NumPy's copy of all windows is the matrix, or the input is.
+      view: the shape and the strides of these; None where each is one place of the input.
+    """
+
+    def __init__(self, conv: Convolution, x: Sizes, filters: Sizes) -> None:
+        conv.check(x, filters)
+        self.shapes = x, filters
+        geometry = conv.geometry(x[1:-1], filters[:-2])
+        self.counts, self.before, after = geometry
+        self.result = (x[0], *self.counts, filters[-1])
+        self.rows, self.depth = prod(self.result[:-1]), prod(filters[:-1])
+        self.margins = Margins(x, self.before, after)
+        self.at_once = conv.is_product(x[1:-1], filters[:-2], geometry)
+        self.view: tuple[Sizes, Sizes] | None = None
+        size = self.rows * self.depth * conv.wide.itemsize
+        if (
+            not self.at_once and conv.device.xp is np and 0 < size <= LARGE
+        ):  # more comes from the pool
+            self.at_once, self.view = True, self._windows(conv, filters)
+
+    def _windows(self, conv: Convolution, filters: Sizes) -> tuple[Sizes, Sizes]:
+        """Of (N, counts..., kernel..., C)."""
+        steps = [conv.wide.itemsize]
+        for size in reversed(self.margins.shape[1:]):
+            steps.append(steps[-1] * size)
+        item, *inner, image = steps
+        inner.reverse()
+        strides = [step * by for step, by in zip(inner, conv.strides, strict=True)]
+        taps = [step * by for step, by in zip(inner, conv.dilations, strict=True)]
+        return (*self.result[:-1], *filters[:-1]), (image, *strides, *taps, item)
+
+
 @kernel("Conv2D", "Conv3D", device=ARRAY_DEVICE, heavy=True)
 def make_forward(node: Node, device: Device) -> KernelFunction:
     """The convolution itself."""
@@ -144,33 +188,25 @@ def make_forward(node: Node, device: Device) -> KernelFunction:
 def forward(conv: Convolution) -> KernelFunction:
     """From images and filters to their convolution."""
     device, xp = conv.device, conv.device.xp
-    # What follows from the shapes, which rarely change from step to step.
-    last: tuple[Any, ...] = (None, None, None, None)
+    sizes: _Sizes | None = None
 
     def run(x: Any, filters: Any) -> Any:
-        nonlocal last
+        nonlocal sizes
         x = channels_last(x, conv.data_format)
-        known, known_filters, geometry, is_product = last
-        if x.shape != known or filters.shape != known_filters:
-            conv.check(x.shape, filters.shape)
-            taps = filters.shape[:-2]
-            geometry = conv.geometry(x.shape[1:-1], taps)
-            is_product = conv.is_product(x.shape[1:-1], taps, geometry)
-            last = (x.shape, filters.shape, geometry, is_product)
+        known = sizes
+        if known is None or (x.shape, filters.shape) != known.shapes:
+            sizes = known = _Sizes(conv, x.shape, filters.shape)
         filters = contiguous(filters, conv.wide, device)
-        if is_product:
-            x = contiguous(x, conv.wide, device)
-            result = new_array(device, (*x.shape[:-1], filters.shape[-1]), x.dtype)
-            rows = prod(x.shape[:-1])
-            xp.dot(
-                x.reshape(rows, x.shape[-1]),
-                filters.reshape(filters.shape[-2:]),
-                out=result.reshape(rows, filters.shape[-1]),
-            )
+        x = known.margins.around(x, conv.wide, device)
+        if known.at_once:
+            if known.view is not None:
+                x = strided(xp, x, *known.view)
+            result = new_array(device, known.result, conv.wide)
+            into = result.reshape(known.rows, known.result[-1])
+            matrix = filters.reshape(known.depth, known.result[-1])
+            xp.dot(x.reshape(known.rows, known.depth), matrix, out=into)
         else:
-            counts, before, after = geometry
-            x = padded(x, before, after, conv.wide, device)
-            result = _convolve(x, filters, conv.strides, conv.dilations, counts, device)
+            result = _convolve(x, filters, conv.strides, conv.dilations, known.counts, device)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 
     return run
@@ -460,21 +496,26 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
 def depthwise_forward(conv: Depthwise) -> KernelFunction:
     """From images and filters to their convolution, each channel by itself."""
     device, xp = conv.device, conv.device.xp
+    in_one_pass = depthwise.InOnePass(conv.strides, conv.dilations)
+    sizes: _Sizes | None = None
 
     def run(x: Any, filters: Any) -> Any:
+        nonlocal sizes
         x, filters = widened(channels_last(x, conv.data_format)), widened(filters)
-        conv.check(x.shape, filters.shape)
+        known = sizes
+        if known is None or (x.shape, filters.shape) != known.shapes:
+            sizes = known = _Sizes(conv, x.shape, filters.shape)
         channels, multiplier = filters.shape[2:]
-        counts, before, after = conv.geometry(x.shape[1:-1], filters.shape[:2])
+        counts = known.counts
         result = new_array(device, (x.shape[0], *counts, channels, multiplier), conv.wide)
         flat = result.reshape(*result.shape[:3], channels * multiplier)
         parts = conv.parts(x.shape[0], prod(x.shape[1:]) + prod(result.shape[1:]))
-        if xp is np and result.size and depthwise.fits(conv.strides, conv.dilations):
+        if xp is np and result.size and in_one_pass.fits:
             for images in parts:
-                source = padded(x[images], before, after, conv.wide, device)
-                depthwise.into(result[images], source, filters, conv.strides, conv.dilations)
+                source = known.margins.around(x[images], conv.wide, device)
+                in_one_pass.into(result[images], source, filters)
             return from_channels_last(flat, conv.data_format, conv.dtype, device)
-        taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, before)
+        taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, known.before)
         scratch: Any = None
         for images in parts:
             source, target = x[images], result[images]

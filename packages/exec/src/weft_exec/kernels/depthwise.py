@@ -21,38 +21,66 @@ _LONG: Final = 1024
 """Elements of an inner loop, from which on longer ones are no quicker."""
 
 
-def fits(strides: Sizes, dilations: Sizes) -> bool:
-    """Whether the taps of a row are side by side once pixels are sorted by the stride."""
-    return strides[1] == 1 or dilations[1] == 1
-
-
-def into(result: Array, x: Array, filters: Array, strides: Sizes, dilations: Sizes) -> None:
-    """The convolution of images with all margins.
+class InOnePass:
+    """How a convolution is done with all taps at once.
 
     Args:
-      result: shape (N, H', W', C, M), in C order.
-      x: shape (N, H, W, C), in C order.
-      filters: shape (K, L, C, M).
-      strides, dilations: along both axes, which fit.
+      strides, dilations: along both axes.
+
+    Attributes:
+      fits: whether it can be: the taps of a row must be side by side once pixels are sorted by the
+        stride.
     """
-    batch, high, width, channels, multiplier = result.shape
-    pixels = next((n for n in _divisors(width) if n * channels >= _LONG), width)
-    shape = (batch, high, width // pixels, pixels * channels)
-    for m in range(multiplier):
+
+    __slots__ = ("_dilations", "_last", "_strides", "fits")
+
+    def __init__(self, strides: Sizes, dilations: Sizes) -> None:
+        self._strides, self._dilations = strides, dilations
+        self._last: tuple[Array, int, list[Array]] | None = None
+        self.fits: bool = strides[1] == 1 or dilations[1] == 1
+
+    def into(self, result: Array, x: Array, filters: Array) -> None:
+        """The convolution of images with all margins.
+
+        Args:
+          result: shape (N, H', W', C, M), in C order.
+          x: shape (N, H, W, C), in C order.
+          filters: shape (K, L, C, M).
+        """
+        batch, high, width, channels, multiplier = result.shape
+        pixels = next((n for n in _divisors(width) if n * channels >= _LONG), width)
+        shape = (batch, high, width // pixels, pixels * channels)
+        weights = self._weights(filters, pixels)
+        seen = [
+            _windows(x, phase, shape, taps.shape[1:], self._strides, self._dilations)
+            for phase, taps in enumerate(weights)
+        ]
         direct = multiplier == 1
-        total = result.reshape(shape) if direct else np.empty(shape, result.dtype)
-        for phase in range(min(strides[1], filters.shape[1])):
-            taps = filters[:, phase :: strides[1], :, m]
-            weights = np.empty((*taps.shape[:2], pixels, channels), result.dtype)
-            weights[...] = taps[:, :, None]
-            seen = _windows(x, phase, shape, taps.shape, strides, dilations)
-            flat = weights.reshape(*taps.shape[:2], -1)
-            if phase:
-                total += np.einsum("nhwkli,kli->nhwi", seen, flat)
-            else:
-                np.einsum("nhwkli,kli->nhwi", seen, flat, out=total)
-        if not direct:
-            result[..., m] = total.reshape(result.shape[:-1])
+        for m in range(multiplier):
+            total = result.reshape(shape) if direct else np.empty(shape, result.dtype)
+            for phase, taps in enumerate(weights):
+                if phase:
+                    total += np.einsum("nhwkli,kli->nhwi", seen[phase], taps[m])
+                else:
+                    np.einsum("nhwkli,kli->nhwi", seen[phase], taps[m], out=total)
+            if not direct:
+                result[..., m] = total.reshape(result.shape[:-1])
+
+    def _weights(self, filters: Array, pixels: int) -> list[Array]:
+        """Those of the taps of each phase, (M, K, taps, pixels * C); of constants made once."""
+        last = self._last
+        if last is not None and last[0] is filters and last[1] == pixels:
+            return last[2]
+        high, width, channels, multiplier = filters.shape
+        found = []
+        for phase in range(min(self._strides[1], width)):
+            taps = filters[:, phase :: self._strides[1]].transpose(3, 0, 1, 2)
+            weights = np.empty((multiplier, high, taps.shape[2], pixels, channels), filters.dtype)
+            weights[...] = taps[..., None, :]
+            found.append(weights.reshape(*taps.shape[:3], pixels * channels))
+        if not filters.flags.writeable:
+            self._last = (filters, pixels, found)
+        return found
 
 
 def _divisors(n: int) -> Iterator[int]:

@@ -58,23 +58,47 @@ def contiguous(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     return result
 
 
+class Margins:
+    """Zeros around the spatial axes of images (N, ..., C) of one shape.
+
+    Args:
+      shape: of the images.
+      before, after: places of zeros, for each spatial axis.
+
+    Attributes:
+      shape: with the zeros.
+    """
+
+    __slots__ = ("_inside", "_zeros", "shape")
+
+    def __init__(self, shape: Sizes, before: Sizes, after: Sizes) -> None:
+        sides = list(zip(before, shape[1:-1], after, strict=True))
+        self.shape: Sizes = (shape[0], *[b + n + a for b, n, a in sides], shape[-1])
+        self._zeros: list[tuple[slice, ...]] = []
+        where: list[slice] = [slice(None)]
+        for b, n, a in sides:
+            # Rows that an outer axis has zeroed already are left out.
+            if b:
+                self._zeros.append((*where, slice(0, b)))
+            if a:
+                self._zeros.append((*where, slice(b + n, None)))
+            where.append(slice(b, b + n))
+        self._inside = tuple(where)
+
+    def around(self, value: Any, dtype: np.dtype[Any], device: Device) -> Any:
+        """`value`, any number of images, with the zeros, in C order; itself where it is that."""
+        if not self._zeros:
+            return contiguous(value, dtype, device)
+        result = new_array(device, (len(value), *self.shape[1:]), dtype)
+        for where in self._zeros:
+            result[where] = 0
+        result[self._inside] = value
+        return result
+
+
 def padded(value: Any, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` (N, ..., C) in C order with zeros around its spatial axes."""
-    if not any(before) and not any(after):
-        return contiguous(value, dtype, device)
-    inner = value.shape[1:-1]
-    sizes = [b + n + a for b, n, a in zip(before, inner, after, strict=True)]
-    result = new_array(device, (value.shape[0], *sizes, value.shape[-1]), dtype)
-    where: list[slice] = [slice(None)]
-    for b, n, a in zip(before, inner, after, strict=True):
-        # Rows that an outer axis has zeroed already are left out.
-        if b:
-            result[(*where, slice(0, b))] = 0
-        if a:
-            result[(*where, slice(b + n, None))] = 0
-        where.append(slice(b, b + n))
-    result[tuple(where)] = value
-    return result
+    return Margins(value.shape, before, after).around(value, dtype, device)
 
 
 def windows(

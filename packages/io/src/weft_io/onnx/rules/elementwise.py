@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final
 
-from weft_graph.ir.builder import constant
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ops import (
     arithmetic,
@@ -137,14 +138,32 @@ def _of_many(operation: Operation) -> Output:
 
 @importer("Clip", elementwise=True)
 def _clip(operation: Operation) -> Output:
-    x, found = operation[0], operation[0]
-    for index, name, rule in ((1, "min", arithmetic.maximum), (2, "max", arithmetic.minimum)):
-        bound: Any = operation.get(index)
-        if bound is None:
-            bound = operation.attribute(name)
-        if bound is not None:
-            found = rule(found, bound if isinstance(bound, Output) else like(bound, x))
-    return found
+    x = operation[0]
+    low, high = (_bound(operation, index, name) for index, name in ((1, "min"), (2, "max")))
+    if low is not None and high is not None and _in_order(low, high):
+        return out("ClipByValue", [x, low, high])
+    if low is not None:
+        x = arithmetic.maximum(x, low)
+    return x if high is None else arithmetic.minimum(x, high)
+
+
+def _in_order(low: Output, high: Output) -> bool:
+    """Whether two bounds are known numbers, the first at most the second.
+
+    Where it is above, ONNX gives the second, and `ClipByValue` the first.
+    """
+    least, most = constant_value(low), constant_value(high)
+    if least is None or most is None or least.ndim or most.ndim:
+        return False
+    return bool(least <= most)
+
+
+def _bound(operation: Operation, index: int, name: str) -> Output | None:
+    """An input of a Clip, or the attribute that it was in old versions."""
+    bound: Any = operation.get(index)
+    if bound is None:
+        bound = operation.attribute(name)
+    return bound if bound is None or isinstance(bound, Output) else like(bound, operation[0])
 
 
 @importer("BitShift")
