@@ -550,3 +550,19 @@ def test_axes_of_a_scan_whose_ranks_only_a_run_knows(taken: int, given: int) -> 
         last, ys = session.run([model.outputs["last"], model.outputs["ys"]], feeds)
     assert np.array_equal(last, sums[-1])
     assert np.array_equal(ys, -np.moveaxis(sums, 0, given))
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax_over_an_axis_of_what_has_any_rank(op: str, axis: int) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy")
+    node = helper.make_node(op, ["x"], ["y"], axis=axis)
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]))
+    for shape in ([2, 3], [2, 3, 4]):
+        value = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 50
+        (found,) = wf.onnx.Backend.run_model(model, [value])
+        shifted = np.exp((value - value.max(axis, keepdims=True)).astype(np.float64))
+        want = shifted / shifted.sum(axis, keepdims=True)
+        if op == "LogSoftmax":
+            want = value - value.max(axis, keepdims=True) - np.log(shifted.sum(axis, keepdims=True))
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)

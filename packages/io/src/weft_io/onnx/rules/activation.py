@@ -11,12 +11,12 @@ from weft_graph.ops import nn
 from weft_graph.ops.arithmetic import maximum, minimum
 from weft_graph.ops.array import ones_like
 from weft_graph.ops.comparison import greater, greater_equal, less, logical_not, logical_or
-from weft_graph.ops.elementary import exp
+from weft_graph.ops.elementary import exp, log
 from weft_graph.ops.gather import one_hot
 from weft_graph.ops.identity import identity
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.random import random_uniform
-from weft_graph.ops.reduction import argmax, reduce_prod
+from weft_graph.ops.reduction import argmax, reduce_max, reduce_prod, reduce_sum
 from weft_graph.ops.shapes import reshape, shape
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
@@ -102,6 +102,8 @@ def _thresholded(operation: Operation) -> Output:
 def _softmax(operation: Operation) -> Output:
     """From version 13 on over one axis, before over all from it on."""
     x = operation[0]
+    if x.dims is None and operation.version >= 13 and operation.op != "Hardmax":
+        return _of_any_rank(operation.op, x, operation.attribute("axis", -1))
     axis = operation.axis(-1 if operation.version >= 13 else 1)
     if operation.version >= 13 or axis == operation.rank() - 1:
         x, order = operation.plain()
@@ -118,6 +120,14 @@ def _over(op: str, x: Output, axis: int) -> Output:
     if op == "LogSoftmax":
         return nn.log_softmax(x, axis=axis)
     return one_hot(argmax(x, axis), shape(x)[axis], axis=axis, dtype=x.dtype.base_dtype)
+
+
+def _of_any_rank(op: str, x: Output, axis: int) -> Output:
+    """Over one axis of what only a step knows the rank of."""
+    shifted = x - reduce_max(x, axis, keepdims=True)
+    powers = exp(shifted)
+    total = reduce_sum(powers, axis, keepdims=True)
+    return powers / total if op == "Softmax" else shifted - log(total)
 
 
 @importer("Dropout")

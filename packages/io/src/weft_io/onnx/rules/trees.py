@@ -8,7 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.call import add_call
+from weft_graph.functions.substitutes import mark
+from weft_graph.functions.trace import trace
 from weft_graph.ir.builder import constant
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops.broadcasting import broadcast_to
 from weft_graph.ops.comparison import (
@@ -36,10 +41,12 @@ from weft_graph.ops.shapes import expand_dims, shape
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.scores import labelled, transformed
+from weft_io.ops.trees import TESTS, WALK
 from weft_tensor import dtypes, errors
 
-_MODES: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
-_TESTS: Final = (less_equal, less, greater_equal, greater, equal, not_equal)
+_MODES: Final = (*TESTS, "MEMBER")
+_COMPARISONS: Final = (less_equal, less, greater_equal, greater, equal, not_equal)
+_OF_KERNELS: Final = (dtypes.float32, dtypes.float64)
 _LEAF: Final = -1
 _DEEPEST: Final = 1000
 """Tests from a root to a leaf, each of which is some ten nodes."""
@@ -89,26 +96,57 @@ class Trees:
         return steps
 
     def leaves(self, x: Output) -> Output:
-        """The rows of the leaves that each sample reaches in each tree, (samples, trees)."""
-        at = broadcast_to(constant(self.roots), stack([shape(x)[0], len(self.roots)]))
+        """The rows of the leaves that each sample reaches in each tree, (samples, trees).
+
+        Where all tests are of one kind it is a call, in whose place a kernel may come.
+        """
+        missing = self.missing & (self.mode != _LEAF)
+        vectors = self.feature, self.split, self.if_true, self.if_false, missing, self.roots
+        values = [x, *map(constant, vectors)]
+        kinds = set(self.mode.tolist()) - {_LEAF}
+        test = kinds.pop() if len(kinds) == 1 else len(TESTS)
+        dtype = x.dtype.base_dtype
+        if test >= len(TESTS) or dtype not in _OF_KERNELS or dtype is not values[2].dtype:
+            return self._down(*values)
+
+        def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
+            return [graph.add_input_like(value, value.node.type) for value in values], {}
+
+        attrs = mark(WALK, T=dtype, test=TESTS[test], depth=self.depth())
+        graph = get_default_graph()
+        with graph.functions.reserved("Trees") as name:
+            function, _ = trace(self._down, arguments, name, graph, ordered=False, attrs=attrs)
+            graph.functions.add(function)
+        return add_call(function, values)[1][0]
+
+    def _down(
+        self,
+        x: Output,
+        feature: Output,
+        split: Output,
+        if_true: Output,
+        if_false: Output,
+        missing: Output,
+        roots: Output,
+    ) -> Output:
+        """The leaves by as many steps as there are levels."""
+        at = broadcast_to(roots, stack([shape(x)[0], len(self.roots)]))
         used = sorted(set(self.mode.tolist()) - {_LEAF})
         for _ in range(self.depth()):
-            value = gather(x, gather(constant(self.feature), at), batch_dims=1, axis=1)
-            split, mode = gather(constant(self.split), at), gather(constant(self.mode), at)
+            value = gather(x, gather(feature, at), batch_dims=1, axis=1)
             passed: Any = None
             for each in used:
-                if each == len(_TESTS):
+                if each == len(TESTS):
                     members = gather(constant(self.members), at)
                     test = reduce_any(equal(members, expand_dims(value, -1)), -1)
                 else:
-                    test = _TESTS[each](value, split)
-                passed = test if passed is None else where_v2(equal(mode, each), test, passed)
+                    test = _COMPARISONS[each](value, gather(split, at))
+                mode = None if passed is None else gather(constant(self.mode), at)
+                passed = test if mode is None else where_v2(equal(mode, each), test, passed)
             if self.missing.any():
-                lost = logical_and(not_equal(value, value), gather(constant(self.missing), at))
+                lost = logical_and(not_equal(value, value), gather(missing, at))
                 passed = logical_or(passed, lost)
-            at = where_v2(
-                passed, gather(constant(self.if_true), at), gather(constant(self.if_false), at)
-            )
+            at = where_v2(passed, gather(if_true, at), gather(if_false, at))
         return at
 
     def scores(self, x: Output, aggregate: str) -> Output:

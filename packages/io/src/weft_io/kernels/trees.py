@@ -1,0 +1,132 @@
+"""The kernel of ensembles of trees: all samples and trees a level at a time.
+
+A level is five look-ups and a test for all that are still on their way. Trees that are grown leaf
+by leaf are several times as deep as most of their leaves, so what has arrived is left out every
+few levels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_io.ops.trees import TESTS, WALK
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = np.ndarray[Any, Any]
+
+_UFUNCS: Final = dict(
+    zip(
+        TESTS,
+        (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal),
+        strict=True,
+    )
+)
+_AT_ONCE: Final = 1 << 14
+"""Walks at a time, so that what they need stays in the cache."""
+_LEVELS: Final = 4
+"""Levels after which those that have arrived are looked for."""
+
+
+class _Nodes:
+    """The nodes of all trees, checked and laid out for look-ups.
+
+    Args:
+      vectors: `feature`, `split`, `if_true`, `if_false`, `missing` and `roots`, as the op has them.
+
+    Raises: InvalidArgumentError: they do not fit, or lead nowhere.
+    """
+
+    def __init__(self, *vectors: Array) -> None:
+        feature, split, if_true, if_false, missing, roots = vectors
+        self.of = vectors
+        count = len(feature) if feature.ndim == 1 else -1
+        if any(each.shape != (count,) for each in vectors[:-1]) or roots.ndim != 1:
+            shapes = ", ".join(str(list(each.shape)) for each in vectors)
+            raise errors.InvalidArgumentError(
+                f"trees require vectors of one length, and their roots, got the shapes {shapes}"
+            )
+        for each in (if_true, if_false, roots):
+            if each.size and not 0 <= each.min() <= each.max() < count:
+                raise errors.InvalidArgumentError(
+                    f"a tree of {count} nodes leads to node {each.max()} or {each.min()}"
+                )
+        self.feature, self.split, self.roots = feature, split, roots
+        self.missing = missing if missing.any() else None
+        self.width = int(feature.max()) + 1 if count else 0
+        if count and feature.min() < 0:
+            raise errors.InvalidArgumentError(f"a tree asks for feature {feature.min()}")
+        # Both ways out of a node side by side: where a test fails, and where it passes.
+        self.following = np.stack([if_false, if_true], 1).reshape(-1)
+        places = np.arange(count)
+        self.is_inner = (if_true != places) | (if_false != places)
+
+
+@kernel(WALK)
+def _tree_leaves(node: Node, device: Device) -> KernelFunction:
+    test, depth = _UFUNCS[node.attrs["test"]], node.attrs["depth"]
+    last: _Nodes | None = None
+
+    def run(x: Array, *vectors: Array) -> Array:
+        nonlocal last
+        nodes = last
+        if nodes is None or any(a is not b for a, b in zip(vectors, nodes.of, strict=True)):
+            nodes = _Nodes(*vectors)
+            # Constants are the same arrays in each step.
+            last = None if any(each.flags.writeable for each in vectors) else nodes
+        if x.ndim != 2 or x.shape[1] < nodes.width:
+            raise errors.InvalidArgumentError(
+                f"trees require a matrix of at least {nodes.width} features, got {list(x.shape)}"
+            )
+        samples, trees = x.shape[0], len(nodes.roots)
+        leaves = new_array(device, (samples, trees), np.dtype(np.int64))
+        step = max(_AT_ONCE // max(trees, 1), 1)
+        for start in range(0, samples if trees else 0, step):
+            _walk(nodes, test, depth, x[start : start + step], leaves[start : start + step])
+        return leaves
+
+    return run
+
+
+def _walk(nodes: _Nodes, test: Any, depth: int, x: Array, leaves: Array) -> None:
+    """Where each row of `x` arrives in each tree.
+
+    Args:
+      leaves: shape (rows, trees), in C order.
+    """
+    rows, trees = leaves.shape
+    flat = x.reshape(-1)
+    row = np.repeat(np.arange(0, rows * x.shape[1], x.shape[1]), trees)
+    at = np.tile(nodes.roots, rows)
+    places: Array | None = None
+    arrived = leaves.reshape(-1)
+    for level in range(depth):
+        value = flat.take(nodes.feature.take(at) + row)
+        passed = test(value, nodes.split.take(at))
+        if nodes.missing is not None:
+            passed |= np.isnan(value) & nodes.missing.take(at)
+        at = nodes.following.take(2 * at + passed)
+        if level % _LEVELS == _LEVELS - 1:
+            left = nodes.is_inner.take(at).nonzero()[0]
+            if len(left) * 4 > len(at) * 3:
+                continue
+            _put(arrived, places, at)
+            places = left if places is None else places[left]
+            at, row = at[left], row[left]
+            if not len(at):
+                return
+    _put(arrived, places, at)
+
+
+def _put(arrived: Array, places: Array | None, at: Array) -> None:
+    if places is None:
+        arrived[:] = at
+    else:
+        arrived[places] = at

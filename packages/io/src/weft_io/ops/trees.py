@@ -1,0 +1,61 @@
+"""The walk through an ensemble of trees as one op, which only executables contain.
+
+A graph has it as the call of a function whose body goes down a level at a time, which everybody
+sees through. Where there is a kernel, it takes the place of the call
+(`weft_graph/passes/inline.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft_graph.ir.costs import Cost, Sizes
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops.cost_rules import dims_at
+from weft_tensor.shape import Dims
+
+WALK: Final = "_TreeLeaves"
+
+TESTS: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
+"""What a value is compared with a split by."""
+
+
+def _leaves_shape(node: NodeSpec) -> Sequence[Dims]:
+    rows, roots = node.inputs[0].dims, node.inputs[6].dims
+    return ((None if rows is None else rows[0], None if roots is None else roots[0]),)
+
+
+def _walk_cost(sizes: Sizes) -> Cost:
+    """Some look-ups in each of some ten levels."""
+    samples, trees = dims_at(sizes.outputs, 0, 2)
+    return Cost(100.0 * samples * trees, float(sizes.all_bytes))
+
+
+register_op(
+    WALK,
+    (
+        "x: T",
+        "feature: int64",
+        "split: T",
+        "if_true: int64",
+        "if_false: int64",
+        "missing: bool",
+        "roots: int64",
+    ),
+    ("leaves: int64",),
+    {
+        "T": "{float32, float64}",
+        "test": "{" + ", ".join(map(repr, TESTS)) + "}",
+        "depth": "int >= 0",
+    },
+    _leaves_shape,
+    traits=Traits(cost=_walk_cost, differentiable=False),
+    doc="""
+    Where each sample of `x`, (samples, features), arrives in each tree: (samples, trees). The
+    other vectors but `roots`, where each tree begins, have an entry for each node: the feature
+    that is compared with the split, the nodes to go on at, which are a leaf itself, and whether a
+    NaN passes the test. `depth` is how many tests there are at most.
+    """,
+)
