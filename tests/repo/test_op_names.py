@@ -167,7 +167,8 @@ def foreign(here: Tables, own: set[str]) -> Tables:
 def foreign_findings() -> dict[str, Tables]:
     found = {}
     for path, (tables_here, _) in sources().items():
-        if BESIDE & set(path.parts) and (here := foreign(tables_here, families()[path.stem])):
+        inside = set(path.relative_to(ROOT).parts)
+        if BESIDE & inside and (here := foreign(tables_here, families()[path.stem])):
             found[str(path.relative_to(ROOT / "packages"))] = here
     return found
 
