@@ -6,6 +6,7 @@ import pytest
 
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
@@ -183,3 +184,67 @@ def test_loops_are_marked_whose_turns_are_free() -> None:
     )
     text = "program q(x: float32[400, 400]) -> (y: float32[400, 400]):\n  {} i in 400:\n    {} j in 400:\n      y[i, j] = x[i, j] + 1.0\n"  # noqa: E501
     assert str(order_loops(parse(text.format("for", "for")))) == text.format("parallel", "vector")
+
+
+# ------------------------------------------------------------------------------ rows in blocks
+
+
+def _scores(first: str = "0, 0", m: int = 1024) -> str:
+    return (
+        f"call gemm(q[{first}], k[0, 0], s[0, 0], m={m}, n=1024, k=8, a_row=8, a_column=1, "
+        "b_row=1, b_column=8, c_row=1024, accumulate=0)\n"
+    )
+
+
+def _results(first: str = "0, 0", m: int = 1024, strides: str = "a_row=1024, a_column=1") -> str:
+    return (
+        f"call gemm(s[0, 0], v[0, 0], y[{first}], m={m}, n=8, k=1024, {strides}, "
+        "b_row=8, b_column=1, c_row=8, accumulate=0)\n"
+    )
+
+
+SHAPE = "float32[1024, 8]"
+ATTENTION = f"program p(q: {SHAPE}, k: {SHAPE}, v: {SHAPE}) -> (y: {SHAPE}):\n"
+
+
+def test_a_large_matrix_between_products_is_made_in_blocks_of_rows() -> None:
+    program = parse(
+        f"""\
+{ATTENTION}  alloc s: float32[1024, 1024]
+  {_scores()}  for i in 1024:
+    for j in 1024:
+      s[i, j] = exp(s[i, j] * q[i, 0])
+  {_results()}"""
+    )
+    verify(program)
+    made = block_rows(program)
+    verify(made)
+    row = "s_block * 256"
+    assert (
+        str(made)
+        == f"""\
+{ATTENTION}  for s_block in 4:
+    alloc s: float32[256, 1024]
+    {_scores(f"{row}, 0", 256)}    for i in 256:
+      for j in 1024:
+        s[i, j] = exp(s[i, j] * q[{row} + i, 0])
+    {_results(f"{row}, 0", 256)}"""
+    )
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f"for i in 1024:\n    for j in 1024:\n      s[i, j] = s[j, i]\n  {_results()}",
+        _results(strides="a_row=1, a_column=1024"),
+        "call gemm(q[0, 0], s[0, 0], y[0, 0], m=1024, n=8, k=8, a_row=8, a_column=1, b_row=1, "
+        "b_column=8, c_row=8, accumulate=0)\n",
+        f"var t = 0.0\n  for i in 1024:\n    t add= s[i, i]\n"
+        f"  for h in 1024:\n    s[h, 0] = t\n  {_results()}",
+    ],
+    ids=["other rows", "columns", "second operand", "a sum of all rows"],
+)
+def test_what_other_rows_need_is_made_as_a_whole(rest: str) -> None:
+    program = parse(f"{ATTENTION}  alloc s: float32[1024, 1024]\n  {_scores()}  {rest}")
+    verify(program)
+    assert str(block_rows(program)) == str(program)

@@ -24,6 +24,7 @@ from weft_compiler.ir.program import (
     bodies,
     expressions,
 )
+from weft_compiler.ir.ranges import affine
 from weft_compiler.routines import routine
 
 Place = tuple[Expr, ...] | None
@@ -134,12 +135,24 @@ def _touched(view: Load, buffer: Buffer, span: int) -> Place:
     for axis in reversed(range(len(buffer.shape))):
         if offset + span <= inner:
             return (*view.indices[: axis + 1], *[_ANY] * (len(buffer.shape) - axis - 1))
-        index = view.indices[axis]
-        if not isinstance(index, Constant):
+        index, size = view.indices[axis], buffer.shape[axis]
+        if isinstance(index, Constant):
+            offset += int(index.value) * inner
+        elif (step := _step(index)) > 1 and size % step == 0 and offset + span <= step * inner:
+            # It is within bounds, so there are as many places as its step until the end.
+            return (*view.indices[:axis], *[_ANY] * (len(buffer.shape) - axis))
+        else:
             return None
-        offset += int(index.value) * inner
-        inner *= buffer.shape[axis]
+        inner *= size
     return None
+
+
+def _step(index: Expr) -> int:
+    """What an index is a multiple of, if it is of one variable; else 0."""
+    terms = affine(index)
+    if terms is None or len(terms) != 1 or "" in terms:
+        return 0
+    return next(iter(terms.values()))
 
 
 def places(effects: Effects, buffer: str) -> Iterator[Place]:

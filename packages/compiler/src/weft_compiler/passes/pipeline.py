@@ -7,6 +7,7 @@ from typing import Final
 
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
@@ -14,7 +15,7 @@ from weft_compiler.passes.simplify import simplify
 
 Pass = Callable[[Program], Program]
 
-PASSES: Final[tuple[Pass, ...]] = (simplify, merge_loops, contract, order_loops)
+PASSES: Final[tuple[Pass, ...]] = (simplify, merge_loops, contract, block_rows, order_loops)
 
 
 def optimise(program: Program, check: bool = True) -> Program:
