@@ -237,6 +237,15 @@ def test_programs_by_chance(seed: int) -> None:
     check_program(seed)
 
 
+@pytest.mark.parametrize("seed", [2, 10])
+def test_branches_of_calls_that_stay_are_known_where_regions_are_compiled(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What decides them is used by itself and by an identity of it."""
+    monkeypatch.setenv("WEFT_JIT", "on")
+    check_program(seed)
+
+
 @pytest.mark.long
 @given(st.integers(0, 2**32))
 def test_many_programs_by_chance(seed: int) -> None:

@@ -309,9 +309,16 @@ def _why_not(
         return "it reads a variable for others"
     elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
         return "it takes a handle"
+    elif traits.identity and node.outputs[0].dtype.is_bool and _decides(node):
+        return "it decides a branch, whose other parts take what it is of"
     elif are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
     return generator.why_not(node)
+
+
+def _decides(node: Node) -> bool:
+    """Whether nodes that route values take a node's result."""
+    return any(user.traits.routes for user in node.consumers)
 
 
 def _why_not_there(offer: Offer, generator: CodeGenerator, node: Node) -> str:
