@@ -60,3 +60,30 @@ def test_convolutions_are_exact(constants: tuple[str, ...]) -> None:
     expected = (w.astype(np.int64) + 128).reshape(2, 300) @ rows
     found = _run("ConvInteger", values, constants)
     np.testing.assert_array_equal(found.reshape(2), expected)
+
+
+def test_products_are_one_op_where_there_is_a_kernel() -> None:
+    """Whose weights of uint8 are int8 without their zero point, and which gives what ONNX says."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (2, 3, 5), np.uint8)
+    w = rng.integers(0, 256, (5, 4), np.uint8)
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w", "x_zero", "w_zero"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [
+            numpy_helper.from_array(value, name)
+            for name, value in {"w": w, "x_zero": np.uint8(9), "w_zero": np.uint8(128)}.items()
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    with wf.Graph().as_default(), wf.Session() as session:
+        found = wf.onnx.import_model(model)
+        options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+        metadata = wf.RunMetadata()
+        feeds = {found.inputs["x"]: x}
+        y = session.run(found.outputs["y"], feeds, options=options, run_metadata=metadata)
+        labels = [n.timeline_label for d in metadata.step_stats.dev_stats for n in d.node_stats]
+    np.testing.assert_array_equal(y, (x.astype(int) - 9) @ (w.astype(int) - 128))
+    assert sum("= MatMulInteger(" in label for label in labels) == 1

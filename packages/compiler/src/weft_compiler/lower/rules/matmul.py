@@ -81,7 +81,8 @@ def product_of(
         x, y = widened(name, a), widened(name, b)
         total = product_of(f"{name}_wide", x, y, shape, transpose_a, transpose_b)
         return computed(name, a.dtype, shape, total.at)
-    if b.constant is not None and b.rank == 2 and not transpose_a and b.size:
+    known = b.constant is not None and b.rank == 2 and b.size > 0
+    if known and not transpose_a and shape[-1] > 1:  # a column would leave lanes empty
         return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
     (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
     sizes = {

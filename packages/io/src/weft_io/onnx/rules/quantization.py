@@ -7,7 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.call import add_call
+from weft_graph.functions.substitutes import mark
+from weft_graph.functions.trace import trace
 from weft_graph.ir.builder import constant
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import clip_by_value, maximum, minimum
 from weft_graph.ops.comparison import equal
@@ -121,18 +126,39 @@ def weights(
       depth: the axes that the product sums over.
       shape: of the zero point where it is a vector.
     """
-    w, known, offset = operation[at], operation.value(at), operation.value(zero)
+    whole = _known_weights(operation, at, zero, shape)
+    dtype = _exact_type(operation, at, whole, depth)
+    if whole is None:
+        return _centred(operation, operation[at], zero, dtype, shape)
+    return constant(whole.astype(dtype.numpy))
+
+
+def _known_weights(
+    operation: Operation, at: int, zero: int, shape: Sequence[int] = ()
+) -> np.ndarray[Any, Any] | None:
+    """Integer weights without their zero point as int32, where both are known."""
+    known, offset = operation.value(at), operation.value(zero)
     if known is None or (offset is None and operation.get(zero) is not None):
-        count = num_elements(None if w.dims is None else tuple(w.dims[axis] for axis in depth))
-        small = count is not None and count * _LARGEST**2 < _EXACT
-        dtype = dtypes.float32 if small else dtypes.float64
-        return _centred(operation, w, zero, dtype, shape)
+        return None
     whole = known.astype(np.int32)
     if offset is not None:
         vector = offset.ndim == 1 and offset.size > 1 and shape
         whole -= offset.astype(np.int32).reshape(shape if vector else _squeezed(offset))
-    largest = np.abs(whole).sum(tuple(depth), dtype=np.int64).max(initial=0) * _LARGEST
-    return constant(whole.astype(np.float32 if largest < _EXACT else np.float64))
+    return whole
+
+
+def _exact_type(
+    operation: Operation, at: int, whole: np.ndarray[Any, Any] | None, depth: Sequence[int]
+) -> DType:
+    """Floats in which sums of products of weights with 8 bits are exact."""
+    if whole is None:
+        dims = operation[at].dims
+        count = num_elements(None if dims is None else tuple(dims[axis] for axis in depth))
+        most = None if count is None else count * _LARGEST
+    else:
+        most = np.abs(whole).sum(tuple(depth), dtype=np.int64).max(initial=0)
+    small = most is not None and most * _LARGEST < _EXACT
+    return dtypes.float32 if small else dtypes.float64
 
 
 def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
@@ -141,15 +167,79 @@ def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 @importer("MatMulInteger")
 def _matmul_integer(operation: Operation) -> Output:
-    return operation.in_integers(exact_product(operation, (0, 2), (1, 3)), dtypes.int32)
+    found = exact_product(operation, (0, 2), (1, 3))
+    return operation.in_integers(found, dtypes.int32)
 
 
 def exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
     """The product of two inputs without their zero points, as whole numbers in floats."""
-    depth = [-2] if operation.rank(second[0]) > 1 else [0]
-    y = weights(operation, *second, depth)
+    pair = [operation[at].dtype.base_dtype for at in (first[0], second[0])]
+    ranks = operation.rank(first[0]), operation.rank(second[0])
+    if set(pair) <= {dtypes.int8, dtypes.uint8} and min(ranks) > 1:
+        return _called(operation, first, second)
+    y = weights(operation, *second, [-2] if ranks[1] > 1 else [0])
     x = _centred(operation, operation[first[0]], first[1], y.dtype, [-1, 1])
     return product(x, y)
+
+
+def _called(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
+    """The product by a function whose place the op `MatMulInteger` may take."""
+    a, a_zero = operation[first[0]], _zero_point(operation, first[1], [-1, 1])
+    whole = _known_weights(operation, *second)
+    wide = _exact_type(operation, second[0], whole, [-2])
+    b, b_zero = _small_weights(operation, *second, whole)
+    return cast(integer_product(operation.op, [a, b, a_zero, b_zero], wide), wide)
+
+
+def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
+    """The product of matrices of 8 bits, by a function whose place `MatMulInteger` may take.
+
+    Args:
+      name: of the function.
+      values: two matrices, and what stands for 0 in each, of int32.
+      wide: floats in which sums are exact.
+    """
+
+    def body(a: Output, b: Output, a_zero: Output, b_zero: Output) -> list[Output]:
+        x, y = cast(a, wide) - cast(a_zero, wide), cast(b, wide) - cast(b_zero, wide)
+        return [cast(product(x, y), dtypes.int32)]
+
+    def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
+        return [graph.add_input_like(value, value.node.type) for value in values], {}
+
+    types = [value.dtype.base_dtype for value in values[:2]]
+    attrs = mark("MatMulInteger", Ta=types[0], Tb=types[1])
+    graph = get_default_graph()
+    with graph.functions.reserved(name) as unique:
+        function, _ = trace(body, arguments, unique, graph, ordered=False, attrs=attrs)
+        graph.functions.add(function)
+    found: Output = add_call(function, list(values))[1][0]
+    return found
+
+
+def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
+    """A zero point of int32: one, or a vector in a shape."""
+    given = operation.get(at)
+    if given is None:
+        return constant(np.int32(0))
+    if given.dims == (1,):
+        given = reshape(given, [])
+    elif len(given.dims or ()) == 1:
+        given = reshape(given, shape)
+    return cast(given, dtypes.int32)
+
+
+def _small_weights(
+    operation: Operation, at: int, zero: int, whole: np.ndarray[Any, Any] | None
+) -> tuple[Output, Output]:
+    """Weights and their zero point; known ones without it where they are int8 then."""
+    limits = np.iinfo(np.int8)
+    if (
+        whole is not None
+        and limits.min <= whole.min(initial=0) <= whole.max(initial=0) <= limits.max
+    ):
+        return constant(whole.astype(np.int8)), constant(np.int32(0))
+    return operation[at], _zero_point(operation, zero, [1, -1])
 
 
 @importer("QLinearMatMul")

@@ -95,9 +95,10 @@ def _q_gemm(operation: Operation) -> Output:
     for at, name in ((0, "transA"), (3, "transB")):
         if operation.attribute(name, 0):
             operation.inputs[at] = _turned(operation, at)
-    found, bias = exact_product(operation, (0, 2), (3, 5)), operation.get(6)
+    found = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float64)
+    bias = operation.get(6)
     if bias is not None:
-        found = cast(found, dtypes.float64) + cast(bias, dtypes.float64)
+        found = found + cast(bias, dtypes.float64)
     scale = cast(operation[1], found.dtype) * cast(operation[4], found.dtype)
     scale = scale * operation.attribute("alpha", 1.0)
     if operation.get(7) is None:

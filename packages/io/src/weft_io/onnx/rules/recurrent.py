@@ -22,7 +22,6 @@ from weft_graph.ops.arithmetic import clip_by_value
 from weft_graph.ops.array import zeros, zeros_like
 from weft_graph.ops.broadcasting import broadcast_to
 from weft_graph.ops.comparison import less, less_equal
-from weft_graph.ops.integer_products import matmul_integer
 from weft_graph.ops.join import concat, split, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
@@ -35,7 +34,7 @@ from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
-from weft_io.onnx.rules.quantization import in_8_bits, through_8_bits
+from weft_io.onnx.rules.quantization import in_8_bits, integer_product, through_8_bits
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]
@@ -364,7 +363,8 @@ class _QuantizedLayer(_Layer):
             for each in self._scale(8)
         )
         small, scale, point = in_8_bits(x)
-        sums = matmul_integer(cast(small, dtypes.uint8), self.w, cast(point, dtypes.int32), points)
+        values = [cast(small, dtypes.uint8), self.w, cast(point, dtypes.int32), points]
+        sums = integer_product(f"{self.operation.op}_inputs", values, dtypes.float64)
         return cast(sums, x.dtype.base_dtype) * (scale * scales)
 
     def _scale(self, scale: int) -> tuple[Output, Output]:
