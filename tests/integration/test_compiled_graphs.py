@@ -106,6 +106,7 @@ class Drawn:
     """
 
     def __init__(self, seed: int, most: int = 16) -> None:
+        wf.set_random_seed(seed)
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.dtype = wf.float64 if self.random.random() < 0.7 else wf.float32
@@ -170,6 +171,12 @@ class Drawn:
         shape = shape[self.random.randint(0, len(shape)) :]
         self.add(wf.constant(self.array(shape, x.output.dtype.base_dtype)), shape, True)
         return self.values[-1]
+
+    def add_turns(self, count: int) -> Any:
+        """How many turns a loop has, known in the step only."""
+        turns = wf.placeholder(wf.int32, [])
+        self.feeds[turns] = count
+        return turns
 
     def axes(self, x: Value) -> list[int]:
         return [axis for axis in range(x.rank) if self.random.random() < 0.5]
@@ -525,13 +532,27 @@ def changed_again(g: Drawn) -> None:
 def looped(g: Drawn) -> None:
     x = g.pick()
     turns = g.random.randint(0, 3)
-    found = wf.while_loop(
-        lambda i, v: i < turns,
-        lambda i, v: (i + 1, wf.tanh(v * 0.5) - wf.sin(v)),
-        [wf.constant(0), x.output],
-        [wf.TensorShape([]), wf.TensorShape([None] * x.rank)],
-    )
+    reads = [v for v in g.variables if not v.shape.rank and isinstance(v, wf.Variable)]
+    read = g.random.choice(reads) if reads and g.random.random() < 0.5 else None
+    draws, divides = g.random.random() < 0.4, g.random.random() < 0.4
+    seed = g.random.randint(1, 99)
+
+    def turn(i: Any, v: Any) -> Any:
+        v = wf.tanh(v * 0.5) - wf.sin(v)
+        if read is not None:
+            v = v + wf.sin(read.read_value())
+        if divides:
+            v = v * wf.cast((7 * i) // (i + 2) + i % 3, g.dtype)
+        if draws:
+            v = wf.nn.dropout(v, rate=0.25, seed=seed) + wf.random_normal([], dtype=g.dtype)
+        return i + 1, v
+
+    shapes = [wf.TensorShape([]), wf.TensorShape([None] * x.rank)]
+    limit = g.add_turns(turns) if g.random.random() < 0.5 else turns
+    found = wf.while_loop(lambda i, _: i < limit, turn, [wf.constant(0), x.output], shapes)
     g.add(found[1], x.shape, False)
+    if g.random.random() < 0.5:
+        g.add(wf.gradients(found[1], x.output)[0], x.shape, False)
 
 
 Step = Callable[[Drawn], None]

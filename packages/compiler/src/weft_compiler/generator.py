@@ -230,9 +230,9 @@ class LlvmGenerator:
             at
             for at, enter in enumerate(whole.enters)
             if (enter.inputs[0].node.role is not Role.CONSTANT or (final and at < variables))
-            and computes_with(enter.outputs[0].dtype)
+            and (at in whole.reads or computes_with(enter.outputs[0].dtype))
         ]
-        return Compiled(compiled, takes)
+        return Compiled(compiled, takes, draws=whole.draws)
 
 
 def _key(*asked: Any) -> str | None:

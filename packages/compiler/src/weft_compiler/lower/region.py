@@ -19,10 +19,10 @@ from weft_compiler.lower.registry import (
     rule_of,
     update_of,
 )
-from weft_compiler.lower.values import Value, broadcast, computed
+from weft_compiler.lower.values import Requirement, Value, broadcast, computed
 from weft_compiler.lower.writer import write
 from weft_compiler.routines import STATE
-from weft_graph.ir.code_generators import FEW, are_sizes
+from weft_graph.ir.code_generators import FEW
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 _BY_ITERATION: Final = {"zeta", "polygamma", "igamma", "igammac", "igamma_grad_a", "betainc"}
 """Primitives that have no machine code."""
-_DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal", "pow"}
+_DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal"}
 
 
 def why_not(node: Node) -> str:
@@ -54,33 +54,19 @@ def why_not(node: Node) -> str:
         return ""
     if traits.scalar is None or traits.scalar.by_kernel:
         return f"no rule says how {node.type} is computed"
-    # Sizes are known before anything is computed, or nothing is compiled.
-    sizes = are_sizes(node) and node.op_def.value_rule is not None
-    if not sizes and _divides(node):
-        return "it may divide integers by 0, which its kernel looks for"
     return _lacks(node)
 
 
 def _lacks(node: Node) -> str:
     """Why there is no machine code of an elementwise op, or ""."""
-    for part in _primitives(node):
+    definition = node.op_def.traits.scalar
+    assert definition is not None
+    scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
+    for part in applications(scalar):
         narrow = part.name == "next_after" and part.dtype.size == 2
         if part.name in _BY_ITERATION or narrow:
             return f"there is no machine code for {part.name} of {part.dtype.name}"
     return ""
-
-
-def _divides(node: Node) -> bool:
-    """Whether an elementwise op divides integers."""
-    return any(part.name in _DIVIDES and part.dtype.is_integer for part in _primitives(node))
-
-
-def _primitives(node: Node) -> Sequence[Scalar]:
-    """The primitives that an elementwise op applies."""
-    definition = node.op_def.traits.scalar
-    assert definition is not None
-    scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
-    return list(applications(scalar))
 
 
 def lower(
@@ -352,7 +338,6 @@ def lowered(
     rule = rule_of(node.type)
     if rule is None:
         require(not why_not(node), why_not(node))
-        require(not are_sizes(node) or not _divides(node), f"{node.name} divides what is not known")
         return [_elementwise(operation)]
     found = rule(operation)
     return [found] if isinstance(found, Value) else found
@@ -394,7 +379,37 @@ def _elementwise(op: Operation) -> Value:
             lambda name: op.node.attrs[name],
         )
 
-    return computed(op.name, op.dtype(), op.shape(), element)
+    found = computed(op.name, op.dtype(), op.shape(), element)
+    found.requires = tuple(_divisors(op, scalar))
+    return found
+
+
+def _divisors(op: Operation, scalar: Scalar) -> list[Requirement]:
+    """What its kernel looks for in integers: divisors that are 0, and exponents below it."""
+    parts = [part for part in applications(scalar) if part.dtype.is_integer]
+    divided = [part.args[-1] for part in parts if part.name in _DIVIDES]
+    powers = [part.args[1] for part in parts if part.name == "pow" and not part.dtype.is_unsigned]
+    if 0 in op.shape():
+        return []
+    return [
+        *[_compared(op, each, "not_equal", "a divisor other than 0") for each in divided],
+        *[_compared(op, each, "greater_equal", "an exponent of 0 or more") for each in powers],
+    ]
+
+
+def _compared(op: Operation, part: Scalar, how: str, said: str) -> Requirement:
+    """That all elements of a part of a definition compare to 0 in a way."""
+
+    def condition(*at: Expr) -> Expr:
+        given = of_scalar(
+            part,
+            lambda i: op.inputs[i].at(*broadcast(op.inputs[i].shape, at)),
+            lambda name: op.node.attrs[name],
+        )
+        return apply(how, given, number(0, part.dtype))
+
+    space = op.inputs[part.value].shape if part.name == "input" else op.shape()
+    return Requirement(space, condition, f"{said} was required")
 
 
 def computes_with(dtype: DType) -> bool:

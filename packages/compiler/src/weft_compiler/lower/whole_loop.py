@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from weft_compiler.ir.expressions import number, where
+from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.analysis import facts_of
 from weft_compiler.lower.kept import Keeper
 from weft_compiler.lower.loop_writer import Outside, write_loop
-from weft_compiler.lower.region import computes_with, copied, lowered, why_not
-from weft_compiler.lower.registry import known_operands, require
+from weft_compiler.lower.region import computes_with, copied, lowered, reads_state, why_not
+from weft_compiler.lower.registry import known_operands, require, rule_of
 from weft_compiler.lower.turns import LastValue, Path, Turns
 from weft_compiler.lower.values import Value, computed
+from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
@@ -30,10 +31,15 @@ from weft_graph.passes.whole_loops import (
     next_value,
 )
 from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
 
 _ROUTED = frozenset({Role.SWITCH, Role.MERGE, Role.LOOP_COND, Role.CONSTANT, Role.TRIGGER})
+
+
+_TAG: Final = 3
+"""Which word of the state of a stream tells the turn."""
 
 
 def why_not_loop(whole: WholeLoop) -> str:
@@ -68,8 +74,13 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
         return "" if found is not None else "nobody knows which array or stack it takes"
     if gradient_source(node) or _passes_handle(node):
         return ""
+    if whole.variable_read_by(node) is not None and reads_state(node):
+        return ""
     traits = node.op_def.traits
-    if traits.stateful or traits.random or not node.outputs or not node.inputs:
+    if traits.random and node not in whole.draws:
+        return "it draws random numbers in a branch, a loop inside or a test"
+    has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
+    if has_state or not node.outputs or not node.inputs:
         return "it has state"
     if any(source.dtype.is_ref for source in node.inputs):
         return "it reads a variable"
@@ -122,15 +133,19 @@ class _Lowering:
             Keeper(kept, extent) for kept, extent in zip(whole.kept, extents, strict=True)
         ]
         self._keeper = {node: each for each in self._keepers for node in each.kept.nodes}
+        self._streams = Value("streams", dtypes.uint64, (len(whole.draws), STATE))
+        self._turn = Value("turn", dtypes.int64, ())
 
     def program(self, name: str, final: bool) -> Program:
         whole = self._whole
         inputs: list[Value] = []
         brought: dict[Node, Value] = {}
         variables = whole.enters[: len(whole.variables)] if final else ()
-        for enter, shape in zip(whole.enters, self._shapes, strict=True):
+        for at, (enter, shape) in enumerate(zip(whole.enters, self._shapes, strict=True)):
             source = enter.inputs[0].node
             dtype = enter.outputs[0].dtype
+            if at in whole.reads:
+                dtype = self._type_read_of(at)
             if not computes_with(dtype):
                 continue
             if source.role is Role.CONSTANT and enter not in variables:
@@ -140,6 +155,7 @@ class _Lowering:
                 inputs.append(value)
             brought[enter] = value
         turns = self._turns(whole.loop, brought)
+        self._count_turns(turns)
         pushes = False
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
@@ -151,9 +167,40 @@ class _Lowering:
             if keeper.kept.use is Use.PUSH:
                 pushes, most = True, keeper.extent.shape[0]
                 turns.most = most if turns.most is None else min(most, turns.most)
+        inputs += [self._streams] if whole.draws else []
         wanted = [final or each for each in whole.wanted()]
-        wanted += [True] * (len(turns.variables) - len(wanted))  # how many values are left
+        wanted += [True] * (
+            len(turns.variables) - len(wanted)
+        )  # how many values are left, and turns
         return write_loop(turns, Outside(inputs, wanted, outputs, copies, pushes), name)
+
+    def _type_read_of(self, at: int) -> DType:
+        """The type of a variable that is read by its handle."""
+        whole = self._whole
+        node = next(node for node in whole.nodes if whole.variable_read_by(node) == at)
+        return node.outputs[0].dtype
+
+    def _count_turns(self, turns: Turns) -> None:
+        """Let a last variable of the loop count its turns, if what it draws is to depend on it."""
+        if self._whole.draws:
+            none, one = number(0, dtypes.int64), number(1, dtypes.int64)
+            turn = self._turn
+            turns.variables.append(turn)
+            turns.initial.append(computed("no_turn", turn.dtype, (), lambda: none))
+            turns.following.append(
+                computed("next_turn", turn.dtype, (), lambda: apply("add", turn.at(), one))
+            )
+
+    def _stream(self, node: Node) -> tuple[Value, int]:
+        """The state of a node's stream in a turn."""
+        row = self._whole.draws.index(node)
+
+        def element(_: Expr, at: Expr) -> Expr:
+            word = self._streams.at(row, at)
+            turned = apply("add", word, cast(self._turn.at(), dtypes.uint64))
+            return where(apply("equal", at, index(_TAG)), turned, word)
+
+        return computed(f"{node.name}_state", dtypes.uint64, (1, STATE), element), 0
 
     # ---------------------------------------------------------------------- loops
 
@@ -206,7 +253,7 @@ class _Lowering:
         taken: list[tuple[Value, Value]] = []
         first = {first_value(merge) for merge in frame.merges}
         for enter in frame.enters:
-            if not computes_with(enter.outputs[0].dtype):
+            if not self._is_value(enter.inputs[0]):
                 continue
             value = self._value(enter.inputs[0])
             if value.dense_of is not None or (enter in first and value.definition is not None):
@@ -235,13 +282,16 @@ class _Lowering:
         if node.role is Role.CONSTANT:
             self._constant(node)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
-            if computes_with(node.inputs[0].dtype):
+            if self._is_value(node.inputs[0]):
                 for output in node.outputs:
                     self._twins[output] = self._twin(node.inputs[0])
         elif node.role is Role.MERGE:
             self._merge(node, path, turns)
-        elif node.role is Role.TRIGGER or only_waits(node) or _passes_handle(node):
+        elif node.role is Role.TRIGGER or only_waits(node):
             return
+        elif _passes_handle(node):
+            if self._is_value(node.inputs[0]):
+                self._twins[node.outputs[0]] = self._twin(node.inputs[0])
         elif gradient_source(node):
             self._twins[node.outputs[1]] = self._twin(node.inputs[1])
         elif node.type in USES:
@@ -256,7 +306,8 @@ class _Lowering:
             twins = copied(self._graph, node, sources)
             self._twins.update(zip(node.outputs, twins, strict=True))
             for twin in dict.fromkeys(each.node for each in twins):
-                results = lowered(twin, [self._values[source] for source in twin.inputs])
+                stream = self._stream(node) if node in self._whole.draws else None
+                results = lowered(twin, [self._values[source] for source in twin.inputs], stream)
                 self._note(results, path, turns)
                 for output, value in zip(twin.outputs, results, strict=True):
                     self._values[output] = value
@@ -307,6 +358,10 @@ class _Lowering:
             waiting += [*facts.takes, *facts.written]
 
     # ---------------------------------------------------------------------- values
+
+    def _is_value(self, output: Output) -> bool:
+        """Whether an output is a value here, as are handles of variables that are read."""
+        return computes_with(output.dtype) or output in self._twins
 
     def _value(self, output: Output) -> Value:
         return self._values[self._twin(output)]

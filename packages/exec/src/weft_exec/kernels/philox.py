@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.kernels.random_counters import next_counter
+from weft_exec.kernels.random_counters import current, next_counter
 from weft_exec.kernels.sorted_rows import search
 from weft_exec.resources.resources import Resource
 from weft_tensor import dtypes, errors
@@ -100,6 +100,18 @@ class RandomStream(Resource):
         with self._lock:
             number, tag = next_counter(self)
             return 0, 0, number & _MASK, tag, *self.key
+
+    def is_begun(self) -> bool:
+        """Whether the step that this thread runs has used it."""
+        return self in (current.executions or ())
+
+    def give_back(self, number: int) -> None:
+        """Take an execution back that has drawn nothing, unless others came after it."""
+        with self._lock:
+            if self.count == number + 1:
+                self.count = number
+                if current.executions is not None:
+                    current.executions.pop(self, None)
 
     def _start(self) -> None:
         number, tag = next_counter(self)

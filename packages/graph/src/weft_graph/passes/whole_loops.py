@@ -11,7 +11,7 @@ from weft_graph.ir.code_generators import Generated, Shape
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import is_back_edge
-from weft_graph.ir.traits import Role
+from weft_graph.ir.traits import Role, State
 from weft_graph.passes.flow import Flow, Frame
 from weft_graph.passes.structure import Loop, nodes_in
 from weft_tensor import dtypes
@@ -87,6 +87,8 @@ class WholeLoop:
       flow: tells the frames of the nodes.
       enters: what brings the first value of each variable in, then all that does not change.
       kept: what it does to TensorArrays and stacks.
+      reads: positions among its `enters` of handles of variables that it reads.
+      draws: what draws from a stream of its own, once in each turn, in no branch.
       nodes: all nodes inside, those of loops in it too.
     """
 
@@ -99,6 +101,8 @@ class WholeLoop:
         self.enters = [*first, *[node for node in frame.enters if node not in first]]
         self.nodes = list(nodes_in([loop]))
         self.kept = self._kept()
+        self.reads = {at for node in self.nodes if (at := self.variable_read_by(node)) is not None}
+        self.draws = [node for node in loop.body if isinstance(node, Node) and node.traits.random]
 
     @property
     def variables(self) -> Sequence[Node]:
@@ -127,6 +131,16 @@ class WholeLoop:
             elif node.role not in (Role.ENTER, Role.SWITCH) and not node.traits.identity:
                 return None
             handle = node.inputs[0]
+
+    def variable_read_by(self, node: Node) -> int | None:
+        """The position of the handle whose variable a node reads; None where it reads none."""
+        if node.traits.state is not State.READS or len(node.inputs) != 1:
+            return None
+        handle = node.inputs[0]
+        store = self.store_of(handle) if handle.dtype is dtypes.resource else None
+        if store is None or self.enters[store.handle].inputs[0].node.role is not Role.VARIABLE:
+            return None
+        return store.handle
 
     def _kept(self) -> list[Kept]:
         found: dict[tuple[Store, Use], list[Node]] = {}
@@ -166,14 +180,17 @@ def inside(frame: Frame, around: Frame) -> bool:
 class GeneratedLoop(Generated, Protocol):
     """A function that runs a loop.
 
-    It is given arrays of: the inputs that it `takes`; of each of the loop's `kept`, what is there:
-    of a READ the elements and, of uint8, whether each can be read, 1 where it can; of a WRITE
-    nothing; of a POP the values and, of int64, how many there are. It fills arrays of `results`:
-    the last values that are wanted; of each POP, in the order of its nodes in the loop, of int64,
-    how many values are left; of a READ and of a WRITE, of uint8, what has become of each element, 2
-    where it was read and 1 where it was written, after the elements of a WRITE; of a PUSH the
-    values and, of int64, how many there are; and last, where there are pushes, whether the loop is
-    to go on, as there was no room for another one.
+    It is given arrays of: the inputs that it `takes`, of handles that the loop `reads` what the
+    variables have; of each of the loop's `kept`, what is there: of a READ the elements and, of
+    uint8, whether each can be read, 1 where it can; of a WRITE nothing; of a POP the values and, of
+    int64, how many there are; if it draws, the states of its streams in the first turn, uint64 of
+    shape (draws, 6), of which number 3 is one more in each turn. It fills arrays of `results`: the
+    last values that are wanted; of each POP, in the order of its nodes in the loop, of int64, how
+    many values are left; if it draws, of int64, how many turns there were; of a READ and of a
+    WRITE, of uint8, what has become of each element, 2 where it was read and 1 where it was
+    written, after the elements of a WRITE; of a PUSH the values and, of int64, how many there are;
+    and last, where there are pushes, whether the loop is to go on, as there was no room for another
+    one.
     """
 
 

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ToCompare
 from weft_exec.executor.compilers import Offer
@@ -22,7 +24,10 @@ from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode
 from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.pace import Record, pace
 from weft_exec.executor.step_check import raise_if_ended
-from weft_exec.kernels.random_counters import needs_counters
+from weft_exec.kernels.philox import RandomStream
+from weft_exec.kernels.random import stream_of
+from weft_exec.kernels.random_counters import iteration_tag, needs_counters
+from weft_exec.resources.resources import state_of
 from weft_graph.ir.code_generators import NotGenerated, Shape
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
@@ -78,7 +83,8 @@ def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Devic
         if node not in asked:
             return None
         device, kernel = offer.place(node)
-        if device.type != "CPU" or kernel.asynchronous or needs_counters(node):
+        counts = needs_counters(node) and not node.traits.random
+        if device.type != "CPU" or kernel.asynchronous or counts:
             return None
         if found is not None and device is not found:
             return None
@@ -114,10 +120,13 @@ class CompiledLoop:
         self._checked = checked
         self._generator = generator
         self._whole = whole
+        self._device = device
         self._new = device.new_array
         self._mode = mode
         self._handles = {
-            at for at, e in enumerate(whole.enters) if e.outputs[0].dtype is dtypes.resource
+            at
+            for at, e in enumerate(whole.enters)
+            if e.outputs[0].dtype is dtypes.resource and at not in whole.reads
         }
         uses = {kept.use for kept in whole.kept}
         self._pushes = Use.PUSH in uses
@@ -141,6 +150,13 @@ class CompiledLoop:
         places = self._places(values)
         if places is None:
             return NotImplemented
+        if self._whole.reads:
+            states = {at: state_of(values[at]) for at in self._whole.reads}
+            if not all([state.is_initialized for state in states.values()]):
+                return NotImplemented
+            values = tuple(
+                [states[at].read() if at in states else v for at, v in enumerate(values)]
+            )
         shapes = tuple([() if at in self._handles else v.shape for at, v in enumerate(values)])
         key = _Key(shapes, tuple([place.extent for place in places]))
         made = self._made.get(key, NotImplemented)
@@ -265,16 +281,21 @@ class CompiledLoop:
         new, takes = self._new, tuple(generated.takes)
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
         finals = sum(self._wanted)
+        streams = [stream_of(node, self._device.resources) for node in generated.draws]
+        pops = sum(kept.use is Use.POP for kept in self._whole.kept)
 
-        def call(given: tuple[Sequence[Any], Sequence[Place]]) -> Any:
-            values, places = given
+        def call(asked: tuple[Sequence[Any], Sequence[Place]]) -> Any:
+            values, places = asked
             inputs = [values[at] for at in takes]
             states = [place.inputs() for place in places]
             parts: list[list[Any]] = []
+            drawn = _Drawn(streams)
             while True:
                 out = [new(shape, dtype) for shape, dtype in results]
-                arrays = (*inputs, *[array for state in states for array in state], *out)
-                interrupts.run(generated, arrays, lambda: self._closed)
+                given = (*inputs, *[array for state in states for array in state])
+                interrupts.run(generated, (*given, *drawn.states(), *out), lambda: self._closed)
+                if streams:
+                    drawn.after(int(out.pop(finals + pops)))
                 made = self._apart(places, out[finals:])
                 parts.append(made)
                 if not self._pushes or not out[-1]:
@@ -325,6 +346,38 @@ class CompiledLoop:
         """Those of the variables, None where nobody takes it."""
         found = iter(out)
         return [next(found) if wanted else None for wanted in self._wanted]
+
+
+class _Drawn:
+    """The streams that a run of a loop draws from."""
+
+    def __init__(self, streams: Sequence[RandomStream]) -> None:
+        self._streams = streams
+        self._begun = [stream.is_begun() for stream in streams]
+        self._states = [stream.next_state() for stream in streams]
+        self._turns = 0
+
+    def states(self) -> list[Any]:
+        """Those of the next turn, an array, if there are any."""
+        if not self._streams:
+            return []
+        return [
+            np.array(
+                [
+                    (*state[:3], iteration_tag(state[3], self._turns), *state[4:])
+                    for state in self._states
+                ],
+                np.uint64,
+            )
+        ]
+
+    def after(self, turns: int) -> None:
+        """Note how many turns there were; where there are none at all, nothing was drawn."""
+        self._turns += turns
+        if not self._turns:
+            for stream, state, begun in zip(self._streams, self._states, self._begun, strict=True):
+                if not begun:
+                    stream.give_back(state[2])
 
 
 class _Comparison(ToCompare):
