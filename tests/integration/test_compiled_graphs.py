@@ -549,10 +549,14 @@ def looped(g: Drawn) -> None:
 
     shapes = [wf.TensorShape([]), wf.TensorShape([None] * x.rank)]
     limit = g.add_turns(turns) if g.random.random() < 0.5 else turns
-    found = wf.while_loop(lambda i, _: i < limit, turn, [wf.constant(0), x.output], shapes)
+    with wf.control_dependencies([] if read is None else g.turns[read]):
+        start = wf.identity(x.output)
+    found = wf.while_loop(lambda i, _: i < limit, turn, [wf.constant(0), start], shapes)
     g.add(found[1], x.shape, False)
+    if read is not None:
+        g.turns[read] = [*g.turns[read], found[1]]
     if g.random.random() < 0.5:
-        g.add(wf.gradients(found[1], x.output)[0], x.shape, False)
+        g.add(wf.gradients(found[1], start)[0], x.shape, False)
 
 
 Step = Callable[[Drawn], None]
