@@ -179,9 +179,20 @@ def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dic
         if node.role is Role.EXIT and node in offered:
             found[node] = loops[_loop(offer, node.inputs[0].node)]
             continue
-        found[node] = needs_of(node) + (variables.before(node) if node in offered else [])
+        found[node] = _through_constants(node)
+        found[node] += variables.before(node) if node in offered else []
         waiting += [need for need in found[node] if need not in offered]
     return found
+
+
+def _through_constants(node: Node) -> list[Node]:
+    """What a node waits for; what its constants wait for in their places."""
+    found = needs_of(node)
+    known = {need for need in found if need.role is Role.CONSTANT and need.controls}
+    if known:
+        found = [need for need in found if need not in known]
+        found += [need for constant in known for need in constant.controls]
+    return list(found)
 
 
 def _loop(offer: Offer, node: Node) -> object:
