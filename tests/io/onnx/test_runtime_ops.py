@@ -416,12 +416,19 @@ def test_a_state_behind_its_end_has_a_part_in_one_scale(
     jit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", jit)
-    lengths = np.int32([5, 2, 4])
-    x, bias = drawn(5, 3, 3), drawn(1, 32)
-    w, r = small(1, 3, 16, dtype=np.int8), small(1, 4, 16, dtype=np.int8)
-    scale, zero = np.float32([0.02]), np.zeros(1, np.int8)
-    given = [x, w, r, bias, lengths, None, None, None, scale, zero, scale, zero]
-    found = run("DynamicQuantizeLSTM", given, [np.float32] * 3, hidden_size=4)
-    expected = _quantized_lstm(x, w, r, bias, lengths, 0.02)
-    for value, want in zip(found, expected, strict=True):
-        np.testing.assert_allclose(value.reshape(want.shape), want, rtol=1e-5, atol=1e-5)
+    lengths, scale, zero = np.int32([5, 2, 4]), np.float32([0.02]), np.zeros(1, np.int8)
+    for _ in range(3):
+        x, bias = 0.1 * drawn(5, 3, 3), drawn(1, 32)
+        x[:, 1] *= 100  # whose state is the largest, and ends first
+        w, r = small(1, 3, 16, dtype=np.int8), small(1, 4, 16, dtype=np.int8)
+        given = [x, w, r, bias, lengths, None, None, None, scale, zero, scale, zero]
+        model, feeds = model_of(
+            "DynamicQuantizeLSTM", given, [np.float32] * 3, "com.microsoft", hidden_size=4
+        )
+        with wf.Graph().as_default(), wf.Session() as session:
+            known = {name: wf.constant(value) for name, value in feeds.items() if name != "x0"}
+            found = wf.onnx.import_model(model, inputs=known)
+            values = session.run(list(found.outputs.values()), {found.inputs["x0"]: x})
+        expected = _quantized_lstm(x, w, r, bias, lengths, 0.02)
+        for value, want in zip(values, expected, strict=True):
+            np.testing.assert_allclose(value.reshape(want.shape), want, rtol=1e-5, atol=1e-5)
