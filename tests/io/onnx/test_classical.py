@@ -213,3 +213,68 @@ def test_where_a_tree_sends_what_is_missing(mode: str, missing: int) -> None:
     there = mode == "BRANCH_LEQ"
     lost = missing or not there
     assert found.tolist() == [[10.0 if lost else 20.0], [10.0 if there else 20.0]]
+
+
+STUMP = {  # one test of the first feature
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_treeids": [0, 0, 0],
+    "nodes_featureids": [0, 0, 0],
+    "nodes_values": [0.0, 0.0, 0.0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+}
+SIDES = np.float32([[-1.0], [1.0]])
+
+
+@pytest.mark.parametrize("aggregate", ["SUM", "MIN", "MAX"])
+def test_leaves_say_nothing_of_other_targets(aggregate: str) -> None:
+    trees = {name: [*each, *each] for name, each in STUMP.items()}
+    model = _model(
+        "TreeEnsembleRegressor",
+        {"y": TensorProto.FLOAT},
+        **trees | {"nodes_treeids": [0, 0, 0, 1, 1, 1]},
+        n_targets=3,
+        target_treeids=[0, 0, 1, 1],
+        target_nodeids=[1, 2, 1, 2],
+        target_ids=[0, 1, 1, 1],
+        target_weights=[2.0, -3.0, -1.0, 5.0],
+        aggregate_function=aggregate,
+    )
+    (found,) = wf.onnx.Backend.run_model(model, [SIDES])
+    second = {"SUM": 2.0, "MIN": -3.0, "MAX": 5.0}[aggregate]
+    assert found.tolist() == [[2.0, -1.0, 0.0], [0.0, second, 0.0]]
+
+
+def test_a_score_of_zero_has_no_part_in_softmax_zero() -> None:
+    model = _model(
+        "TreeEnsembleRegressor",
+        {"y": TensorProto.FLOAT},
+        **STUMP,
+        n_targets=3,
+        target_treeids=[0, 0, 0, 0],
+        target_nodeids=[1, 1, 2, 2],
+        target_ids=[0, 1, 1, 2],
+        target_weights=[-1.0, -1.0, 2.0, 2.0],
+        post_transform="SOFTMAX_ZERO",
+    )
+    (found,) = wf.onnx.Backend.run_model(model, [SIDES])
+    np.testing.assert_allclose(found, [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]], rtol=1e-6)
+
+
+def test_two_classes_by_probit_share_one() -> None:
+    model = _model(
+        "TreeEnsembleClassifier",
+        CLASSES,
+        **STUMP,
+        class_treeids=[0, 0],
+        class_nodeids=[1, 2],
+        class_ids=[0, 0],
+        class_weights=[0.3, 0.8],
+        classlabels_int64s=[7, 9],
+        post_transform="PROBIT",
+    )
+    labels, scores = wf.onnx.Backend.run_model(model, [SIDES])
+    assert labels.tolist() == [7, 9]
+    np.testing.assert_allclose(scores[:, 0], -scores[:, 1], rtol=1e-5)
+    np.testing.assert_allclose(scores[:, 1], [-0.5244005, 0.8416212], rtol=1e-5)

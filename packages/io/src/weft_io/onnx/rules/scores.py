@@ -8,6 +8,7 @@ import numpy as np
 
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
+from weft_graph.ops.comparison import not_equal
 from weft_graph.ops.elementary import sigmoid
 from weft_graph.ops.gather import gather
 from weft_graph.ops.masks import where_v2
@@ -34,7 +35,7 @@ def transformed(scores: Output, kind: str) -> Output:
     if kind == "LOGISTIC":
         return sigmoid(scores)
     if kind == "SOFTMAX_ZERO":
-        there = scores != like(0, scores)
+        there = not_equal(scores, 0)
         lowest = where_v2(there, scores, like(float("-inf"), scores))
         return where_v2(there, softmax(lowest), scores)
     if kind == "PROBIT":

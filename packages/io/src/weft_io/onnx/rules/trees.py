@@ -66,7 +66,7 @@ class Trees:
       missing: where a NaN passes the test.
       members: for MEMBER the values that pass, NaN after them.
       roots: the row where each tree begins.
-      weights: of leaves, (rows, targets); 0 for inner nodes.
+      weights: of leaves, (rows, targets); NaN where a leaf says nothing of a target.
     """
 
     feature: Array
@@ -154,8 +154,14 @@ class Trees:
         rule = {"SUM": reduce_sum, "AVERAGE": reduce_mean, "MIN": reduce_min, "MAX": reduce_max}
         if aggregate not in rule:
             raise errors.InvalidArgumentError(f"aggregate_function is {aggregate!r}")
-        found = gather(constant(self.weights), self.leaves(x))
-        return rule[aggregate](found, 1)
+        said = ~np.isnan(self.weights)
+        nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0)
+        weights = np.where(said, self.weights, self.weights.dtype.type(nothing))
+        leaves = self.leaves(x)
+        found = rule[aggregate](gather(constant(weights), leaves), 1)
+        if not nothing or said[self.mode == _LEAF].all():
+            return found
+        return where_v2(reduce_any(gather(constant(said), leaves), 1), found, like(0, found))
 
 
 def _members(values: Sequence[float], mode: Array, dtype: Any) -> Array:
@@ -186,7 +192,7 @@ def _tree_ensemble(operation: Operation) -> Output:
         to = np.asarray(read(nodes)) + count * np.asarray(read(leafs))
         return np.concatenate([to, ids[count:]])
 
-    table = np.zeros((count + leaves, read("n_targets")), weights.dtype)
+    table = np.full((count + leaves, read("n_targets")), np.nan, weights.dtype)
     table[ids[count:], np.asarray(read("leaf_targetids"))] = weights
     missing = operation.attribute("nodes_missing_value_tracks_true") or [0] * count
     members = operation.attribute("membership_values")
@@ -242,14 +248,15 @@ def _former(operation: Operation, prefix: str, targets: int) -> Trees:
         ]
         return np.array(found, np.int64)
 
-    table = np.zeros((len(ids), targets), split.dtype)
+    table = np.full((len(ids), targets), np.nan, split.dtype)
     weights = operation.attribute(f"{prefix}_weights_as_tensor")
     weights = read(f"{prefix}_weights") if weights is None else weights
     columns = (f"{prefix}_treeids", f"{prefix}_nodeids", f"{prefix}_ids")
     for tree, node, target, weight in zip(*(read(name) for name in columns), weights, strict=True):
         if target < 0:
             raise errors.InvalidArgumentError(f"a leaf has the target {target}")
-        table[row_of[tree, node], target] += weight
+        row = row_of[tree, node]
+        table[row, target] = weight if np.isnan(table[row, target]) else table[row, target] + weight
     _, first = np.unique([tree for tree, _ in ids], return_index=True)
     missing = operation.attribute("nodes_missing_value_tracks_true") or [0] * len(ids)
     trees = Trees(
@@ -310,7 +317,8 @@ def _binary(operation: Operation, score: Output) -> list[Output]:
         second = transformed(score, kind)
         both = stack([1.0 - second, second], axis=1)
         return [labelled(operation, argmax(both, 1)), cast(both, dtypes.float32)]
-    both = stack([1.0 - score, score], axis=1) if kind == "NONE" else stack([-score, score], axis=1)
-    chosen = cast(greater(score, like(0.5 if kind == "NONE" else 0.0, score)), dtypes.int64)
+    shares = kind in ("NONE", "PROBIT")
+    both = stack([1.0 - score if shares else -score, score], axis=1)
+    chosen = cast(greater(score, like(0.5 if shares else 0.0, score)), dtypes.int64)
     found = both if kind == "NONE" else transformed(both, kind)
     return [labelled(operation, chosen), cast(found, dtypes.float32)]
