@@ -278,3 +278,18 @@ def test_two_classes_by_probit_share_one() -> None:
     assert labels.tolist() == [7, 9]
     np.testing.assert_allclose(scores[:, 0], -scores[:, 1], rtol=1e-5)
     np.testing.assert_allclose(scores[:, 1], [-0.5244005, 0.8416212], rtol=1e-5)
+
+
+def test_products_of_integers_are_written() -> None:
+    """Zero points of any shape that the op takes, of rows and of columns."""
+    from weft_graph.ops.integer_products import matmul_integer
+
+    a = wf.placeholder(wf.uint8, [2, 3], name="a")
+    b = np.int8([[1, -2], [3, 4], [-5, 6]])
+    product = matmul_integer(a, b, [[1], [2]], [[3, -4]])
+    rows = np.uint8([[1, 2, 255], [0, 7, 9]])
+    with wf.Session() as session:
+        model = wf.onnx.export({"y": product}, {"a": a}, session)
+        expected = session.run(product, {a: rows})
+    found = ReferenceEvaluator(model).run(None, {"a": rows})[0]
+    np.testing.assert_array_equal(found, expected)

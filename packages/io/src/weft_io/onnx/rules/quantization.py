@@ -323,3 +323,10 @@ def _write_fake_quantization(export: NodeExport) -> Value:
     numbers = export.constant(scale), export.constant(zero)
     small = export.elementwise("QuantizeLinear", export[0], *numbers, dtype=dtypes.uint8)
     return export.elementwise("DequantizeLinear", small, *numbers, dtype=dtypes.float32)
+
+
+@exporter("MatMulInteger")
+def _write_matmul_integer(export: NodeExport) -> Value:
+    """Of 32 bits, since ONNX's own op takes zero points of fewer shapes."""
+    a, b = (export.add("Sub", export.cast(export[i], dtypes.int32), export[i + 2]) for i in (0, 1))
+    return export.add("MatMul", a, b)
