@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from weft_testing.ahead import loaded
 from weft_testing.cases import Case, load_cases
+from weft_testing.gpu_programs import registers, run_on_host
 
 import weft as wf
 from weft_compiler.ahead.compiled import compile_program
@@ -18,6 +19,9 @@ from weft_compiler.ahead.header import parameters
 from weft_compiler.ahead.lowering import without_blas
 from weft_compiler.ahead.targets import options_of
 from weft_compiler.codegen.targets import host
+from weft_compiler.gpu import launches
+from weft_compiler.gpu.module import gpu_module, target_of_capability
+from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
@@ -69,6 +73,27 @@ def ahead_of_time(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[
     least = "x86_64-linux" if host().x86 else "native"
     made = compile_program(whole, *ends, options_of(least), "row", least)
     return [loaded(made)(*arrays)]
+
+
+def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """By kernels for a GPU, whose threads run on the host: as ever, and all that can be by rows."""
+    whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
+    for least in (launches.LEAST, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launches, "LEAST", least)
+            module = gpu_module(whole, target_of_capability(8, 0))
+        failed, results = run_on_host(whole, module, arrays)
+        assert not failed, module.messages[failed - 1]
+        yield results
+
+
+def assembled(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    """Nothing: PTX that NVIDIA's assembler takes, with all numbers in registers."""
+    whole = replace(program, body=without_blas(program.body))
+    for capability in ((7, 0), (8, 0), (9, 0)):
+        module = gpu_module(whole, target_of_capability(*capability))
+        assert len(registers(module)) == len(module.steps)
+    return []
 
 
 def agrees(
@@ -136,6 +161,7 @@ def _can_be_lowered(case: Case, dtype: str) -> bool:
 
 
 ROWS = _rows()
+REFUSED = ("is not interpreted", "no machine code", "is no kernel of a GPU")
 
 
 def test_most_of_the_cases_of_arithmetic_are_lowered() -> None:
@@ -148,6 +174,8 @@ def test_most_of_the_cases_of_arithmetic_are_lowered() -> None:
         pytest.param(interpreted, id=""),
         pytest.param(by_machine_code, id="machine", marks=pytest.mark.long),
         pytest.param(ahead_of_time, id="ahead", marks=pytest.mark.long),
+        pytest.param(on_gpu, id="gpu-on-host", marks=pytest.mark.long),
+        pytest.param(assembled, id="ptxas", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize(("case", "dtype"), ROWS)
@@ -166,7 +194,7 @@ def test_a_lowered_op_computes_what_its_kernel_does(
         except Unsupported as why:
             pytest.skip(str(why))
         except errors.UnimplementedError as why:
-            assert "is not interpreted" in str(why) or "no machine code" in str(why)
+            assert any(each in str(why) for each in REFUSED), why
             pytest.skip(str(why))
 
 
@@ -176,6 +204,14 @@ def test_ops_compiled_ahead_of_time(start: int) -> None:
     for case, dtype in [row.values for row in ROWS[start * 17 :: 51]]:
         with suppress(pytest.skip.Exception):
             test_a_lowered_op_computes_what_its_kernel_does(case, dtype, ahead_of_time)
+
+
+@pytest.mark.parametrize("start", range(2))
+def test_ops_by_kernels_for_gpus(start: int) -> None:
+    """A sample of the rows; all of them are in the long run."""
+    for case, dtype in [row.values for row in ROWS[start * 29 :: 58]]:
+        with suppress(pytest.skip.Exception):
+            test_a_lowered_op_computes_what_its_kernel_does(case, dtype, on_gpu)
 
 
 def test_softmax_becomes_one_loop_over_rows() -> None:

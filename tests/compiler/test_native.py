@@ -153,42 +153,19 @@ def test_unknown_builds_enter_through_ctypes(monkeypatch: pytest.MonkeyPatch) ->
         module._readable_or_warn.cache_clear()
 
 
-def together(program: NativeProgram, arrays: list[Any], threads: int) -> int | None:
-    """Run a program by some threads."""
-    module = program.code.module
-    team = np.zeros(module.team + 64, np.uint8)
-    team = team[-team.ctypes.data % 64 :]
-    arena = np.zeros(module.shared + threads * module.thread + 64, np.uint8)
-    arena = arena[-arena.ctypes.data % 64 :]
-    found: list[Any] = [None] * threads
-
-    def work(thread: int) -> None:
-        found[thread] = program.run(arrays, threads, thread, team, arena)
-
-    workers = [threading.Thread(target=work, args=(thread,)) for thread in range(1, threads)]
-    for worker in workers:
-        worker.start()
-    work(0)
-    for worker in workers:
-        worker.join(60)
-        assert not worker.is_alive()
-    assert found[1:] == [None] * (threads - 1)
-    return found[0]
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_run_a_program_together(threads: int) -> None:
     program = load(parse(TEAM))
     x = np.random.default_rng(3).normal(size=(1000, 8))
     alone = program(x)
-    for _ in range(5):
-        y, total = np.empty((1000, 8)), np.empty(8)
-        assert together(program, [x, y, total], threads) is None
+    program.threads = threads
+    for _ in range(20):
+        y, total = program(x)
         np.testing.assert_array_equal(y, alone[0])
         np.testing.assert_array_equal(total, alone[1])
     x[990, 0] = 60
-    code = together(program, [x, y, total], threads)
-    assert code is not None and "small numbers" in str(program.failure(code))
+    with pytest.raises(errors.InvalidArgumentError, match="small numbers"):
+        program(x)
 
 
 def test_calls_at_the_same_time_have_arenas_of_their_own() -> None:

@@ -86,10 +86,9 @@ def test_programs_share_what_they_have_in_common(compiled: list[str]) -> None:
     assert set(first.code.nests) == set(second.code.nests)
 
 
-def test_what_is_compiled_for_threads_or_clocks_stays_whole(compiled: list[str]) -> None:
-    load(layers(2), Options(threads=True))
+def test_what_is_compiled_for_clocks_stays_whole(compiled: list[str]) -> None:
     load(layers(2), Options(threads=False, clocks=True))
-    assert len(compiled) == 2
+    assert len(compiled) == 1
 
 
 def test_numbers_in_the_code_tell_nests_apart(compiled: list[str]) -> None:

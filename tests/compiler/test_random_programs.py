@@ -7,10 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from weft_testing.gpu_programs import run_on_host
 
 from weft_compiler.codegen.options import Options
+from weft_compiler.gpu import launches
+from weft_compiler.gpu.module import gpu_module, target_of_capability
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
 
@@ -142,17 +146,36 @@ def programs(draw: Any) -> str:
     return f"program drawn({inputs}) -> ({outputs}):\n" + "\n".join(writer.lines) + "\n"
 
 
+def inputs_of(program: Program, seed: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    return [
+        random.integers(-4, 5, (SIZE, SIZE)).astype(buffer.dtype.numpy) for buffer in program.inputs
+    ]
+
+
 def same(text: str, seed: int, cpu: str, bounds: bool) -> None:
     program = parse(text)
     verify(program)
-    random = np.random.default_rng(seed)
-    inputs = [
-        random.integers(-4, 5, (SIZE, SIZE)).astype(buffer.dtype.numpy) for buffer in program.inputs
-    ]
+    inputs = inputs_of(program, seed)
     expected = interpret(program, *inputs)
     whole = bool(seed % 2)  # else each nest is compiled by itself
     options = Options(contract=False, cpu=cpu, bounds_checks=bounds, threads=whole)
     got = load(program, options)(*inputs)
+    agree(got, expected, text)
+
+
+def same_on_gpu(text: str, seed: int) -> None:
+    program = parse(text)
+    inputs = inputs_of(program, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launches, "LEAST", 2)
+        module = gpu_module(program, target_of_capability(8, 0), contract=False)
+    failed, got = run_on_host(program, module, inputs)
+    assert not failed
+    agree(got, interpret(program, *inputs), text)
+
+
+def agree(got: Any, expected: Any, text: str) -> None:
     for x, y in zip(got, expected, strict=True):
         wide = np.float64 if x.dtype.kind in "fV" else x.dtype
         np.testing.assert_array_equal(x.astype(wide), y.astype(wide), err_msg=text)
@@ -169,3 +192,16 @@ def test_random_programs(text: str, seed: int, cpu: str, bounds: bool) -> None:
 @given(programs(), st.integers(0, 99), st.sampled_from(("", "x86-64-v3", "x86-64")), st.booleans())
 def test_many_random_programs(text: str, seed: int, cpu: str, bounds: bool) -> None:
     same(text, seed, cpu, bounds)
+
+
+@settings(max_examples=20, deadline=None)
+@given(programs(), st.integers(0, 99))
+def test_random_programs_by_kernels_for_gpus(text: str, seed: int) -> None:
+    same_on_gpu(text, seed)
+
+
+@pytest.mark.long
+@settings(max_examples=2000, deadline=None)
+@given(programs(), st.integers(0, 99))
+def test_many_random_programs_by_kernels_for_gpus(text: str, seed: int) -> None:
+    same_on_gpu(text, seed)

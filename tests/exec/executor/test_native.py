@@ -180,7 +180,7 @@ def test_what_is_slower_than_its_kernels_is_given_up(
     call = Compiled.__call__
 
     def slow(self: Compiled, *arrays: Any) -> None:
-        for _ in range(20):
+        for _ in range(200):
             call(self, *arrays)
         calls.append(1)
 

@@ -152,6 +152,7 @@ class Stream:
         self.device = current_device()
         self.seq = 0
         self.knows: dict[int, int] = {}
+        self.captured: list[Any] | None = None
         self.ptr = self.number
         streams[self.ptr] = self
 
@@ -184,14 +185,39 @@ class Stream:
     def synchronize(self) -> None:
         pass
 
+    def begin_capture(self, mode: int | None = None) -> None:
+        assert not self.null and self.captured is None
+        self.captured = []
+
+    def end_capture(self) -> Graph:
+        assert self.captured is not None, "nothing is captured"
+        captured, self.captured = self.captured, None
+        return Graph(captured)
+
     def begin(self, what: str) -> int:
         """Enqueue something; returns its number."""
+        if self.captured is not None:
+            raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
         self.seq += 1
         _machine.log.append((self.name, what))
         return self.seq
 
 
 _default = Stream(null=True)
+
+
+class Graph:
+    """As `cupy.cuda.Graph`: launches that were captured."""
+
+    def __init__(self, launches: list[Any]) -> None:
+        self._launches = launches
+
+    def launch(self, stream: Stream | None = None) -> None:
+        stream = stream or current_stream()
+        _machine.log.append((stream.name, f"graph of {len(self._launches)}"))
+        with stream:
+            for launch in self._launches:
+                launch()
 
 
 class Buffer:
@@ -335,6 +361,12 @@ def _memory() -> tuple[int, int]:
     return _machine.memory - _machine.used[current_device()], _machine.memory
 
 
+def _module_class() -> Any:
+    from cupy_standin.modules import Module
+
+    return Module
+
+
 def namespace() -> SimpleNamespace:
     """What `cupy.cuda` is."""
     runtime = SimpleNamespace(
@@ -351,6 +383,7 @@ def namespace() -> SimpleNamespace:
         Event=Event,
         MemoryPool=MemoryPool,
         Stream=Stream,
+        function=SimpleNamespace(Module=_module_class()),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         runtime=runtime,
         using_allocator=using_allocator,

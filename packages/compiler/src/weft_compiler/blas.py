@@ -20,13 +20,22 @@ FUNCTIONS: Final = tuple(f"{kind}{name}" for kind in "sd" for name in ("gemm", "
 
 _SPELLINGS: Final = ("scipy_cblas_{}64_", "cblas_{}64_")
 """Names of functions whose sizes have 64 bits, in NumPy's wheels and in distributions."""
+_THREADS: Final = ("scipy_openblas_get_num_threads64_", "openblas_get_num_threads64_")
+"""What tells there how many threads BLAS may use."""
 
 MISSING: Final = "NumPy brings no BLAS that compiled code can call"
 
 
+_SEVERAL: Final = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 2)
+"""What is asked of a BLAS that does not tell its threads: nobody shares its calls then."""
+
+
 @functools.cache
 def addresses() -> Mapping[str, int]:
-    """Where each of FUNCTIONS is; nothing where NumPy brings no BLAS that can be called."""
+    """Where each of FUNCTIONS is; nothing where NumPy brings no BLAS that can be called.
+
+    Besides, as "threads", what tells how many threads it may use.
+    """
     # What the module is linked with is looked through as well, and only that: another BLAS of
     # this process may have another interface by the same name.
     file = getattr(sys.modules.get("numpy._core._multiarray_umath"), "__file__", None)
@@ -39,7 +48,10 @@ def addresses() -> Mapping[str, int]:
             name: getattr(module, spelling.format(name), None) for name in FUNCTIONS
         }
         if None not in found.values():
+            found["threads"] = next(
+                (getattr(module, name) for name in _THREADS if hasattr(module, name)), _SEVERAL
+            )
             return MappingProxyType(
-                {name: ctypes.cast(found[name], ctypes.c_void_p).value or 0 for name in FUNCTIONS}
+                {name: ctypes.cast(of, ctypes.c_void_p).value or 0 for name, of in found.items()}
             )
     return MappingProxyType({})

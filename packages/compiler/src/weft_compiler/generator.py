@@ -27,7 +27,7 @@ from weft_compiler.lower.registry import (
     wants_kernel,
 )
 from weft_compiler.native.kept import remember, restore
-from weft_graph.ir.code_generators import NotGenerated, Shape, generators
+from weft_graph.ir.code_generators import NotGenerated, Shape, device_generators, generators
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -36,6 +36,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
+    from weft_compiler.gpu.code import PtxCode
     from weft_compiler.ir.program import Program
     from weft_compiler.native.program import NativeProgram
     from weft_compiler.sharing import Made
@@ -91,6 +92,16 @@ class Compiled:
         elif found is not None:
             raise self.program.failure(found)
 
+    @property
+    def threads(self) -> int:
+        """How many may run a call; see `Generated`."""
+        return self.program.threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self.program.threads = count
+        self._enter = partial(self.program.enter, *self._first)
+
     def interrupt(self) -> None:
         """Make calls end soon; see `Generated`."""
         if not self.updates:
@@ -101,8 +112,8 @@ class Compiled:
         self.program.resume()
 
 
-class LlvmGenerator:
-    """Compiles by LLVM, for the processor that it runs on."""
+class _Lowering:
+    """Knows which nodes can be lowered; see `Choosing`."""
 
     def why_not(self, node: Node) -> str:
         """Why a node had better run by its kernel, or ""."""
@@ -130,6 +141,10 @@ class LlvmGenerator:
         """Positions of the inputs of a node that decide what is compiled, such as axes."""
         count = len(node.inputs)
         return [at % count for at in known_operands(node.type)]
+
+
+class LlvmGenerator(_Lowering):
+    """Compiles by LLVM, for the processor that it runs on."""
 
     def find(
         self,
@@ -237,7 +252,7 @@ class LlvmGenerator:
 
 def _key(*asked: Any) -> str | None:
     """What code for some nodes is kept by; None where it is not, as in modes for finding faults."""
-    return fingerprint(*asked) if options_of_regions() == Options(threads=False) else None
+    return fingerprint(*asked) if options_of_regions() == Options() else None
 
 
 def _called(
@@ -270,5 +285,49 @@ def _takes(
     ]
 
 
+_LIBRARIES: Final = tuple(
+    [f"{__package__}.lower.rules.{family}" for family in ("conv", "depthwise", "matmul")]
+)
+"""Modules of rules of ops that NVIDIA's libraries compute."""
+
+
+class PtxGenerator(_Lowering):
+    """Compiles by LLVM, for NVIDIA's GPUs."""
+
+    def why_not(self, node: Node) -> str:
+        """Why a node had better run by its kernel, or ""."""
+        rule = rule_of(node.type)
+        if rule is not None and rule.__module__ in _LIBRARIES:
+            return "a library of the GPU computes it"
+        return super().why_not(node)
+
+    def generate(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+        capability: tuple[int, int],
+        deterministic: bool,
+    ) -> PtxCode:
+        """Kernels that compute some nodes; see `DeviceCodeGenerator`."""
+        from weft_compiler.gpu.code import ptx_code
+
+        states = [inputs.index(state) for state in changed(members)]
+        try:
+            program = lower(members[-1].name, members, inputs, outputs, shapes, values)
+            made = ptx_code(program, capability, deterministic)
+        except (Unsupported, errors.UnimplementedError) as why:
+            raise NotGenerated(str(why)) from why
+        return made._replace(
+            takes=_takes(members, inputs, values),
+            draws=drawing(members),
+            updates=states,
+            results=made.results[: len(made.results) - len(states)],
+        )
+
+
 generators.register("llvm", LlvmGenerator())
 loop_generators.register("llvm", LlvmGenerator())
+device_generators.register("GPU", PtxGenerator())

@@ -211,7 +211,7 @@ misplaced:
 run:
   %buffers = alloca [{count} x ptr], align 16
 {stores}
-  %result = call i32 @{entry}(ptr %buffers, ptr %arena, ptr @weft.calm, ptr null, i64 0, i64 1)
+  %result = call i32 @{entry}(ptr %buffers, ptr %arena, ptr @weft.calm, ptr null, i64 1)
   ret i32 %result
 }}
 """

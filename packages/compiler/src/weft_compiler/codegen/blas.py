@@ -29,8 +29,24 @@ def symbol(function: str) -> str:
     return f"weft.blas.{function}"
 
 
+THREADS: Final = "threads"
+"""The function that tells how many threads BLAS may use."""
+
+
+def many_threads(w: Writer, called: set[str]) -> str:
+    """Write the question whether BLAS uses threads of its own.
+
+    Args:
+      called: the functions of BLAS that a program calls, of which this is one.
+    """
+    called.add(THREADS)
+    return w.put(f"icmp sgt i32 {w.put(f'call i32 @{symbol(THREADS)}()')}, 1")
+
+
 def declaration(function: str) -> str:
     """What a module that calls a function declares."""
+    if function == THREADS:
+        return f"declare i32 @{symbol(THREADS)}() nounwind"
     kind = _KIND[function[0]]
     takes = {
         "gemm": f"i32, i32, i32, i64, i64, i64, {kind}, ptr, i64, ptr, i64, {kind}, ptr, i64",

@@ -10,7 +10,7 @@
 
     conv_filter: y, depth × places = the transpose of g, windows × depth, times windows of x
 
-    for blocks of NC places of a window:
+    for blocks of NC places of a window, of those from `from` to before `until`:
       for windows in blocks of KC:
         gather that part of these windows
         for rows of y in tiles:
@@ -45,7 +45,7 @@ from weft_tensor.dtypes import DType
 
 _PARAMETERS: Final = {
     "conv": (*WINDOWS, "packed", "row"),
-    "conv_filter": (*WINDOWS, "accumulate"),
+    "conv_filter": (*WINDOWS, "accumulate", "from", "until"),
     "turn": ("rows", "columns", "x_row", "y_row"),
 }
 GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
@@ -357,15 +357,16 @@ class _ByFilter(_Driver):
         w, s = self.w, self.s
         w.do(f"%gathered = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
         # Blocks have about as many places each: a narrow one would not pay for copying g.
-        blocks = w.put(f"add nsw i64 {self.places}, {s.columns - 1}")
+        there = w.put("sub i64 %until, %from")
+        blocks = w.put(f"add nsw i64 {there}, {s.columns - 1}")
         blocks = w.put(f"udiv i64 {blocks}, {s.columns}")
-        most = w.put(f"sub i64 {w.put(f'add nsw i64 {self.places}, {blocks}')}, 1")
+        most = w.put(f"sub i64 {w.put(f'add nsw i64 {there}, {blocks}')}, 1")
         most = w.put(f"add i64 {w.put(f'udiv i64 {most}, {blocks}')}, {s.width - 1}")
-        most = w.least(w.put(f"and i64 {most}, {-s.width}"), self.places)
+        most = w.least(w.put(f"and i64 {most}, {-s.width}"), there)
         apart = w.put(f"add nsw i64 {most}, {_PAD}")
         given = w.put("icmp ne i64 %accumulate, 0")
-        with w.each(self.places, most) as jc:
-            columns = w.least(w.put(f"sub i64 {self.places}, {jc}"), most)
+        with w.each("%until", most, low="%from") as jc:
+            columns = w.least(w.put(f"sub i64 %until, {jc}"), most)
             with w.each(self.windows, s.depth) as pc:
                 depth = w.least(w.put(f"sub i64 {self.windows}, {pc}"), str(s.depth))
                 add = w.put(f"or i1 {given}, {w.put(f'icmp sgt i64 {pc}, 0')}")

@@ -60,6 +60,11 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
     return _MODULES[routine].workspace(routine, dtype, target, of)
 
 
+def places(of: Mapping[str, int]) -> int:
+    """Places of a window."""
+    return of["taps_y"] * of["taps_x"] * of["channels"]
+
+
 def library(routine: str) -> str:
     """The name of the module that defines a routine, maybe with others."""
     return next(name for name, found in _LIBRARIES.items() if found is _MODULES[routine])

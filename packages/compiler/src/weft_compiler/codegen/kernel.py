@@ -1,18 +1,19 @@
 """Statements as LLVM: the function of a program, and those of its parallel loops.
 
 The outermost parallel loops become functions of their own, which do the turns from `low` to `high`.
-The first thread runs the program; at such a loop it hands what the loop sees of its values to the
-others, does its share, and waits for theirs (`weft_compiler.codegen.team`).
+Where a program may have several threads, it writes what such a loop sees of its values to a frame,
+and offers the turns to others (`weft_compiler.codegen.threads`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, small
+from weft_compiler.codegen import blas, generated, philox, small, threads
+from weft_compiler.codegen.cuts import Cut, cut_of
+from weft_compiler.codegen.frames import WAYS, Seen, grain_of, names_of, plain, thunk
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
@@ -45,10 +46,6 @@ from weft_tensor.dtypes import DType
 
 INTERRUPTED: Final = -1
 OUT_OF_BOUNDS: Final = -2
-FRAME: Final = 192
-"""Bytes of a team's memory before the values that a parallel loop sees."""
-
-
 TIME: Final = 16
 """Bytes of a time: seconds and nanoseconds, of 64 bits each."""
 
@@ -63,14 +60,6 @@ _AT_ONCE: Final = 16
 
 _LONG: Final = 1 << 16
 """Statements between two looks at that flag, of a loop whose turns have fewer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A parallel loop as a function."""
-
-    name: str
-    captured: tuple[str, ...]
 
 
 def turns(body: Body) -> int:
@@ -121,7 +110,7 @@ class Kernel:
 
     Attributes:
       functions: their texts.
-      regions: its outermost parallel loops, which the worker calls by number from 1.
+      regions: how many parallel loops have functions.
       routines: those that are called, of `weft_compiler.codegen.generated`, and for which types.
       blas: the functions of BLAS that are called.
       philox: whether random words are made.
@@ -135,7 +124,7 @@ class Kernel:
         self.options = options
         self.metadata = Metadata()
         self.functions: list[str] = []
-        self.regions: list[Region] = []
+        self.regions = 0
         self.routines: set[tuple[str, DType]] = set()
         self.blas: set[str] = set()
         self.philox = False
@@ -161,7 +150,7 @@ class Kernel:
             f"ptr noalias nonnull %buffer.{b.name}"
             for b in (*self.program.inputs, *self.program.outputs)
         )
-        rest = "ptr noalias %arena, ptr %interrupt, ptr %team, i64 %thread, i64 %threads"
+        rest = "ptr noalias %arena, ptr %interrupt, ptr %times, i64 %thread, i64 %threads"
         return f"{given}, {rest}" if given else rest
 
     @property
@@ -171,7 +160,7 @@ class Kernel:
 
     def write(self) -> None:
         """Write all functions."""
-        function = _Function(self)
+        function = Function(self)
         if self.options.clocks:
             function.clocked(nests_of(self.program))
         else:
@@ -197,7 +186,7 @@ class Kernel:
         return self._scopes.get(buffer, "")
 
 
-class _Function:
+class Function:
     """Writes one function: the program's, or a parallel loop's."""
 
     def __init__(self, kernel: Kernel, parallel: bool = False) -> None:
@@ -211,8 +200,10 @@ class _Function:
             b.name: f"%buffer.{b.name}" for b in (*kernel.program.inputs, *kernel.program.outputs)
         }
         self.groups: list[str] = []
+        self.arena, self.interrupt = "%arena", "%interrupt"
 
     def finish(self, name: str, parameters: str) -> None:
+        """End the function, and give it a name and parameters."""
         self.w.do("ret i32 0")
         self.kernel.functions.append(
             f"define internal i32 @{name}({parameters}) noinline #0 {{\nentry:\n"
@@ -222,6 +213,7 @@ class _Function:
     # ---------------------------------------------------------------------------- statements
 
     def body(self, body: Body) -> None:
+        """Statements in their order."""
         for statement in body:
             self._statement(statement)
 
@@ -236,13 +228,13 @@ class _Function:
         self._note_time(len(nests))
 
     def _note_time(self, at: int) -> None:
-        place = self.w.put(f"getelementptr i8, ptr %team, i64 {FRAME + TIME * at}")
+        place = self.w.put(f"getelementptr i8, ptr %times, i64 {TIME * at}")
         self.w.do(f"call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr {place})")
 
     def _statement(self, statement: Statement) -> None:
         match statement:
             case For():
-                self._for(statement)
+                self.each_turn(statement)
             case While():
                 self._while(statement)
             case If():
@@ -262,7 +254,8 @@ class _Function:
             case Call():
                 self._call(statement)
 
-    def _for(self, loop: For) -> None:
+    def each_turn(self, loop: For) -> None:
+        """A loop, by all threads that it is for."""
         shared = self.kernel.options.threads and not self.parallel
         if shared and loop.order is Order.PARALLEL:
             self._share(loop)
@@ -428,7 +421,7 @@ class _Function:
         if place.where == "thread":
             own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
             offset = self.w.put(f"add i64 {own}, {place.offset + self.kernel.plan.shared}")
-        self.pointers[buffer.name] = self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
+        self.pointers[buffer.name] = self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
 
     def _leave_unless(self, condition: str, code: str) -> None:
         leaving, going_on = self.w.label(), self.w.label()
@@ -439,21 +432,69 @@ class _Function:
 
     def _poll(self) -> None:
         """Leave where the flag is set that interrupts programs."""
-        flag = self.w.put("load atomic i32, ptr %interrupt monotonic, align 4")
+        flag = self.w.put(f"load atomic i32, ptr {self.interrupt} monotonic, align 4")
         self._leave_unless(self.w.put(f"icmp eq i32 {flag}, 0"), str(INTERRUPTED))
 
     def _call(self, call: Call) -> None:
-        dtype = self.kernel.buffers[call.views[0].buffer].dtype
+        """A call, by this thread, or in parts by several."""
         views = [self.address(view.buffer, view.indices) for view in call.views]
+        sizes = {name: self.value(size) for name, size in call.sizes}
+        numbers = [self.value(each) for each in call.numbers]
         known = dict(call.parameters)
-        sizes = known | {name: self.value(size) for name, size in call.sizes}
+        cut = None
+        if self.kernel.options.threads and not self.parallel and not sizes:
+            cut = cut_of(call.routine, known, routine(call.routine).work(known))
+        if cut is None:
+            self._routine(call, views, sizes, numbers)
+        else:
+            self._in_parts(call, cut, views, numbers)
+
+    def _in_parts(self, call: Call, cut: Cut, views: list[str], numbers: list[str]) -> None:
+        """A call of which each thread does a part."""
+        inner = Function(self.kernel, parallel=True)
+        seen = [Seen("ptr noalias", "%arena"), *[Seen("ptr", view) for view in views]]
+        seen += [Seen("i64", each) for each in numbers]
+        inner.arena = "%seen0"
+        w, dtype = inner.w, call.views[0].dtype
+        first = w.put(f"mul nsw i64 %low, {cut.unit}")
+        last = w.put(f"mul nsw i64 %high, {cut.unit}")
+        last = w.call("llvm.smin.i64", "i64", last, str(cut.count))
+        given = [f"%seen{at + 1}" for at in range(len(views))]
+        for at, step in cut.steps.items():
+            offset = w.put(f"mul nsw i64 {first}, {step}")
+            given[at] = w.put(f"getelementptr {memory_type(dtype)}, ptr {given[at]}, i64 {offset}")
+        others = [f"%seen{at + 1 + len(views)}" for at in range(len(numbers))]
+        if cut.rows:
+            others[0] = w.put(f"add nsw i64 {others[0]}, {first}")
+        sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
+        inner._routine(call, given, sizes, others, (first, last))
+        alone = blas.many_threads(self.w, self.kernel.blas) if call.routine == "gemm" else ""
+        self._offer(inner, seen, str(-(-cut.count // cut.unit)), 1, cut.ways, alone)
+
+    def _routine(
+        self,
+        call: Call,
+        views: list[str],
+        sizes: Mapping[str, str],
+        numbers: list[str],
+        places: tuple[str, str] | None = None,
+    ) -> None:
+        """Call a routine.
+
+        Args:
+          sizes: parameters that are known at run only.
+          places: of a filter's gradient, the first that is wanted and the one after the last.
+        """
+        dtype = self.kernel.buffers[call.views[0].buffer].dtype
+        known = dict(call.parameters)
+        whole = known | dict(sizes)
         if call.routine == "gemm":
             a, b, c = views
-            self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, known, sizes))
+            self.kernel.blas.add(blas.call(self.w, dtype, a, b, c, known, whole))
             return
         if call.routine == "philox":
             self.kernel.philox = True
-            given = f"ptr {views[0]}, ptr {views[1]}, i64 {sizes['blocks']}"
+            given = f"ptr {views[0]}, ptr {views[1]}, i64 0, i64 {whole['blocks']}"
             self.w.do(f"call void @{philox.NAME}({given})")
             return
         if call.routine == "small_matmul":
@@ -463,97 +504,102 @@ class _Function:
             self.w.do(f"call void @{name}({', '.join(f'ptr {view}' for view in views)})")
             return
         self.kernel.routines.add((call.routine, dtype))
-        numbers = [sizes[name] for name, _ in call.parameters]
-        numbers += map(self.value, call.numbers)
-        given = ", ".join([*(f"ptr {view}" for view in views), *(f"i64 {x}" for x in numbers)])
+        given_numbers = [whole[name] for name, _ in call.parameters] + numbers
+        if call.routine == "conv_filter":
+            given_numbers += places or (0, generated.places(known))
+        handed = [*(f"ptr {view}" for view in views), *(f"i64 {x}" for x in given_numbers)]
         function = generated.symbol(call.routine, dtype)
-        self.w.do(f"call void @{function}({given}, ptr {self._workspace()})")
+        self.w.do(f"call void @{function}({', '.join(handed)}, ptr {self._workspace()})")
 
     def _workspace(self) -> str:
         """Memory of this thread that routines work in."""
         own = self.w.put(f"mul i64 %thread, {self.kernel.plan.thread}")
         offset = self.w.put(f"add i64 {own}, {self.kernel.plan.shared}")
-        return self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
+        return self.w.put(f"getelementptr i8, ptr {self.arena}, i64 {offset}")
 
     # ---------------------------------------------------------------------------- threads
 
     def _share(self, loop: For) -> None:
-        """A parallel loop as a function of its own, which all threads call."""
-        kernel, w = self.kernel, self.w
-        number = len(kernel.regions) + 1
-        captured = self._captured(loop)
-        region = Region(f"weft.region{number}", tuple(captured))
-        kernel.regions.append(region)
+        """A parallel loop as a function of its own."""
         high = self.value(loop.extent)
-        for at, name in enumerate(captured):
-            kind, value = self._capture(name)
-            w.do(f"store {kind} {value}, ptr {self._frame(at)}, align 8")
-        result = w.put(f"call i32 @weft.share(i32 {number}, i64 {high}, {kernel.arguments})")
-        inner = _Function(kernel, parallel=True)
-        for at, name in enumerate(captured):
-            inner.receive(name, at, self)
+        inner = Function(self.kernel, parallel=True)
+        seen = self._seen(loop, inner)
         inner.loop(loop, "%low", "%high")
-        inner.finish(region.name, f"i64 %low, i64 %high, {kernel.parameters}")
+        self._offer(inner, seen, high, grain_of(loop, _is_innermost(loop)), WAYS)
+
+    def _offer(
+        self,
+        inner: Function,
+        seen: Sequence[Seen],
+        turns: str,
+        grain: int,
+        ways: int,
+        unless: str = "",
+    ) -> None:
+        """Call a function of turns, alone or with others.
+
+        Args:
+          inner: its statements.
+          seen: its parameters, after the first and the last turn.
+          grain: turns that one thread should do at least.
+          ways: into how many parts for each thread turns are cut.
+          unless: a condition where one does them all.
+        """
+        kernel, w = self.kernel, self.w
+        kernel.regions += 1
+        name = f"weft.region{kernel.regions}"
+        parameters = ", ".join(f"{each.kind} %seen{at}" for at, each in enumerate(seen))
+        inner.finish(name, f"i64 %thread, i64 %low, i64 %high, {parameters}")
+        kernel.functions.append(thunk(name, seen))
+        given = ", ".join(f"{plain(each.kind)} {each.value}" for each in seen)
+        alone, together, done = w.label(), w.label(), w.label()
+        single = w.put("icmp eq i64 %threads, 1")
+        single = w.put(f"or i1 {single}, {unless}") if unless else single
+        w.branch(single, alone, together)
+        w.begin(alone)
+        own = w.put(f"call i32 @{name}(i64 0, i64 0, i64 {turns}, {given})")
+        w.go(done)
+        w.begin(together)
+        frame = self._slot(f"[{len(seen)} x i64]", ", align 8")
+        for at, each in enumerate(seen):
+            kind, value = plain(each.kind), each.value
+            if kind == "i1":
+                kind, value = "i8", w.put(f"zext i1 {value} to i8")
+            place = w.put(f"getelementptr i64, ptr {frame}, i64 {at}")
+            w.do(f"store {kind} {value}, ptr {place}, align 8")
+        numbers = f"i64 {turns}, i64 {grain}, i64 {ways}, i64 %threads"
+        shared = w.put(f"call i32 @{threads.SHARE}(ptr @{name}.call, ptr {frame}, {numbers})")
+        w.go(done)
+        w.begin(done)
+        result = w.put(f"phi i32 [ {own}, %{alone} ], [ {shared}, %{together} ]")
         fine, leaving = w.label(), w.label()
         w.branch(w.put(f"icmp eq i32 {result}, 0"), fine, leaving)
         w.begin(leaving)
         w.do(f"ret i32 {result}")
         w.begin(fine)
 
-    def _frame(self, at: int) -> str:
-        return self.w.put(f"getelementptr i8, ptr %team, i64 {FRAME + 8 * at}")
-
-    def _captured(self, loop: For) -> list[str]:
-        """Names of values and buffers of here that the loop sees."""
-        found: dict[str, None] = {}
-        for each in walk(loop.body):
-            for expression in expressions(each):
-                for part in parts(expression):
-                    if isinstance(part, Variable) and (
-                        part.name in self.names or part.name in self.variables
-                    ):
-                        found[part.name] = None
-                    elif isinstance(part, Load):
-                        found[part.buffer] = None
-            if isinstance(each, Store):
-                found[each.buffer] = None
-        given = {b.name for b in (*self.kernel.program.inputs, *self.kernel.program.outputs)}
-        inside = {each.variable for each in walk((loop,)) if isinstance(each, For)}
-        return [
-            name
-            for name in found
-            if name not in given
-            and name not in inside
-            and (name in self.names or name in self.variables or name in self.pointers)
-        ]
-
-    def _capture(self, name: str) -> tuple[str, str]:
-        """A value of here, and its type in the frame."""
-        if name in self.pointers:
-            return "ptr", self.pointers[name]
-        if name in self.variables:
-            slot, dtype = self.variables[name]
-            kind = register_type(dtype)
-            value = self.w.put(f"load {kind}, ptr {slot}")
-        else:
-            value, dtype = self.names[name]
-            kind = register_type(dtype)
-        if kind == "i1":
-            return "i8", self.w.put(f"zext i1 {value} to i8")
-        return kind, value
-
-    def receive(self, name: str, at: int, outside: _Function) -> None:
-        """A value that the frame holds."""
-        place = self._frame(at)
-        if name in outside.pointers:
-            self.pointers[name] = self.w.put(f"load ptr, ptr {place}, align 8")
-            return
-        dtype = (outside.names.get(name) or outside.variables[name])[1]
-        kind = "i8" if dtype.is_bool else register_type(dtype)
-        value = self.w.put(f"load {kind}, ptr {place}, align 8")
-        if dtype.is_bool:
-            value = self.w.put(f"trunc i8 {value} to i1")
-        self.names[name] = (value, dtype)
+    def _seen(self, statement: Statement, inner: Function) -> list[Seen]:
+        """Values and buffers of here that a statement sees, which `inner` gets."""
+        kernel, found = self.kernel, [Seen("ptr noalias", "%arena"), Seen("ptr", "%interrupt")]
+        inner.arena, inner.interrupt = "%seen0", "%seen1"
+        inner.pointers.clear()
+        given = {b.name for b in (*kernel.program.inputs, *kernel.program.outputs)}
+        for name in names_of(statement, kernel.immediate):
+            here = f"%seen{len(found)}"
+            if name in self.pointers:
+                kind = "ptr noalias nonnull" if name in given else "ptr"
+                found.append(Seen(kind, self.pointers[name]))
+                inner.pointers[name] = here
+            elif name in self.variables:
+                slot, dtype = self.variables[name]
+                kind = register_type(dtype)
+                found.append(Seen(kind, self.w.put(f"load {kind}, ptr {slot}")))
+                inner.names[name] = (here, dtype)
+            elif name in self.names:
+                value, dtype = self.names[name]
+                found.append(Seen(register_type(dtype), value))
+                inner.names[name] = (here, dtype)
+        return found
 
     # ---------------------------------------------------------------------------- expressions
 

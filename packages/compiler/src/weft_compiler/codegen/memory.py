@@ -78,13 +78,11 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
     on_stack = 0
     for place in places:
         if place.where == "stack":
-            on_stack += _rounded(place.buffer.bytes)
+            on_stack += rounded(place.buffer.bytes)
             if on_stack > _STACK:
                 place.where = "thread"
-    sizes = {
-        part: _arrange([p for p in places if p.where == part]) for part in ("shared", "thread")
-    }
-    workspace = _rounded(workspace)
+    sizes = {part: arrange([p for p in places if p.where == part]) for part in ("shared", "thread")}
+    workspace = rounded(workspace)
     for place in places:
         place.offset += workspace if place.where == "thread" else 0
     named = {place.buffer.name: place for place in places}
@@ -94,7 +92,7 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
 def plan_shared(lives: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[str, int], int]:
     """Where buffers lie that live from one number to another, and how many bytes all take."""
     places = [Place(buffer, "shared", *life) for buffer, life in lives.items()]
-    size = _arrange(places)
+    size = arrange(places)
     return {place.buffer.name: place.offset for place in places}, size
 
 
@@ -168,21 +166,22 @@ def _own(statement: Statement) -> Iterator[str]:
         yield from (e.buffer for e in walk_expression(expression) if isinstance(e, Load))
 
 
-def _rounded(size: int) -> int:
+def rounded(size: int) -> int:
+    """As many bytes, up to the next multiple of the alignment."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _arrange(places: list[Place]) -> int:
+def arrange(places: list[Place]) -> int:
     """Give each a place: the largest first, each as low as those that live with it let it be."""
     total = 0
     done: list[Place] = []
     for place in sorted(places, key=lambda each: (-each.buffer.bytes, each.first)):
         rivals = [p for p in done if p.first <= place.last and place.first <= p.last]
-        size = _rounded(place.buffer.bytes)
+        size = rounded(place.buffer.bytes)
         for rival in sorted(rivals, key=lambda each: each.offset):
             if place.offset + size <= rival.offset:
                 break
-            place.offset = max(place.offset, rival.offset + _rounded(rival.buffer.bytes))
+            place.offset = max(place.offset, rival.offset + rounded(rival.buffer.bytes))
         for rival in rivals:
             rival.rivals.append(place.buffer.name)
             place.rivals.append(rival.buffer.name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen import blas, generated, philox, small, team
+from weft_compiler.codegen import blas, generated, philox, small, threads
 from weft_compiler.codegen.kernel import TIME, Kernel
 from weft_compiler.codegen.mathematics import library
 from weft_compiler.codegen.memory import plan_memory
@@ -21,7 +22,7 @@ from weft_tensor.dtypes import DType
 
 ENTRY: Final = "weft.run"
 """The function that a module exports: `int32 run(void **buffers, void *arena, int32 *interrupt,
-void *team, int64 thread, int64 threads)`, 0 or the number of the check that failed."""
+void *times, int64 threads)`, 0 or the number of the check that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Module:
       text: the module.
       shared: bytes of the arena that threads share.
       thread: bytes of it besides that each thread takes.
-      team: bytes of the memory through which threads meet.
+      times: bytes of the memory for the times that it notes.
+      shares: whether it has loops that several threads may run.
       routines: those that it calls, of `weft_compiler.codegen.generated`, and for which types.
       blas: the functions of BLAS that it calls.
     """
@@ -40,7 +42,8 @@ class Module:
     text: str
     shared: int
     thread: int
-    team: int
+    times: int
+    shares: bool
     routines: tuple[tuple[str, DType], ...]
     blas: tuple[str, ...]
 
@@ -51,9 +54,7 @@ def module_of(program: Program, options: Options | None = None) -> Module:
     Raises: UnimplementedError: it uses a primitive that has no machine code.
     """
     options = options or Options()
-    for each in walk(program.body):
-        for expression in expressions(each):
-            _require_supported(expression)
+    require_supported(program)
     target = target_of(options)
     scalars = Scalars(target, options.contract)
     plan = plan_memory(program, _workspace(program, target))
@@ -63,10 +64,8 @@ def module_of(program: Program, options: Options | None = None) -> Module:
     texts = [
         f'target triple = "{target.triple}"\n; {program.name}',
         *kernel.functions,
-        team.entry(buffers, kernel.arguments, ENTRY),
-        team.together(kernel.regions, kernel.parameters, kernel.arguments, target)
-        if kernel.regions
-        else team.alone(kernel.parameters),
+        _entry(buffers, kernel.arguments),
+        threads.DECLARATION if kernel.regions else "",
         *library.texts(scalars.used, target),
         *([philox.text()] if kernel.philox else []),
         *kernel.small.values(),
@@ -80,10 +79,39 @@ def module_of(program: Program, options: Options | None = None) -> Module:
         "\n".join(texts),
         plan.shared,
         plan.thread,
-        team.team_bytes(kernel.regions) + (_times(program) if options.clocks else 0),
+        _times(program) if options.clocks else 0,
+        kernel.regions > 0,
         tuple(sorted(kernel.routines, key=str)),
         tuple(sorted(kernel.blas)),
     )
+
+
+def _entry(buffers: Sequence[str], arguments: str) -> str:
+    """The function that is entered: it takes the pointers of buffers out of their list."""
+    loads = "\n".join(
+        f"  %p{at} = getelementptr ptr, ptr %buffers, i64 {at}\n"
+        f"  %buffer.{buffer} = load ptr, ptr %p{at}"
+        for at, buffer in enumerate(buffers)
+    )
+    rest = "ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
+    given = arguments.replace("i64 %thread,", "i64 0,")
+    return f"""
+define i32 @{ENTRY}(ptr %buffers, {rest}) #0 {{
+{loads}
+  %result = call i32 @weft.main({given})
+  ret i32 %result
+}}
+"""
+
+
+def require_supported(program: Program) -> None:
+    """Refuse a program that uses a primitive without machine code.
+
+    Raises: UnimplementedError: it does.
+    """
+    for each in walk(program.body):
+        for expression in expressions(each):
+            _require_supported(expression)
 
 
 def _require_supported(expression: Expr) -> None:

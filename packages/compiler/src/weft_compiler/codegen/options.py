@@ -20,8 +20,7 @@ class Options:
       contract: whether a product and a sum may be one operation with one rounding (FMA), and
         whether loops that combine floating-point numbers may do so in lanes.
       bounds_checks: whether indices are checked before each access: for finding faults.
-      threads: whether parallel loops are shared among threads that enter together. What that takes
-        is half of the time to compile a small program.
+      threads: whether several threads may run parallel loops; how many do is said in a call.
       cpu: a processor that LLVM knows, such as "x86-64-v3"; empty for this machine's.
       features: what it has or lacks besides, such as "+avx2,-fma"; used where `cpu` is given.
       triple: the family and system that code is for, as LLVM writes them; empty for this machine's.
@@ -40,7 +39,7 @@ class Options:
 
 
 def options_of_regions() -> Options:
-    """How parts of graphs are compiled: by one thread each, and as the environment says besides.
+    """How parts of graphs are compiled: as the environment says.
 
     Raises: InvalidArgumentError: it says something else than is known.
     """
@@ -50,4 +49,4 @@ def options_of_regions() -> Options:
             f"the environment variable {BOUNDS} must be on or off, got {bounds!r}"
         )
     cpu = os.environ.get(CPU, "")
-    return Options(threads=False, bounds_checks=bounds == "on", cpu=cpu)
+    return Options(bounds_checks=bounds == "on", cpu=cpu)

@@ -20,12 +20,12 @@ def supported(dtype: DType) -> bool:
 
 
 def text() -> str:
-    """The function, which a module that calls it has in it."""
+    """The function, which a module that calls it has in it: blocks from `low` to before `high`."""
     w = Writer()
     state = [_load(w, at) for at in range(6)]
     w.go("blocks")
     w.begin("blocks")
-    w.do("%block = phi i64 [ 0, %entry ], [ %next, %blocks ]")
+    w.do("%block = phi i64 [ %low, %entry ], [ %next, %blocks ]")
     w.do("%next = add i64 %block, 1")
     words = [w.put(f"add i64 {state[0]}, %next"), *state[1:4]]
     keys = state[4:]
@@ -44,10 +44,12 @@ def text() -> str:
         place = w.put(f"add i64 {first}, {at}")
         pointer = w.put(f"getelementptr i64, ptr %words, i64 {place}")
         w.do(f"store i64 {word}, ptr {pointer}, align 4")
-    w.branch(w.put("icmp eq i64 %next, %count"), "done", "blocks")
+    w.branch(w.put("icmp eq i64 %next, %high"), "done", "blocks")
     w.begin("done")
     w.do("ret void")
-    head = f"define internal void @{NAME}(ptr %words, ptr %state, i64 %count) #0 {{\nentry:\n"
+    head = (
+        f"define internal void @{NAME}(ptr %words, ptr %state, i64 %low, i64 %high) #0 {{\nentry:\n"
+    )
     return head + "\n".join([*w.lines, "}", ""])
 
 

@@ -16,7 +16,7 @@ from weft_compiler.codegen.writer import Writer
 from weft_compiler.ir.pieces import Piece
 from weft_compiler.ir.program import Allocate, Buffer, Program
 
-_REST: Final = "ptr %interrupt, ptr %team, i64 0, i64 1"
+_REST: Final = "ptr %interrupt, ptr %times, i64 %threads"
 
 
 def symbol(at: int) -> str:
@@ -27,7 +27,7 @@ def symbol(at: int) -> str:
 def sequence_of(
     program: Program, called: Sequence[tuple[Piece, int]], nests: Sequence[Module], options: Options
 ) -> Module:
-    """The module of a program, which declares the functions of its nests; for one thread.
+    """The module of a program, which declares the functions of its nests.
 
     Args:
       called: its pieces, each with the number of its nest.
@@ -41,18 +41,19 @@ def sequence_of(
         function.call(piece, symbol(nest))
     texts = [
         f'target triple = "{target.triple}"\n; {program.name}',
-        f"define i32 @{ENTRY}(ptr %buffers, ptr %arena, ptr %interrupt, ptr %team, i64 %thread, "
+        f"define i32 @{ENTRY}(ptr %buffers, ptr %arena, ptr %interrupt, ptr %times, "
         f"i64 %threads) #0 {{\nentry:\n  %table = alloca [{slots} x ptr]",
         *function.w.lines,
         "  ret i32 0\n}",
-        *[f"declare i32 @{symbol(at)}(ptr, ptr, ptr, ptr, i64, i64)\n" for at in range(len(nests))],
+        *[f"declare i32 @{symbol(at)}(ptr, ptr, ptr, ptr, i64)\n" for at in range(len(nests))],
         attributes(target),
     ]
     return Module(
         "\n".join(texts),
         size + max(nest.shared for nest in nests),
         max(nest.thread for nest in nests),
-        max(nest.team for nest in nests),
+        max(nest.times for nest in nests),
+        any(nest.shares for nest in nests),
         (),
         (),
     )

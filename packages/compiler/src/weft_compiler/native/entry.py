@@ -6,8 +6,8 @@ state, in which it finds what to check and what to call:
     word 0   address of the program            5  whether it runs without the GIL
          1   how many arrays it takes          6  the type of arrays
          2   address of the arena              7  the flag that interrupts it
-         3   whether the arena is in use       8  memory of the team
-         4   nothing                           9  NotImplemented
+         3   whether the arena is in use       8  memory for times
+         4   how many threads may run it       9  NotImplemented
         10   None                              11  how many buffers the program has
     and then for each buffer what its array must have: type of elements, flags, rank and sizes;
     or 0, the address of a constant, and 0.
@@ -31,21 +31,24 @@ from typing import Any, Final
 import numpy as np
 
 from weft_compiler.codegen.targets import Target, host, object_code
-from weft_compiler.native import cache
-from weft_compiler.native.linking import Library
+from weft_compiler.codegen.threads import BEGIN, END
+from weft_compiler.native import cache, helpers
+from weft_compiler.native.linking import Library, once
 
 HEAD: Final = 12
 READABLE: Final = 0x101
 WRITEABLE: Final = 0x501
 _FASTCALL: Final = 0x80
 
-_CALL: Final = "ptr %pointers, ptr %arena, ptr %interrupt, ptr %team, i64 0, i64 1"
+_CALL: Final = "ptr %pointers, ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
 _TEXT: Final = """
 target triple = "{triple}"
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyLong_FromLong(i64)
 declare void @Py_IncRef(ptr)
+declare void @{begin}(i64)
+declare void @{end}()
 
 define ptr @weft.enter(ptr %self, ptr %arguments, i64 %count) nounwind {{
   %p.state = getelementptr i8, ptr %self, i64 {data}
@@ -144,7 +147,9 @@ enter:
   %p7 = getelementptr i64, ptr %state, i64 7
   %interrupt = load ptr, ptr %p7
   %p8 = getelementptr i64, ptr %state, i64 8
-  %team = load ptr, ptr %p8
+  %times = load ptr, ptr %p8
+  %p4 = getelementptr i64, ptr %state, i64 4
+  %threads = load i64, ptr %p4
   %p5 = getelementptr i64, ptr %state, i64 5
   %release = load i64, ptr %p5
   %with.gil = icmp eq i64 %release, 0
@@ -154,7 +159,9 @@ small:
   br label %leave
 large:
   %thread.state = call ptr @PyEval_SaveThread()
+  call void @{begin}(i64 %threads)
   %result.large = call i32 %program({call})
+  call void @{end}()
   call void @PyEval_RestoreThread(ptr %thread.state)
   br label %leave
 leave:
@@ -223,16 +230,17 @@ def _as_expected(array: Any) -> bool:
     return bool(flags & WRITEABLE == array.flags.num & WRITEABLE)
 
 
-@functools.cache
+@once
 def _library() -> Library:
     target: Target = host()
-    text = _TEXT.format(triple=target.triple, head=HEAD, call=_CALL, **_OFFSETS)
+    names = {"begin": BEGIN, "end": END, "call": _CALL}
+    text = _TEXT.format(triple=target.triple, head=HEAD, **names, **_OFFSETS)
     return cache.loaded_of(
         "entry",
         text,
         target,
         lambda: object_code(text, target),
-        lambda image: Library(image, ["weft.enter"]),
+        lambda image: Library(image, ["weft.enter"], helpers.imports()),
     )
 
 
@@ -244,7 +252,7 @@ def _maker() -> Any:
     return maker
 
 
-@functools.cache
+@once
 def _definition() -> _MethodDef:
     address = _library().address("weft.enter")
     return _MethodDef(b"enter", address, _FASTCALL, b"Enter a compiled program.")
@@ -274,7 +282,7 @@ class Row:
 
 
 def state_of(rows: Sequence[Row]) -> Any:
-    """The state of a program, whose words 0, 2, 5, 7 and 8 are still to be filled."""
+    """The state of a program, whose words 0, 2, 4, 5, 7 and 8 are still to be filled."""
     words = [0] * HEAD
     words[1] = sum(not row.constant for row in rows)
     words[6] = id(np.ndarray)

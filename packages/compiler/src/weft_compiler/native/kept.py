@@ -134,7 +134,7 @@ def _of_code(code: Code) -> dict[str, Any]:
     return {
         "key": code.key,
         "file": code.file,
-        "memory": (module.shared, module.thread, module.team),
+        "memory": (module.shared, module.thread, module.shares),
         "routines": [(routine, dtype.name) for routine, dtype in module.routines],
         "blas": module.blas,
         "nests": list(map(_of_code, code.nests)),
@@ -162,8 +162,8 @@ def _loaded(known: dict[str, Any]) -> Code | None:
     if image is None or len(nests) < len(known["nests"]):
         return None
     routines = tuple([(routine, as_dtype(dtype)) for routine, dtype in known["routines"]])
-    shared, thread, team = known["memory"]
-    module = Module("", shared, thread, team, routines, tuple(known["blas"]))
+    shared, thread, shares = known["memory"]
+    module = Module("", shared, thread, 0, shares, routines, tuple(known["blas"]))
     return Code(module, image, host(), known["key"], known["file"], nests)
 
 

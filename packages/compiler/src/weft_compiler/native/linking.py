@@ -5,16 +5,34 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from llvmlite import binding
 
 from weft_compiler.codegen.targets import host
 from weft_tensor import errors
 
+T = TypeVar("T")
+
 _NUMBERS: Final = itertools.count()
 _LOCK: Final = threading.Lock()
+
+
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """A function that makes something once, also where several threads want it first.
+
+    `functools.cache` gives each of them its own, and keeps one: code whose address was taken from
+    another would be gone.
+    """
+    made, lock = functools.cache(make), threading.Lock()
+
+    @functools.wraps(make)
+    def call() -> T:
+        with lock:
+            return made()
+
+    return call
 
 
 class Library:

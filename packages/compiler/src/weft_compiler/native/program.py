@@ -16,16 +16,17 @@ import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.codegen import blas, generated
-from weft_compiler.codegen.kernel import FRAME, INTERRUPTED, OUT_OF_BOUNDS, turns
+from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
+from weft_compiler.codegen.threads import MOST, supported
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import pieces_of
 from weft_compiler.ir.program import Check, Program, While, walk
-from weft_compiler.native import cache
+from weft_compiler.native import cache, helpers
 from weft_compiler.native.entry import Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
 from weft_tensor import errors
@@ -39,7 +40,7 @@ _SOME_TURNS: Final = 1 << 20
 """Statements that a program with a loop of unknown length may run, which others wait for."""
 
 
-_RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * 2)
+_RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)
 
 
 class Code:
@@ -80,6 +81,8 @@ class Code:
             imports[name_in_code] = library.address(name_in_code)
         imports |= _blas(module.blas)
         imports |= {symbol(at): nest.address for at, nest in enumerate(self.nests)}
+        if module.shares:
+            imports |= helpers.imports()
         self.library = Library(image, [ENTRY], imports)
         self.address: int = self.library.address(ENTRY)
 
@@ -144,8 +147,9 @@ class NativeProgram:
         counted = _SOME_TURNS if endless else turns(program.body)
         self.statements = counted if statements is None else statements
         self._interrupt = np.zeros(1, np.int32)
-        self._arena = _aligned(code.module.shared + code.module.thread)
-        self._team = _aligned(code.module.team)
+        self._threads = 1
+        self._arena = self._new_arena(1)
+        self._times = _aligned(code.module.times)
         self._function = _RUN(code.address)
         self.enter = self._entry()
 
@@ -187,7 +191,7 @@ class NativeProgram:
 
         For programs that were compiled with `Options(clocks=True)`.
         """
-        noted = self._team[FRAME : self.code.module.team].view(np.int64).reshape(-1, 2)
+        noted = self._times.view(np.int64).reshape(-1, 2)
         return np.diff(noted @ np.array([1_000_000_000, 1]))
 
     def failure(self, code: int) -> errors.OpError:
@@ -198,30 +202,38 @@ class NativeProgram:
             return errors.InternalError(f"{self.program.name}: an index is out of bounds")
         return errors.InvalidArgumentError(self.messages[code - 1])
 
-    def run(
-        self,
-        arrays: Sequence[Any],
-        threads: int = 1,
-        thread: int = 0,
-        team: Any = None,
-        arena: Any = None,
-    ) -> int | None:
-        """Run one thread's part; all threads of a run call this at once, with the same arrays.
+    @property
+    def threads(self) -> int:
+        """How many threads may run a call of `enter`: 1, until something else is set.
+
+        As many more memory does the program have, where it has loops that threads share.
+        """
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        wanted = min(count, MOST) if self.code.module.shares and supported() else 1
+        if wanted != self._threads:
+            self._threads = wanted
+            self._arena = self._new_arena(wanted)
+            self.enter = self._entry()
+
+    def _new_arena(self, threads: int) -> Any:
+        module = self.code.module
+        return _aligned(module.shared + threads * module.thread)
+
+    def run(self, arrays: Sequence[Any], threads: int = 1) -> int | None:
+        """Run it with memory of its own.
 
         Args:
           arrays: of inputs and outputs, as `enter` wants them.
-          threads: how many run it.
-          thread: which this is.
-          team: memory of `code.module.team` zeros that they share.
-          arena: memory of `code.module` bytes that they share, aligned to 64.
-        Returns: as `enter`; of threads other than 0 None.
+          threads: how many may do so.
+        Returns: as `enter`.
         """
-        team = _aligned(self.code.module.team) if team is None else team
-        module = self.code.module
-        arena = _aligned(module.shared + threads * module.thread) if arena is None else arena
         pointers = self._pointers(arrays)
+        arena, times = self._new_arena(threads), _aligned(self.code.module.times)
         code = self._function(
-            pointers, _address(arena), _address(self._interrupt), _address(team), thread, threads
+            pointers, _address(arena), _address(self._interrupt), _address(times), threads
         )
         return code or None
 
@@ -277,11 +289,12 @@ class NativeProgram:
         ]
         state = state_of(rows)
         state[0] = self.code.address
+        state[4] = self._threads
         state[2] = _address(self._arena)
         state[5] = self.statements >= _SMALL
         state[7] = _address(self._interrupt)
-        state[8] = _address(self._team)
-        owners = (self.code, self._constants, self._arena, self._interrupt, self._team)
+        state[8] = _address(self._times)
+        owners = (self.code, self._constants, self._arena, self._interrupt, self._times)
         return entry(state, owners)
 
 
@@ -348,7 +361,7 @@ def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
 
 def _compiled(program: Program, options: Options, written: str, key: str, name: str) -> Code:
     started = time.perf_counter()
-    pieces = [] if options.threads or options.clocks else pieces_of(program)
+    pieces = [] if options.clocks else pieces_of(program)
     nests: dict[Code, int] = {}
     if len(pieces) > 1:
         codes = [_code_of(each.program, options, name) for each in pieces]

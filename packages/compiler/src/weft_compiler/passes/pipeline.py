@@ -12,10 +12,18 @@ from weft_compiler.passes.contract import contract
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.simplify import simplify
+from weft_compiler.passes.sums import cut_sums
 
 Pass = Callable[[Program], Program]
 
-PASSES: Final[tuple[Pass, ...]] = (simplify, merge_loops, contract, block_rows, order_loops)
+PASSES: Final[tuple[Pass, ...]] = (
+    simplify,
+    merge_loops,
+    contract,
+    block_rows,
+    cut_sums,
+    order_loops,
+)
 
 
 def optimise(program: Program, check: bool = True) -> Program:

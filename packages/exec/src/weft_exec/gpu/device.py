@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
+    from weft_graph.ir.code_generators import CodeGenerator, DeviceCodeGenerator
     from weft_graph.ir.node import Node
     from weft_tensor.shape import Dims
 
@@ -85,6 +86,18 @@ class GpuDevice(Device):
         if keeps_variables(dtype):
             return self.core.new_variable(name, dtype, dims)
         return super().new_variable(name, dtype, dims)
+
+    def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
+        """What makes functions of this GPU's arrays, by kernels that are generated."""
+        from weft_exec.gpu.compiled import GpuGenerator
+
+        return GpuGenerator(inner, self)
+
+    def launched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of values of this GPU, where the function works on its arrays."""
+        from weft_exec.gpu.compiled import launched
+
+        return launched(self, function)
 
     def link_to(self, other: Device) -> LinkPerformance | None:
         """What carries values to another device, or None where nothing is known."""

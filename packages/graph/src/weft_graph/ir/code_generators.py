@@ -7,7 +7,7 @@ A package that compiles registers a generator in a module that the entry-point g
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
@@ -51,6 +51,8 @@ class Generated(Protocol):
       updates: the positions of the inputs whose variables it changes.
       long: whether it may run for milliseconds, and can be interrupted.
       shares: whether its code is for many sizes, so that one more takes little time.
+      threads: how many may run a call: 1, until the caller sets another number. Whatever it is, a
+        call gives the same; only a product by BLAS may differ in its last bits.
     """
 
     takes: Sequence[int]
@@ -59,6 +61,7 @@ class Generated(Protocol):
     updates: Sequence[int]
     long: bool
     shares: bool
+    threads: int
 
     def __call__(self, *arrays: Any) -> None:
         """Compute, from inputs that it takes, results, and what variables become, in place.
@@ -88,8 +91,8 @@ class Generated(Protocol):
         ...
 
 
-class CodeGenerator(Protocol):
-    """What makes functions of nodes."""
+class Choosing(Protocol):
+    """What knows which nodes it can compile."""
 
     def why_not(self, node: Node) -> str:
         """Why a node had better run by its kernel, or "" if it may be compiled."""
@@ -127,6 +130,10 @@ class CodeGenerator(Protocol):
     def needs_value(self, node: Node) -> Sequence[int]:
         """Positions of the inputs of a node whose values decide what is compiled, such as axes."""
         ...
+
+
+class CodeGenerator(Choosing, Protocol):
+    """What makes functions of nodes."""
 
     def find(
         self,
@@ -194,3 +201,103 @@ generators: Final[Registry[CodeGenerator]] = Registry(
     "code generator", group="weft_graph.code_generators"
 )
 """By name; who compiles takes the first."""
+
+
+class Launch(NamedTuple):
+    """A kernel that is launched.
+
+    Attributes:
+      kernel: its name.
+      blocks, threads: how many blocks, and threads of each.
+      arrays: which it takes after the memory and the flag: positions among the constants, then
+        the arrays of `Generated.__call__`.
+    """
+
+    kernel: str
+    blocks: int
+    threads: int
+    arrays: Sequence[int]
+
+
+class DeviceCode(Protocol):
+    """Nodes as kernels of a device, which whoever has one loads and launches in their order.
+
+    Kernels take addresses: of memory that they work in, of a flag, and of dense arrays.  The flag,
+    an int32, has the number of a check that has failed, from 1; kernels do nothing while it is not
+    0, and no variable is changed after it is set.
+    """
+
+    @property
+    def image(self) -> str:
+        """PTX."""
+        ...
+
+    @property
+    def launches(self) -> Sequence[Launch]:
+        """One after the other."""
+        ...
+
+    @property
+    def memory(self) -> int:
+        """Bytes that they work in."""
+        ...
+
+    @property
+    def constants(self) -> Sequence[Any]:
+        """Arrays that they take."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[str]:
+        """Of the checks."""
+        ...
+
+    @property
+    def takes(self) -> Sequence[int]:
+        """As of `Generated`."""
+        ...
+
+    @property
+    def draws(self) -> Sequence[Node]:
+        """As of `Generated`."""
+        ...
+
+    @property
+    def results(self) -> Sequence[tuple[DType, Shape]]:
+        """As of `Generated`."""
+        ...
+
+    @property
+    def updates(self) -> Sequence[int]:
+        """As of `Generated`."""
+        ...
+
+
+class DeviceCodeGenerator(Choosing, Protocol):
+    """What makes kernels of nodes, for devices of a type."""
+
+    def generate(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+        capability: tuple[int, int],
+        deterministic: bool,
+    ) -> DeviceCode:
+        """Kernels that compute some nodes.
+
+        Args:
+          members, inputs, outputs, shapes, values: as of `CodeGenerator.generate`.
+          capability: what the device can do: CUDA's compute capability, major and minor.
+          deterministic: whether all runs are to give the same bits.
+        Raises: NotGenerated: they cannot be compiled for these.
+        """
+        ...
+
+
+device_generators: Final[Registry[DeviceCodeGenerator]] = Registry(
+    "code generator of a device type", group="weft_graph.code_generators"
+)
+"""By device type, such as GPU."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.native.variables import Variables
 from weft_exec.kernels.random_counters import needs_counters
-from weft_graph.ir.code_generators import CodeGenerator, are_sizes, is_size
+from weft_graph.ir.code_generators import Choosing, are_sizes, is_size
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of, only_waits
@@ -38,12 +38,18 @@ class Choice(NamedTuple):
     left: dict[Node, str]
 
 
-def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> Choice:
-    """Sets of the nodes asked for that may be compiled together, and are worth it."""
+def choose(
+    offer: Offer, generator: Choosing, asked: Collection[Node], device_type: str = "CPU"
+) -> Choice:
+    """Sets of the nodes asked for that may be compiled together, and are worth it.
+
+    Args:
+      device_type: of the devices that the generator compiles for.
+    """
     variables = Variables(offer)
     later = _later_reads(offer, generator, variables, asked)
     while True:
-        found = _choose(offer, generator, asked, variables, later)
+        found = _choose(offer, generator, asked, variables, later, device_type)
         apart = [read for read in later if _is_for_others(read, found.regions, variables)]
         if not apart:
             return found
@@ -51,7 +57,7 @@ def choose(offer: Offer, generator: CodeGenerator, asked: Collection[Node]) -> C
 
 
 def _later_reads(
-    offer: Offer, generator: CodeGenerator, variables: Variables, asked: Collection[Node]
+    offer: Offer, generator: Choosing, variables: Variables, asked: Collection[Node]
 ) -> set[Node]:
     """Reads of variables in their turn whose values may be taken by compiled nodes alone."""
     return {
@@ -79,10 +85,11 @@ def _is_for_others(read: Node, regions: Sequence[list[Node]], variables: Variabl
 
 def _choose(
     offer: Offer,
-    generator: CodeGenerator,
+    generator: Choosing,
     asked: Collection[Node],
     variables: Variables,
     later: Collection[Node],
+    device_type: str,
 ) -> Choice:
     """What may be compiled.
 
@@ -102,7 +109,7 @@ def _choose(
         why = "" if node in asked else "nobody asks for it"
         if not why and node not in later:
             why = _why_not(offer, generator, variables, node, sizes)
-        why = why or _why_not_there(offer, generator, node)
+        why = why or _why_not_there(offer, generator, node, device_type)
         if not why and are_sizes(node):
             sizes.add(node)
         elif not why and _asks_for_values(generator, node, known, sizes):
@@ -132,7 +139,7 @@ def _choose(
 
 def _snapshots(
     offer: Offer,
-    generator: CodeGenerator,
+    generator: Choosing,
     variables: Variables,
     members: Sequence[Node],
     asked: Collection[Node],
@@ -260,7 +267,7 @@ def _passed(needs: Sequence[_Waits]) -> _Waits:
 
 
 def _asks_for_values(
-    generator: CodeGenerator, node: Node, known: Mapping[Node, _Waits], sizes: Collection[Node]
+    generator: Choosing, node: Node, known: Mapping[Node, _Waits], sizes: Collection[Node]
 ) -> bool:
     """Whether a value that decides what is compiled is itself compiled, so nobody knows it."""
     sources = [node.inputs[at].node for at in generator.needs_value(node)]
@@ -270,7 +277,7 @@ def _asks_for_values(
     )
 
 
-def deciding_inputs(generator: CodeGenerator, node: Node) -> Sequence[int]:
+def deciding_inputs(generator: Choosing, node: Node) -> Sequence[int]:
     """Positions of the inputs of a compiled node whose values decide what is compiled."""
     if are_sizes(node):
         return _evaluated_from(node)
@@ -297,7 +304,7 @@ def _evaluated_from(node: Node) -> Sequence[int]:
 
 def _why_not(
     offer: Offer,
-    generator: CodeGenerator,
+    generator: Choosing,
     variables: Variables,
     node: Node,
     sizes: Collection[Node],
@@ -332,16 +339,16 @@ def _decides(node: Node) -> bool:
     return any(user.traits.routes for user in node.consumers)
 
 
-def _why_not_there(offer: Offer, generator: CodeGenerator, node: Node) -> str:
+def _why_not_there(offer: Offer, generator: Choosing, node: Node, device_type: str) -> str:
     device, kernel = offer.place(node)
-    if device.type != "CPU":
+    if device.type != device_type:
         return f"it is on {device.name}"
     counts = needs_counters(node) and not generator.draws(node)
     waits = kernel.asynchronous or counts
     return "it is asynchronous, or draws random numbers" if waits else ""
 
 
-def _is_worth_it(generator: CodeGenerator, members: Sequence[Node]) -> bool:
+def _is_worth_it(generator: Choosing, members: Sequence[Node]) -> bool:
     """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
     work = [node for node in members if not (are_sizes(node) or generator.reads(node))]
     return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST

@@ -99,6 +99,7 @@ class Specialised:
         self._region = region
         self._device = device
         self._new = device.new_array
+        self._host = device.to_host
         self._mode = mode
         self._deciding = deciding(generator, region)
         self._varying = tuple([at for at, source in enumerate(region.inputs) if _varies(source)])
@@ -122,7 +123,7 @@ class Specialised:
             if self._updates and not self._can_update(inputs):
                 return NotImplemented
             shapes = tuple([_shape_of(inputs[at]) for at in varying])
-            key = shapes, tuple([inputs[at].tobytes() for at in deciding])
+            key = shapes, tuple([self._host(inputs[at]).tobytes() for at in deciding])
         made = self._made.get(key, NotImplemented)
         if made is NotImplemented:
             if self._updates and not self._can_update(inputs):
@@ -165,7 +166,7 @@ class Specialised:
         )
 
     def _choice(self, inputs: Sequence[Any]) -> Choice:
-        values = {at: np.array(inputs[at]) for at in self._deciding}
+        values = {at: np.array(self._host(inputs[at])) for at in self._deciding}
         return Choice(tuple(map(_shape_of, inputs)), values)
 
     def _record(self, key: Key, inputs: Sequence[Any]) -> Record:
@@ -284,6 +285,7 @@ class Specialised:
         generate = generate or self._generate
         made = generate(region.members, region.inputs, outputs, *choice)
         if made is not None:
+            made.threads = self._device.config.compiled_threads
             with self._lock:
                 self._live[id(made)] = made
                 if self._closed:  # meanwhile

@@ -122,6 +122,7 @@ class CompiledLoop:
         self._whole = whole
         self._device = device
         self._new = device.new_array
+        self._threads = device.config.compiled_threads
         self._mode = mode
         self._handles = {
             at
@@ -268,6 +269,7 @@ class CompiledLoop:
                 ) from error
             _log.exception("%s cannot be compiled, and runs by kernels", name)
             return None
+        generated.threads = self._threads
         with self._lock:
             self._live.add(generated)
             if self._closed:  # meanwhile

@@ -9,12 +9,13 @@ from functools import cache
 from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, LoopClaim, Offer, register_compiler
 from weft_exec.executor.native.choice import Choice, choose
+from weft_exec.executor.native.devices import on_devices, updates_of
 from weft_exec.executor.native.function import Mode, Specialised
 from weft_exec.executor.native.loops import CompiledLoop, choose_loops
 from weft_exec.executor.native.watch import Watched, watched
 from weft_exec.executor.region import Region
 from weft_exec.settings import jit_environment
-from weft_graph.ir.code_generators import CodeGenerator, generators
+from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node
 from weft_graph.passes.whole_loops import WholeLoop, loop_generators
@@ -57,9 +58,12 @@ class NativeRegions:
         return [claim(*each) for each in choose_loops(offer, generator, asked)]
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
-        """The regions of a part on processors."""
+        """The regions of a part on processors, and on other devices that there is code for."""
         said = jit_environment()
         asked = wanted(offer.nodes, said)
+        return [*self._on_processors(offer, said, asked), *on_devices(offer, said, asked)]
+
+    def _on_processors(self, offer: Offer, said: str, asked: set[Node]) -> Iterable[Claim]:
         if not asked:
             return []
         names = generators.keys()
@@ -81,7 +85,7 @@ class NativeRegions:
             Claim(
                 members,
                 make,
-                updates=_updates(generator, members),
+                updates=updates_of(generator, members),
                 draws=[member for member in members if generator.draws(member)],
             )
             for members in choose(offer, generator, asked).regions
@@ -93,12 +97,6 @@ def _mode(said: str, checked: bool, device: Device) -> Mode:
     if said == "now":
         return Mode.NOW
     return Mode.FIRST if checked or device.config.deterministic else Mode.ON
-
-
-def _updates(generator: CodeGenerator, members: Iterable[Node]) -> dict[Node, int]:
-    """Those of some nodes that change variables, and how many each does."""
-    counts = {member: generator.changes(member) for member in members}
-    return {member: count for member, count in counts.items() if count}
 
 
 def choice_of(offer: Offer) -> Choice | None:

@@ -1,0 +1,76 @@
+"""Calls of routines that threads share: which of their sizes is cut, and what a part of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from weft_compiler.codegen.generated import places
+
+_ENOUGH: Final = 1 << 19
+"""Products of numbers that a thread should compute at a time: some microseconds."""
+_LINES: Final = 16
+"""Rows or columns of a product that a part has a multiple of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a call is cut.
+
+    Attributes:
+      size: the parameter that is smaller for a part; "" for the places of a filter's gradient.
+      count: what it is for the whole.
+      unit: parts have a multiple of so many.
+      steps: how many elements a view moves on for each.
+      rows: whether the call's number, the first row, moves on too.
+      ways: into how many parts for each thread it is cut.
+    """
+
+    size: str
+    count: int
+    unit: int
+    steps: Mapping[int, int]
+    rows: bool = False
+    ways: int = 2
+
+
+def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
+    """How a call is cut; None where it is not worth it.
+
+    Args:
+      of: its parameters.
+      work: products of numbers that it takes.
+    """
+    if work < 2 * _ENOUGH:
+        return None
+    if routine in ("gemm", "matmul"):
+        found = _of_product(of)
+    elif routine == "conv":
+        found = _of_windows(of)
+    elif routine == "conv_filter":
+        found = Cut("", places(of), _LINES * 2, {})
+    else:
+        return None
+    each = max(1, work // max(1, found.count))
+    unit = -(-_ENOUGH // each)
+    unit = -(-unit // found.unit) * found.unit
+    if found.count < 2 * unit:
+        return None
+    return Cut(found.size, found.count, unit, found.steps, found.rows, found.ways)
+
+
+def _of_product(of: Mapping[str, int]) -> Cut:
+    """Rows of a and c, or columns of b and c."""
+    if of["m"] >= of["n"]:
+        return Cut("m", of["m"], _LINES, {0: of["a_row"], 2: of["c_row"]}, ways=1)
+    return Cut("n", of["n"], _LINES, {1: of["b_column"], 2: 1}, ways=1)
+
+
+def _of_windows(of: Mapping[str, int]) -> Cut:
+    """Images, or rows of one."""
+    line = of["width"] * of["depth"]
+    if of["images"] > 1:
+        image = of["height"] * of["breadth"] * of["channels"]
+        return Cut("images", of["images"], 1, {0: image, 2: of["rows"] * line})
+    return Cut("rows", of["rows"], 1, {2: line}, rows=True)

@@ -1,0 +1,477 @@
+"""A launch as a function of LLVM, for threads that run it all at once.
+
+Each function returns at once where the flag says that a check has failed; who finds that one fails
+sets the flag to its number.  Nothing waits for other blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from weft_compiler.codegen import philox
+from weft_compiler.codegen.kernel import Function, Kernel
+from weft_compiler.codegen.memory import rounded
+from weft_compiler.codegen.writer import literal, memory_type, register_type
+from weft_compiler.gpu.launches import WARP, Chain, Launch, Way, extent_of, is_atomic
+from weft_compiler.ir.expressions import Load, walk as parts
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    For,
+    If,
+    Let,
+    Statement,
+    Store,
+    Var,
+    While,
+    expressions,
+    walk,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+_THREAD_BYTES: Final = 4096
+"""Memory that a thread may have to itself."""
+_BLOCK_BYTES: Final = 40 << 10
+"""Memory that a block may have to itself; some more is for what its warps combine."""
+
+THREAD: Final = "llvm.nvvm.read.ptx.sreg.tid.x"
+BLOCK: Final = "llvm.nvvm.read.ptx.sreg.ctaid.x"
+BLOCKS: Final = "llvm.nvvm.read.ptx.sreg.nctaid.x"
+BARRIER: Final = "llvm.nvvm.barrier.cta.sync.aligned.all"
+SHUFFLE: Final = "llvm.nvvm.shfl.sync.bfly.i32"
+
+DECLARATIONS: Final = f"""
+declare i32 @{THREAD}()
+declare i32 @{BLOCK}()
+declare i32 @{BLOCKS}()
+declare void @{BARRIER}(i32) convergent
+declare i32 @{SHUFFLE}(i32, i32, i32, i32) convergent
+"""
+
+_ATOMIC: Final = {"add": "add", "bit_and": "and", "bit_or": "or", "bit_xor": "xor"}
+
+
+class LaunchFunction(Function):
+    """Writes the function of a launch.
+
+    Args:
+      number: of the launch, in the function's name.
+    """
+
+    def __init__(self, kernel: Kernel, launch: Launch, number: int) -> None:
+        super().__init__(kernel, parallel=True)
+        self.launch = launch
+        self.name = f"weft_{number}"
+        self.buffers = sorted(_touched(launch.body) & self.pointers.keys())
+        self._bound: set[int] = set()
+        self._together = launch.way is Way.ROWS
+        self._shared = {id(chain[0]): chain for chain in launch.shared}
+        self._leave = ""
+        self._read: set[str] = set()
+        self._written: set[str] = set()
+        self._block_bytes = 0
+        self._thread_bytes = 0
+        self._thread = ""
+        self._scratch = False
+
+    def write(self) -> str:
+        """The function, and the memory that its blocks have."""
+        w, kernel = self.w, self.kernel
+        flag = w.put("load i32, ptr %flag, align 4")
+        begin, leave = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {flag}, 0"), begin, leave)
+        w.begin(leave)
+        w.do("ret void")
+        w.begin(begin)
+        self._thread = w.put(f"call i32 @{THREAD}()")
+        for name in sorted(_touched(self.launch.body) & kernel.plan.places.keys()):
+            offset = kernel.plan.places[name].offset
+            self.pointers[name] = w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
+        (self._by_rows if self.launch.way is Way.ROWS else self._by_threads)()
+        w.do("ret void")
+        given = "".join(f", ptr noalias nonnull %buffer.{name}" for name in self.buffers)
+        head = f"define ptx_kernel void @{self.name}(ptr noalias %arena, ptr noalias %flag{given})"
+        lines = [*self._memory(), f"{head} #1 {{", "entry:", *self.slots, *w.lines, "}", ""]
+        return "\n".join(lines).replace("#1 {", f'#0 "nvvm.maxntid"="{self.launch.threads}" {{')
+
+    def _memory(self) -> Iterator[str]:
+        """What the threads of a block share."""
+        if self._block_bytes:
+            kind = f"[{self._block_bytes} x i8]"
+            yield f"@{self.name}.own = internal addrspace(3) global {kind} undef, align 16"
+        if self._scratch:
+            kind = f"[{WARP} x i64]"
+            yield f"@{self.name}.warps = internal addrspace(3) global {kind} undef, align 8"
+
+    # ---------------------------------------------------------------------------- turns
+
+    def _by_threads(self) -> None:
+        """The turn of this thread, if it has one."""
+        launch, w = self.launch, self.w
+        wide = "i32" if launch.count + launch.threads < 1 << 31 else "i64"
+        block, thread = w.put(f"call i32 @{BLOCK}()"), self._thread
+        if wide == "i64":
+            block, thread = (w.put(f"zext i32 {each} to i64") for each in (block, thread))
+        first = w.put(f"mul {wide} {block}, {launch.threads}")
+        turn = w.put(f"add {wide} {first}, {thread}")
+        inside, done = w.label(), w.label()
+        w.branch(w.put(f"icmp ult {wide} {turn}, {launch.count}"), inside, done)
+        w.begin(done)
+        w.do("ret void")
+        w.begin(inside)
+        if len(launch.body) == 1 and isinstance(launch.body[0], Call):
+            self._part(launch.body[0], turn, wide)
+            return
+        self._bind(launch.loops, turn, wide)
+        self.body(launch.body)
+
+    def _part(self, call: Call, turn: str, wide: str) -> None:
+        """This thread's part of a routine."""
+        if call.routine != "philox":
+            raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
+        at = turn if wide == "i64" else self.w.put(f"zext i32 {turn} to i64")
+        self._philox(call, at, self.w.put(f"add i64 {at}, 1"))
+
+    def _by_rows(self) -> None:
+        """The turns of this block, all of its threads together."""
+        w, launch = self.w, self.launch
+        if not launch.loops:
+            self.body(launch.body)
+            return
+        step = w.put(f"zext i32 {w.put(f'call i32 @{BLOCKS}()')} to i64")
+        first = w.put(f"zext i32 {w.put(f'call i32 @{BLOCK}()')} to i64")
+        with self._striding(first, step, launch.count) as row:
+            self._bind(launch.loops, row, "i64")
+            self.body(launch.body)
+            if launch.blocks < launch.count:
+                self._barrier()
+
+    @contextmanager
+    def _striding(self, first: str, step: str, count: int) -> Iterator[str]:
+        """A loop from a number on, by steps, to before a count."""
+        w = self.w
+        slot = self._slot("i64")
+        w.do(f"store i64 {first}, ptr {slot}")
+        head, inside, following, done = w.label(), w.label(), w.label(), w.label()
+        w.go(head)
+        w.begin(head)
+        at = w.put(f"load i64, ptr {slot}")
+        w.branch(w.put(f"icmp slt i64 {at}, {count}"), inside, done)
+        w.begin(inside)
+        self._leave, before = following if not self._together else "", self._leave
+        yield at
+        self._leave = before
+        w.go(following)
+        w.begin(following)
+        w.do(f"store i64 {w.put(f'add nsw i64 {at}, {step}')}, ptr {slot}")
+        w.go(head)
+        w.begin(done)
+
+    def _bind(self, loops: Chain, turn: str, wide: str) -> None:
+        """Variables of loops, of the number of a turn of all of them."""
+        w = self.w
+        for at, loop in reversed(list(enumerate(loops))):
+            extent = extent_of(loop)
+            own = turn
+            if at:
+                own = w.put(f"urem {wide} {turn}, {extent}")
+                turn = w.put(f"udiv {wide} {turn}, {extent}")
+            index = own if wide == "i64" else w.put(f"zext nneg i32 {own} to i64")
+            self.names[loop.variable] = (index, dtypes.int64)
+            self._bound.add(id(loop))
+
+    def each_turn(self, loop: For) -> None:
+        """A loop: what is inside for one whose turns are shared already."""
+        chain = self._shared.get(id(loop)) if self._together else None
+        if id(loop) in self._bound:
+            self.body(loop.body)
+        elif chain is not None:
+            self._share_turns(chain)
+        else:
+            if self._together:
+                self._barrier()
+            high = self.value(loop.extent)
+            before = self._read | self._written
+            self.loop(loop, "0", high)
+            self._note(before)
+
+    def _note(self, touched: set[str]) -> None:
+        """What may have been touched since the last barrier, on one way to here."""
+        if self._together:
+            self._read |= touched
+            self._written |= touched
+
+    def body(self, body: Body) -> None:
+        """Statements in their order."""
+        for statement in body:
+            if self._together:
+                self._wait_for(statement)
+            self._statement(statement)
+
+    def loop(self, loop: For, low: str, high: str) -> None:
+        """The turns of a loop by each thread, or all threads of a block together."""
+        if self._together and any(isinstance(each, For | Store) for each in walk(loop.body)):
+            inner = loop.body
+            loop = For(loop.variable, loop.extent, (_Meet(), *inner), loop.order)
+        super().loop(loop, low, high)
+
+    def _statement(self, statement: Statement) -> None:
+        if isinstance(statement, _Meet):
+            self._barrier()
+        else:
+            super()._statement(statement)
+
+    def _while(self, loop: While) -> None:
+        if self._together:
+            loop = While(loop.condition, (_Meet(), *loop.body))
+        super()._while(loop)
+
+    def _if(self, statement: If) -> None:
+        super()._if(statement)
+        if self._together:
+            self._note(_touched((statement,)))
+
+    def _poll(self) -> None:
+        """Nothing: what a GPU has begun it ends."""
+
+    # ---------------------------------------------------------------------------- blocks
+
+    def _wait_for(self, statement: Statement) -> None:
+        """Wait for the block's threads where a statement needs what they do, or destroys it."""
+        if isinstance(statement, Allocate):
+            return
+        shared = isinstance(statement, For) and id(statement) in self._shared
+        if not shared and isinstance(statement, For | While | If):
+            read = _read_by((statement,), deep=False)
+            wrote: set[str] = set()
+        else:
+            read, wrote = _read_by((statement,)), _written_by((statement,))
+        if read & self._written or wrote & (self._read | self._written):
+            self._barrier()
+        self._read |= read
+        self._written |= wrote
+
+    def _barrier(self) -> None:
+        self.w.do(f"call void @{BARRIER}(i32 0) convergent")
+        self._read, self._written = set(), set()
+
+    def _share_turns(self, chain: Chain) -> None:
+        """The turns of loops, each by one thread of the block."""
+        own = {each.name for each in walk(chain[0].body) if isinstance(each, Let | Var)}
+        combined: dict[str, str] = {}
+        for each in walk(chain[0].body):
+            if isinstance(each, Assign) and each.name not in own:
+                assert each.combine is not None
+                combined[each.name] = each.combine
+        whole = {name: self.variables[name] for name in combined}
+        for name, combine in combined.items():
+            dtype = whole[name][1]
+            kind = register_type(dtype)
+            slot = self._slot(kind)
+            self.w.do(f"store {kind} {neutral(combine, dtype)}, ptr {slot}")
+            self.variables[name] = (slot, dtype)
+        first = self.w.put(f"zext i32 {self._thread} to i64")
+        count = 1
+        for loop in chain:
+            count *= extent_of(loop) or 0
+        self._together = False
+        with self._striding(first, str(self.launch.threads), count) as turn:
+            self._bind(chain, turn, "i64")
+            self.each_turn(chain[0])
+        self._together = True
+        for name, combine in combined.items():
+            slot, dtype = self.variables[name]
+            part = self.w.put(f"load {register_type(dtype)}, ptr {slot}")
+            self.variables[name] = whole[name]
+            self._assign(name, self._combined(part, combine, dtype), combine)
+
+    def _combined(self, value: str, combine: str, dtype: DType) -> str:
+        """What the values of all threads of a block are together; each gets the same bits."""
+        w, warps = self.w, self.launch.threads // WARP
+        value = self._butterfly(value, combine, dtype, WARP)
+        if warps == 1:
+            return value
+        self._scratch = True
+        kind = "i8" if dtype.is_bool else register_type(dtype)
+        kept = w.put(f"zext i1 {value} to i8") if dtype.is_bool else value
+        lane = w.put(f"and i32 {self._thread}, {WARP - 1}")
+        first, done = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {lane}, 0"), first, done)
+        w.begin(first)
+        w.do(
+            f"store {kind} {kept}, ptr addrspace(3) {self._of_warp(f'lshr i32 {self._thread}, 5')}"
+        )
+        w.go(done)
+        w.begin(done)
+        self._barrier()
+        place = self._of_warp(f"and i32 {self._thread}, {warps - 1}")
+        value = w.put(f"load {kind}, ptr addrspace(3) {place}")
+        if dtype.is_bool:
+            value = w.put(f"trunc i8 {value} to i1")
+        value = self._butterfly(value, combine, dtype, warps)
+        self._barrier()
+        return value
+
+    def _of_warp(self, number: str) -> str:
+        at = self.w.put(number)
+        return self.w.put(f"getelementptr i64, ptr addrspace(3) @{self.name}.warps, i32 {at}")
+
+    def _butterfly(self, value: str, combine: str, dtype: DType, lanes: int) -> str:
+        """What the values of neighbouring lanes are together."""
+        scalars = self.kernel.scalars
+        distance = lanes // 2
+        while distance:
+            other = self._shuffled(value, distance, dtype)
+            value = scalars.combine(self.w, combine, value, other, dtype)
+            distance //= 2
+        return value
+
+    def _shuffled(self, value: str, distance: int, dtype: DType) -> str:
+        """The value of the lane whose number differs in one bit."""
+        w, kind = self.w, register_type(dtype)
+        bits = {"float": "i32", "double": "i64"}.get(kind, kind)
+        if bits != kind:
+            value = w.put(f"bitcast {kind} {value} to {bits}")
+        if bits == "i64":
+            low = self._exchange(w.put(f"trunc i64 {value} to i32"), distance)
+            high = w.put(f"trunc i64 {w.put(f'lshr i64 {value}, 32')} to i32")
+            high = w.put(f"zext i32 {self._exchange(high, distance)} to i64")
+            low = w.put(f"zext i32 {low} to i64")
+            value = w.put(f"or i64 {w.put(f'shl i64 {high}, 32')}, {low}")
+        elif bits == "i32":
+            value = self._exchange(value, distance)
+        else:
+            wide = self._exchange(w.put(f"zext {bits} {value} to i32"), distance)
+            value = w.put(f"trunc i32 {wide} to {bits}")
+        return w.put(f"bitcast {bits} {value} to {kind}") if bits != kind else value
+
+    def _exchange(self, value: str, distance: int) -> str:
+        given = f"i32 -1, i32 {value}, i32 {distance}, i32 {WARP - 1}"
+        return self.w.put(f"call i32 @{SHUFFLE}({given}) convergent")
+
+    # ---------------------------------------------------------------------------- memory
+
+    def _store(self, store: Store) -> None:
+        if not self._together:
+            if store.buffer in self.launch.atomic:
+                self._store_at_once(store)
+            else:
+                super()._store(store)
+            return
+        w = self.w
+        first, done = w.label(), w.label()
+        w.branch(w.put(f"icmp eq i32 {self._thread}, 0"), first, done)
+        w.begin(first)
+        super()._store(store)
+        w.go(done)
+        w.begin(done)
+
+    def _store_at_once(self, store: Store) -> None:
+        dtype = self.kernel.buffers[store.buffer].dtype
+        assert store.combine is not None and is_atomic(store.combine, dtype)
+        value = self.value(store.value)
+        place = self.address(store.buffer, store.indices)
+        how = _ATOMIC.get(store.combine)
+        if dtype.is_floating:
+            how = "fadd"
+        elif how is None:
+            how = store.combine[:3] if not dtype.is_unsigned else f"u{store.combine[:3]}"
+        self.w.do(f"atomicrmw {how} ptr {place}, {memory_type(dtype)} {value} monotonic")
+
+    def _allocate(self, buffer: Buffer) -> None:
+        size = max(1, buffer.bytes)
+        if not self._together:
+            self._thread_bytes += size
+            if self._thread_bytes > _THREAD_BYTES:
+                raise errors.UnimplementedError(
+                    f"a thread would need {self._thread_bytes} bytes for {buffer.name}"
+                )
+            self.pointers[buffer.name] = self._slot(f"[{size} x i8]", ", align 16")
+            return
+        at = self._block_bytes
+        self._block_bytes += rounded(size)
+        if self._block_bytes > _BLOCK_BYTES:
+            raise errors.UnimplementedError(
+                f"a block would need {self._block_bytes} bytes for {buffer.name}"
+            )
+        place = f"getelementptr (i8, ptr addrspace(3) @{self.name}.own, i32 {at})"
+        self.pointers[buffer.name] = self.w.put(f"addrspacecast ptr addrspace(3) {place} to ptr")
+
+    def _leave_unless(self, condition: str, code: str) -> None:
+        w = self.w
+        leaving, going_on = w.label(), w.label()
+        w.branch(condition, going_on, leaving)
+        w.begin(leaving)
+        w.put(f"cmpxchg ptr %flag, i32 0, i32 {code} monotonic monotonic")
+        if self._leave:
+            w.go(self._leave)
+        else:
+            w.do("ret void")
+        w.begin(going_on)
+
+    def _call(self, call: Call) -> None:
+        if call.routine != "philox" or call.sizes:
+            raise errors.UnimplementedError(f"{call.routine} is no kernel of a GPU")
+        self._philox(call, "0", str(dict(call.parameters)["blocks"]))
+
+    def _philox(self, call: Call, low: str, high: str) -> None:
+        self.kernel.philox = True
+        words, state = (self.address(view.buffer, view.indices) for view in call.views)
+        self.w.do(f"call void @{philox.NAME}(ptr {words}, ptr {state}, i64 {low}, i64 {high})")
+
+
+class _Meet(Statement):
+    """Where the threads of a block wait for each other."""
+
+
+def neutral(combine: str, dtype: DType) -> str:
+    """What changes no value that it is combined with, as an operand."""
+    if combine in ("add", "bit_or", "bit_xor"):
+        return literal(-0.0 if dtype.is_floating else 0, dtype)
+    if combine == "mul":
+        return literal(1, dtype)
+    if combine == "bit_and":
+        return literal(True, dtype) if dtype.is_bool else "-1"
+    least = combine == "maximum"
+    if dtype.is_floating:
+        return literal(float("-inf" if least else "inf"), dtype)
+    bits = 8 * dtype.size
+    if dtype.is_unsigned:
+        return "0" if least else str((1 << bits) - 1)
+    return str(-(1 << (bits - 1)) if least else (1 << (bits - 1)) - 1)
+
+
+def _touched(body: Sequence[Statement]) -> set[str]:
+    """The buffers that statements read or write."""
+    return _read_by(body) | _written_by(body)
+
+
+def _read_by(body: Sequence[Statement], deep: bool = True) -> set[str]:
+    """The buffers that statements load from.
+
+    Args:
+      deep: also what is inside of them.
+    """
+    found = {
+        part.buffer
+        for each in (walk(tuple(body)) if deep else body)
+        for expression in expressions(each)
+        for part in parts(expression)
+        if isinstance(part, Load)
+    }
+    if deep:
+        found |= {e.buffer for e in walk(tuple(body)) if isinstance(e, Store) and e.combine}
+    return found
+
+
+def _written_by(body: Sequence[Statement]) -> set[str]:
+    """The buffers that statements store to."""
+    found = {each.buffer for each in walk(tuple(body)) if isinstance(each, Store)}
+    calls = [each for each in walk(tuple(body)) if isinstance(each, Call)]
+    return found | {view.buffer for call in calls for view in call.views}

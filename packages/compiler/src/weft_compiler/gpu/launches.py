@@ -1,0 +1,306 @@
+"""Which statements of a program become one kernel, and whose turns its threads take.
+
+A program runs as launches, one after the other.  Each computes a loop nest, in one of two ways:
+
+- THREADS: each thread takes one turn of the free loops of a perfect nest, neighbours the turns of
+  the innermost one, and runs what is inside by itself.
+- ROWS: each block takes turns of the outer loops.  All of its threads run what is inside together:
+  they share the turns of the free loops there, combine what these combine, and wait for each other
+  where one reads what another has written.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weft_compiler.ir.expressions import Constant, Variable, walk as parts
+from weft_compiler.ir.nests import nests_of
+from weft_compiler.ir.program import (
+    Allocate,
+    Body,
+    Call,
+    For,
+    If,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+    expressions,
+    loads,
+    walk,
+)
+from weft_compiler.ir.ranges import affine
+from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
+from weft_compiler.passes.order import in_any_order, work
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+WARP: Final = 32
+FLAT: Final = 256
+"""Threads of a block where each takes a turn by itself."""
+
+LEAST: Final = 32
+"""Turns of a loop that are worth being shared by the threads of a block."""
+_MOST: Final = 256
+"""Threads of a block for a row, at most; a power of two."""
+_MOST_ALONE: Final = 1024
+"""The same where there is one row."""
+_BLOCKS: Final = 1 << 16
+"""Blocks of a launch by rows, at most; each then takes several."""
+_FEW: Final = 1 << 14
+"""Threads that a GPU has to have at least to be busy."""
+_TOO_MUCH: Final = 1 << 22
+"""Operations of one thread from which on a kernel takes tens of milliseconds."""
+
+_INTEGERS: Final = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
+
+
+def is_atomic(combine: str, dtype: DType) -> bool:
+    """Whether a GPU combines an element of memory with a value in one instruction."""
+    if combine == "add":
+        return dtype in (dtypes.float32, dtypes.float64, *_INTEGERS)
+    return combine != "mul" and dtype in _INTEGERS
+
+
+class Way(enum.Enum):
+    """How threads share a launch: see the module."""
+
+    THREADS = "threads"
+    ROWS = "rows"
+
+
+Chain = tuple[For, ...]
+"""Loops, each the only statement but for names in the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Statements that become a kernel.
+
+    Attributes:
+      body: what it computes.
+      loops: those whose turns are taken one by a thread, or one by a block.
+      shared: of ROWS, the chains of loops whose turns the threads of a block share.
+      atomic: the buffers whose stores are atomic.
+      count: how many turns of `loops` there are; of a routine, how many parts.
+      threads: of each block.
+    """
+
+    way: Way
+    body: Body
+    loops: Chain
+    shared: tuple[Chain, ...]
+    atomic: frozenset[str]
+    count: int
+    threads: int
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks it is launched with."""
+        if self.way is Way.THREADS:
+            return -(-self.count // self.threads)
+        return min(self.count, _BLOCKS)
+
+
+def launches_of(program: Program, atomics: bool) -> list[Launch]:
+    """The launches of a program.
+
+    Args:
+      atomics: whether floating-point numbers may be summed in whichever order threads come.
+    Raises: UnimplementedError: too little of it can be done by many threads at once.
+    """
+    buffers = within(buffers_of(program), program.body)
+    return [_launch(group, buffers, atomics) for group in _groups(program)]
+
+
+def _groups(program: Program) -> list[Body]:
+    """The nests of a program; those that a name is used across are one."""
+    groups: list[list[Statement]] = []
+    defined: dict[str, int] = {}
+    for nest in nests_of(program):
+        used = [defined[name] for name in _variables(nest) if name in defined]
+        first = min(used, default=len(groups))
+        groups[first:] = [[each for group in groups[first:] for each in group] + list(nest)]
+        defined = {name: min(at, first) for name, at in defined.items()}
+        defined |= {each.name: first for each in nest if isinstance(each, Let | Var)}
+    return [tuple(group) for group in groups]
+
+
+def _variables(body: Body) -> set[str]:
+    return {
+        part.name
+        for each in walk(body)
+        for expression in expressions(each)
+        for part in parts(expression)
+        if isinstance(part, Variable)
+    }
+
+
+def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
+    only = group[0]
+    if len(group) == 1 and isinstance(only, Call):
+        count = dict(only.parameters).get("blocks", 1)
+        return Launch(Way.THREADS, group, (), (), frozenset(), count, FLAT)
+    chain = chain_of(only) if len(group) == 1 and isinstance(only, For) else ()
+    free = [loop for loop in chain if _is_free(loop, chain, buffers)]
+    atomic: frozenset[str] = frozenset()
+    if len(free) < len(chain) and turns(free) < _FEW:
+        free, atomic = _with_atomics(chain, free, buffers, atomics)
+    inner = chain[-1].body if chain else group
+    if len(free) == len(chain) and not atomic:
+        shared = _shared(inner, within(buffers, inner))
+        if _is_by_rows(chain, inner, shared):
+            longest = max(map(turns, shared))
+            most = _MOST if chain else _MOST_ALONE
+            threads = min(most, max(WARP, 1 << (longest - 1).bit_length()))
+            return Launch(Way.ROWS, group, chain, shared, atomic, turns(chain), threads)
+    count = turns(free)
+    if sum(map(work, group)) // max(1, count) > _TOO_MUCH:
+        raise errors.UnimplementedError("too little of it can be done by many threads at once")
+    return Launch(Way.THREADS, group, tuple(free), (), atomic, count, FLAT)
+
+
+def _with_atomics(
+    chain: Chain, free: list[For], buffers: Buffers, atomics: bool
+) -> tuple[list[For], frozenset[str]]:
+    """The loops of a chain that are free where stores are atomic, and what is stored to so."""
+    combined = _combined(chain[0].body, buffers, atomics)
+    more = [loop for loop in chain if _is_free(loop, chain, buffers, combined)]
+    return (more, combined) if len(more) > len(free) else (free, frozenset())
+
+
+def _combined(body: Body, buffers: Buffers, floating: bool) -> frozenset[str]:
+    """The buffers that are only combined with values, in one way that is atomic.
+
+    Args:
+      floating: also those whose sums depend on the order.
+    """
+    ways: dict[str, set[str | None]] = {}
+    for each in walk(body):
+        if isinstance(each, Store):
+            ways.setdefault(each.buffer, set()).add(each.combine)
+    read = {load.buffer for load in loads(body)}
+    found = set()
+    for buffer, how in ways.items():
+        combine = next(iter(how))
+        if buffer in read or len(how) > 1 or combine is None or buffer not in buffers:
+            continue
+        dtype = buffers[buffer].dtype
+        if is_atomic(combine, dtype) and (floating or not dtype.is_floating):
+            found.add(buffer)
+    return frozenset(found)
+
+
+def chain_of(loop: For) -> Chain:
+    """A loop, the only one inside of it, and so on."""
+    found = [loop]
+    while True:
+        *names, last = found[-1].body
+        if not isinstance(last, For) or not all(isinstance(each, Let) for each in names):
+            return tuple(found)
+        found.append(last)
+
+
+def turns(chain: Iterable[For]) -> int:
+    """How many turns loops of known extents have together."""
+    return math.prod([extent_of(loop) or 0 for loop in chain])
+
+
+def extent_of(loop: For) -> int | None:
+    """How many turns a loop has, where it is known."""
+    return max(0, int(loop.extent.value)) if isinstance(loop.extent, Constant) else None
+
+
+def _is_free(loop: For, chain: Chain, buffers: Buffers, atomic: Iterable[str] = ()) -> bool:
+    """Whether the turns of a loop of a chain may run in any order, whatever the others do."""
+    if extent_of(loop) is None:
+        return False
+    if not in_any_order(loop, buffers, combines=False, may_end=True, atomic=frozenset(atomic)):
+        return False
+    outside = [name for each in chain[: chain.index(loop)] for name in each.body[:-1]]
+    read = effects_of(outside, buffers).reads.keys()
+    return read.isdisjoint(effects_of(loop.body, buffers).writes)
+
+
+def _shared(body: Body, buffers: Buffers) -> tuple[Chain, ...]:
+    """The chains of free loops of a body that all threads of a block run together."""
+    found: list[Chain] = []
+    for each in body:
+        if isinstance(each, For):
+            chain = _free_chain(each, buffers)
+            inside = within(buffers, each.body)
+            found += [chain] if chain else _shared(each.body, inside)
+        elif isinstance(each, If):
+            for side in (each.then, each.otherwise):
+                found += _shared(side, within(buffers, side))
+        elif isinstance(each, While):
+            found += _shared(each.body, within(buffers, each.body))
+    return tuple(found)
+
+
+def _free_chain(loop: For, buffers: Buffers) -> Chain:
+    """The loops of a chain, from the first on, whose turns may run in any order."""
+    found: list[For] = []
+    chain = chain_of(loop)
+    for each in chain:
+        free = extent_of(each) is not None and in_any_order(
+            each, buffers, combines=True, may_end=True
+        )
+        outside = [name for one in chain[: chain.index(each)] for name in one.body[:-1]]
+        read = effects_of(outside, buffers).reads.keys()
+        if not free or not read.isdisjoint(effects_of(each.body, buffers).writes):
+            break
+        found.append(each)
+    return tuple(found)
+
+
+def _is_by_rows(chain: Chain, inner: Body, shared: Sequence[Chain]) -> bool:
+    """Whether blocks take the turns of a chain, and threads those of the loops inside."""
+    if not shared or max(map(turns, shared)) < LEAST or _has_other_loops(inner, shared):
+        return False
+    if any(isinstance(each, Call) for each in walk(inner)):
+        return False
+    if turns(chain) < _FEW // WARP:
+        return True
+    return _neighbours(inner, {each[-1].variable for each in shared}) >= _neighbours(
+        inner, {chain[-1].variable}
+    )
+
+
+def _has_other_loops(body: Body, shared: Sequence[Chain]) -> bool:
+    """Whether all threads of a block would do the same in some loop."""
+    first = {id(chain[0]) for chain in shared}
+
+    def other(each: Statement) -> bool:
+        if isinstance(each, While):
+            return True
+        if isinstance(each, If):
+            return any(map(other, (*each.then, *each.otherwise)))
+        if not isinstance(each, For) or id(each) in first:
+            return False
+        inside = any(id(deeper) in first for deeper in walk(each.body))
+        return not inside or any(map(other, each.body))
+
+    return any(map(other, body))
+
+
+def _neighbours(body: Body, variables: set[str]) -> int:
+    """How many accesses of neighbouring turns of some loops are to neighbouring elements."""
+    places = [load.indices for load in loads(body)]
+    places += [each.indices for each in walk(body) if isinstance(each, Store)]
+    count = 0
+    for indices in places:
+        terms = affine(indices[-1]) if indices else None
+        count += terms is not None and any(terms.get(name) == 1 for name in variables)
+    return count
+
+
+def allocations(body: Body) -> int:
+    """Bytes of the buffers that a body allocates."""
+    return sum(each.buffer.bytes for each in walk(body) if isinstance(each, Allocate))

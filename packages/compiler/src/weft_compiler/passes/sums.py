@@ -1,0 +1,255 @@
+"""Loops that combine values over all turns, cut into blocks with results of their own.
+
+    for i in 1024:                 parallel b in 16:
+      s[j] add= x[i, j]              own[j] = 0.0
+                                     for i in 64:
+                                       own[j] add= x[b * 64 + i, j]
+                                     parts[b, j] = own[j]
+                                   for b in 16:
+                                     s[j] add= parts[b, j]
+
+How many blocks there are follows from the loop alone, so what comes out does not depend on threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Constant,
+    Expr,
+    Load,
+    Variable,
+    index,
+    number,
+    substitute,
+)
+from weft_compiler.ir.indices import plus, times
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    For,
+    If,
+    Let,
+    Order,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+    loads,
+    walk,
+)
+from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
+from weft_compiler.lower.loops import nest
+from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
+from weft_compiler.passes.order import in_any_order, stores_apart, uses, work
+from weft_tensor.dtypes import DType
+
+LEAST_WORK: Final = 200_000
+"""Operations from which on a loop is cut: each block costs some more."""
+_BLOCKS: Final = (16, 15, 14, 13, 12, 11, 10, 9, 8, 20, 18, 24, 32, 7, 6, 5, 4, 3, 2)
+"""How many blocks there are, by preference: as many as divide the turns."""
+_APART: Final = 256
+"""Bytes of a part from which on blocks combine into it where it lies."""
+_SHARE: Final = 8
+"""How many operations there are at least for each element that is combined once more."""
+
+
+def cut_sums(program: Program) -> Program:
+    """The program with such loops cut."""
+    used = {b.name for b in (*program.inputs, *program.outputs)}
+    for each in walk(program.body):
+        if isinstance(each, For):
+            used.add(each.variable)
+        elif isinstance(each, Let | Var):
+            used.add(each.name)
+        elif isinstance(each, Allocate):
+            used.add(each.buffer.name)
+    return replaced(program, _Cutter(used).body(program.body, buffers_of(program)))
+
+
+_Nest = Callable[[Sequence[int], Callable[..., Statement]], Body]
+
+
+class _Cutter:
+    """Cuts loops.
+
+    Args:
+      used: names that there are.
+    """
+
+    def __init__(self, used: set[str]) -> None:
+        self._used = used
+
+    def body(self, body: Body, outer: Buffers) -> Body:
+        buffers = within(outer, body)
+        found: list[Statement] = []
+        for each in body:
+            found += self._statement(each, buffers)
+        same = len(found) == len(body) and all(a is b for a, b in zip(found, body, strict=True))
+        return body if same else tuple(found)
+
+    def _statement(self, statement: Statement, buffers: Buffers) -> Body:
+        if not isinstance(statement, For | While | If) or work(statement) < LEAST_WORK:
+            return (statement,)
+        if isinstance(statement, For):
+            if in_any_order(statement, buffers, combines=False):
+                return (statement,)
+            combined = self._combined(statement, buffers)
+            blocks = _blocks_of(statement)
+            if combined is not None and blocks:
+                size = sum(buffers[name].size for name in combined if name in buffers)
+                if size * blocks * _SHARE <= work(statement):
+                    return self._cut(statement, combined, blocks, buffers)
+        return (map_bodies(statement, lambda body: self.body(body, buffers)),)
+
+    def _combined(self, loop: For, buffers: Buffers) -> dict[str, tuple[str, DType]] | None:
+        """What its turns combine values into, and how; None where they depend on each other."""
+        effects = effects_of(loop.body, buffers)
+        if effects.ends:
+            return None
+        own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
+        names = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
+        found: dict[str, tuple[str, DType]] = {}
+        shared = {
+            name
+            for name in effects.writes
+            if name not in own and not stores_apart(loop, name, effects)
+        }
+        for each in walk(loop.body):
+            match each:
+                case Store(buffer=name, value=value, combine=combine) if name in shared:
+                    dtype = value.dtype
+                case Assign(name=name, value=value, combine=combine) if name not in names:
+                    dtype = value.dtype
+                case Call(views=views):
+                    if shared & {view.buffer for view in views}:
+                        return None
+                    continue
+                case _:
+                    continue
+            if combine not in _NEUTRAL or found.setdefault(name, (combine, dtype))[0] != combine:
+                return None
+        read = {load.buffer for load in loads(loop.body)} | uses(loop.body)
+        return None if read & found.keys() or shared - found.keys() else found
+
+    def _name(self, given: str) -> str:
+        tried = (f"{given}_{number}" for number in itertools.count(2))
+        name = next(each for each in tried if each not in self._used)
+        self._used.add(name)
+        return name
+
+    def _cut(
+        self, loop: For, combined: Mapping[str, tuple[str, DType]], blocks: int, buffers: Buffers
+    ) -> Body:
+        assert isinstance(loop.extent, Constant)
+        block, turns = Variable(INDEX, self._name("block")), int(loop.extent.value) // blocks
+        turn = plus(times(block, turns), Variable(INDEX, loop.variable))
+        body = map_deep(loop.body, lambda each: substitute(each, {loop.variable: turn}))
+        before: Body = ()
+        inside: Body = (replace(loop, extent=index(turns), body=body),)
+        after: Body = ()
+        for name, (combine, dtype) in combined.items():
+            shape = buffers[name].shape if name in buffers else ()
+            parts = Buffer(self._name(f"{name}_parts"), dtype, (blocks, *shape))
+            part = _Part(name, combine, parts, block, name in buffers)
+            own = "" if parts.bytes >= _APART * blocks else self._name(f"{name}_own")
+            before = (*before, Allocate(parts))
+            inside = part.filled(inside, own, self._nest)
+            after = (*after, *part.combined(self._nest))
+        return (*before, For(block.name, index(blocks), inside, Order.PARALLEL), *after)
+
+    def _nest(self, shape: Sequence[int], store: Callable[..., Statement]) -> Body:
+        return nest(lambda _: self._name("at"), shape, lambda *at: (store(*at),))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What each block makes of a value that all turns combine into.
+
+    Attributes:
+      name: of the variable or the buffer.
+      parts: what blocks make of it.
+      block: the block's number.
+      stored: whether it is a buffer.
+    """
+
+    name: str
+    combine: str
+    parts: Buffer
+    block: Expr
+    stored: bool
+
+    @property
+    def _neutral(self) -> Expr:
+        """What combined with a value gives that."""
+        dtype, value = self.parts.dtype, _NEUTRAL[self.combine]
+        if dtype.is_integer and not np.isfinite(value):
+            limits = np.iinfo(dtype.numpy)
+            return number(int(limits.min if value < 0 else limits.max), dtype)
+        return number(value, dtype)
+
+    def filled(self, body: Body, own: str, nest: _Nest) -> Body:
+        """Statements of a block, with its part in the place of the whole.
+
+        Args:
+          own: the name of what only the block has, for parts that are small: others write beside
+            them. "" for none.
+        """
+        shape, dtype, parts = self.parts.shape[1:], self.parts.dtype, self.parts.name
+        if not self.stored:
+            stored = Store(parts, (self.block,), Variable(dtype, own))
+            return (Var(own, self._neutral), *_into(body, self.name, own), stored)
+        if own:
+            first = nest(shape, lambda *at: Store(own, at, self._neutral))
+            last = nest(shape, lambda *at: Store(parts, (self.block, *at), Load(dtype, own, at)))
+            allocated = Allocate(Buffer(own, dtype, shape))
+            return (allocated, *first, *_into(body, self.name, own), *last)
+        first = nest(shape, lambda *at: Store(parts, (self.block, *at), self._neutral))
+        return (*first, *_into(body, self.name, parts, (self.block,)))
+
+    def combined(self, nest: _Nest) -> Body:
+        """The parts, combined into the whole."""
+        dtype = self.parts.dtype
+
+        def step(*at: Expr) -> Statement:
+            value = Load(dtype, self.parts.name, at)
+            if self.stored:
+                return Store(self.name, at[1:], value, self.combine)
+            return Assign(self.name, value, self.combine)
+
+        return nest(self.parts.shape, step)
+
+
+def _blocks_of(loop: For) -> int:
+    """How many blocks a loop is cut into; 0 where its turns are not known or cannot be divided."""
+    if loop.order is not Order.SERIAL or not isinstance(loop.extent, Constant):
+        return 0
+    turns = int(loop.extent.value)
+    return next((count for count in _BLOCKS if turns >= count and turns % count == 0), 0)
+
+
+def _into(body: Body, name: str, other: str, block: tuple[Expr, ...] = ()) -> Body:
+    """Statements that combine values into something else."""
+
+    def change(statement: Statement) -> Statement:
+        if isinstance(statement, Store) and statement.buffer == name:
+            return replace(statement, buffer=other, indices=(*block, *statement.indices))
+        if isinstance(statement, Assign) and statement.name == name:
+            return replace(statement, name=other)
+        return map_bodies(statement, lambda inner: _into(inner, name, other, block))
+
+    return tuple(map(change, body))
+
+
+_NEUTRAL: Final = {"add": 0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}

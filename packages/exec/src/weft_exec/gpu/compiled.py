@@ -1,0 +1,227 @@
+"""Nodes as kernels that were generated for a GPU, loaded through CuPy.
+
+A function's kernels are launched on the stream of kernels, one after the other.  Where its arrays
+lie where they did in an earlier call, as they do in a loop of steps whose memory comes from a pool,
+several launches become one, of a CUDA graph that was captured.
+
+A program that checks something, such as indices, sets a flag, and the call waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.gpu.launch import settled
+from weft_graph.ir.code_generators import (
+    DeviceCode,
+    DeviceCodeGenerator,
+    NotGenerated,
+    Shape,
+)
+from weft_graph.ir.compiled_function import CompiledFunction, Roofline
+from weft_graph.ir.node import Node, Output
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.gpu.device import GpuDevice
+
+_GRAPHS: Final = 4
+"""Graphs that a function keeps: one for each choice of places of its arrays."""
+_TRIES: Final = 64
+"""Calls with arrays at places that were not there before, until no more graphs are captured."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+class GpuFunction:
+    """Kernels that compute some nodes on one GPU.
+
+    Attributes:
+      takes, draws, results, updates, long, shares, threads: as of
+        `weft_graph.ir.code_generators.Generated`.
+
+    Raises: ResourceExhaustedError: the memory that it works in does not fit.
+    """
+
+    long = False
+    shares = False
+
+    def __init__(self, code: DeviceCode, device: GpuDevice) -> None:
+        self.takes, self.draws = code.takes, code.draws
+        self.results, self.updates = code.results, code.updates
+        self.threads = 1  # of the host's
+        self._device = device
+        self._messages = code.messages
+        self._lock = threading.Lock()
+        cupy = device.xp
+        with device.active():
+            module = cupy.cuda.function.Module()
+            module.load(code.image.encode())
+            self._launches = [
+                (module.get_function(launch.kernel), launch) for launch in code.launches
+            ]
+            self._module = module  # which its functions do not hold
+            self._arena = cupy.empty(max(1, code.memory), np.uint8)
+            self._flag = cupy.zeros(1, np.int32)
+            self._constants = [device.own(np.asarray(value)) for value in code.constants]
+        self._graphs = Graphs(device, f"{len(code.launches)} kernels")
+
+    def __call__(self, *arrays: Any) -> None:
+        """Compute; see `Generated`. What is of the host among the arrays is brought in."""
+        device, count = self._device, len(self.updates)
+        with device.active():
+            dense = [device.xp.ascontiguousarray(device.own(array)) for array in arrays]
+            whole = [each.reshape(array.shape) for each, array in zip(dense, arrays, strict=True)]
+            with self._lock:  # as calls share the arena, and must not mix their kernels
+                self._enqueue([*self._constants, *whole])
+                self._raise_what_failed()
+            for array, used in list(zip(arrays, whole, strict=True))[len(arrays) - count :]:
+                if used.data.ptr != array.data.ptr:  # a variable that is not dense
+                    device.xp.copyto(array, used)
+
+    def _enqueue(self, arrays: Sequence[Any]) -> None:
+        def launch() -> None:
+            for function, each in self._launches:
+                given = [arrays[at] for at in each.arrays]
+                function((each.blocks,), (each.threads,), (self._arena, self._flag, *given))
+
+        if len(self._launches) > 1:
+            self._graphs.launch(launch, tuple([array.data.ptr for array in arrays]))
+        else:
+            launch()
+
+    def _raise_what_failed(self) -> None:
+        """Wait for the flag, if there are checks.
+
+        Raises: InvalidArgumentError: one failed.
+        """
+        if not self._messages:
+            return
+        failed = int(self._device.to_host(self._flag)[0])
+        if failed:
+            self._flag.fill(0)
+            raise errors.InvalidArgumentError(self._messages[failed - 1])
+
+    def interrupt(self) -> None:
+        """Nothing: what a GPU has begun it ends, in milliseconds."""
+
+    def resume(self) -> None:
+        """Nothing; see `interrupt`."""
+
+
+class Graphs:
+    """Launches as CUDA graphs, for arrays that lie where they have lain before.
+
+    Args:
+      what: of what they are, for the log.
+    """
+
+    def __init__(self, device: GpuDevice, what: str) -> None:
+        self._device = device
+        self._what = what
+        self._made: dict[tuple[int, ...], Any] = {}
+        self._last: tuple[int, ...] = ()
+        self._tries = 0
+
+    def launch(self, launches: Callable[[], None], places: tuple[int, ...]) -> None:
+        """Enqueue launches on the stream of kernels, as one graph where they are in one.
+
+        Args:
+          launches: enqueues them on the current stream.
+          places: the addresses of all arrays that they take.
+        """
+        graph = self._made.get(places)
+        if graph is not None:
+            graph.launch(stream=self._device.hardware.compute)
+            return
+        launches()
+        if len(self._made) == _GRAPHS or self._tries > _TRIES:
+            return
+        if places == self._last:
+            self._made[places] = self._captured(launches)
+        else:
+            self._tries += 1
+            if self._tries > _TRIES:
+                _log.info("%s are launched one by one: their arrays keep moving", self._what)
+        self._last = places
+
+    def _captured(self, launches: Callable[[], None]) -> Any:
+        """A graph of launches: captured on a stream where nobody else enqueues anything."""
+        stream = self._device.xp.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            try:
+                launches()
+            finally:
+                graph = stream.end_capture()
+        return graph
+
+
+class GpuGenerator:
+    """Makes functions of nodes on one GPU: a `CodeGenerator`.
+
+    Args:
+      inner: makes the kernels.
+    """
+
+    def __init__(self, inner: DeviceCodeGenerator, device: GpuDevice) -> None:
+        self._inner = inner
+        self._device = device
+        self.why_not = inner.why_not
+        self.changes = inner.changes
+        self.changes_places = inner.changes_places
+        self.reads = inner.reads
+        self.draws = inner.draws
+        self.needs_value = inner.needs_value
+
+    def find(self, *asked: Any) -> GpuFunction | None:
+        """Nothing: PTX is found on the disk while it is made; see `CodeGenerator`."""
+        return None
+
+    def generate(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+        like: Any = (),
+    ) -> GpuFunction:
+        """A function that computes some nodes; see `CodeGenerator`."""
+        device = self._device
+        code = self._inner.generate(
+            members,
+            inputs,
+            outputs,
+            shapes,
+            values,
+            device.properties.compute_capability,
+            device.config.deterministic,
+        )
+        return GpuFunction(code, device)
+
+    def explain(self, *asked: Any) -> CompiledFunction:
+        """Refuse: what runs on a GPU is not measured."""
+        raise NotGenerated("functions on GPUs are not measured")
+
+    def roofline(self) -> Roofline:
+        """Refuse: what runs on a GPU is not measured."""
+        raise NotGenerated("functions on GPUs are not measured")
+
+
+def launched(device: GpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function on the stream of kernels, whose results are where those of kernels are."""
+
+    def run(*inputs: Any) -> Any:
+        with device.active():
+            found = function(*inputs)
+            if isinstance(found, tuple):
+                return tuple([settled(device, each, each.dtype) for each in found])
+            return settled(device, found, found.dtype) if device.is_own(found) else found
+
+    return run

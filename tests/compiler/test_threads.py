@@ -1,0 +1,246 @@
+"""Programs that several threads run: what comes out, who helps, and how that ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_compiler.ir.parser import parse
+from weft_compiler.ir.verifier import verify
+from weft_compiler.native.program import NativeProgram, load
+from weft_compiler.passes.pipeline import optimise
+from weft_compiler.passes.sums import cut_sums
+from weft_tensor import errors
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="helpers are threads of POSIX")
+
+ROWS = """
+program rows(x: float32[640, 300]) -> (y: float32[640, 300]):
+  parallel i in 640:
+    var s = 0.0
+    for j in 300:
+      s add= exp(x[i, j])
+    vector j in 300:
+      y[i, j] = exp(x[i, j]) / s
+"""
+FLAT = """
+program flat(x: float32[300001]) -> (y: float32[300001]):
+  parallel i in 300001:
+    y[i] = tanh(x[i]) * 2.0
+"""
+MATMUL = """
+program product(a: float32[150, 130], b: float32[130, 170]) -> (c: float32[150, 170]):
+  call {name}(a[0, 0], b[0, 0], c[0, 0], m=150, n=170, k=130, a_row=130, a_column=1, b_row=170, \
+b_column=1, c_row=170, accumulate=0)
+"""
+WINDOWS = (
+    "width=24, depth=32, channels=16, height=26, breadth=26, taps_y=3, taps_x=3, stride_y=1, "
+    "stride_x=1, dilation_y=1, dilation_x=1, before_y=0, before_x=0"
+)
+CONV = """
+program conv(x: float32[{images}, 26, 26, 16], w: float32[3, 3, 16, 32]) -> \
+(y: float32[{images}, 24, 24, 32]):
+  call conv(x[0, 0, 0, 0], w[0, 0, 0, 0], y[0, 0, 0, 0], images={images}, rows=24, {windows}, \
+packed=0, at 0)
+"""
+FILTER = """
+program filter(x: float32[2, 26, 26, 16], g: float32[2, 24, 24, 32]) -> (y: float32[32, 144]):
+  call conv_filter(x[0, 0, 0, 0], g[0, 0, 0, 0], y[0, 0], images=2, rows=24, {windows}, \
+accumulate=0)
+"""
+SUMS = """
+program sums(x: float32[600, 512]) -> (y: float32[600, 512], s: float32[512], m: float32[], \
+c: int32[3]):
+  for j in 512:
+    s[j] = 1.0
+  m[] = -inf
+  for j in 3:
+    c[j] = cast(7, int32)
+  var t = 0.0
+  for i in 600:
+    for j in 512:
+      let z = x[i, j] * 2.0
+      y[i, j] = z
+      s[j] add= z
+      t add= z
+      m[] maximum= z
+      c[1] add= cast(z > 0.0, int32)
+  m[] = m[] + t
+"""
+
+
+def random_inputs(program: NativeProgram) -> list[Any]:
+    random = np.random.default_rng(4)
+    return [
+        random.normal(size=buffer.shape).astype(buffer.dtype.numpy)
+        for buffer in program.program.inputs
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROWS,
+        FLAT,
+        MATMUL.format(name="matmul"),
+        CONV.format(images=5, windows=WINDOWS),
+        CONV.format(images=1, windows=WINDOWS),
+        FILTER.format(windows=WINDOWS),
+    ],
+)
+def test_results_do_not_depend_on_threads(text: str) -> None:
+    parsed = parse(text)
+    verify(parsed)
+    program = load(parsed)
+    assert program.code.module.shares
+    inputs = random_inputs(program)
+    alone = program(*inputs)
+    for threads in (2, 4, 7):
+        program.threads = threads
+        for _ in range(3):
+            for one, several in zip(alone, program(*inputs), strict=True):
+                np.testing.assert_array_equal(one, several)
+
+
+def test_products_by_blas_are_the_same_each_time() -> None:
+    program = load(parse(MATMUL.format(name="gemm")))
+    a, b = random_inputs(program)
+    for threads in (1, 2, 3):
+        program.threads = threads
+        (first,) = program(a, b)
+        np.testing.assert_allclose(first, a @ b, rtol=1e-4, atol=1e-4)
+        for _ in range(5):
+            np.testing.assert_array_equal(program(a, b)[0], first)
+
+
+def test_sums_of_blocks_follow_from_the_loop_alone() -> None:
+    parsed = parse(SUMS)
+    cut = cut_sums(parsed)
+    verify(cut)
+    assert "parallel block" in str(cut)
+    program = load(optimise(parsed))
+    (x,) = random_inputs(program)
+    alone = program(x)
+    doubled = 2 * x.astype(np.float64)
+    np.testing.assert_array_equal(alone[0], 2 * x)
+    np.testing.assert_allclose(alone[1], 1 + doubled.sum(0), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(alone[2], doubled.max() + doubled.sum(), rtol=1e-4)
+    np.testing.assert_array_equal(alone[3], [7, 7 + (x > 0).sum(), 7])
+    program.threads = 3
+    for _ in range(5):
+        for one, several in zip(alone, program(x), strict=True):
+            np.testing.assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "      let w = s[0]\n      y[i, j] = w",  # reads what it combines into
+        "      s[j] = z",  # stores besides
+        "      s[j] maximum= z",  # combines in two ways
+        "      y[0, j] = z",  # turns meet
+    ],
+)
+def test_loops_whose_turns_depend_on_each_other_are_not_cut(line: str) -> None:
+    parsed = parse(SUMS.replace("      t add= z", f"{line}\n      t add= z"))
+    assert cut_sums(parsed) is parsed
+
+
+def test_a_shared_loop_is_interrupted() -> None:
+    program = load(parse(ROWS))
+    program.threads = 2
+    program.interrupt()
+    with pytest.raises(errors.CancelledError):
+        program(*random_inputs(program))
+    program.resume()
+
+
+def test_programs_that_run_at_once_share_the_helpers() -> None:
+    programs = [load(parse(ROWS)) for _ in range(4)]
+    (x,) = random_inputs(programs[0])
+    (known,) = programs[0](x)
+    wrong: list[int] = []
+
+    def work(at: int) -> None:
+        programs[at].threads = 3
+        for _ in range(50):
+            if not (programs[at](x)[0] == known).all():
+                wrong.append(at)
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not wrong
+
+
+def in_another_process(body: str) -> str:
+    """What a process prints that has a program of two threads and its input."""
+    text = f"""
+import os, sys
+import numpy as np
+from weft_compiler.ir.parser import parse
+from weft_compiler.native.program import load
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+program = load(parse({ROWS!r}))
+x = np.ones((640, 300), np.float32)
+known = program(x)[0]
+before = threads()
+program.threads = 2
+{body}
+"""
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+
+
+@on_linux
+def test_helpers_are_made_once_and_end_with_the_process() -> None:
+    found = in_another_process(
+        f"""
+for _ in range(20):
+    other = load(parse("program p() -> (y: float32[]):\\n  y[] = 1.0\\n"))
+    other.threads = 2
+    program = load(parse({ROWS!r}))
+    program.threads = 2
+    for _ in range(20):
+        assert (program(x)[0] == known).all()
+print(threads() - before)
+"""
+    )
+    assert found == "1\n"
+
+
+@on_linux
+def test_a_forked_process_has_helpers_of_its_own() -> None:
+    found = in_another_process(
+        """
+program(x)
+child = os.fork()
+if not child:
+    alone = threads()
+    for _ in range(20):
+        assert (program(x)[0] == known).all()
+    sys.stdout.write(f"{alone} {threads()}")
+    sys.stdout.flush()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert (program(x)[0] == known).all()
+"""
+    )
+    assert found == "1 2"
