@@ -31,6 +31,7 @@ from weft_compiler.ir.expressions import (
     substitute,
 )
 from weft_compiler.ir.indices import plus, times
+from weft_compiler.ir.loops import nest
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -50,7 +51,6 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
-from weft_compiler.lower.loops import nest
 from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
 from weft_compiler.passes.order import in_any_order, stores_apart, uses, work
 from weft_tensor.dtypes import DType

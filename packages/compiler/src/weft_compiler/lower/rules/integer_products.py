@@ -20,8 +20,8 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
+from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
-from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.conv import (
     Axis,

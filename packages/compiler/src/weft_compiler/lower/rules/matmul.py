@@ -10,8 +10,8 @@ import numpy as np
 
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
+from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Call, Statement
-from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW

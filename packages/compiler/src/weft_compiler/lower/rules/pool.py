@@ -19,8 +19,8 @@ from weft_compiler.ir.indices import (
     times,
     unflattened,
 )
+from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement, Store
-from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.reduction import NARROW, initial

@@ -11,6 +11,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, index, number
 from weft_compiler.ir.indices import clamped, flattened, over, plus
+from weft_compiler.ir.loops import Unique, nest
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -25,7 +26,6 @@ from weft_compiler.ir.program import (
     Var,
     While,
 )
-from weft_compiler.lower.loops import Unique, nest
 from weft_compiler.lower.registry import Operation, lowers
 from weft_compiler.lower.values import Requirement, Value, Written, computed, moved
 from weft_compiler.routines import STATE

@@ -26,6 +26,7 @@ from weft_compiler.ir.expressions import (
     where,
 )
 from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -38,7 +39,6 @@ from weft_compiler.ir.program import (
     Store,
     Var,
 )
-from weft_compiler.lower.loops import Unique, load, nest
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import by_panels

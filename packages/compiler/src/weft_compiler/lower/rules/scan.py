@@ -17,8 +17,8 @@ from weft_compiler.ir.expressions import (
     where,
 )
 from weft_compiler.ir.indices import minus, plus
+from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Assign, Body, Buffer, For, Statement, Store, Var
-from weft_compiler.lower.loops import Unique, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW, reduce
 from weft_compiler.lower.values import Value, Written, computed, reduced

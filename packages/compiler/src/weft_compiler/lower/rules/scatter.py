@@ -7,8 +7,8 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, number
 from weft_compiler.ir.indices import Operand, clamped
+from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
-from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
 from weft_compiler.lower.rules.gather import in_range, points_in_range
 from weft_compiler.lower.rules.reduction import NARROW

@@ -20,8 +20,8 @@ from weft_compiler.ir.expressions import (
     where,
 )
 from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Assign, Body, Buffer, For, If, Let, Store, Var, While
-from weft_compiler.lower.loops import Unique, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, Written, computed, reduced
 from weft_graph.ir.constant_value import constant_value

@@ -7,8 +7,8 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number
 from weft_compiler.ir.indices import clamped, plus
+from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
-from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.reduction import NARROW

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, number, where
 from weft_compiler.ir.indices import clamped, inside
+from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
-from weft_compiler.lower.loops import Unique, filled, load, nest
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Requirement, Value, Written, computed
 from weft_tensor import dtypes

@@ -16,8 +16,8 @@ from weft_compiler.ir.indices import (
     times,
     unflattened,
 )
+from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, Store
-from weft_compiler.lower.loops import Unique, load, nest
 from weft_compiler.lower.registry import Operation, lowers
 from weft_compiler.lower.values import Value, Written, computed, moved
 from weft_graph.ops.windows import slide

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, cast, of_scalar
 from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
-from weft_compiler.lower.loops import Unique, load, nest
 from weft_compiler.lower.registry import changes_rows, require
 from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.training import FORMULAS

@@ -29,11 +29,16 @@ _calls: Final[dict[Generated, list[_Call]]] = {}
 class _Call:
     """One call of a function. To stop it stops others of the function, which then begin anew."""
 
-    def __init__(self, generated: Generated) -> None:
+    def __init__(self, generated: Generated, closed: Callable[[], bool]) -> None:
         self._generated = generated
+        self._closed = closed
+        self._thread = threading.get_ident()
         self._stopped = False
         with _lock:
-            _calls.setdefault(generated, []).append(self)
+            calls = _calls.setdefault(generated, [])
+            for call in [call for call in calls if call._thread == self._thread]:
+                call._leave(calls)  # a second Ctrl-C kept it from saying that it had ended
+            calls.append(self)
 
     def stop(self) -> None:
         """Make it end, unless it has."""
@@ -42,19 +47,20 @@ class _Call:
                 self._stopped = True
                 self._generated.interrupt()
 
-    def end(self, closed: bool) -> None:
-        """Note that it has ended.
-
-        Args:
-          closed: whether the function was interrupted for good.
-        """
+    def end(self) -> None:
+        """Note that it has ended."""
         with _lock:
-            rest = _calls[self._generated]
-            rest.remove(self)
-            if not rest:
+            calls = _calls[self._generated]
+            self._leave(calls)
+            if not calls:
                 del _calls[self._generated]
-            if self._stopped and not closed and not any(call._stopped for call in rest):
-                self._generated.resume()
+
+    def _leave(self, calls: list[_Call]) -> None:
+        calls.remove(self)
+        if self._stopped and not any(call._stopped for call in calls):
+            self._generated.resume()
+            if self._closed():  # for good, maybe right now
+                self._generated.interrupt()
 
 
 class _Watcher:
@@ -123,7 +129,7 @@ def _run_watched(
     closed: Callable[[], bool],
     signals: _Watcher | None,
 ) -> None:
-    call = _Call(generated)
+    call = _Call(generated, closed)
     try:
         if signals is not None:
             signals.begin(call)
@@ -137,4 +143,4 @@ def _run_watched(
             if signals is not None:
                 signals.end()
     finally:
-        call.end(closed())
+        call.end()

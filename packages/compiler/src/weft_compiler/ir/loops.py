@@ -1,4 +1,4 @@
-"""Loops that rules write themselves, where each element by itself does not say it."""
+"""Loops that rules and passes write themselves, where each element by itself does not say it."""
 
 from __future__ import annotations
 
