@@ -181,3 +181,17 @@ def test_what_is_wrong_has_the_error_of_the_kernel(
                 session.run(fetches, dict(zip(feeds, given, strict=True)))
             said.append((caught.value.node, str(caught.value)))
     assert said[0] == said[1]
+
+
+def test_kernels_order_bfloat16_where_some_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "off")
+    bfloat16 = wf.bfloat16.as_numpy_dtype
+    x = np.array([[1, np.nan, 3, -np.inf, np.nan, 2, 0]], bfloat16)
+    keys = np.array([[-np.inf, 0, 1, 3, np.nan]], bfloat16)
+    with wf.Graph().as_default(), wf.Session() as session:
+        _, places = session.run(list(outputs("TopKV2", [x, 7])))
+        (third,) = session.run(list(outputs("NthElement", [x, 3])))
+        (found,) = session.run(list(outputs("LowerBound", [keys, x])))
+    assert places.tolist() == [[2, 5, 0, 6, 3, 1, 4]]
+    assert third == 2
+    assert found.tolist() == [[2, 4, 3, 0, 4, 3, 1]]

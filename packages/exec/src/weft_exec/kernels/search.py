@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.array import sizes_of
+from weft_exec.kernels.common import widened
 from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sorted_rows import search
 from weft_tensor import errors
@@ -98,7 +99,8 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
             )
         size = x.shape[-1]
         # The complement reverses the order of integers, signed or not, without overflow.
-        keys = (~x if x.dtype.kind in "iu" else -x).reshape(prod(x.shape[:-1]), size)
+        # NumPy has no order of bfloat16 where some are no numbers.
+        keys = (~x if x.dtype.kind in "iu" else -widened(x)).reshape(prod(x.shape[:-1]), size)
         if xp is np and len(keys) and count and size >= FEW * count:
             chosen = _smallest(keys, count)
         else:
@@ -120,7 +122,8 @@ def _nth_element(node: Node, device: Device) -> KernelFunction:
                 f"got {n}"
             )
         at = x.shape[-1] - 1 - int(n) if reverse else int(n)
-        return np.partition(x, at, -1)[..., at].copy()  # without the other elements
+        found = np.partition(widened(x), at, -1)[..., at]
+        return found.astype(x.dtype)  # a copy, without the other elements
 
     return run
 
@@ -183,7 +186,7 @@ def _bound(node: Node, device: Device) -> KernelFunction:
                 "sorted_inputs and values must be matrices of as many rows, got shapes "
                 f"{format_dims(keys.shape)} and {format_dims(values.shape)}"
             )
-        return search(keys, values, right).astype(dtype, copy=False)
+        return search(widened(keys), widened(values), right).astype(dtype, copy=False)
 
     return run
 
