@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING
+
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
@@ -97,54 +99,6 @@ _ERF_FLOAT32 = (
 nearest where the hyperbolic tangent does not flatten its error; the worst seen is 3.1 units in the
 last place."""
 
-_LGAMMA = (
-    0.422784335098467139,
-    0.322467033424113236,
-    -0.0673523010531981399,
-    0.0205808084277803354,
-    -0.00738555102866809621,
-    0.00289051033103677213,
-    -0.00119275391200338729,
-    0.000509669515348437314,
-    -0.000223154750696477028,
-    0.0000994576744009676379,
-    -0.0000449263516677034177,
-    0.0000205055843728969313,
-    -9.43845488405472269e-6,
-    4.38473193182937453e-6,
-    -2.04493532318005205e-6,
-    9.19989807567139467e-7,
-    -4.30323469295673188e-7,
-    2.78800133924918449e-7,
-    -1.34157027346002598e-7,
-)
-"""Coefficients in z of log(gamma(2 + z)) / z, for |z| <= 0.5."""
-
-_STIRLING = (
-    0.0833333333333333333,
-    -0.00277777777777777778,
-    0.000793650793650793651,
-    -0.000595238095238095238,
-    0.000841750841750841751,
-    -0.00191752691752691753,
-    0.00641025641025641026,
-    -0.0295506535947712418,
-    0.179644372368830573,
-)
-"""B(2k) / (2k (2k - 1)), for odd powers of 1 / x in Stirling's series."""
-
-_DIGAMMA = (
-    0.0833333333333333333,
-    -0.00833333333333333333,
-    0.00396825396825396825,
-    -0.00416666666666666667,
-    0.00757575757575757576,
-    -0.0210927960927960928,
-    0.0833333333333333333,
-    -0.443259803921568627,
-    3.05395433027011974,
-)
-"""B(2k) / 2k, for even powers of 1 / x."""
 
 _ZETA = (
     0.0833333333333333333,
@@ -301,7 +255,7 @@ def _lgamma_positive(x: Array) -> Any:
     z = np.where(below, near - 1, z)
     tiny = near < 0.5
     z = np.where(tiny, near, z)
-    series = z * _polynomial(_LGAMMA, z)
+    series = z * _polynomial(LGAMMA, z)
     result = series + np.log(product)
     result -= np.where(below, np.log1p(z), 0)
     result -= np.where(tiny, np.log(np.where(tiny, near, 1)), 0)
@@ -310,7 +264,7 @@ def _lgamma_positive(x: Array) -> Any:
     big = np.where(large, x, 10)
     inverse = 1 / big
     stirling = (big - 0.5) * (np.log(big) - 1) - 0.5 + 0.5 * np.log(2 * np.pi)
-    stirling += inverse * _polynomial(_STIRLING, inverse * inverse)
+    stirling += inverse * _polynomial(STIRLING, inverse * inverse)
     stirling = np.where(np.isinf(big), np.inf, stirling)
     return np.where(large, stirling, result)
 
@@ -351,7 +305,7 @@ def digamma(x: Array) -> Any:
         shift += np.where(low, 1 / np.where(low, at, 1), 0)
         at = np.where(low, at + 1, at)
     inverse = 1 / (at * at)
-    result = np.log(at) - 0.5 / at - inverse * _polynomial(_DIGAMMA, inverse) - shift
+    result = np.log(at) - 0.5 / at - inverse * _polynomial(DIGAMMA, inverse) - shift
     if not negative.any():
         return result
     pole = negative & (wide == np.rint(wide))

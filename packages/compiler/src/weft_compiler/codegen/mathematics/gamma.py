@@ -6,53 +6,8 @@ import math
 from typing import Final
 
 from weft_compiler.codegen.mathematics.formula import Formula, Value
+from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING
 
-_LGAMMA: Final = (
-    0.422784335098467139,
-    0.322467033424113236,
-    -0.0673523010531981399,
-    0.0205808084277803354,
-    -0.00738555102866809621,
-    0.00289051033103677213,
-    -0.00119275391200338729,
-    0.000509669515348437314,
-    -0.000223154750696477028,
-    0.0000994576744009676379,
-    -0.0000449263516677034177,
-    0.0000205055843728969313,
-    -9.43845488405472269e-6,
-    4.38473193182937453e-6,
-    -2.04493532318005205e-6,
-    9.19989807567139467e-7,
-    -4.30323469295673188e-7,
-    2.78800133924918449e-7,
-    -1.34157027346002598e-7,
-)
-"""log(gamma(2 + z)) / z by z, of |z| up to 0.5: Chebyshev's expansion."""
-_STIRLING: Final = (
-    0.0833333333333333333,
-    -0.00277777777777777778,
-    0.000793650793650793651,
-    -0.000595238095238095238,
-    0.000841750841750841751,
-    -0.00191752691752691753,
-    0.00641025641025641026,
-    -0.0295506535947712418,
-    0.179644372368830573,
-)
-"""B(2k) / (2k (2k - 1)), of odd powers of 1 / x in Stirling's series."""
-_DIGAMMA: Final = (
-    0.0833333333333333333,
-    -0.00833333333333333333,
-    0.00396825396825396825,
-    -0.00416666666666666667,
-    0.00757575757575757576,
-    -0.0210927960927960928,
-    0.0833333333333333333,
-    -0.443259803921568627,
-    3.05395433027011974,
-)
-"""B(2k) / 2k, of even powers of 1 / x."""
 _LARGE: Final = 10
 """From here on series in 1 / x are exact."""
 
@@ -72,14 +27,14 @@ def _positive(f: Formula, x: Value) -> Value:
         product = product * f.where(steps >= float(k), near - float(k), 1.0)
     below, tiny = near < 1.5, near < 0.5
     z = f.where(tiny, near, f.where(below, near - 1.0, (near - 2.0) - steps))
-    series = z * f.polynomial(z, _LGAMMA)
+    series = z * f.polynomial(z, LGAMMA)
     log = f.call("log", f.where(large, x, f.where(tiny, near, product)))
     from_above = series + log
     from_below = (series - f.call("log1p", f.where(below, z, 0.0))) - f.where(tiny, log, 0.0)
     given = f.where(large, x, float(_LARGE))
     inverse = 1.0 / given
     tail = f.fma(
-        inverse, f.polynomial(inverse * inverse, _STIRLING), f.number(0.5 * math.log(2 * math.pi))
+        inverse, f.polynomial(inverse * inverse, STIRLING), f.number(0.5 * math.log(2 * math.pi))
     )
     stirling = f.fma(given - 0.5, log - 1.0, tail - 0.5)
     stirling = f.where(given.equals(math.inf), math.inf, stirling)
@@ -115,7 +70,7 @@ def digamma(f: Formula, x: Value) -> Value:
         shift = shift + f.where(low, 1.0 / f.where(low, at, 1.0), 0.0)
         at = f.where(low, at + 1.0, at)
     inverse = 1.0 / (at * at)
-    series = f.fma(inverse, f.polynomial(inverse, _DIGAMMA), 0.5 / at)
+    series = f.fma(inverse, f.polynomial(inverse, DIGAMMA), 0.5 / at)
     found = (f.call("log", at) - series) - shift
     large = f.abs(x) > 2.0**50
     near = f.where(large, 0.0, x)
