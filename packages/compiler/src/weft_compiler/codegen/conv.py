@@ -26,6 +26,7 @@ in one copy.  What is outside of x is 0.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
@@ -275,7 +276,7 @@ class Gather:
         return {"i8": 1, "i16": 2, "float": 4, "double": 8}[scalar]
 
 
-class _Driver:
+class _Driver(ABC):
     """What both products have: loops over blocks, and the calls within."""
 
     routine = ""
@@ -299,9 +300,9 @@ class _Driver:
         lines = "\n".join(w.lines)
         return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
 
+    @abstractmethod
     def write(self) -> None:
         """The body."""
-        raise NotImplementedError
 
     def gather(self, y: str, *numbers: str) -> None:
         """Parts of windows, as GATHERED tells."""

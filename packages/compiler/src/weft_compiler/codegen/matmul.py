@@ -19,6 +19,7 @@ Where few rows would use a packed b, it is read where it lies.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
@@ -70,7 +71,7 @@ def module_text(dtype: DType, target: Target) -> str:
     return module(target, *texts(s), _Driver(s).text(), _Packed(s).text())
 
 
-class _Routine:
+class _Routine(ABC):
     """What both routines have."""
 
     name = ""
@@ -90,9 +91,9 @@ class _Routine:
         lines = "\n".join(self.w.lines)
         return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
 
+    @abstractmethod
     def write(self) -> None:
         """The body."""
-        raise NotImplementedError
 
     def move(self, source: str, place: str, kind: str = "") -> None:
         """An element, or a register of them."""
