@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, chosen, texts
+from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, texts
 from weft_compiler.codegen.conv import GATHERED, Gather
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tiles import Loops, module, symbol, tiles
+from weft_compiler.codegen.tile_kernels import chosen
+from weft_compiler.codegen.tiles import module, symbol, tiles
+from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL, PANEL_BYTES, WINDOWS
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

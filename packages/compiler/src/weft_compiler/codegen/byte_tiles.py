@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tiles import ROWS, Loops
+from weft_compiler.codegen.tile_kernels import Element, TileKernel, kernels
+from weft_compiler.codegen.tiles import ROWS
+from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL_BYTES
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -139,92 +141,39 @@ def byte_shape(dtype: DType, target: Target) -> ByteShape:
     return ByteShape(dtype, target, dot_of(target), width // 4, ROWS[width])
 
 
-def variants(s: ByteShape) -> list[tuple[int, bool]]:
-    """Registers of a tile's row, and whether some lanes of the last are left out."""
-    return [(s.vectors, False), *[(vectors, True) for vectors in range(1, s.vectors + 1)]]
-
-
-def _name(rows: int, vectors: int, masked: bool) -> str:
-    return f"weft.kernel.{rows}.{vectors}{'m' if masked else ''}"
-
-
-def _table(s: ByteShape, vectors: int, masked: bool) -> str:
-    """Kernels by how many rows are left: those of the most rows that are not more."""
-    kernels = ["ptr null"]
-    for left in range(1, s.rows[0] + 1):
-        rows = next(rows for rows in s.rows if rows <= left)
-        kernels.append(f"ptr @{_name(rows, vectors, masked)}")
-    name = f"@weft.table.{vectors}{'m' if masked else ''}"
-    return f"{name} = internal constant [{len(kernels)} x ptr] [{', '.join(kernels)}]"
-
-
 def texts(s: ByteShape) -> list[str]:
-    """The kernels of all sizes, the tables that `chosen` finds them in, and what they call."""
-    tables = [_table(s, *variant) for variant in variants(s)]
-    kernels = [_Kernel(s, rows, *variant).text() for rows in s.rows for variant in variants(s)]
-    return [*tables, *kernels]
+    """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 
-def chosen(w: Loops, s: ByteShape, wanted: str, columns: str) -> str:
-    """The kernel for so many rows and columns."""
-    table = f"@weft.table.{s.vectors}m"
-    if s.vectors > 1:
-        narrow = w.put(f"icmp sle i64 {columns}, {s.lanes}")
-        table = w.select(narrow, "ptr", "@weft.table.1m", table)
-    full = w.put(f"icmp sge i64 {columns}, {s.width}")
-    table = w.select(full, "ptr", f"@weft.table.{s.vectors}", table)
-    return w.put(f"load ptr, ptr {w.at(table, 'ptr', wanted)}")
-
-
-class _Kernel:
+class _Kernel(TileKernel):
     """A tile of c: `kernel(a, b, fours, c, c_row, columns, add, sums)`."""
 
+    parameters = (
+        "ptr noalias %a, ptr noalias %b, i64 %fours, ptr noalias %c, i64 %c_row, "
+        "i64 %columns, i1 %add, ptr noalias %sums"
+    )
+
     def __init__(self, s: ByteShape, rows: int, vectors: int, masked: bool) -> None:
-        self.s, self.rows, self.vectors, self.masked = s, rows, vectors, masked
-        self.kind = f"<{s.lanes} x i32>"
-        self.bits = f"<{s.lanes} x i1>"
-        self.suffix = f"v{s.lanes}i32"
+        super().__init__(s, Element("i32", 4, "add"), rows, vectors, masked)
+        self.s = s
         self.sums = vectors * s.parts
-        self.w = Loops()
-        self.mask = ""
 
-    def text(self) -> str:
-        w = self.w
-        if self.masked:
-            self.mask = self._mask()
-        totals = [self._whole(row) for row in self._product()]
-        adding, storing, done = w.label(), w.label(), w.label()
-        w.branch("%add", adding, storing)
-        w.begin(adding)
-        self._store(totals, self._before)
-        w.go(done)
-        w.begin(storing)
-        corrections = [self._correction(v) for v in range(self.vectors)] if self.s.added else []
-        self._store(totals, lambda place, v: corrections[v] if corrections else "")
-        w.go(done)
-        w.begin(done)
-        w.do("ret void")
-        name = _name(self.rows, self.vectors, self.masked)
-        parameters = (
-            "ptr noalias %a, ptr noalias %b, i64 %fours, ptr noalias %c, i64 %c_row, "
-            "i64 %columns, i1 %add, ptr noalias %sums"
-        )
-        lines = "\n".join(w.lines)
-        return f"define internal void @{name}({parameters}) noinline #0 {{\nentry:\n{lines}\n}}\n"
+    def totals(self) -> list[list[str]]:
+        """The sums of products."""
+        return [self._whole(row) for row in self._product()]
 
-    def _mask(self) -> str:
-        """Which lanes of the last register there are."""
-        w = self.w
-        left = w.put(f"sub i64 %columns, {self.s.lanes * (self.vectors - 1)}")
-        every = self._splat(self.kind, "i32", w.put(f"trunc i64 {left} to i32"))
-        lanes = ", ".join(f"i32 {lane}" for lane in range(self.s.lanes))
-        return w.put(f"icmp slt {self.kind} <{lanes}>, {every}")
-
-    def _splat(self, kind: str, scalar: str, x: str) -> str:
-        w = self.w
-        one = w.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
-        lanes = f"<{kind[1:].split()[0]} x i32>"
-        return w.put(f"shufflevector {kind} {one}, {kind} poison, {lanes} zeroinitializer")
+    def corrections(self) -> list[str]:
+        """What the result has too little, since something was added to a."""
+        w, lanes = self.w, self.s.lanes
+        if not self.s.added:
+            return []
+        factor = f"<{', '.join([f'i32 {-self.s.added}'] * lanes)}>"
+        starts = [w.at("%sums", "i32", str(v * lanes)) for v in range(self.vectors)]
+        return [
+            w.put(f"mul {self.kind} {self.load(start, v)}, {factor}")
+            for v, start in enumerate(starts)
+        ]
 
     def _product(self) -> list[list[str]]:
         """The sums of products, in a loop over groups of four."""
@@ -276,7 +225,7 @@ class _Kernel:
         word, count = f"i{32 * s.size}", self._bytes
         x = w.put(f"load {word}, ptr {place}, align {s.size}")
         many = f"<{count // FOUR} x {word}>"
-        every = w.put(f"bitcast {many} {self._splat(many, word, x)} to <{count} x {s.copied}>")
+        every = w.put(f"bitcast {many} {w.every(many, x)} to <{count} x {s.copied}>")
         step = _STEPS[s.dot]
         return [step(w, s, total, every, y) for y, total in zip(b, totals, strict=True)]
 
@@ -286,42 +235,6 @@ class _Kernel:
             return sums
         pairs = zip(sums[::2], sums[1::2], strict=True)
         return [_added_pairs(self.w, self.kind, self.s.lanes, *pair) for pair in pairs]
-
-    def _load(self, pointer: str, v: int) -> str:
-        if not (self.masked and v == self.vectors - 1):
-            return self.w.put(f"load {self.kind}, ptr {pointer}, align 4")
-        return self.w.put(
-            f"call {self.kind} @llvm.masked.load.{self.suffix}.p0(ptr align 4 {pointer}, "
-            f"{self.bits} {self.mask}, {self.kind} zeroinitializer)"
-        )
-
-    def _before(self, place: str, v: int) -> str:
-        """What the place of a result has."""
-        return self._load(place, v)
-
-    def _correction(self, v: int) -> str:
-        """What the result has too little, since something was added to a."""
-        w, lanes = self.w, self.s.lanes
-        sums = self._load(w.at("%sums", "i32", str(v * lanes)), v)
-        factor = f"<{', '.join([f'i32 {-self.s.added}'] * lanes)}>"
-        return w.put(f"mul {self.kind} {sums}, {factor}")
-
-    def _store(self, totals: list[list[str]], more: Callable[[str, int], str]) -> None:
-        w = self.w
-        for i, row in enumerate(totals):
-            start = w.at("%c", "i32", w.put(f"mul nsw i64 %c_row, {i}"))
-            for v, total in enumerate(row):
-                place = w.at(start, "i32", str(v * self.s.lanes))
-                other = more(place, v)
-                if other:
-                    total = w.put(f"add {self.kind} {other}, {total}")
-                if self.masked and v == self.vectors - 1:
-                    w.do(
-                        f"call void @llvm.masked.store.{self.suffix}.p0({self.kind} {total}, "
-                        f"ptr align 4 {place}, {self.bits} {self.mask})"
-                    )
-                else:
-                    w.do(f"store {self.kind} {total}, ptr {place}, align 4")
 
 
 # ---------------------------------------------------------------------------- steps

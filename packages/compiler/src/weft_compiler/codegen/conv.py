@@ -31,16 +31,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
-    Loops,
     Shape,
-    chosen,
     module,
     shape_of,
     symbol,
     texts,
     tiles,
 )
+from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import PANEL_BYTES, WINDOWS
 from weft_tensor.dtypes import DType
 

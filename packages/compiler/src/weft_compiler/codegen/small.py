@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tiles import Loops
+from weft_compiler.codegen.writer import Loops
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -199,10 +199,7 @@ class _Product:
         w, kind, letter = self.w, self._kind(size), "f64" if self.scalar == "double" else "f32"
         if size == 1:
             return w.call(f"llvm.fmuladd.{letter}", kind, x, y, total)
-        one = w.put(f"insertelement {kind} poison, {self.scalar} {x}, i64 0")
-        lanes = f"<{size} x i32> zeroinitializer"
-        every = w.put(f"shufflevector {kind} {one}, {kind} poison, {lanes}")
-        return w.call(f"llvm.fmuladd.v{size}{letter}", kind, every, y, total)
+        return w.call(f"llvm.fmuladd.v{size}{letter}", kind, w.every(kind, x), y, total)
 
     def _kind(self, size: int) -> str:
         return self.scalar if size == 1 else f"<{size} x {self.scalar}>"

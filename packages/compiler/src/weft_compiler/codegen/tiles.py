@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.writer import Writer
+from weft_compiler.codegen.tile_kernels import Element, Tile, TileKernel, kernels
+from weft_compiler.codegen.writer import Loops
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -49,9 +50,14 @@ class Shape:
         return "double" if self.dtype is dtypes.float64 else "float"
 
     @property
+    def vectors(self) -> int:
+        """Registers of a row of a tile's result."""
+        return 2
+
+    @property
     def width(self) -> int:
         """Columns of a tile."""
-        return 2 * self.lanes
+        return self.vectors * self.lanes
 
     @property
     def row(self) -> int:
@@ -77,132 +83,19 @@ def shape_of(dtype: DType, target: Target) -> Shape:
     )
 
 
-class Rows(Protocol):
-    """Sizes of tiles, of which there are kernels for some numbers of rows, the largest first."""
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """The numbers of rows."""
-        ...
-
-
-class Loops(Writer):
-    """A writer of loops over integers."""
-
-    @contextmanager
-    def each(self, high: str, step: int | str = 1, low: str = "0", note: str = "") -> Iterator[str]:
-        """Turns from `low` to before `high`."""
-        head, body, done = self.label(), self.label(), self.label()
-        before = self.block
-        self.go(head)
-        self.begin(head)
-        turn = self.name()
-        at = len(self.lines)
-        self.do("")
-        self.branch(self.put(f"icmp slt i64 {turn}, {high}"), body, done)
-        self.begin(body)
-        yield turn
-        following = self.put(f"add nsw i64 {turn}, {step}")
-        self.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
-        self.go(head, note)
-        self.begin(done)
-
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """What is done if a condition holds."""
-        then, done = self.label(), self.label()
-        self.branch(condition, then, done)
-        self.begin(then)
-        yield
-        self.go(done)
-        self.begin(done)
-
-    def at(self, pointer: str, kind: str, *terms: str) -> str:
-        """An address: some elements after another."""
-        total = terms[0]
-        for term in terms[1:]:
-            total = self.put(f"add nsw i64 {total}, {term}")
-        return self.put(f"getelementptr {kind}, ptr {pointer}, i64 {total}")
-
-    def least(self, x: str, y: str) -> str:
-        """The smaller of two integers."""
-        return self.put(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
-
-
-_VARIANTS: Final = ((2, False), (2, True), (1, True))
-"""Registers of a tile's row, and whether some lanes of the last are left out."""
-
-
-def _kernel_name(rows: int, vectors: int, masked: bool) -> str:
-    return f"weft.kernel.{rows}.{vectors}{'m' if masked else ''}"
-
-
-def _table(s: Shape, vectors: int, masked: bool) -> str:
-    """Kernels by how many rows are left: those of the most rows that are not more."""
-    kernels = ["ptr null"]
-    for left in range(1, s.rows[0] + 1):
-        rows = next(rows for rows in s.rows if rows <= left)
-        kernels.append(f"ptr @{_kernel_name(rows, vectors, masked)}")
-    name = f"@weft.table.{vectors}{'m' if masked else ''}"
-    return f"{name} = internal constant [{len(kernels)} x ptr] [{', '.join(kernels)}]"
-
-
-class _Kernel:
+class _Kernel(TileKernel):
     """A tile of c: `kernel(a, b, b_row, k, c, c_row, columns, add)`."""
 
+    parameters = (
+        "ptr noalias %a, ptr noalias %b, i64 %b_row, i64 %k, ptr noalias %c, i64 %c_row, "
+        "i64 %columns, i1 %add"
+    )
+
     def __init__(self, s: Shape, rows: int, vectors: int, masked: bool) -> None:
-        self.s, self.rows, self.vectors, self.masked = s, rows, vectors, masked
-        self.scalar = s.scalar
-        self.lanes = s.lanes
-        self.kind = f"<{s.lanes} x {self.scalar}>"
-        self.suffix = f"v{s.lanes}{'f64' if s.dtype is dtypes.float64 else 'f32'}"
-        self.w = Loops()
-        self.mask = ""
+        super().__init__(s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked)
+        self.s = s
 
-    def text(self) -> str:
-        w = self.w
-        if self.masked:
-            self.mask = self._mask()
-        totals = self._product()
-        adding, storing, done = w.label(), w.label(), w.label()
-        w.branch("%add", adding, storing)
-        w.begin(adding)
-        self._store(totals, True)
-        w.go(done)
-        w.begin(storing)
-        self._store(totals, False)
-        w.go(done)
-        w.begin(done)
-        w.do("ret void")
-        name = _kernel_name(self.rows, self.vectors, self.masked)
-        parameters = (
-            "ptr noalias %a, ptr noalias %b, i64 %b_row, i64 %k, ptr noalias %c, i64 %c_row, "
-            "i64 %columns, i1 %add"
-        )
-        lines = "\n".join(w.lines)
-        return f"define internal void @{name}({parameters}) noinline #0 {{\nentry:\n{lines}\n}}\n"
-
-    def _mask(self) -> str:
-        """Which lanes of the last register there are."""
-        w = self.w
-        index = f"<{self.lanes} x i32>"
-        left = w.put(f"sub i64 %columns, {self.lanes * (self.vectors - 1)}")
-        one = w.put(f"insertelement {index} poison, i32 {w.put(f'trunc i64 {left} to i32')}, i64 0")
-        all_of = w.put(f"shufflevector {index} {one}, {index} poison, {index} zeroinitializer")
-        lanes = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
-        return w.put(f"icmp slt {index} <{lanes}>, {all_of}")
-
-    def _load(self, pointer: str, last: bool) -> str:
-        size = self.s.dtype.size
-        if not (self.masked and last):
-            return self.w.put(f"load {self.kind}, ptr {pointer}, align {size}")
-        bits = f"<{self.lanes} x i1>"
-        return self.w.put(
-            f"call {self.kind} @llvm.masked.load.{self.suffix}.p0(ptr align {size} {pointer}, "
-            f"{bits} {self.mask}, {self.kind} zeroinitializer)"
-        )
-
-    def _product(self) -> list[list[str]]:
+    def totals(self) -> list[list[str]]:
         """The sums of products, in a loop over k.
 
         A tile of few registers has several sums of each element, for neighbours in k.
@@ -241,9 +134,9 @@ class _Kernel:
         new = []
         for k in range(step):
             here = w.put(f"add nsw i64 {p}, {k}")
-            row = w.at("%b", self.scalar, w.put(f"mul nsw i64 {here}, %b_row"))
+            row = w.at("%b", self.s.scalar, w.put(f"mul nsw i64 {here}, %b_row"))
             b = [
-                self._load(w.at(row, self.scalar, str(v * self.lanes)), v == self.vectors - 1)
+                self.load(w.at(row, self.s.scalar, str(v * self.s.lanes)), v)
                 for v in range(self.vectors)
             ]
             new += [self._row(i, here, b, totals[k * self.rows + i]) for i in range(self.rows)]
@@ -262,36 +155,13 @@ class _Kernel:
     def _row(self, i: int, p: str, b: list[str], totals: list[str]) -> list[str]:
         """An element of a times a row of b."""
         w = self.w
-        address = w.at(w.at("%a", self.scalar, p), self.scalar, str(i * self.s.row))
-        x = w.put(f"load {self.scalar}, ptr {address}, align {self.s.dtype.size}")
-        one = w.put(f"insertelement {self.kind} poison, {self.scalar} {x}, i64 0")
-        lanes = f"<{self.lanes} x i32>"
-        every = w.put(
-            f"shufflevector {self.kind} {one}, {self.kind} poison, {lanes} zeroinitializer"
-        )
+        address = w.at(w.at("%a", self.s.scalar, p), self.s.scalar, str(i * self.s.row))
+        x = w.put(f"load {self.s.scalar}, ptr {address}, align {self.s.dtype.size}")
+        every = w.every(self.kind, x)
         return [
             w.call(f"llvm.fmuladd.{self.suffix}", self.kind, every, y, total)
             for y, total in zip(b, totals, strict=True)
         ]
-
-    def _store(self, totals: list[list[str]], add: bool) -> None:
-        w, size = self.w, self.s.dtype.size
-        bits = f"<{self.lanes} x i1>"
-        for i, row in enumerate(totals):
-            start = w.at("%c", self.scalar, w.put(f"mul nsw i64 %c_row, {i}"))
-            for v, total in enumerate(row):
-                place = w.at(start, self.scalar, str(v * self.lanes))
-                last = v == self.vectors - 1
-                if add:
-                    old = self._load(place, last)
-                    total = w.put(f"fadd {self.kind} {old}, {total}")
-                if self.masked and last:
-                    w.do(
-                        f"call void @llvm.masked.store.{self.suffix}.p0({self.kind} {total}, "
-                        f"ptr align {size} {place}, {bits} {self.mask})"
-                    )
-                else:
-                    w.do(f"store {self.kind} {total}, ptr {place}, align {size}")
 
 
 def symbol(routine: str, dtype: DType) -> str:
@@ -300,12 +170,8 @@ def symbol(routine: str, dtype: DType) -> str:
 
 
 def texts(s: Shape) -> list[str]:
-    """The kernels of all sizes, and the tables that `choose` finds them in."""
-    tables = [_table(s, vectors, masked) for vectors, masked in _VARIANTS]
-    kernels = [
-        _Kernel(s, rows, vectors, masked).text() for rows in s.rows for vectors, masked in _VARIANTS
-    ]
-    return [*tables, *kernels]
+    """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 
 def module(target: Target, *functions: str) -> str:
@@ -316,7 +182,7 @@ def module(target: Target, *functions: str) -> str:
     return "\n".join([f'target triple = "{target.triple}"', *functions, attributes, notes])
 
 
-def next_rows(w: Loops, s: Rows, left: str) -> tuple[str, str]:
+def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
     """How many rows the next tile should have, so that all have about as many, and has."""
     most = s.rows[0]
     tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {most - 1}')}, {most}")
@@ -329,17 +195,8 @@ def next_rows(w: Loops, s: Rows, left: str) -> tuple[str, str]:
     return wanted, found
 
 
-def chosen(w: Loops, s: Shape, wanted: str, columns: str) -> str:
-    """The kernel for so many rows and columns."""
-    full = w.put(f"icmp sge i64 {columns}, {s.width}")
-    narrow = w.put(f"icmp sle i64 {columns}, {s.lanes}")
-    table = w.select(narrow, "ptr", "@weft.table.1m", "@weft.table.2m")
-    table = w.select(full, "ptr", "@weft.table.2", table)
-    return w.put(f"load ptr, ptr {w.at(table, 'ptr', wanted)}")
-
-
 @contextmanager
-def tiles(w: Loops, s: Rows, high: str) -> Iterator[tuple[str, str, str]]:
+def tiles(w: Loops, s: Tile, high: str) -> Iterator[tuple[str, str, str]]:
     """Turns over the rows of a matrix, a tile at a time.
 
     Yields: the first row, how many there are, and how many `chosen` is to be asked for.

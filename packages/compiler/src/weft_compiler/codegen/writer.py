@@ -1,8 +1,10 @@
-"""The text of one LLVM function, written line by line."""
+"""The text of one LLVM function, written line by line, and loops in it."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from weft_tensor import dtypes
@@ -91,3 +93,53 @@ class Writer:
     def call(self, function: str, kind: str, *operands: str) -> str:
         """A function of operands of one type that gives that type."""
         return self.put(f"call {kind} @{function}({', '.join(f'{kind} {x}' for x in operands)})")
+
+
+class Loops(Writer):
+    """A writer of loops over integers."""
+
+    @contextmanager
+    def each(self, high: str, step: int | str = 1, low: str = "0", note: str = "") -> Iterator[str]:
+        """Turns from `low` to before `high`."""
+        head, body, done = self.label(), self.label(), self.label()
+        before = self.block
+        self.go(head)
+        self.begin(head)
+        turn = self.name()
+        at = len(self.lines)
+        self.do("")
+        self.branch(self.put(f"icmp slt i64 {turn}, {high}"), body, done)
+        self.begin(body)
+        yield turn
+        following = self.put(f"add nsw i64 {turn}, {step}")
+        self.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{self.block} ]"
+        self.go(head, note)
+        self.begin(done)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """What is done if a condition holds."""
+        then, done = self.label(), self.label()
+        self.branch(condition, then, done)
+        self.begin(then)
+        yield
+        self.go(done)
+        self.begin(done)
+
+    def at(self, pointer: str, kind: str, *terms: str) -> str:
+        """An address: some elements after another."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.put(f"add nsw i64 {total}, {term}")
+        return self.put(f"getelementptr {kind}, ptr {pointer}, i64 {total}")
+
+    def least(self, x: str, y: str) -> str:
+        """The smaller of two integers."""
+        return self.put(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
+
+    def every(self, kind: str, x: str) -> str:
+        """A register of a type of LLVM, such as `<8 x float>`, with a number in every lane."""
+        lanes, scalar = kind[1:-1].split(" x ")
+        one = self.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
+        places = f"<{lanes} x i32> zeroinitializer"
+        return self.put(f"shufflevector {kind} {one}, {kind} poison, {places}")
