@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -105,6 +106,33 @@ def chains(registry: None) -> Chains:
     made = Chains()
     register_compiler("chains", made)
     return made
+
+
+@pytest.mark.parametrize("shares", [False, True])
+def test_functions_that_threads_share_run_where_the_step_is_driven(
+    registry: None, shares: bool
+) -> None:
+    ran: set[int] = set()
+
+    def product(region: Region, device: Device) -> Callable[..., Any]:
+        def run(a: Any) -> Any:
+            ran.add(threading.get_ident())
+            return a @ a
+
+        return run
+
+    class Products:
+        def claim(self, offer: Offer) -> Iterable[Claim]:
+            products = [node for node in offer.nodes if node.type == "MatMul"]
+            return [Claim([node], product, shares=shares) for node in products]
+
+    register_compiler("products", Products())
+    x, y = (wf.placeholder(wf.float32, [4, 4]) for _ in range(2))
+    array = np.arange(16, dtype=np.float32).reshape(4, 4)
+    with wf.Session(config=wf.ConfigProto(inter_op_parallelism_threads=2)) as session:
+        for found in session.run([wf.matmul(x, x), wf.matmul(y, y)], {x: array, y: array}):
+            np.testing.assert_array_equal(found, array @ array)
+    assert (ran == {threading.get_ident()}) is shares
 
 
 def chain(x: Any) -> Any:

@@ -10,6 +10,10 @@ from weft_compiler.codegen.generated import places
 
 _ENOUGH: Final = 1 << 19
 """Products of numbers that a thread should compute at a time: some microseconds."""
+_UNPACKED: Final = 1 << 23
+"""Products of numbers up to which BLAS gets a part of `_ENOUGH` after the other. It copies the
+operands of larger parts into memory that it lends to threads as they come, so one finds there what
+another wrote: 32×512×512 by two threads takes 140 µs so, and 97 in such parts."""
 _LINES: Final = 16
 """Rows or columns of a product that a part has a multiple of."""
 
@@ -24,7 +28,7 @@ class Cut:
       unit: parts have a multiple of so many.
       steps: how many elements a view moves on for each.
       rows: whether the call's number, the first row, moves on too.
-      ways: into how many parts for each thread it is cut.
+      ways: into how many parts for each thread it is cut, at most.
     """
 
     size: str
@@ -57,7 +61,8 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     unit = -(-unit // found.unit) * found.unit
     if found.count < 2 * unit:
         return None
-    return Cut(found.size, found.count, unit, found.steps, found.rows, found.ways)
+    ways = found.count if routine == "gemm" and work <= _UNPACKED else found.ways
+    return Cut(found.size, found.count, unit, found.steps, found.rows, ways)
 
 
 def _of_product(of: Mapping[str, int]) -> Cut:

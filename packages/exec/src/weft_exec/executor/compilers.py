@@ -60,6 +60,7 @@ class Claim(NamedTuple):
         have left. A reference that such a member gives is that of its first input; who takes it
         outside is given the variable's own.
       draws: those of the members that draw random numbers. The function counts their executions.
+      shares: whether several threads run the function, so that it needs none of the step's pool.
     """
 
     members: Sequence[Node]
@@ -67,6 +68,7 @@ class Claim(NamedTuple):
     peak_bytes: Callable[[BytesOf], int] | None = None
     updates: Mapping[Node, int] = MappingProxyType({})
     draws: Collection[Node] = ()
+    shares: bool = False
 
 
 class Offer(NamedTuple):
@@ -318,7 +320,7 @@ def _with_regions(
         region = _replace(step, members, name, claim.updates)
         stands.update(dict.fromkeys(members, region.node))
         device = place(members[0])[0]
-        heavy = any([place(member)[1].heavy for member in members])
+        heavy = not claim.shares and any([place(member)[1].heavy for member in members])
         made[region.node] = device, _kernel(region, claim, place, heavy)
         position[region.node] = position[members[-1]]
         for member in members:

@@ -87,6 +87,7 @@ class NativeRegions:
                 make,
                 updates=updates_of(generator, members),
                 draws=[member for member in members if generator.draws(member)],
+                shares=offer.place(members[0])[0].config.compiled_threads > 1,
             )
             for members in choose(offer, generator, asked).regions
         ]
