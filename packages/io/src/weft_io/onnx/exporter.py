@@ -140,7 +140,7 @@ class _Export:
             fetches, feeds = step.fetches, step.feeds
             nodes = _needed(fetches, feeds)
         for name, feed in zip(self.inputs, feeds, strict=True):
-            self.body.values[feed] = Value(feed.dtype.base_dtype, name)
+            self.body.values[feed] = Value(feed.dtype.base_dtype, name, dims=feed.dims)
         self._live = set(nodes)
         self._freeze([node for node in nodes if node.role is Role.VARIABLE])
         if step is not None and any(node.role in _ROUTING for node in nodes):
@@ -184,6 +184,8 @@ class _Export:
             value = found[output.index] if output.index < len(found) else None
             # What is not there has no type: what uses it is looked at all the same.
             values[output] = value or Value(output.dtype.base_dtype)
+            if value is not None and value.dims is None and not value.sequence:
+                value.dims = output.dims
             if value is not None and not value.name and value.array is None:
                 value.name = _plain_name(output)
         if found and (lost := self._used_and_lost(node, found)):

@@ -195,6 +195,10 @@ class NodeExport:
         """What stands for all inputs."""
         return [self[index] for index in range(len(self))]
 
+    def at(self, output: Output) -> Value:
+        """What stands for any output of the graph that has been written."""
+        return self._body.values[output]
+
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute of the node."""
         return self.node.attrs.get(name, default)

@@ -1,9 +1,10 @@
-"""Loops that write an array row by row give its rows stacked; those over known rows become Scan.
+"""Loops that write an array row by row give its rows stacked; those that read rows become Scan.
 
 A loop of the graph hands an array on and writes one element of it in each turn. In ONNX that is a
 sequence, which most runtimes copy in each turn, and some do not have. Where the elements are
 written in order, a Loop gives them stacked instead; and where its turns are those of the rows that
-it reads, whose number is known, and its state keeps its shapes, it is a Scan.
+it reads, and its state keeps its shapes, it is a Scan. Nobody runs a Scan over no rows: where their
+number is not known, it is in a branch of an If.
 """
 
 from __future__ import annotations
@@ -14,17 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft_graph.ir.node import Node
+from weft_io.onnx.counts import Number, number, size
 from weft_io.onnx.node_export import Filling, Made, NodeExport, Subgraph, Value
 from weft_tensor import dtypes
 
-Number = tuple[Any, int]
-"""What is not known, as `_key` gives it, and what is added to it; or None and a known number."""
-
-_OF_SHAPES: Final = frozenset(
-    {"Cast", "Gather", "Identity", "Reshape", "Shape", "Slice", "Squeeze"}
-)
-_DEEP: Final = 8
-"""Nodes from a shape to one size of it, at the most."""
+Dims = Sequence[int | None] | None
 
 _SCAN: Final = 9
 """The first version whose Scan has no batches."""
@@ -62,12 +57,14 @@ class _Array:
       element: what a turn writes.
       step: 1 for rows from the first one on, -1 from the last one.
       full: whether all rows are written when the loop ends.
+      dims: the shape of its elements.
     """
 
     state: State
     element: Value
     step: int
     full: bool
+    dims: Dims
 
 
 class Stacking:
@@ -102,27 +99,17 @@ class Stacking:
         with export.into(self._body):
             elements = [export.add("Identity", each.element) for each in self._arrays]
         for array, element in zip(self._arrays, elements, strict=True):
-            element.dims = array.state.filling.dims if array.state.filling else None
+            element.dims = array.dims
         results = [*(each.result for each in kept), *stacks]
-        first, new = [each.first for each in kept], [each.new for each in kept]
         body, values = self._body, [each.value for each in kept]
+        new = [*(each.new for each in kept), *elements]
         if rows:
-            taken = [self._taken(export, each) for each in rows]
             body.nodes = [each for each in body.nodes if each not in rows]
-            body.inputs = [*values, *(each.outputs[0] for each in rows)]
-            body.outputs = [*new, *elements]
-            for state in kept:  # which ONNX Runtime must know
-                state.new.dims = state.node.outputs[0].dims
-            attributes: dict[str, Any] = {"body": body, "num_scan_inputs": len(rows)}
-            if self._backwards():
-                attributes["scan_input_directions"] = [1] * len(rows)
-                # Arrays of another counter may be written from the first row on all the same.
-                attributes["scan_output_directions"] = [int(a.step < 0) for a in self._arrays]
-            export.append(Made("Scan", [*first, *taken], results, attributes, self._name))
+            body.inputs, body.outputs = [*values, *(each.outputs[0] for each in rows)], new
+            self._add_scan(export, kept, rows, results)
         else:
-            body.inputs = [*body.inputs[:2], *values]
-            body.outputs = [body.outputs[0], *new, *elements]
-            inputs = [None, self._goes_on, *first]
+            body.inputs, body.outputs = [*body.inputs[:2], *values], [body.outputs[0], *new]
+            inputs = [None, self._goes_on, *(each.first for each in kept)]
             export.append(Made("Loop", inputs, results, {"body": body}, self._name))
         for each, stack in zip(self._arrays, stacks, strict=True):
             each.state.result.rows = self._whole(export, each, stack, not rows)
@@ -144,27 +131,29 @@ class Stacking:
             return None
         if self._uses[state.value] != 1 or self._uses[write.outputs[0]] != 1:
             return None
-        element, (counter, offset) = write.inputs[1], _number(write.inputs[2])
+        element, (counter, offset) = write.inputs[1], number(write.inputs[2])
         step = 0 if counter is None or offset else self._steps.get(counter, 0)
         if element is None or not step or not self._begins(filling, counter, step):
             return None
         full = filling.count is None or self._turns == (counter, *self._end(filling, step))
-        return _Array(state, element, step, full) if full or step == 1 else None
+        if not full and step != 1:
+            return None
+        return _Array(state, element, step, full, _known_dims(filling.dims, _plain(element).dims))
 
     def _begins(self, filling: Filling, counter: Value, step: int) -> bool:
         """Whether the first turn writes the row after those that are written."""
-        places = [_number(index) for index, _ in filling.writes]
-        places.append(_number(self._firsts[counter]))
+        places = [number(index) for index, _ in filling.writes]
+        places.append(number(self._firsts[counter]))
         if step == 1:
             return places == [(None, at) for at in range(len(places))]
         if step != -1 or filling.count is None:
             return False
-        base, count = _number(filling.count)
+        base, count = number(filling.count)
         return places == [(base, count - 1 - at) for at in range(len(places))]
 
     def _end(self, filling: Filling, step: int) -> Number:
         """The counter with which a loop over all rows ends."""
-        return _number(filling.count) if step == 1 else (None, 0)
+        return number(filling.count) if step == 1 else (None, 0)
 
     def _bound(self) -> tuple[Value, Any, int] | None:
         """The counter that alone decides how long the loop goes on, and its end.
@@ -174,7 +163,7 @@ class Stacking:
         test = _plain(self._body.outputs[0]).made
         if test is None or test.op not in ("Less", "GreaterOrEqual"):
             return None
-        (counter, moved), end = _number(test.inputs[0]), _number(test.inputs[1])
+        (counter, moved), end = number(test.inputs[0]), number(test.inputs[1])
         step = 1 if test.op == "Less" else -1
         if counter is None or self._steps.get(counter) != step or moved != step:
             return None
@@ -212,51 +201,97 @@ class Stacking:
 
     # ----------------------------------------------------------------------------- Scan
 
+    def _add_scan(
+        self, export: NodeExport, kept: Sequence[State], rows: Sequence[Made], results: list[Value]
+    ) -> None:
+        """Add a Scan, in a branch of an If where there may be nothing to scan."""
+        for state in kept:  # which ONNX Runtime must know
+            state.new.dims = state.node.outputs[0].dims
+        attributes: dict[str, Any] = {"body": self._body, "num_scan_inputs": len(rows)}
+        if self._backwards():
+            attributes["scan_input_directions"] = [1] * len(rows)
+            # Arrays of another counter may be written from the first row on all the same.
+            attributes["scan_output_directions"] = [int(a.step < 0) for a in self._arrays]
+        first = [each.first for each in kept]
+        if self._has_turns():
+            taken = [self._taken(export, each) for each in rows]
+            export.append(Made("Scan", [*first, *taken], results, attributes, self._name))
+            return
+        some, none = Subgraph("then"), Subgraph("else")
+        with export.into(some):
+            taken = [self._taken(export, each) for each in rows]
+            some.outputs = [Value(each.dtype) for each in results]
+            export.append(Made("Scan", [*first, *taken], some.outputs, attributes, self._name))
+        with export.into(none):
+            copies = [export.add("Identity", each) for each in first]
+            none.outputs = [*copies, *(self._nothing(export, each) for each in self._arrays)]
+        branches = {"then_branch": some, "else_branch": none}
+        export.append(Made("If", [self._goes_on], results, branches, self._name))
+
+    def _nothing(self, export: NodeExport, array: _Array) -> Value:
+        """No rows of an array whose elements have a known shape."""
+        assert array.dims is not None
+        sizes = export.ints([0, *array.dims])
+        return export.filled(0, sizes, array.element.dtype)
+
     def _backwards(self) -> bool:
         return self._turns is not None and self._steps[self._turns[0]] == -1
 
+    def _range(self) -> tuple[Number, Number]:
+        """The lowest counter of a turn, and one more than the highest."""
+        assert self._turns is not None
+        counter, *end = self._turns
+        (base, first), (other, last) = number(self._firsts[counter]), end
+        return (
+            ((other, last), (base, first + 1))
+            if self._backwards()
+            else ((base, first), (other, last))
+        )
+
+    def _has_turns(self) -> bool:
+        """Whether it is known that there is one: nobody runs a Scan over nothing."""
+        (base, first), (other, last) = self._range()
+        return base is None and other is None and first < last
+
     def _rows(self, kept: Sequence[State]) -> list[Made]:
         """The nodes that read the row of each turn, none if this cannot be a Scan."""
-        shapes = [each.node.outputs[0].dims for each in kept]
         if self._turns is None or self._opset < _SCAN or any(each.value.sequence for each in kept):
             return []
+        shapes: list[Dims] = [
+            each.node.outputs[0].dims for each in kept
+        ]  # a state of a Scan keeps its shape
+        (base, first), (other, last) = self._range()
+        if base is not None or first < 0 or (other is None and first >= last):
+            return []
+        if not self._has_turns():  # somebody must tell the shape of nothing
+            shapes += [each.dims for each in self._arrays]
         if any(dims is None or None in dims for dims in shapes):
-            return []  # a state of a Scan keeps its shape
+            return []
         return [made for made in self._body.nodes if self._is_row(made)]
 
     def _is_row(self, made: Made) -> bool:
-        """Whether a node reads, turn by turn, as many rows as there are turns.
-
-        They must be known to be one at least: ONNX Runtime has no Scan over nothing.
-        """
+        """Whether a node reads the row of each turn of a tensor that has them all."""
         assert self._turns is not None
-        counter, base, end = self._turns
         if made.op != "Gather" or made.attributes.get("axis", 0) or len(made.inputs) != 2:
             return False
-        rows, first = made.inputs[0], _number(self._firsts[counter])
-        if rows is None or rows in self._inside or rows.array is not None:
+        rows = made.inputs[0]
+        if rows is None or rows in self._inside:
             return False
-        if _number(made.inputs[1]) != (counter, 0):
+        if number(made.inputs[1]) != (self._turns[0], 0):
             return False
-        if base is not None or first[0] is not None or not rows.dims:
-            return False
-        count = rows.dims[0]
-        if self._backwards():  # from the last row, or one before it, to the first one
-            return count is not None and end == 0 <= first[1] < count
-        return count == end and 0 <= first[1] < end
+        (base, count), (other, last) = size(rows, 0), self._range()[1]
+        return base == other and last <= count
 
     def _taken(self, export: NodeExport, made: Made) -> Value:
         """The rows that the turns read, of all that there are."""
-        assert self._turns is not None and made.inputs[0] is not None
-        rows, (_, at) = made.inputs[0], _number(self._firsts[self._turns[0]])
-        assert rows.dims and rows.dims[0] is not None
-        low, high = (0, at + 1) if self._backwards() else (at, rows.dims[0])
-        if (low, high) == (0, rows.dims[0]):
+        rows, ((_, first), last) = made.inputs[0], self._range()
+        assert rows is not None
+        whole = last == size(rows, 0)
+        if whole and first == 0:
             return rows
-        return export.add("Slice", rows, *(export.ints([each]) for each in (low, high, 0)))
-
-
-# ------------------------------------------------------------------------------- numbers
+        # What is less than a size that a step computes is counted from the end.
+        bounds = (first, _FAR if whole else last[1], 0)
+        return export.add("Slice", rows, *(export.ints([each]) for each in bounds))
 
 
 def _used(graph: Subgraph) -> Iterator[Value]:
@@ -277,46 +312,14 @@ def _plain(value: Value) -> Value:
     return value
 
 
-def _number(value: Value | None) -> Number:
-    """A single integer as what it is counted from."""
-    total = 0
-    while value is not None and value.array is None and (made := value.made) is not None:
-        first = made.inputs[0] if made.inputs else None
-        second = made.inputs[1] if len(made.inputs) > 1 else None
-        known = None if second is None else _known(second)
-        if made.op in ("Add", "Sub") and known is not None:
-            total += known if made.op == "Add" else -known
-        elif made.op not in ("Identity", "Reshape", "Cast") or not _is_integer(first):
-            break
-        value = first
-    known = None if value is None else _known(value)
-    return (_key(value), total) if known is None else (None, total + known)
-
-
-def _key(value: Value | None, depth: int = _DEEP) -> Any:
-    """What is equal for sizes that are computed in the same way, else the value itself."""
-    made = None if value is None else value.made
-    if value is not None and value.array is not None:
-        return value.dtype.name, value.array.shape, value.array.tobytes()
-    if made is None or made.op not in _OF_SHAPES or not depth:
-        return value
-    attributes = tuple((name, repr(each)) for name, each in sorted(made.attributes.items()))
-    return made.op, attributes, *(_key(each, depth - 1) for each in made.inputs)
-
-
-def _is_integer(value: Value | None) -> bool:
-    return value is not None and value.dtype.is_integer
-
-
-def _known(value: Value) -> int | None:
-    """A single integer that is known."""
-    found = value.array
-    return (
-        int(found.item()) if found is not None and found.size == 1 and _is_integer(value) else None
-    )
+def _known_dims(one: Dims, other: Dims) -> Dims:
+    """A shape of which two things are known."""
+    if one is None or other is None or len(one) != len(other):
+        return other if one is None else one
+    return [b if a is None else a for a, b in zip(one, other, strict=True)]
 
 
 def _step(state: State) -> int:
     """1 or -1 for a counter, else 0."""
-    base, moved = _number(state.new)
+    base, moved = number(state.new)
     return moved if base is state.value and moved in (1, -1) else 0

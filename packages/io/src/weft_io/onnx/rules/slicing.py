@@ -24,6 +24,8 @@ from weft_tensor import dtypes, errors
 
 _FAR: Final = int(np.iinfo(np.int64).max)
 _BEFORE: Final = int(np.iinfo(np.int64).min)
+_COUNTED_FROM_THE_END: Final = 11
+"""The first opset whose Gather takes negative positions."""
 
 
 @importer("Slice")
@@ -142,6 +144,7 @@ class _Part:
       axes, steps: of the input, those that are cut.
       starts, ends: for each a number, or a vector of one element.
       gone: axes of the input of which one element is left, without the axis.
+      picked: the same by a position that a step computes, a vector of one element.
       new: axes of the result that have one element.
     """
 
@@ -150,6 +153,7 @@ class _Part:
     starts: list[int | Value] = field(default_factory=list)
     ends: list[int | Value] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+    picked: list[tuple[int, Value]] = field(default_factory=list)
     new: list[int] = field(default_factory=list)
 
 
@@ -164,6 +168,9 @@ def _write_strided_slice(export: NodeExport) -> Value:
         )
     if part.gone:
         found = export.add("Squeeze", found, export.ints(part.gone))
+    for axis, index in reversed(part.picked):
+        place = axis - sum(each < axis for each in part.gone)
+        found = export.add("Gather", found, export.reshape(index, []), axis=place)
     if part.new:
         found = export.add("Unsqueeze", found, export.ints(part.new))
     return found
@@ -199,6 +206,9 @@ def _part(export: NodeExport) -> _Part:
 def _shrink(export: NodeExport, found: _Part, i: int, axis: int) -> None:
     """One element along an axis: up to the next one, or to the end after the last one."""
     start = _entry(export, 1, i)
+    if isinstance(start, Value) and export.opset >= _COUNTED_FROM_THE_END:
+        found.picked.append((axis, start))
+        return
     found.axes.append(axis)
     found.gone.append(axis)
     found.steps.append(1)
@@ -233,6 +243,9 @@ def _entry(export: NodeExport, index: int, i: int) -> int | Value:
     partial = constant_value(export.node.inputs[index], partial=True)
     if partial is not None and partial[i] is not None:
         return int(partial[i])
+    packed = export.node.inputs[index].node
+    if packed.type == "Pack":
+        return export.vector(export.at(packed.inputs[i]))
     return export.add("Gather", export.int64(export[index]), export.ints([i]), axis=0)
 
 
