@@ -266,3 +266,25 @@ def test_a_rule_of_a_stranger() -> None:
     finally:
         _exporters.clear()
         _exporters.update(before)
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    x, y = (wf.placeholder(wf.float32, [2], name=name) for name in "xy")
+    z = wf.placeholder(wf.float32, [2], name="z")
+    with (
+        wf.Session() as session,
+        pytest.raises(errors.InvalidArgumentError, match="needs 'y', 'z', which are in no feeds"),
+    ):
+        wf.onnx.export(x + y * z, x, session)
+
+
+def test_convolutions_of_images_whose_channels_only_filters_tell() -> None:
+    x = wf.placeholder(wf.float32, [None, None, None, None], name="x")
+    plain = wf.nn.conv2d(x, wf.ones([3, 3, 2, 4]), 1, "SAME")
+    y = wf.nn.depthwise_conv2d(plain, wf.ones([2, 2, 4, 2]), [1, 1, 1, 1], "VALID")
+    with wf.Session() as session:
+        model = wf.onnx.export({"y": y}, {"x": x}, session)
+        feeds = np.arange(32, dtype=np.float32).reshape(1, 4, 4, 2)
+        expected = session.run(y, {x: feeds})
+    found = ReferenceEvaluator(model).run(None, {"x": feeds})[0]
+    np.testing.assert_allclose(found, expected, 1e-6)

@@ -32,6 +32,7 @@ OLDEST: Final = 7
 _SEPARATE_CONSTANTS: Final = 4
 """The first version of the format whose constants need not be inputs, too."""
 
+_NO_RULE: Final = "there is no rule for it"
 _OF_THE_MODEL: Final = ("producer_name", "producer_version", "domain", "doc_string")
 _ROUTING: Final = frozenset(
     {Role.SWITCH, Role.MERGE, Role.ENTER, Role.EXIT, Role.NEXT_ITERATION, Role.LOOP_COND}
@@ -127,6 +128,7 @@ class _Export:
         self.body = Body(opset)
         self.outputs: list[Value] = []
         self._live: set[Node] = set()
+        self._unfed: list[Node] = []
         self._refused: dict[str, None] = {}  # once each: the test of a loop is written thrice
 
     def run(self) -> None:
@@ -136,7 +138,7 @@ class _Export:
         step: StepGraph | None = None
         if any(node.role is Role.CALL or node.role in _ROUTING for node in nodes):
             step = prune(feeds, fetches, [])
-            inline_calls(step)
+            inline_calls(step, has_kernel=lambda op: export_rule(op) is not None)
             fetches, feeds = step.fetches, step.feeds
             nodes = _needed(fetches, feeds)
         for name, feed in zip(self.inputs, feeds, strict=True):
@@ -144,7 +146,7 @@ class _Export:
         self._live = set(nodes)
         self._freeze([node for node in nodes if node.role is Role.VARIABLE])
         if step is not None and any(node.role in _ROUTING for node in nodes):
-            FlowExport(self.body, step.live_nodes(), self._live, self._add).run()
+            self._add_flow(step)
         else:
             for node in nodes:
                 self._add(node)
@@ -159,6 +161,16 @@ class _Export:
             taken.add(value)
             value.name = name
             self.outputs.append(value)
+
+    def _add_flow(self, step: StepGraph) -> None:
+        """Add all nodes of a step with branches or loops."""
+        flow = FlowExport(self.body, step.live_nodes(), self._live, self._add, self._note)
+        if not flow.is_plain():  # nothing can be written then; what is known of the rest is said
+            for node in self._live:
+                if node.role is None and export_rule(node.type) is None:
+                    self._note(node, _NO_RULE)
+            return
+        flow.run()
 
     def _freeze(self, variables: Sequence[Node]) -> None:
         """Let the values of variables be constants."""
@@ -178,7 +190,7 @@ class _Export:
         try:
             found = self._values_of(node)
         except errors.UnimplementedError as error:
-            self._refused[self._refusal(node, error.message)] = None
+            self._note(node, error.message)
             found = []
         for output in missing:
             value = found[output.index] if output.index < len(found) else None
@@ -189,10 +201,20 @@ class _Export:
             if value is not None and not value.name and value.array is None:
                 value.name = _plain_name(output)
         if found and (lost := self._used_and_lost(node, found)):
-            self._refused[self._refusal(node, f"ONNX cannot give its output {lost}")] = None
+            self._note(node, f"ONNX cannot give its output {lost}")
 
     def _refuse(self) -> None:
-        """Raise UnimplementedError with all nodes that have no form."""
+        """Raise an error with all placeholders that are missing, or all nodes without a form."""
+        if self._unfed:
+            names = ", ".join(repr(node.name) for node in self._unfed)
+            verb = "is" if len(self._unfed) == 1 else "are"
+            first = self._unfed[0]
+            raise errors.InvalidArgumentError(
+                f"the model needs {names}, which {verb} in no feeds",
+                op=first.type,
+                node=first.name,
+                line=first.line or None,
+            )
         if self._refused:
             lines = "\n  ".join(self._refused)
             raise errors.UnimplementedError(
@@ -204,19 +226,15 @@ class _Export:
         if node.role is Role.CONSTANT:
             return [self.body.constant(node.attrs["value"], node.outputs[0].dtype)]
         if node.role is Role.PLACEHOLDER and not node.inputs:
-            raise errors.InvalidArgumentError(
-                f"the model needs {node.name!r}, which is in no feeds",
-                op=node.type,
-                node=node.name,
-                line=node.line or None,
-            )
+            self._unfed.append(node)
+            return [Value(node.outputs[0].dtype.base_dtype)]
         if _follows_update(node):
             raise errors.UnimplementedError("it reads a variable that was updated before")
         if node.traits.identity or node.role is Role.READ:
             return [self.body.values[node.inputs[0]]]
         rule = export_rule(node.type)
         if rule is None:
-            raise errors.UnimplementedError("there is no rule for it")
+            raise errors.UnimplementedError(_NO_RULE)
         found = rule(NodeExport(node, self.body))
         return [found] if isinstance(found, Value) else list(found)
 
@@ -231,10 +249,12 @@ class _Export:
     def _is_read(self, output: Output) -> bool:
         return any(user in self._live for user in output.consumers())
 
-    def _refusal(self, node: Node, why: str) -> str:
+    def _note(self, node: Node, why: str) -> None:
+        """Note that a node has no form."""
         line = self.session.graph.find_node(node.name)
         where = (line or node).line
-        return f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")
+        found = f"{node.name} ({node.type}): {why}" + (f"; made at {where}" if where else "")
+        self._refused[found] = None
 
     # ------------------------------------------------------------------------- the message
 

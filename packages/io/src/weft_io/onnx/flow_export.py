@@ -11,7 +11,7 @@ from weft_graph.passes.flow import Flow
 from weft_graph.passes.structure import Block, Branch, Loop, Structurer, nodes_in
 from weft_io.onnx.node_export import Body, Made, NodeExport, Subgraph, Value, as_sequence
 from weft_io.onnx.stacking import Stacking, State
-from weft_tensor import dtypes, errors
+from weft_tensor import dtypes
 
 
 class _Conditional:
@@ -30,25 +30,34 @@ class FlowExport:
       nodes: all of the step, inputs before users.
       live: those whose data the results need.
       add: adds one that routes nothing.
+      refuse: notes one that has no form, and why.
     """
 
     def __init__(
-        self, body: Body, nodes: Sequence[Node], live: set[Node], add: Callable[[Node], None]
+        self,
+        body: Body,
+        nodes: Sequence[Node],
+        live: set[Node],
+        add: Callable[[Node], None],
+        refuse: Callable[[Node, str], None],
     ) -> None:
         self._body = body
         self._live = live
         self._add = add
+        self._refuse = refuse
         self._flow = Flow(nodes)
         self._structurer = Structurer(nodes, self._flow, lambda node: False)
 
-    def run(self) -> None:
-        """Write everything.
+    def is_plain(self) -> bool:
+        """Whether all loops are such as `while_loop` makes; the others are refused."""
+        wrong = [frame for frame in self._flow.frames if frame.problem]
+        for frame in wrong:
+            first = [*frame.enters, *frame.merges, *self._live][0]
+            self._refuse(first, f"{frame.label} is no plain loop: {frame.problem}")
+        return not wrong
 
-        Raises: UnimplementedError: a loop or a branch is none that `while_loop` or `cond` makes.
-        """
-        for frame in self._flow.frames:
-            if frame.problem:
-                raise errors.UnimplementedError(f"{frame.label} is no plain loop: {frame.problem}")
+    def run(self) -> None:
+        """Write everything; all loops must be plain."""
         self._write(self._structurer.block(self._flow.root))
 
     def _write(self, block: Block) -> None:
@@ -90,7 +99,8 @@ class FlowExport:
         differs = upper - lower
         pred, side = next(iter(differs), (None, -1))
         if len(differs) != 1 or not isinstance(pred, Output) or node.outputs[1].consumers():
-            raise errors.UnimplementedError(f"{node.name!r} joins no branches of one condition")
+            self._refuse(node, "it joins no branches of one condition")
+            return Value(node.outputs[0].dtype.base_dtype)
         found = conditionals.setdefault(pred, _Conditional())
         if found.made is None:
             branches = dict(zip(("else_branch", "then_branch"), found.sides, strict=True))

@@ -5,8 +5,8 @@ The channels are last in all that is computed here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
@@ -25,7 +25,6 @@ from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import padded, shape64
 from weft_io.onnx.rules.sliding import (
-    Layout,
     Windows,
     layout,
     slide,
@@ -45,12 +44,35 @@ def _conv(operation: Operation) -> Output:
     return operation.channels_first(found if bias is None else found + bias)
 
 
-def convolution(operation: Operation, x: Output, w: Output) -> Output:
+class Images(NamedTuple):
+    """How images are convolved: (x, filters, strides, padding, dilations=).
+
+    Attributes:
+      plain: with filters (KH, KW, C, M).
+      depthwise: each channel by filters of its own, (KH, KW, C, M / C).
+    """
+
+    plain: Callable[..., Output]
+    depthwise: Callable[..., Output]
+
+
+_FLOATS: Final = Images(conv2d, depthwise_conv2d_native)
+
+
+def slides_whole(operation: Operation, w: Output) -> bool:
+    """Whether a convolution is one of images (or lines) with margins that are known."""
+    kernel = _kernel(operation, w)
+    pads = windows(operation, kernel).pads
+    return len(kernel) <= 2 and all(not isinstance(each, Output) for pair in pads for each in pair)
+
+
+def convolution(operation: Operation, x: Output, w: Output, images: Images = _FLOATS) -> Output:
     """The convolution that an operation's attributes mean.
 
     Args:
       x: (N, ..., C).
       w: (M, C / group, ...).
+      images: for other numbers than floats, which `slides_whole` must be true of.
     Returns: (N, ..., M).
     Raises: UnimplementedError: there are more than three axes behind.
     """
@@ -63,11 +85,11 @@ def convolution(operation: Operation, x: Output, w: Output) -> Output:
     if spatial == 3 or not known:
         x, found = with_margins(x, found), found._replace(pads=[])
     if spatial > 1:
-        return _grouped(operation, x, w, found, group)
+        return _grouped(operation, x, w, found, group, images)
     pads: list[Any] = [(0, 0), *found.pads] if found.pads else []
     line = Windows([1, *kernel], [1, *found.strides], [1, *found.dilations], pads, [])
     x, w = expand_dims(x, operation.shared(1)), expand_dims(w, operation.shared(2))
-    return squeeze(_grouped(operation, x, w, line, group), [1])
+    return squeeze(_grouped(operation, x, w, line, group, images), [1])
 
 
 def _kernel(operation: Operation, w: Output) -> list[int]:
@@ -79,14 +101,16 @@ def _kernel(operation: Operation, w: Output) -> list[int]:
     return [size for size in w.dims[2:] if size is not None]
 
 
-def _grouped(operation: Operation, x: Output, w: Output, found: Windows, group: int) -> Output:
+def _grouped(
+    operation: Operation, x: Output, w: Output, found: Windows, group: int, images: Images
+) -> Output:
     if group == 1:
-        return _plain(operation, x, w, found)
+        return _plain(operation, x, w, found, images)
     inner = w.dims[1] if w.dims else None
     if inner == 1 and len(found.kernel) == 2:
-        return _depthwise(operation, x, w, found, group)
+        return _depthwise(operation, x, w, found, group, images)
     parts = [
-        _plain(operation, part_x, part_w, found)
+        _plain(operation, part_x, part_w, found, images)
         for part_x, part_w in zip(split(x, group, -1), split(w, group, 0), strict=True)
     ]
     return concat(parts, -1)
@@ -96,19 +120,21 @@ def _padding(found: Windows) -> Any:
     return [[0, 0], *map(list, found.pads), [0, 0]] if found.pads else "VALID"
 
 
-def _plain(operation: Operation, x: Output, w: Output, found: Windows) -> Output:
+def _plain(operation: Operation, x: Output, w: Output, found: Windows, images: Images) -> Output:
     strides, dilations = [1, *found.strides, 1], [1, *found.dilations, 1]
     if len(found.kernel) == 2:
         w = transpose(w, operation.shared((2, 3, 1, 0)))
-        return conv2d(x, w, strides, _padding(found), dilations=dilations)
+        return images.plain(x, w, strides, _padding(found), dilations=dilations)
     w = transpose(w, operation.shared((2, 3, 4, 1, 0)))
     return conv3d(x, w, strides, "VALID", dilations=dilations)
 
 
-def _depthwise(operation: Operation, x: Output, w: Output, found: Windows, group: int) -> Output:
+def _depthwise(
+    operation: Operation, x: Output, w: Output, found: Windows, group: int, images: Images
+) -> Output:
     """Each channel by filters of its own."""
     filters = transpose(reshape(w, [group, -1, *found.kernel]), operation.shared((2, 3, 0, 1)))
-    return depthwise_conv2d_native(
+    return images.depthwise(
         x, filters, [1, *found.strides, 1], _padding(found),
         dilations=[1, *found.dilations, 1],
     )  # fmt: skip
@@ -200,26 +226,27 @@ def _cut(
 # -------------------------------------------------------------------------------- export
 
 
-@exporter("Conv2D", "Conv3D")
+@exporter("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def _write_conv(export: NodeExport) -> Value:
+    return write_slid(export, *grouped_filters(export))
+
+
+def grouped_filters(export: NodeExport) -> tuple[Value, list[int], int]:
+    """The filters (M, C / group, ...) of a convolution, their taps along each axis, and `group`.
+
+    Raises: UnimplementedError: the model would have to know more.
+    """
     places = layout(export)
     count = len(places.spatial)
-    kernel, sizes = _known_kernel(export, count), export.dims()
-    depth, inner = sizes[places.channels], export.dims(1)[count]
-    if depth is None or inner is None:
-        raise errors.UnimplementedError("the number of channels must be known")
-    w = export.transposed(export[1], [count + 1, count, *range(count)])
-    return _write_slid(export, places, w, kernel, depth // max(inner, 1))
-
-
-@exporter("DepthwiseConv2dNative")
-def _write_depthwise(export: NodeExport) -> Value:
-    places, kernel = layout(export), _known_kernel(export, 2)
-    depth = export.dims(1)[2]
+    kernel = _known_kernel(export, count)
+    if not export.node.type.startswith("Depthwise"):
+        return export.transposed(export[1], [count + 1, count, *range(count)]), kernel, 1
+    sizes = export.dims()[places.channels], export.dims(1)[count]
+    depth = next((each for each in sizes if each is not None), None)
     if depth is None:
         raise errors.UnimplementedError("the number of channels must be known")
     w = export.transposed(export[1], [2, 3, 0, 1])
-    return _write_slid(export, places, export.reshape(w, [-1, 1, *kernel]), kernel, depth)
+    return export.reshape(w, [-1, 1, *kernel]), kernel, depth
 
 
 def _known_kernel(export: NodeExport, count: int) -> list[int]:
@@ -229,15 +256,27 @@ def _known_kernel(export: NodeExport, count: int) -> list[int]:
     return found
 
 
-def _write_slid(
-    export: NodeExport, places: Layout, w: Value, kernel: Sequence[int], group: int
+def write_slid(
+    export: NodeExport,
+    w: Value,
+    kernel: Sequence[int],
+    group: int,
+    op: str = "Conv",
+    *more: Value,
 ) -> Value:
-    sizes = export.dims()
+    """A convolution of the first input.
+
+    Args:
+      w, kernel, group: as `grouped_filters` gives them.
+      op: ONNX's name; what is not Conv gives int32.
+      *more: inputs behind the filters.
+    """
+    places, sizes = layout(export), export.dims()
     attributes = slide(export, places, kernel, [sizes[axis] for axis in places.spatial])
     x = export.transposed(export[0], places.order)
-    return export.transposed(
-        export.add("Conv", x, w, group=group, **attributes), inverse(places.order)
-    )
+    dtype = x.dtype if op == "Conv" else dtypes.int32
+    found = export.add(op, x, w, *more, dtype=dtype, group=group, **attributes)
+    return export.transposed(found, inverse(places.order))
 
 
 @exporter("Conv2DBackpropInput", "Conv3DBackpropInputV2")

@@ -13,8 +13,8 @@ from weft_graph.ops.reduction import reduce_mean
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.fused import RUNTIME
-from weft_io.onnx.rules.linalg import product
-from weft_io.onnx.rules.quantization import exact_product, in_8_bits, requantized, weights
+from weft_io.onnx.rules.integer_products import exact_product, product_with_weights
+from weft_io.onnx.rules.quantization import in_8_bits, requantized
 from weft_tensor import dtypes
 
 
@@ -120,8 +120,8 @@ def _to_float(operation: Operation) -> Output:
 @importer("DynamicQuantizeMatMul", domain=RUNTIME)
 def _dynamic(operation: Operation) -> Output:
     rows, scale, zero = in_8_bits(operation[0])
-    y = weights(operation, 1, 3, [-2])
-    found = cast(product(cast(rows - zero, y.dtype), y), dtypes.float32)
+    x, point = cast(rows, dtypes.uint8), cast(zero, dtypes.int32)
+    found = cast(product_with_weights(operation, x, point, (1, 3)), dtypes.float32)
     return _biased(operation, found * (scale * operation[2]), 4)
 
 

@@ -34,7 +34,8 @@ from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.activation import selu_of
-from weft_io.onnx.rules.quantization import in_8_bits, integer_product, through_8_bits
+from weft_io.onnx.rules.integer_products import integer_product
+from weft_io.onnx.rules.quantization import in_8_bits, through_8_bits
 from weft_tensor import dtypes, errors
 
 Activation = Callable[[Output], Output]

@@ -1,0 +1,318 @@
+"""Products and convolutions of integers of 8 bits, which are exact.
+
+Each is a call of a function that computes with floats which have all sums, and whose place an op of
+integers takes where there is a kernel of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.call import add_call
+from weft_graph.functions.substitutes import mark
+from weft_graph.functions.trace import trace
+from weft_graph.ir.builder import constant
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
+from weft_graph.ops.conv import conv2d, depthwise_conv2d_native, padding_attrs
+from weft_graph.ops.shapes import expand_dims, reshape, squeeze
+from weft_io.onnx.node_export import NodeExport, Value
+from weft_io.onnx.operation import Operation, cast
+from weft_io.onnx.registry import exporter, importer
+from weft_io.onnx.rules.conv import Images, convolution, grouped_filters, slides_whole, write_slid
+from weft_io.onnx.rules.linalg import product
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import num_elements
+
+_SMALL: Final = frozenset({dtypes.int8, dtypes.uint8})
+
+_LARGEST: Final = 255
+"""Of numbers of 8 bits without their zero point."""
+
+_EXACT: Final = 2**24
+"""Below it float32 has all integers."""
+
+
+def _centred(
+    operation: Operation,
+    value: Output,
+    zero: int,
+    dtype: DType,
+    shape: Sequence[int] = (),
+) -> Output:
+    """Numbers without their zero point, as floats.
+
+    Args:
+      shape: of the zero point where it is a vector.
+    """
+    found, offset = operation.in_floats(value, dtype), operation.get(zero)
+    if offset is None:
+        return found
+    known = operation.value(zero)
+    if known is not None and not known.any():
+        return found
+    given = operation.in_floats(offset, dtype)
+    if given.dims == (1,):
+        given = reshape(given, [])
+    elif len(given.dims or ()) == 1 and shape:
+        given = reshape(given, shape)
+    return found - given
+
+
+def _known_weights(
+    operation: Operation, at: int, zero: int, shape: Sequence[int] = ()
+) -> np.ndarray[Any, Any] | None:
+    """Integer weights without their zero point as int32, where both are known."""
+    known, offset = operation.value(at), operation.value(zero)
+    if known is None or (offset is None and operation.get(zero) is not None):
+        return None
+    whole = known.astype(np.int32)
+    if offset is not None:
+        vector = offset.ndim == 1 and offset.size > 1 and shape
+        whole -= offset.astype(np.int32).reshape(shape if vector else _squeezed(offset))
+    return whole
+
+
+def _squeezed(value: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    return () if value.size == 1 else value.shape
+
+
+def _exact_type(
+    operation: Operation, at: int, whole: np.ndarray[Any, Any] | None, depth: Sequence[int]
+) -> DType:
+    """Floats in which sums of products of weights with 8 bits are exact.
+
+    All sums of a product stay below that of its largest terms, which known weights tell, and else
+    the number of terms: mostly float32 has them all, and float64 has them always.
+
+    Args:
+      depth: the axes that the product sums over.
+    """
+    if whole is None:
+        dims = operation[at].dims
+        count = num_elements(None if dims is None else tuple(dims[axis] for axis in depth))
+        most = None if count is None else count * _LARGEST
+    else:
+        most = np.abs(whole).sum(tuple(depth), dtype=np.int64).max(initial=0)
+    small = most is not None and most * _LARGEST < _EXACT
+    return dtypes.float32 if small else dtypes.float64
+
+
+def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
+    """A zero point of int32: one, or a vector in a shape."""
+    given = operation.get(at)
+    if given is None:
+        return constant(np.int32(0))
+    if given.dims == (1,):
+        given = reshape(given, [])
+    elif len(given.dims or ()) == 1:
+        given = reshape(given, shape)
+    return cast(given, dtypes.int32)
+
+
+def _small(whole: np.ndarray[Any, Any] | None) -> Output | None:
+    """Weights without their zero point as int8, where they are known and fit."""
+    limits = np.iinfo(np.int8)
+    if whole is None or whole.min(initial=0) < limits.min or whole.max(initial=0) > limits.max:
+        return None
+    return constant(whole.astype(np.int8))
+
+
+def _called(
+    name: str,
+    marks: dict[str, Any],
+    values: Sequence[Output],
+    body: Callable[..., Output],
+) -> Output:
+    """A call of a function whose place an op may take.
+
+    Args:
+      name: of the function.
+      marks: as `mark` gives them.
+      values: what it is called with.
+      body: what it computes.
+    """
+
+    def traced(*inputs: Output) -> list[Output]:
+        return [body(*inputs)]
+
+    def arguments(graph: FunctionGraph) -> tuple[list[Output], dict[str, Any]]:
+        return [graph.add_input_like(value, value.node.type) for value in values], {}
+
+    graph = get_default_graph()
+    with graph.functions.reserved(name) as unique:
+        function, _ = trace(traced, arguments, unique, graph, ordered=False, attrs=marks)
+        graph.functions.add(function)
+    found: Output = add_call(function, list(values))[1][0]
+    return found
+
+
+# ---------------------------------------------------------------------------- matrices
+
+
+def exact_product(operation: Operation, first: tuple[int, int], second: tuple[int, int]) -> Output:
+    """The product of two inputs without their zero points, as whole numbers in floats.
+
+    Args:
+      first, second: where an input and its zero point are.
+    """
+    if {operation[at].dtype.base_dtype for at in (first[0], second[0])} <= _SMALL:
+        a_zero = _zero_point(operation, first[1], [-1, 1])
+        return product_with_weights(operation, operation[first[0]], a_zero, second)
+    x, y = (  # floats of 8 bits
+        _centred(operation, operation[at], zero, dtypes.float32, shape)
+        for (at, zero), shape in ((first, [-1, 1]), (second, [1, -1]))
+    )
+    return product(x, y)
+
+
+def product_with_weights(
+    operation: Operation, a: Output, a_zero: Output, second: tuple[int, int]
+) -> Output:
+    """The product of integers without their zero point with an input, which has one too."""
+    vector = operation.rank(second[0]) == 1
+    whole = _known_weights(operation, *second)
+    wide = _exact_type(operation, second[0], whole, [0 if vector else -2])
+    b, b_zero = _small(whole), constant(np.int32(0))
+    if b is None:
+        b, b_zero = operation[second[0]], _zero_point(operation, second[1], [1, -1])
+    row = a.dims is not None and len(a.dims) == 1
+    a, b = expand_dims(a, 0) if row else a, expand_dims(b, -1) if vector else b
+    found = integer_product(operation.op, [a, b, a_zero, b_zero], wide)
+    gone = [axis for axis, each in ((-2, row), (-1, vector)) if each]
+    return cast(squeeze(found, gone) if gone else found, wide)
+
+
+def integer_product(name: str, values: Sequence[Output], wide: DType) -> Output:
+    """The product of matrices of 8 bits, by a function whose place `MatMulInteger` may take.
+
+    Args:
+      name: of the function.
+      values: two matrices, and what stands for 0 in each, of int32.
+      wide: floats in which sums are exact.
+    """
+
+    def body(a: Output, b: Output, a_zero: Output, b_zero: Output) -> Output:
+        x, y = cast(a, wide) - cast(a_zero, wide), cast(b, wide) - cast(b_zero, wide)
+        return cast(product(x, y), dtypes.int32)
+
+    types = [value.dtype.base_dtype for value in values[:2]]
+    return _called(name, mark("MatMulInteger", Ta=types[0], Tb=types[1]), values, body)
+
+
+@importer("MatMulInteger")
+def _matmul_integer(operation: Operation) -> Output:
+    found = exact_product(operation, (0, 2), (1, 3))
+    return operation.in_integers(found, dtypes.int32)
+
+
+# ------------------------------------------------------------------------- convolutions
+
+
+def exact_convolution(operation: Operation, zero: int, at: int, w_zero: int) -> Output:
+    """The convolution without zero points, as whole numbers in floats: (N, ..., C).
+
+    Those of images whose weights have 8 bits without their zero point too, are calls of functions
+    that integers may take the place of; the others are of floats.
+
+    Args:
+      zero, at, w_zero: where the weights and both zero points are among the inputs.
+    """
+    rank = operation.rank(at)
+    operation.of_rank(rank)
+    shape = [-1, *[1] * (rank - 1)]
+    whole = _known_weights(operation, at, w_zero, shape)
+    wide = _exact_type(operation, at, whole, range(1, rank))
+    point = operation.value(w_zero)
+    w = _small(whole)
+    if w is None and (operation.get(w_zero) is None or (point is not None and not point.any())):
+        w = operation[at]
+    x = operation.channels_last()
+    if w is not None and slides_whole(operation, w):
+        images = _images(operation.op, _zero_point(operation, zero, []), wide)
+        return cast(convolution(operation, x, w, images), wide)
+    if whole is None:
+        w = _centred(operation, operation[at], w_zero, wide, shape)
+    else:
+        w = constant(whole.astype(wide.numpy))
+    return convolution(operation, _centred(operation, x, zero, wide), w)
+
+
+def _images(name: str, zero: Output, wide: DType) -> Images:
+    """Convolutions of integers of 8 bits."""
+
+    def of(op: str, floats: Callable[..., Output]) -> Callable[..., Output]:
+        def call(x: Output, w: Output, strides: Any, padding: Any, dilations: Any) -> Output:
+            def body(a: Output, b: Output, a_zero: Output) -> Output:
+                centred = cast(a, wide) - cast(a_zero, wide)
+                found = floats(centred, cast(b, wide), strides, padding, dilations=dilations)
+                return cast(found, dtypes.int32)
+
+            types = {"Ta": x.dtype.base_dtype, "Tb": w.dtype.base_dtype}
+            windows = {"strides": strides, "dilations": dilations, "data_format": "NHWC"}
+            marks = mark(op, **types, **windows, **padding_attrs(padding, "NHWC"))
+            return _called(name, marks, [x, w, zero], body)
+
+        return call
+
+    return Images(
+        of("Conv2DInteger", conv2d), of("DepthwiseConv2dInteger", depthwise_conv2d_native)
+    )
+
+
+@importer("ConvInteger")
+def _conv_integer(operation: Operation) -> Output:
+    found = exact_convolution(operation, 2, 1, 3)
+    return operation.channels_first(operation.in_integers(found, dtypes.int32))
+
+
+# -------------------------------------------------------------------------------- export
+
+
+def _point(export: NodeExport, index: int, dtype: DType) -> Value | None:
+    """A zero point as ONNX has it, of the type of its operand; None where it is another number."""
+    value = export[index]
+    if value.array is not None:
+        limits = np.iinfo(dtype.numpy)
+        fits = (
+            value.array.size == 0
+            or limits.min <= value.array.min() <= value.array.max() <= limits.max
+        )
+        return export.cast(value, dtype) if fits else None
+    made = value.made
+    source = made.inputs[0] if made is not None and made.op == "Cast" else None
+    return source if source is not None and source.dtype is dtype else None
+
+
+@exporter("MatMulInteger")
+def _write_matmul_integer(export: NodeExport) -> Value:
+    """By 32 bits where zero points have other shapes or values than those of ONNX's own op."""
+    a_zero, b_zero = (_point(export, i + 2, export[i].dtype) for i in (0, 1))
+    a_dims, b_dims, b_sizes = (export.node.inputs[i].dims for i in (2, 3, 1))
+    if a_dims == () and a_zero is not None and b_zero is not None and b_dims is not None:
+        if b_dims == ():
+            return export.add(
+                "MatMulInteger", export[0], export[1], a_zero, b_zero, dtype=dtypes.int32
+            )
+        if len(b_dims) == 2 and b_dims[0] == 1 and b_sizes is not None and b_dims[1] == b_sizes[-1]:
+            columns = export.reshape(b_zero, [-1])
+            return export.add(
+                "MatMulInteger", export[0], export[1], a_zero, columns, dtype=dtypes.int32
+            )
+    a, b = (export.add("Sub", export.cast(export[i], dtypes.int32), export[i + 2]) for i in (0, 1))
+    return export.add("MatMul", a, b)
+
+
+@exporter("Conv2DInteger", "DepthwiseConv2dInteger")
+def _write_conv_integer(export: NodeExport) -> Value:
+    zero = _point(export, 2, export[0].dtype)
+    if zero is None:
+        raise errors.UnimplementedError(
+            f"the zero point must be known to be one of {export[0].dtype.name}"
+        )
+    return write_slid(export, *grouped_filters(export), "ConvInteger", zero)
