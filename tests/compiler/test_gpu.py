@@ -10,9 +10,10 @@ from cupy_standin.rawkernel import compiler
 from weft_testing.gpu_programs import registers, run_on_host
 
 from weft_compiler.gpu import launches
+from weft_compiler.gpu.apart import in_memory
 from weft_compiler.gpu.launches import Launch, Way, launches_of
 from weft_compiler.gpu.module import gpu_module, ptx_of, target_of_capability
-from weft_compiler.gpu.pipeline import in_memory
+from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
@@ -167,6 +168,128 @@ def test_a_sum_and_what_is_made_of_it_are_two_kernels() -> None:
     program = in_memory(parsed(text))
     total, rest = run(str(program), numbers(4000))
     assert (total.blocks, total.threads) == (1, 1024) and rest.count == 4000
+
+
+def in_parts(text: str, *arrays: Any) -> tuple[list[Any], list[Launch]]:
+    """The results after the passes, and the launches; the bits are those of every choice."""
+    found: list[list[Any]] = []
+    program = optimise_for_gpu(parsed(text))
+    for atomics in (True, False):
+        module = gpu_module(program, target_of_capability(8, 0), atomics=atomics)
+        failed, results = run_on_host(program, module, arrays)
+        assert not failed
+        found.append(results)
+    for first, second in zip(*found, strict=True):
+        assert first.tobytes() == second.tobytes()
+    made = launches_of(program, True)
+    assert not any(launch.atomic for launch in made)
+    return found[0], made
+
+
+@pytest.mark.parametrize("rows", [257, 256])  # the first of which blocks share unevenly
+def test_a_sum_of_all_elements_is_made_by_many_blocks(rows: int) -> None:
+    x = numbers(rows, 501).astype(np.float32)
+    (y,), (parts, whole, *_) = in_parts(
+        f"program p(x: float32[{rows}, 501]) -> (y: float32[]):\n  var t = 1.0\n"
+        f"  for i in {rows}:\n    for j in 501:\n      t add= x[i, j] * x[i, j]\n  y[] = t\n",
+        x,
+    )
+    np.testing.assert_allclose(y, 1 + np.square(x.astype(np.float64)).sum(), rtol=1e-6)
+    assert parts.way is Way.ROWS and parts.blocks >= 16 and whole.blocks == 1
+
+
+@pytest.mark.parametrize("count", [30011, 30000])
+def test_sums_of_few_columns_are_made_in_parts(count: int) -> None:
+    x = numbers(count, 3)
+    text = COLUMNS.replace("200", str(count)).replace("6", "3").replace("j", "k", 2)
+    (y,), (parts, whole) = in_parts(text, x)
+    np.testing.assert_allclose(y, x.astype(np.float64).sum(0), rtol=1e-4, atol=1e-4)
+    assert parts.way is Way.THREADS and parts.count > 2000 and whole.count == 3
+
+
+def test_sums_of_images_are_made_of_rows_of_them() -> None:
+    x = numbers(4, 40, 40, 5)
+    (y,), (parts, _) = in_parts(
+        "program p(x: float32[4, 40, 40, 5]) -> (y: float32[5]):\n"
+        "  for k in 5:\n    y[k] = 0.0\n  for n in 4:\n    for h in 40:\n"
+        "      let at = h\n      for w in 40:\n        for c in 5:\n"
+        "          y[c] add= x[n, at, w, c]\n",
+        x,
+    )
+    np.testing.assert_allclose(y, x.astype(np.float64).sum((0, 1, 2)), rtol=1e-4, atol=1e-3)
+    assert parts.count >= 4 * 40 * 5
+
+
+@pytest.mark.parametrize(("rows", "length"), [(2, 40000), (1, 70001), (3, 65537)])
+def test_a_softmax_of_few_long_rows_is_shared_by_many_blocks(rows: int, length: int) -> None:
+    x = numbers(rows, length)
+    (y,), made = in_parts(SOFTMAX.replace("5", str(rows)).replace("300", str(length))
+                          .replace("e[299 - j]", "e[j]"), x)  # fmt: skip
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(y, e / e.sum(1, keepdims=True), rtol=1e-4)
+    assert sum(launch.blocks > rows for launch in made) == 3
+
+
+def test_rows_that_no_block_can_hold_are_in_memory() -> None:
+    x = numbers(130, 10300)  # more than the 40 KiB of a block
+    text = SOFTMAX.replace("5", "130").replace("300", "10300").replace("299 - j", "10299 - j")
+    (y,), (launch,) = in_parts(text, x)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(y, e[:, ::-1] / e.sum(1, keepdims=True), rtol=1e-4)
+    assert launch.way is Way.ROWS and launch.blocks == 130
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint32", "int64"])
+@pytest.mark.parametrize("combine", ["add", "mul", "maximum", "minimum"])
+def test_parts_begin_with_what_changes_nothing(dtype: str, combine: str) -> None:
+    text = (
+        f"program p(x: {dtype}[66001]) -> (y: {dtype}[]):\n  var t = x[0]\n"
+        f"  for i in 66001:\n    t {combine}= x[i]\n  y[] = t\n"
+    )
+    x = np.ones(66001).astype(parsed(text).inputs[0].dtype.numpy)
+    x[1:4] = [2, 3, 0 if combine == "minimum" else 1]
+    if combine == "add":
+        x[4:] = 0
+    (y,), made = in_parts(text, x)
+    assert float(y) == {"add": 8, "mul": 6, "maximum": 3, "minimum": 0}[combine]
+    assert made[-2 if len(made) > 1 else 0].blocks >= 1 and made[0].blocks > 10
+
+
+@pytest.mark.parametrize("combine", ["bit_and", "bit_or"])
+@pytest.mark.parametrize("one", [True, False])
+def test_bits_of_many_are_combined_in_parts(combine: str, one: bool) -> None:
+    x = np.full(66001, not one)
+    x[60000] = one
+    (y,), made = in_parts(
+        f"program p(x: bool[66001]) -> (y: bool[]):\n  var t = x[0]\n"
+        f"  for i in 66001:\n    t {combine}= x[i]\n  y[] = t\n",
+        x,
+    )
+    assert bool(y) == (combine == "bit_or") and made[0].blocks > 10
+
+
+def test_one_value_that_is_not_a_number_is_found_in_whichever_part() -> None:
+    x = numbers(66001)
+    x[65999] = np.nan
+    text = (
+        "program p(x: float32[66001]) -> (y: float32[]):\n  var t = -inf\n"
+        "  for i in 66001:\n    t maximum= x[i]\n  y[] = t\n"
+    )
+    assert np.isnan(in_parts(text, x)[0][0])
+
+
+def test_what_a_later_part_of_a_row_reads_of_an_earlier_one_is_there() -> None:
+    x = numbers(2, 40000)
+    (y,), made = in_parts(
+        "program p(x: float32[2, 40000]) -> (y: float32[2, 40000]):\n  for i in 2:\n"
+        "    alloc t: float32[40000]\n    let first = x[i, 0]\n    for j in 40000:\n"
+        "      t[j] = x[i, j] * first\n    var s = 0.0\n    for j in 40000:\n"
+        "      s add= t[39999 - j]\n    for j in 40000:\n      y[i, j] = t[39999 - j] + s\n",
+        x,
+    )
+    t = x * x[:, :1]
+    np.testing.assert_allclose(y, t[:, ::-1] + t.sum(1, keepdims=True), rtol=1e-3, atol=1e-2)
+    assert len(made) > 3
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint64"])

@@ -19,7 +19,7 @@ from weft_compiler.ahead.header import parameters
 from weft_compiler.ahead.lowering import without_blas
 from weft_compiler.ahead.targets import options_of
 from weft_compiler.codegen.targets import host
-from weft_compiler.gpu import launches
+from weft_compiler.gpu import launches, sums
 from weft_compiler.gpu.module import gpu_module, target_of_capability
 from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.interpreter import interpret
@@ -76,11 +76,14 @@ def ahead_of_time(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[
 
 
 def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """By kernels for a GPU, whose threads run on the host: as ever, and all that can be by rows."""
-    whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
-    for least in (launches.LEAST, 2):
+    """By kernels for a GPU, on the host: as ever, and all that can be by rows and in parts."""
+    for small in (False, True):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(launches, "LEAST", least)
+            if small:
+                patch.setattr(launches, "LEAST", 2)
+                for limit in ("LONG", "PART", "COLUMN"):
+                    patch.setattr(sums, limit, 2)
+            whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
             module = gpu_module(whole, target_of_capability(8, 0))
         failed, results = run_on_host(whole, module, arrays)
         assert not failed, module.messages[failed - 1]
@@ -89,7 +92,7 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 def assembled(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
     """Nothing: PTX that NVIDIA's assembler takes, with all numbers in registers."""
-    whole = replace(program, body=without_blas(program.body))
+    whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
     for capability in ((7, 0), (8, 0), (9, 0)):
         module = gpu_module(whole, target_of_capability(*capability))
         assert len(registers(module)) == len(module.steps)

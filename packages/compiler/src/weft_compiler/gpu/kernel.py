@@ -14,7 +14,7 @@ from weft_compiler.codegen import philox
 from weft_compiler.codegen.kernel import Function, Kernel
 from weft_compiler.codegen.memory import rounded
 from weft_compiler.codegen.writer import literal, memory_type, register_type
-from weft_compiler.gpu.launches import WARP, Chain, Launch, Way, extent_of, is_atomic
+from weft_compiler.gpu.launches import BLOCK_BYTES, WARP, Chain, Launch, Way, extent_of, is_atomic
 from weft_compiler.ir.expressions import Load, walk as parts
 from weft_compiler.ir.program import (
     Allocate,
@@ -37,8 +37,6 @@ from weft_tensor.dtypes import DType
 
 _THREAD_BYTES: Final = 4096
 """Memory that a thread may have to itself."""
-_BLOCK_BYTES: Final = 40 << 10
-"""Memory that a block may have to itself; some more is for what its warps combine."""
 
 THREAD: Final = "llvm.nvvm.read.ptx.sreg.tid.x"
 BLOCK: Final = "llvm.nvvm.read.ptx.sreg.ctaid.x"
@@ -396,7 +394,7 @@ class LaunchFunction(Function):
             return
         at = self._block_bytes
         self._block_bytes += rounded(size)
-        if self._block_bytes > _BLOCK_BYTES:
+        if self._block_bytes > BLOCK_BYTES:
             raise errors.UnimplementedError(
                 f"a block would need {self._block_bytes} bytes for {buffer.name}"
             )

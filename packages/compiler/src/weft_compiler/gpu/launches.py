@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.ir.expressions import Constant, Variable, walk as parts
+from weft_compiler.ir.expressions import INDEX, Constant, Expr, Variable, substitute, walk as parts
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
     Allocate,
@@ -36,7 +36,7 @@ from weft_compiler.ir.program import (
     walk,
 )
 from weft_compiler.ir.ranges import affine
-from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
+from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, places, within
 from weft_compiler.passes.order import in_any_order, work
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -51,6 +51,8 @@ _MOST: Final = 256
 """Threads of a block for a row, at most; a power of two."""
 _MOST_ALONE: Final = 1024
 """The same where there is one row."""
+BLOCK_BYTES: Final = 40 << 10
+"""Memory that a block may have to itself; some more is for what its warps combine."""
 _BLOCKS: Final = 1 << 16
 """Blocks of a launch by rows, at most; each then takes several."""
 _FEW: Final = 1 << 14
@@ -148,13 +150,13 @@ def _launch(group: Body, buffers: Buffers, atomics: bool) -> Launch:
         count = dict(only.parameters).get("blocks", 1)
         return Launch(Way.THREADS, group, (), (), frozenset(), count, FLAT)
     chain = chain_of(only) if len(group) == 1 and isinstance(only, For) else ()
-    free = [loop for loop in chain if _is_free(loop, chain, buffers)]
+    free = [loop for loop in chain if is_free(loop, chain, buffers)]
     atomic: frozenset[str] = frozenset()
     if len(free) < len(chain) and turns(free) < _FEW:
         free, atomic = _with_atomics(chain, free, buffers, atomics)
     inner = chain[-1].body if chain else group
     if len(free) == len(chain) and not atomic:
-        shared = _shared(inner, within(buffers, inner))
+        shared = shared_chains(inner, within(buffers, inner))
         if _is_by_rows(chain, inner, shared):
             longest = max(map(turns, shared))
             most = _MOST if chain else _MOST_ALONE
@@ -171,7 +173,7 @@ def _with_atomics(
 ) -> tuple[list[For], frozenset[str]]:
     """The loops of a chain that are free where stores are atomic, and what is stored to so."""
     combined = _combined(chain[0].body, buffers, atomics)
-    more = [loop for loop in chain if _is_free(loop, chain, buffers, combined)]
+    more = [loop for loop in chain if is_free(loop, chain, buffers, combined)]
     return (more, combined) if len(more) > len(free) else (free, frozenset())
 
 
@@ -217,40 +219,79 @@ def extent_of(loop: For) -> int | None:
     return max(0, int(loop.extent.value)) if isinstance(loop.extent, Constant) else None
 
 
-def _is_free(loop: For, chain: Chain, buffers: Buffers, atomic: Iterable[str] = ()) -> bool:
+def is_free(loop: For, chain: Chain, buffers: Buffers, atomic: Iterable[str] = ()) -> bool:
     """Whether the turns of a loop of a chain may run in any order, whatever the others do."""
     if extent_of(loop) is None:
         return False
-    if not in_any_order(loop, buffers, combines=False, may_end=True, atomic=frozenset(atomic)):
+    apart = {*atomic, *stored_apart(loop, buffers)}
+    if not in_any_order(loop, buffers, combines=False, may_end=True, atomic=apart):
         return False
     outside = [name for each in chain[: chain.index(loop)] for name in each.body[:-1]]
     read = effects_of(outside, buffers).reads.keys()
     return read.isdisjoint(effects_of(loop.body, buffers).writes)
 
 
-def _shared(body: Body, buffers: Buffers) -> tuple[Chain, ...]:
+def stored_apart(loop: For, buffers: Buffers) -> frozenset[str]:
+    """The buffers of which each turn of a loop has a range to itself.
+
+    As of `s[4 * i + j]` where j is below 4, whose turns are told by ranges of what is inside.
+    """
+    effects = effects_of(loop.body, buffers)
+    inner = {each.variable: each for each in walk(loop.body) if isinstance(each, For)}
+    extents = {name: extent_of(each) for name, each in inner.items()}
+    names: dict[str, Expr] = {}
+    for each in walk(loop.body):
+        if isinstance(each, Let) and each.value.dtype is INDEX:
+            names[each.name] = substitute(each.value, names)
+    defined = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
+
+    def begin_of(index: Expr) -> dict[str, int] | None:
+        """Where the range begins that an index is in, in one turn; None where it is not known."""
+        terms = affine(substitute(index, names))
+        if terms is None or terms.keys() & defined:
+            return None
+        ends = [(factor, extents[name]) for name, factor in terms.items() if name in extents]
+        if any(factor < 0 or extent is None for factor, extent in ends):
+            return None
+        length = 1 + sum(factor * max(0, (extent or 0) - 1) for factor, extent in ends)
+        if length > abs(terms.get(loop.variable, 0)):
+            return None
+        return {name: factor for name, factor in terms.items() if name not in extents}
+
+    found = set()
+    for buffer in effects.writes:
+        known = [place for place in places(effects, buffer) if place is not None]
+        if len(known) == len(list(places(effects, buffer))) and any(
+            begins[0] is not None and all(each == begins[0] for each in begins)
+            for begins in (list(map(begin_of, indices)) for indices in zip(*known, strict=True))
+        ):
+            found.add(buffer)
+    return frozenset(found)
+
+
+def shared_chains(body: Body, buffers: Buffers) -> tuple[Chain, ...]:
     """The chains of free loops of a body that all threads of a block run together."""
     found: list[Chain] = []
     for each in body:
         if isinstance(each, For):
-            chain = _free_chain(each, buffers)
+            chain = free_chain(each, buffers)
             inside = within(buffers, each.body)
-            found += [chain] if chain else _shared(each.body, inside)
+            found += [chain] if chain else shared_chains(each.body, inside)
         elif isinstance(each, If):
             for side in (each.then, each.otherwise):
-                found += _shared(side, within(buffers, side))
+                found += shared_chains(side, within(buffers, side))
         elif isinstance(each, While):
-            found += _shared(each.body, within(buffers, each.body))
+            found += shared_chains(each.body, within(buffers, each.body))
     return tuple(found)
 
 
-def _free_chain(loop: For, buffers: Buffers) -> Chain:
+def free_chain(loop: For, buffers: Buffers) -> Chain:
     """The loops of a chain, from the first on, whose turns may run in any order."""
     found: list[For] = []
     chain = chain_of(loop)
     for each in chain:
         free = extent_of(each) is not None and in_any_order(
-            each, buffers, combines=True, may_end=True
+            each, buffers, combines=True, may_end=True, atomic=stored_apart(each, buffers)
         )
         outside = [name for one in chain[: chain.index(each)] for name in one.body[:-1]]
         read = effects_of(outside, buffers).reads.keys()

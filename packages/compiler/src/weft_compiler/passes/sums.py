@@ -13,7 +13,6 @@ How many blocks there are follows from the loop alone, so what comes out does no
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,6 +31,7 @@ from weft_compiler.ir.expressions import (
 )
 from weft_compiler.ir.indices import plus, times
 from weft_compiler.ir.loops import nest
+from weft_compiler.ir.names import Names
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -67,15 +67,7 @@ _SHARE: Final = 8
 
 def cut_sums(program: Program) -> Program:
     """The program with such loops cut."""
-    used = {b.name for b in (*program.inputs, *program.outputs)}
-    for each in walk(program.body):
-        if isinstance(each, For):
-            used.add(each.variable)
-        elif isinstance(each, Let | Var):
-            used.add(each.name)
-        elif isinstance(each, Allocate):
-            used.add(each.buffer.name)
-    return replaced(program, _Cutter(used).body(program.body, buffers_of(program)))
+    return replaced(program, _Cutter(Names(program)).body(program.body, buffers_of(program)))
 
 
 _Nest = Callable[[Sequence[int], Callable[..., Statement]], Body]
@@ -85,11 +77,11 @@ class _Cutter:
     """Cuts loops.
 
     Args:
-      used: names that there are.
+      names: those that there are.
     """
 
-    def __init__(self, used: set[str]) -> None:
-        self._used = used
+    def __init__(self, names: Names) -> None:
+        self._name = names.new
 
     def body(self, body: Body, outer: Buffers) -> Body:
         buffers = within(outer, body)
@@ -142,12 +134,6 @@ class _Cutter:
                 return None
         read = {load.buffer for load in loads(loop.body)} | uses(loop.body)
         return None if read & found.keys() or shared - found.keys() else found
-
-    def _name(self, given: str) -> str:
-        tried = (f"{given}_{number}" for number in itertools.count(2))
-        name = next(each for each in tried if each not in self._used)
-        self._used.add(name)
-        return name
 
     def _cut(
         self, loop: For, combined: Mapping[str, tuple[str, DType]], blocks: int, buffers: Buffers

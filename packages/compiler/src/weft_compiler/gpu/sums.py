@@ -1,0 +1,364 @@
+"""Sums of which threads make parts, and a second kernel the whole: in the same order in every run.
+
+    for i in 30000:                  for b in 938:
+      for j in 10:                     for j in 10:
+        s[j] add= x[i, j]                var own = -0.0
+                                         for i in 32:
+                                           if b * 32 + i < 30000:
+                                             own add= x[b * 32 + i, j]
+                                         parts[b, j] = own
+                                     for j in 10:
+                                       var whole = -0.0
+                                       for b in 938:
+                                         whole add= parts[b, j]
+                                       s[j] add= whole
+
+How many parts there are follows from the loops alone.  The same is done of variables, for all of a
+program or for few rows.  What else is known here as sums are products, least and largest values,
+and bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from weft_compiler.gpu.launches import Chain, chain_of, extent_of, free_chain, is_free, turns
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    index,
+    number,
+    substitute,
+    walk as parts_of,
+)
+from weft_compiler.ir.indices import plus, times
+from weft_compiler.ir.names import Names
+from weft_compiler.ir.nests import nests_of
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Buffer,
+    Call,
+    For,
+    If,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    While,
+    loads,
+    walk,
+)
+from weft_compiler.ir.rewrite import map_bodies, map_deep
+from weft_compiler.passes.effects import Buffers, buffers_of, effects_of, within
+from weft_compiler.passes.order import uses
+from weft_tensor.dtypes import DType
+
+FEW_ROWS: Final = 128
+"""Rows below which a block for each leaves most of a GPU idle."""
+LONG: Final = 1 << 15
+"""Elements of a row from which on several blocks share it."""
+PART: Final = 1 << 12
+"""Elements that a block sums at least."""
+_MOST: Final = 1 << 10
+"""Blocks that sum parts, at most, of all rows."""
+_THREADS: Final = 1 << 14
+"""Threads that sum columns, about."""
+COLUMN: Final = 32
+"""Elements of a column that a thread sums at least."""
+
+_LEAST: Final[Mapping[str, float]] = {"add": -0.0, "mul": 1, "maximum": -np.inf, "minimum": np.inf}
+
+
+def sum_columns(program: Program) -> Program:
+    """The program with sums into buffers made by threads with variables of their own."""
+    return _cut(program, _of_buffers)
+
+
+def sum_long_rows(program: Program) -> Program:
+    """The program with sums into variables made in parts, where there is much of few."""
+    return _cut(program, _of_variables)
+
+
+def _cut(program: Program, find: Callable[[Body, Buffers], _Sums | None]) -> Program:
+    buffers = within(buffers_of(program), program.body)
+    names = Names(program)
+    begins: list[Statement] = [each for each in program.body if isinstance(each, Allocate)]
+    body: list[Statement] = []
+    for nest in nests_of(program):
+        found = find(nest, buffers)
+        if found is None:
+            body += nest
+            continue
+        allocated, statements = found.cut(names)
+        begins += allocated
+        body += statements
+    return replace(program, body=(*begins, *body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """What turns combine values into.
+
+    Attributes:
+      name: of the variable or the buffer.
+      place: in the buffer; None of a variable.
+    """
+
+    name: str
+    combine: str
+    dtype: DType
+    place: tuple[Expr, ...] | None
+
+    @property
+    def neutral(self) -> Expr:
+        """What combined with a value gives that."""
+        if self.dtype.is_bool:
+            return number(self.combine == "bit_and", self.dtype)
+        if self.combine.startswith("bit"):
+            return number(-1 if self.combine == "bit_and" else 0, self.dtype)
+        value = _LEAST[self.combine]
+        if self.dtype.is_integer:
+            if np.isfinite(value):
+                return number(int(value), self.dtype)
+            limits = np.iinfo(self.dtype.numpy)
+            return number(int(limits.min if value < 0 else limits.max), self.dtype)
+        return number(value, self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Totals of a nest, each for every turn of some loops.
+
+    Attributes:
+      totals: what is summed.
+      kept: the loops of whose turns each has its own.
+      summed: those whose turns are combined, of known extents.
+      body: of the innermost of these.
+      parts: how many parts to make of each, about.
+      around: where the totals are variables: the nest, with loops that combine parts in the place
+        of `summed`, and statements before and after.
+    """
+
+    totals: tuple[_Total, ...]
+    kept: Chain
+    summed: Chain
+    body: Body
+    parts: int
+    around: tuple[Body, Body] | None = None
+
+    def cut(self, names: Names) -> tuple[Body, Body]:
+        """Buffers for the parts, and statements in the place of the nest."""
+        blocks, inner, body = self._divided(names)
+        at = tuple([Variable(INDEX, loop.variable) for loop in (*blocks, *self.kept)])
+        shape = tuple([extent_of(loop) or 0 for loop in (*blocks, *self.kept)])
+        own = {each.name: names.new(f"{each.name}_own") for each in self.totals}
+        begin = [Var(own[each.name], each.neutral) for each in self.totals]
+        inside = (*begin, *nested(inner, _into(body, own)))
+        if not blocks and self.around is None:
+            ends = [self._stored(each, own[each.name]) for each in self.totals]
+            return (), nested(self.kept, (*inside, *ends))
+        buffers = {
+            each.name: Buffer(names.new(f"{each.name}_parts"), each.dtype, shape)
+            for each in self.totals
+        }
+        ends = [
+            Store(buffers[each.name].name, at, Variable(each.dtype, own[each.name]))
+            for each in self.totals
+        ]
+        first = nested((*blocks, *self.kept), (*inside, *ends))
+        loaded = {k: Load(each.dtype, each.name, at) for k, each in buffers.items()}
+        second = self._whole(blocks, loaded, names)
+        return tuple(map(Allocate, buffers.values())), (*first, *second)
+
+    def _whole(self, blocks: Chain, parts: Mapping[str, Load], names: Names) -> Body:
+        """Loops that combine the parts."""
+        if self.around is not None:
+            steps = [Assign(each.name, parts[each.name], each.combine) for each in self.totals]
+            before, after = self.around
+            return nested(self.kept, (*before, *nested(blocks, steps), *after))
+        whole = {each.name: names.new(f"{each.name}_whole") for each in self.totals}
+        begin = [Var(whole[each.name], each.neutral) for each in self.totals]
+        steps = [Assign(whole[each.name], parts[each.name], each.combine) for each in self.totals]
+        ends = [self._stored(each, whole[each.name]) for each in self.totals]
+        return nested(self.kept, (*begin, *nested(blocks, steps), *ends))
+
+    def _divided(self, names: Names) -> tuple[Chain, Chain, Body]:
+        """Loops over the parts, those inside of each, and the body for them."""
+        blocks: list[For] = []
+        rest, body, wanted = list(self.summed), self.body, self.parts
+        while rest and wanted > 1:
+            loop = rest.pop(0)
+            extent = extent_of(loop) or 0
+            if extent <= wanted:
+                blocks.append(loop)
+                wanted //= max(1, extent)
+                continue
+            even = (count for count in range(wanted, wanted // 2, -1) if extent % count == 0)
+            length = -(-extent // next(even, wanted))
+            block, name = Variable(INDEX, names.new("block")), names.new(loop.variable)
+            within_block = For(name, index(length), ())
+            blocks.append(For(block.name, index(-(-extent // length)), ()))
+            turn = plus(times(block, length), Variable(INDEX, name))
+            body = _for_turn(body, loop.variable, turn, extent if extent % length else None, names)
+            rest.insert(0, within_block)
+            break
+        return tuple(blocks), tuple(rest), body
+
+    def _stored(self, total: _Total, own: str) -> Statement:
+        assert total.place is not None
+        return Store(total.name, total.place, Variable(total.dtype, own), total.combine)
+
+
+def _for_turn(body: Body, variable: str, turn: Expr, below: int | None, names: Names) -> Body:
+    """A body for a turn of a loop, which is one only where it is below a number."""
+    if below is None:
+        return map_deep(body, lambda each: substitute(each, {variable: turn}))
+    at = Variable(INDEX, names.new(variable))  # as ranges are known of names
+    body = map_deep(body, lambda each: substitute(each, {variable: at}))
+    return (Let(at.name, turn), If(apply("less", at, index(below)), body))
+
+
+def _of_buffers(nest: Body, buffers: Buffers) -> _Sums | None:
+    """What a nest sums into places of buffers, each told by some of its loops."""
+    only = nest[0]
+    if len(nest) > 1 or not isinstance(only, For) or _has_others(nest):
+        return None
+    chain = chain_of(only)
+    names, body = _pushed_in(chain)
+    totals = _stored_totals(body, buffers)
+    combined = frozenset(each.name for each in totals)
+    kept = tuple([loop for loop in chain if is_free(loop, chain, buffers)])
+    summed = tuple([loop for loop in chain if loop not in kept])
+    if not totals or not summed or not _are_free(chain, buffers, combined):
+        return None
+    within_nest = _defined(nest) - {loop.variable for loop in kept}
+    if any(_names_of(each.place or ()) & within_nest for each in totals):
+        return None
+    if any(load.buffer in combined for load in loads((*names, *body))):
+        return None
+    parts = min(turns(summed) // COLUMN, -(-_THREADS // max(1, turns(kept))))
+    return _Sums(totals, kept, summed, (*names, *body), parts)
+
+
+def _of_variables(nest: Body, buffers: Buffers) -> _Sums | None:
+    """What is summed into variables, of a whole nest or for each of few rows."""
+    only = nest[0]
+    kept: Chain = chain_of(only) if len(nest) == 1 and isinstance(only, For) else ()
+    names, body = _pushed_in(kept) if kept else ((), nest)
+    at = [k for k, each in enumerate(body) if isinstance(each, For)]
+    if len(at) != 1 or _has_others(nest) or not _are_free(kept, buffers):
+        return None
+    loop, before, after = body[at[0]], (*names, *body[: at[0]]), body[at[0] + 1 :]
+    assert isinstance(loop, For)
+    inside = within(buffers, body)
+    summed = free_chain(loop, inside)
+    rows, length = max(1, turns(kept)), turns(summed)
+    totals = _assigned_totals(loop)
+    if not summed or not totals or rows >= FEW_ROWS or length < LONG:
+        return None
+    first = {each.name for each in before if isinstance(each, Var)}
+    written = effects_of((loop,), inside).writes.keys()
+    values: dict[str, Expr] = {}
+    for each in before:
+        if isinstance(each, Let):
+            values[each.name] = substitute(each.value, values)
+        elif not isinstance(each, Var):
+            return None
+    if {each.name for each in totals} != first or _loaded(values) & written:
+        return None
+    inner_names, inner = _pushed_in(summed)
+    inner = map_deep((*inner_names, *inner), lambda each: substitute(each, values))
+    if uses(inner) & first or not all(isinstance(each, Let | Store | Assign) for each in after):
+        return None
+    parts = min(length // PART, -(-_MOST // rows))
+    return _Sums(totals, kept, summed, inner, parts, (before, after))
+
+
+def _has_others(nest: Body) -> bool:
+    """Whether a nest has statements that are not cut: calls, and loops of unknown length."""
+    return any(
+        isinstance(each, Call | While) or (isinstance(each, For) and extent_of(each) is None)
+        for each in walk(nest)
+    )
+
+
+def _pushed_in(chain: Chain) -> tuple[Body, Body]:
+    """The names between the loops of a chain, and what is in the innermost."""
+    names = [each for loop in chain[:-1] for each in loop.body[:-1]]
+    return tuple(names), chain[-1].body
+
+
+def _are_free(chain: Chain, buffers: Buffers, combined: frozenset[str] = frozenset()) -> bool:
+    return all(is_free(loop, chain, buffers, combined) for loop in chain)
+
+
+def _stored_totals(body: Body, buffers: Buffers) -> tuple[_Total, ...]:
+    """What a body combines with elements of buffers of outside, each by one statement."""
+    stores = [each for each in walk(body) if isinstance(each, Store)]
+    names = [each.buffer for each in stores]
+    return tuple(
+        [
+            _Total(each.buffer, each.combine, each.value.dtype, each.indices)
+            for each in stores
+            if each.combine is not None and each.buffer in buffers and names.count(each.buffer) == 1
+        ]
+    )
+
+
+def _assigned_totals(loop: For) -> tuple[_Total, ...]:
+    """What a loop combines with variables of outside."""
+    own = {each.name for each in walk(loop.body) if isinstance(each, Let | Var)}
+    found: dict[str, _Total] = {}
+    for each in walk(loop.body):
+        if isinstance(each, Assign) and each.name not in own:
+            assert each.combine is not None, "the loop's turns are free"
+            found[each.name] = _Total(each.name, each.combine, each.value.dtype, None)
+    return tuple(found.values())
+
+
+def _defined(nest: Body) -> set[str]:
+    """The names that a nest defines, those of its loops too."""
+    names = {each.name for each in walk(nest) if isinstance(each, Let | Var)}
+    return names | {each.variable for each in walk(nest) if isinstance(each, For)}
+
+
+def _names_of(indices: Sequence[Expr]) -> set[str]:
+    found = [part for each in indices for part in parts_of(each)]
+    return {part.name for part in found if isinstance(part, Variable)}
+
+
+def _loaded(values: Mapping[str, Expr]) -> set[str]:
+    """The buffers that expressions load from."""
+    found = [part for each in values.values() for part in parts_of(each)]
+    return {part.buffer for part in found if isinstance(part, Load)}
+
+
+def _into(body: Body, own: Mapping[str, str]) -> Body:
+    """Statements that combine values into other variables."""
+
+    def change(statement: Statement) -> Statement:
+        if isinstance(statement, Store) and statement.buffer in own:
+            return Assign(own[statement.buffer], statement.value, statement.combine)
+        if isinstance(statement, Assign) and statement.name in own:
+            return replace(statement, name=own[statement.name])
+        return map_bodies(statement, lambda inner: _into(inner, own))
+
+    return tuple(map(change, body))
+
+
+def nested(chain: Sequence[For], body: Sequence[Statement]) -> Body:
+    """A body in loops with the variables and extents of others."""
+    found = tuple(body)
+    for loop in reversed(chain):
+        found = (For(loop.variable, loop.extent, found),)
+    return found
