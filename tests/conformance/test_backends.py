@@ -16,7 +16,12 @@ from weft_exec.kernels.registry import find_kernel, registered_kernels
 def _rows() -> list[Any]:
     """The backends that compute something of a case, for each case."""
     rows = [
-        pytest.param(case, backend, id=f"{family}-{case.name}-{backend.name}", marks=backend.marks)
+        pytest.param(
+            case,
+            backend,
+            id=f"{family}-{case.name}-{backend.name}",
+            marks=backend.marks_of(case),
+        )
         for family, cases in load_cases().items()
         for case in cases
         for backend in _taking(case)

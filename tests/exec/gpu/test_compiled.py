@@ -11,7 +11,10 @@ from cupy_standin import Machine
 from weft_testing.gpu_programs import assembling
 
 import weft as wf
+from weft_compiler.lower import region
+from weft_compiler.lower.values import computed
 from weft_exec.gpu import compiled
+from weft_tensor import errors
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +157,56 @@ def test_several_kernels_become_a_graph_where_arrays_stay_where_they_are(machine
                 want = want * np.float32(0.5) + np.square(values).sum() * np.float32(0.1) + values
             np.testing.assert_allclose(session.run(w), want, rtol=1e-5)
     assert any(what.startswith("graph of ") for what in launches(machine))
+
+
+@pytest.mark.parametrize("updates", [False, True])
+def test_jit_check_names_what_differs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, updates: bool
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "")
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+
+    def run() -> Any:
+        with wf.Graph().as_default(), wf.device("/gpu:0"):
+            v = wf.Variable(numbers(300))
+            slope = wf.tanh(wf.sin(v, name="first"), name="second") * 2.0
+            step = wf.train.MomentumOptimizer(0.5, 0.9).apply_gradients([(slope, v)])
+            with wf.Session(config=config) as session:
+                session.run(wf.global_variables_initializer())
+                session.run(step if updates else slope)
+                return session.run(v)
+
+    want = numbers(300)
+    want = want - np.tanh(np.sin(want)) if updates else want
+    np.testing.assert_allclose(run(), want, rtol=1e-5, atol=1e-6)
+    assert launches(machine)
+    elementwise, new_values = region._elementwise, region._new_values
+
+    def wrong(op: Any) -> Any:
+        if op.node.type != "Tanh":
+            return elementwise(op)
+        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+
+    if updates:
+        monkeypatch.setattr(
+            region, "_new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
+        )
+    else:
+        monkeypatch.setattr(region, "_elementwise", wrong)
+    said = (
+        "jit_check: ApplyMomentum gives" if updates else "(?s)jit_check: Tanh gives .*node 'second'"
+    )
+    with pytest.raises(errors.InternalError, match=said):
+        run()
+
+
+def test_what_fails_in_the_compiler_is_raised_where_that_is_asked_for(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(region, "_elementwise", lambda op: 1 / 0)
+    with pytest.raises(errors.InternalError, match="ZeroDivisionError"):
+        on_gpu(lambda x: wf.tanh(x) * 2.0, numbers(300))
 
 
 class _Moving:

@@ -24,10 +24,12 @@ import weft as wf
 from weft_distrib import Server
 from weft_distrib.wire import memory
 from weft_exec.gpu import residency
+from weft_graph.ir.code_generators import device_generators
 from weft_testing import lite
 from weft_testing.case_graph import CaseGraph, pin, unfolded
 from weft_testing.cases import Case
 from weft_testing.evaluate import evaluate
+from weft_testing.gpu_programs import assembling
 from weft_testing.gpus import missing_gpu
 from weft_testing.tasks import free_ports
 
@@ -52,6 +54,10 @@ class Backend:
     def missing(self) -> str | None:
         """Why it cannot run on this machine."""
         return None
+
+    def marks_of(self, case: Case) -> tuple[pytest.MarkDecorator, ...]:
+        """Of the item of a case."""
+        return self.marks
 
     def takes(self, made: CaseGraph) -> bool:
         """Whether it computes anything of the case by itself; asked while items are collected."""
@@ -146,6 +152,32 @@ class StandIn(Devices):
     def run(self, made: CaseGraph) -> list[Any]:
         with _staying(-1) if self._all_there else nullcontext():
             return super().run(made)
+
+
+def _is_compiled_for_gpus(backend: Devices, made: CaseGraph) -> bool:
+    """Whether a backend that compiles for GPUs compiles anything of a case."""
+    generator = device_generators.lookup("GPU")
+    return Devices.takes(backend, made) and not all(map(generator.why_not, made.nodes))
+
+
+class CompiledStandIn(StandIn):
+    """Regions on GPUs, by kernels that run on the host; outside of long runs a twentieth of them."""
+
+    takes = _is_compiled_for_gpus
+
+    def __init__(self) -> None:
+        super().__init__(all_there=True)
+        self.name = "standin-compiled"
+
+    def marks_of(self, case: Case) -> tuple[pytest.MarkDecorator, ...]:
+        chosen = zlib.crc32(f"{self.name} {case.op} {case.name}".encode()) % 20 == 0
+        return () if chosen else (pytest.mark.long,)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch, super().opened(), assembling():
+            patch.setenv("WEFT_JIT", "now")
+            yield
 
 
 class Accelerator(Devices):
@@ -273,16 +305,31 @@ class Gpu(Devices):
         super().compare(case, output, got, want)
 
 
+class CompiledGpu(Gpu):
+    """Regions on a real GPU."""
+
+    name = "gpu-compiled"
+    takes = _is_compiled_for_gpus
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("WEFT_JIT", "now")
+            yield
+
+
 BACKENDS: tuple[Backend, ...] = (
     Sessions(),
     StandIn(all_there=False),
     StandIn(all_there=True),
+    CompiledStandIn(),
     Accelerator(),
     Cluster(),
     SharedCluster(),
     TcpCluster(),
     Lite(),
     Gpu(),
+    CompiledGpu(),
 )
 """Every backend that the table runs on; a new one is one more entry."""
 

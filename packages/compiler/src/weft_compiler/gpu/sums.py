@@ -263,9 +263,9 @@ def _of_variables(nest: Body, buffers: Buffers) -> _Sums | None:
     inside = within(buffers, body)
     summed = free_chain(loop, inside)
     rows, length = max(1, turns(kept)), turns(summed)
-    totals = _assigned_totals(loop)
-    if not summed or not totals or rows >= FEW_ROWS or length < LONG:
+    if not summed or rows >= FEW_ROWS or length < LONG:
         return None
+    totals = _assigned_totals(loop)
     first = {each.name for each in before if isinstance(each, Var)}
     written = effects_of((loop,), inside).writes.keys()
     values: dict[str, Expr] = {}
@@ -274,7 +274,7 @@ def _of_variables(nest: Body, buffers: Buffers) -> _Sums | None:
             values[each.name] = substitute(each.value, values)
         elif not isinstance(each, Var):
             return None
-    if {each.name for each in totals} != first or _loaded(values) & written:
+    if not totals or {each.name for each in totals} != first or _loaded(values) & written:
         return None
     inner_names, inner = _pushed_in(summed)
     inner = map_deep((*inner_names, *inner), lambda each: substitute(each, values))

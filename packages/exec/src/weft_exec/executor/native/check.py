@@ -28,6 +28,7 @@ class Checked:
     def __init__(self, region: Region, device: Device) -> None:
         self._region = region
         self._updated = region.updated
+        self._host = device.to_host
         self._kernels = [
             (member, require_kernel(member, device.type).make(member, device))
             for member in region.members
@@ -61,10 +62,14 @@ class Checked:
             state = state_of(inputs[region.inputs.index(source)])
             node = self._last_to_change(source)
             seen.append((node, array, state.read()))
-        wrong = [each for each in seen if differs(*each[1:])]
+        wrong = [each for each in seen if self._differs(*each[1:])]
         if wrong:
-            self._raise(wrong[0], every()(inputs, *map(np.copy, before)), by_kernels)
+            copies = [array.copy() for array in before]
+            self._raise(wrong[0], every()(inputs, *copies), by_kernels)
         return wanted[0] if len(wanted) == 1 else wanted
+
+    def _differs(self, value: Any, want: Any) -> bool:
+        return differs(self._host(value), self._host(want))
 
     def _last_to_change(self, source: Output) -> Node:
         variable = variable_of(source)
@@ -99,11 +104,11 @@ class Checked:
         wrong = [
             (output.node, value, by_kernels[output])
             for output, value in zip(outputs, every, strict=True)
-            if differs(value, by_kernels[output])
+            if self._differs(value, by_kernels[output])
         ]
         node, value, want = wrong[0] if wrong else seen
         raise errors.InternalError(
-            f"jit_check: {node.type} gives {shown(value, want)}",
+            f"jit_check: {node.type} gives {shown(self._host(value), self._host(want))}",
             op=node.type,
             node=node.name,
             line=node.line or None,

@@ -43,21 +43,21 @@ def on_devices(offer: Offer, said: str, asked: set[Node]) -> Iterable[Claim]:
     compiled when shapes are first met: how long kernels take there nobody waits to see.
     """
     every = said in ("on", "now")
-    plain = {
-        node for node in asked if node.attrs.get(COMPILED, every) and CHECKED not in node.attrs
-    }
+    plain = {node for node in asked if node.attrs.get(COMPILED, every)}
+    mode = Mode.NOW if said == "now" else Mode.FIRST
     types = {offer.place(node)[0].type for node in plain if node.inputs and not node.traits.routes}
     for device_type in sorted(types - {"CPU"}):
         generator = device_generators.get(device_type)
         if generator is not None:
-            yield from _claims(offer, generator, plain, device_type)
+            yield from _claims(offer, generator, plain, device_type, mode)
 
 
 def _claims(
-    offer: Offer, inner: DeviceCodeGenerator, asked: set[Node], device_type: str
+    offer: Offer, inner: DeviceCodeGenerator, asked: set[Node], device_type: str, mode: Mode
 ) -> Iterable[Claim]:
     def make(region: Region, device: Any) -> Callable[..., Any]:
-        function = _Region(device.code_generator(inner), region, device, Mode.FIRST)
+        checked = any(CHECKED in member.attrs for member in region.members)
+        function = _Region(device.code_generator(inner), region, device, mode, checked)
         return _Launched(function, device.launched(function))
 
     for members in choose(offer, inner, asked, device_type).regions:
@@ -69,9 +69,14 @@ class _Region(Specialised):
     """Computes members on a device; not where it would change variables of the host."""
 
     def __init__(
-        self, generator: CodeGenerator, region: Region, device: Device, mode: Mode
+        self,
+        generator: CodeGenerator,
+        region: Region,
+        device: Device,
+        mode: Mode,
+        checked: bool = False,
     ) -> None:
-        super().__init__(generator, region, device, mode)
+        super().__init__(generator, region, device, mode, checked)
         self._changes: Sequence[int] = region.node.attrs["updates"]
 
     def __call__(self, *inputs: Any) -> Any:

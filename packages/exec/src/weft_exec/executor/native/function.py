@@ -316,7 +316,7 @@ class Specialised:
             return self._filling(every)
 
         def call(inputs: Sequence[Any]) -> Any:
-            before = [np.array(state_of(inputs[at]).read()) for at in generated.updates]
+            before = [state_of(inputs[at]).read().copy() for at in generated.updates]
             arrays = [array.copy() for array in before]
             return checked(inputs, run(inputs, *arrays), before, arrays, every)
 
