@@ -12,15 +12,13 @@ from weft_testing.gpu_programs import registers, run_on_host
 from weft_compiler.gpu import launches
 from weft_compiler.gpu.apart import in_memory
 from weft_compiler.gpu.launches import Launch, Way, launches_of
-from weft_compiler.gpu.module import gpu_module, ptx_of, target_of_capability
+from weft_compiler.gpu.module import ARCHITECTURES, gpu_module, ptx_of, target_of_capability
 from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_tensor import errors
-
-CAPABILITIES = ((7, 0), (8, 0), (9, 0))
 
 
 @pytest.fixture(autouse=True)
@@ -346,12 +344,14 @@ def test_what_a_thread_keeps_is_limited() -> None:
 # ------------------------------------------------------------------------------- PTX
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("text", [SOFTMAX, COLUMNS, SCATTER.format("float64")])
-def test_the_assembler_takes_the_kernels(text: str, capability: tuple[int, int]) -> None:
-    module = gpu_module(parsed(text), target_of_capability(*capability))
-    used = registers(module)
-    assert len(used) == len(module.steps) and max(used) <= 64
+@pytest.mark.parametrize("capability", [divmod(each, 10) for each in ARCHITECTURES])
+def test_the_assembler_takes_the_kernels(capability: tuple[int, int]) -> None:
+    long = SOFTMAX.replace("300", "40000").replace("299", "39999")
+    for text in (SOFTMAX, long, COLUMNS.replace("200", "30011"), SCATTER.format("float64")):
+        program = optimise_for_gpu(parsed(text))
+        module = gpu_module(program, target_of_capability(*capability))
+        used = registers(module)
+        assert len(used) == len(module.steps) and max(used) <= 64
 
 
 def test_products_and_sums_are_rounded_as_asked_for() -> None:

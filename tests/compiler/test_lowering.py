@@ -93,7 +93,7 @@ def on_gpu(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
 def assembled(program: Program, arrays: Sequence[Any]) -> Iterable[Sequence[Any]]:
     """Nothing: PTX that NVIDIA's assembler takes, with all numbers in registers."""
     whole = optimise_for_gpu(replace(program, body=without_blas(program.body)))
-    for capability in ((7, 0), (8, 0), (9, 0)):
+    for capability in ((7, 0), (9, 0), (12, 0)):
         module = gpu_module(whole, target_of_capability(*capability))
         assert len(registers(module)) == len(module.steps)
     return []

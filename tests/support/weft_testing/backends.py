@@ -161,7 +161,7 @@ def _is_compiled_for_gpus(backend: Devices, made: CaseGraph) -> bool:
 
 
 class CompiledStandIn(StandIn):
-    """Regions on GPUs, by kernels that run on the host; outside of long runs a twentieth of them."""
+    """Regions on GPUs, by kernels on the host; all cases in long runs, and else a twentieth."""
 
     takes = _is_compiled_for_gpus
 

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -164,15 +165,16 @@ def ptxas() -> str | None:
 
 
 @cache
-def _knows_volta(assembler: str) -> bool:
-    """Whether an assembler is one of CUDA 12 or before."""
-    said = subprocess.run([assembler, "--version"], capture_output=True, text=True, check=True)
-    release = re.search(r"release (\d+)", said.stdout)
-    return release is not None and int(release[1]) < 13
+def assembled_for(assembler: str) -> frozenset[str]:
+    """The architectures that an assembler knows, such as sm_80."""
+    said = subprocess.run([assembler, "--help"], capture_output=True, text=True, check=True)
+    return frozenset(re.findall(r"'(sm_\d+)'", said.stdout))
 
 
 def registers(module: GpuModule) -> list[int]:
     """How many registers NVIDIA's assembler gives each kernel; skips where there is none.
+
+    What spills is a warning, so that pytest lists it with the test.
 
     Raises: AssertionError: it refuses the PTX, or four registers and more do not suffice.
     """
@@ -180,16 +182,22 @@ def registers(module: GpuModule) -> list[int]:
     if assembler is None:
         pytest.skip("ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
     cpu = module.target.cpu
-    if cpu == "sm_70" and not _knows_volta(assembler):
-        cpu = "sm_75"  # which runs the same PTX
+    known = assembled_for(assembler)
+    if cpu not in known:
+        later = [int(each[3:]) for each in known if int(each[3:]) > int(cpu[3:])]
+        if not later:
+            pytest.skip(f"{assembler} knows nothing as new as {cpu}")
+        cpu = f"sm_{min(later)}"  # which runs the same PTX
     with tempfile.TemporaryDirectory() as scratch:
         source, made = Path(scratch) / "kernel.ptx", Path(scratch) / "kernel.cubin"
         source.write_text(ptx_of(module))
         command = [assembler, "-v", f"-arch={cpu}", str(source), "-o", str(made)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
-    spilled = re.findall(r"(\d+) bytes spill stores", done.stderr)
-    assert max(map(int, spilled), default=0) <= 16, done.stderr
+    spilled = [int(count) for count in re.findall(r"(\d+) bytes spill stores", done.stderr)]
+    if any(spilled):
+        warnings.warn(f"kernels for {cpu} spill {spilled} bytes", stacklevel=2)
+    assert max(spilled, default=0) <= 16, done.stderr
     return [int(count) for count in re.findall(r"Used (\d+) registers", done.stderr)]
 
 

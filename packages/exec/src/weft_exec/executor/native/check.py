@@ -27,7 +27,6 @@ class Checked:
 
     def __init__(self, region: Region, device: Device) -> None:
         self._region = region
-        self._updated = region.updated
         self._host = device.to_host
         self._kernels = [
             (member, require_kernel(member, device.type).make(member, device))
@@ -38,6 +37,7 @@ class Checked:
         self,
         inputs: Sequence[Any],
         results: Any,
+        updates: Sequence[int],
         before: Sequence[Any],
         arrays: Sequence[Any],
         every: Callable[[], Compute],
@@ -46,6 +46,7 @@ class Checked:
 
         Args:
           inputs, results: of the compiled function.
+          updates: the positions of the inputs whose variables it changes.
           before, arrays: what variables had that it changes, and what it made of that.
           every: makes a compiled function that gives the results of all members.
         Raises: InternalError: a node differs, the first of all that do.
@@ -58,10 +59,9 @@ class Checked:
             (output.node, value, want)
             for output, value, want in zip(region.outputs, found, wanted, strict=True)
         ]
-        for source, array in zip(self._updated, arrays, strict=True):
-            state = state_of(inputs[region.inputs.index(source)])
-            node = self._last_to_change(source)
-            seen.append((node, array, state.read()))
+        for at, array in zip(updates, arrays, strict=True):
+            node = self._last_to_change(region.inputs[at])
+            seen.append((node, array, state_of(inputs[at]).read()))
         wrong = [each for each in seen if self._differs(*each[1:])]
         if wrong:
             copies = [array.copy() for array in before]

@@ -316,9 +316,10 @@ class Specialised:
             return self._filling(every)
 
         def call(inputs: Sequence[Any]) -> Any:
-            before = [state_of(inputs[at]).read().copy() for at in generated.updates]
+            before = [_copied(state_of(inputs[at]).read()) for at in generated.updates]
             arrays = [array.copy() for array in before]
-            return checked(inputs, run(inputs, *arrays), before, arrays, every)
+            results = run(inputs, *arrays)
+            return checked(inputs, results, generated.updates, before, arrays, every)
 
         return call
 
@@ -393,6 +394,11 @@ def _shape_of(value: Any) -> Shape:
     array = state_of(value).read() if isinstance(value, VariableState | ResourceHandle) else value
     shape: Shape = array.shape
     return shape
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what a variable has, where that is."""
+    return np.array(value) if isinstance(value, np.ndarray | np.generic) else value.copy()
 
 
 class _Unused:

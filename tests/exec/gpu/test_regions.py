@@ -1,0 +1,227 @@
+"""Regions that GPUs compute: on the stand-in, and on a GPU where there is one (`-m gpu`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.gpu_programs import assembling
+
+import weft as wf
+from weft_exec.gpu.compiled import GpuFunction, Graphs
+
+
+class Seen:
+    """How often functions of kernels were called, and launches captured."""
+
+    def __init__(self) -> None:
+        self.calls = self.captured = 0
+
+
+@pytest.fixture(autouse=True)
+def seen(somewhere: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    """Regions are compiled, and their calls are counted."""
+    found = Seen()
+    called, captured = GpuFunction.__call__, Graphs._captured
+
+    def count_call(self: GpuFunction, *arrays: Any) -> None:
+        found.calls += 1
+        called(self, *arrays)
+
+    def count_graph(self: Graphs, launches: Callable[[], None]) -> Any:
+        found.captured += 1
+        return captured(self, launches)
+
+    monkeypatch.setattr(GpuFunction, "__call__", count_call)
+    monkeypatch.setattr(Graphs, "_captured", count_graph)
+    monkeypatch.setenv("WEFT_JIT", "now")
+    with assembling() if somewhere == "stand-in" else nullcontext():
+        yield found
+
+
+def config(**options: Any) -> wf.ConfigProto:
+    made = wf.ConfigProto(**options)
+    made.gpu_options.allow_growth = True
+    return made
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def on_gpu(build: Callable[[], Any], steps: int = 1, **options: Any) -> list[Any]:
+    """What each of some steps gives on the GPU."""
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        wf.set_random_seed(4)
+        fetches = build()
+        with wf.Session(config=config(**options)) as session:
+            session.run(wf.global_variables_initializer())
+            return [session.run(fetches) for _ in range(steps)]
+
+
+def on_cpu(build: Callable[[], Any], steps: int = 1) -> list[Any]:
+    """The same on the CPU, by kernels."""
+    with pytest.MonkeyPatch.context() as patch, wf.Graph().as_default(), wf.device("/cpu:0"):
+        patch.setenv("WEFT_JIT", "off")
+        wf.set_random_seed(4)
+        fetches = build()
+        with wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            return [session.run(fetches) for _ in range(steps)]
+
+
+OPTIMIZERS: dict[str, Callable[[], Any]] = {
+    "adam": lambda: wf.train.AdamOptimizer(0.01),
+    "momentum": lambda: wf.train.MomentumOptimizer(0.05, 0.9, use_nesterov=True),
+    "rmsprop": lambda: wf.train.RMSPropOptimizer(0.01, momentum=0.5, centered=True),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_classifier_learns_as_on_the_cpu(seen: Seen, optimizer: str) -> None:
+    labels = np.random.default_rng(1).integers(0, 5, 64)
+
+    def build() -> Any:
+        x = wf.constant(numbers(64, 20))
+        w, v = wf.Variable(numbers(20, 40) * 0.2), wf.Variable(numbers(40, 5) * 0.2)
+        gain, bias = wf.Variable(wf.ones([40])), wf.Variable(wf.zeros([40]))
+        h = wf.matmul(x, w)
+        mean, variance = wf.nn.moments(h, [1], keep_dims=True)
+        h = wf.nn.relu((h - mean) * wf.rsqrt(variance + 1e-5) * gain + bias)
+        logits = wf.matmul(h, v)
+        loss = wf.losses.sparse_softmax_cross_entropy(labels, logits)
+        train = OPTIMIZERS[optimizer]().minimize(loss)
+        with wf.control_dependencies([train]):
+            return wf.identity(loss)
+
+    got, want = on_gpu(build, 8), on_cpu(build, 8)
+    np.testing.assert_allclose(got, want, rtol=5e-3)
+    assert seen.calls >= 8 and got[-1] < got[0]
+
+
+@pytest.mark.parametrize(
+    "reduce",
+    [wf.reduce_sum, wf.reduce_max, wf.reduce_mean, wf.reduce_logsumexp],
+    ids=["sum", "max", "mean", "logsumexp"],
+)
+@pytest.mark.parametrize(("shape", "axis"), [((70_001,), 0), ((30_011, 3), 0), ((3, 40_000), 1)])
+def test_what_many_blocks_reduce(seen: Seen, shape: Any, axis: int, reduce: Any) -> None:
+    x = numbers(*shape)
+    (got,) = on_gpu(lambda: reduce(wf.Variable(x) * 2.0, axis))
+    wide = x.astype(np.float64) * 2
+    want = {
+        wf.reduce_sum: lambda: wide.sum(axis),
+        wf.reduce_max: lambda: wide.max(axis),
+        wf.reduce_mean: lambda: wide.mean(axis),
+        wf.reduce_logsumexp: lambda: np.log(np.exp(wide).sum(axis)),
+    }[reduce]()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-2 if reduce is wf.reduce_sum else 1e-5)
+    assert seen.calls
+
+
+def test_sums_have_the_same_bits_in_every_step(seen: Seen) -> None:
+    def build() -> Any:
+        x = wf.Variable(numbers(30_011, 7))
+        return [wf.reduce_sum(wf.tanh(x), 0), wf.reduce_sum(x * x)]
+
+    first, *others = on_gpu(build, 5)
+    for other in others:
+        assert [a.tobytes() for a in other] == [a.tobytes() for a in first]
+
+
+def test_a_softmax_over_two_long_rows(seen: Seen) -> None:
+    x = numbers(2, 40_000)
+    (got,) = on_gpu(lambda: wf.nn.softmax(wf.Variable(x) * 2.0))
+    e = np.exp(2 * x - 2 * x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-4)
+    assert seen.calls
+
+
+def test_jit_check_finds_nothing(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "")
+    checked = config()
+    checked.experimental.jit_check = True
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        x = wf.Variable(numbers(50, 60))
+        h = wf.nn.softmax(wf.erf(x) + wf.sin(x) * wf.exp(-x * x))
+        loss = wf.reduce_sum(wf.log(h + 0.1) * wf.nn.sigmoid(x))
+        step = wf.train.AdamOptimizer(0.1).minimize(loss)
+        with wf.Session(config=checked) as session:
+            session.run(wf.global_variables_initializer())
+            for _ in range(3):
+                session.run([loss, step])
+    assert seen.calls
+
+
+def test_launches_are_captured_where_arrays_stay_where_they_are(seen: Seen) -> None:
+    values = numbers(3000)
+
+    def build() -> Any:
+        w, x = wf.Variable(wf.ones([3000])), wf.Variable(values)
+        step = w.assign(w * 0.5 + wf.reduce_sum(wf.square(x)) * 0.001 + x)
+        with wf.control_dependencies([step.op]):
+            return wf.no_op(), w
+
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        step, w = build()
+        with wf.Session(config=config()) as session:
+            session.run(wf.global_variables_initializer())
+            want = np.ones(3000)
+            for _ in range(20):
+                session.run(step)
+                want = want * 0.5 + np.square(values.astype(np.float64)).sum() * 0.001 + values
+            np.testing.assert_allclose(session.run(w), want, rtol=1e-4)
+            assert seen.captured
+            session.run(w.assign(wf.zeros([3000])))  # the variable may lie elsewhere from now on
+            want = np.zeros(3000)
+            for _ in range(20):
+                session.run(step)
+                want = want * 0.5 + np.square(values.astype(np.float64)).sum() * 0.001 + values
+            np.testing.assert_allclose(session.run(w), want, rtol=1e-4)
+
+
+def test_after_a_bad_index_good_ones_are_looked_up(seen: Seen) -> None:
+    table, good = numbers(4, 3), np.arange(300, dtype=np.int32) % 4
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        x, at = wf.placeholder(wf.float32, [4, 3]), wf.placeholder(wf.int32, [300])
+        y = wf.gather(wf.tanh(x) * 2.0, at) + 1.0
+        with wf.Session(config=config()) as session:
+            first, wrong, last = [session.run(y, {x: table, at: good + k}) for k in (0, 1, 0)]
+    np.testing.assert_allclose(first, np.tanh(table)[good] * 2 + 1, rtol=1e-5)
+    np.testing.assert_array_equal(first, last)
+    np.testing.assert_array_equal(wrong[3], np.ones(3))  # as kernels of GPUs have it
+    assert seen.calls
+
+
+def test_random_numbers_have_the_bits_of_the_cpu(seen: Seen) -> None:
+    def build() -> Any:
+        return wf.random_uniform([10_001], seed=3) * 2.0
+
+    np.testing.assert_array_equal(on_gpu(build, 3), on_cpu(build, 3))
+    assert seen.calls
+
+
+def test_steps_of_several_threads_do_not_mix(seen: Seen) -> None:
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        x = wf.placeholder(wf.float32, [4000])
+        y = wf.tanh(x) * (wf.reduce_sum(x * x) + 1.0)
+        with wf.Session(config=config()) as session:
+            wrong: list[int] = []
+
+            def work(number: int) -> None:
+                values = numbers(4000, seed=number)
+                want = np.tanh(values) * (np.square(values.astype(np.float64)).sum() + 1)
+                for _ in range(5):
+                    if not np.allclose(session.run(y, {x: values}), want, rtol=1e-4):
+                        wrong.append(number)
+
+            threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    assert not wrong and seen.calls == 20
