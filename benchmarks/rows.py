@@ -59,6 +59,14 @@ GPU_TITLES = {
     "gpu_vgg_a": "VGG-A, batch 64",
     "gpu_googlenet": "GoogLeNet, batch 128",
 }
+FUSED_TITLES = {
+    "gpu_elementwise": "six elementwise ops on 16 M floats",
+    "gpu_softmax": "softmax of 16,384 rows of 1,024",
+    "gpu_softmax_long": "softmax of 4 rows of 4 M",
+    "gpu_norm": "layer norm and GELU, 16,384 × 1,024",
+    "gpu_sum": "sum of squares, 64 M floats",
+    "gpu_columns": "sums of 64 columns of 1 M squares",
+}
 GPU_PROGRAMS = [
     Program(
         name,
@@ -67,6 +75,14 @@ GPU_PROGRAMS = [
         "gpu_rows.py",
     )
     for name, title in GPU_TITLES.items()
+] + [
+    Program(
+        name,
+        (Row(name, f"{title}, on a GPU"),),
+        ("weft", "torch", "torch-compile", "jax"),
+        "gpu_fused.py",
+    )
+    for name, title in FUSED_TITLES.items()
 ]
 
 

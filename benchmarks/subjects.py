@@ -57,7 +57,7 @@ class Subject:
             script, options = program.script, []
             if script == "footprint.py":
                 options = ["--module", self.module, "--distribution", self.distribution]
-            elif program.script == "gpu_rows.py":
+            elif program.script.startswith("gpu_"):
                 compiled = ["--compile"] if "--compile" in self.script else []
                 options = ["--module", self.module, *compiled]
         command = [self.python, str(PROGRAM_DIRECTORY / script), program.name, *options]
@@ -101,7 +101,8 @@ def environment(threads: int) -> dict[str, str]:
 
 def gpu_environment() -> dict[str, str]:
     """The GPUs that this process was given."""
-    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    return {"CUDA_VISIBLE_DEVICES": visible, "JAX_PLATFORMS": "cuda,cpu"}
 
 
 def has_gpu() -> bool:

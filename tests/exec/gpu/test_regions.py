@@ -225,3 +225,20 @@ def test_steps_of_several_threads_do_not_mix(seen: Seen) -> None:
             for thread in threads:
                 thread.join()
     assert not wrong and seen.calls == 20
+
+
+def test_turns_of_loops_and_branches_are_kernels_that_the_host_launches(seen: Seen) -> None:
+    x = numbers(3000)
+
+    def build() -> Any:
+        v = wf.Variable(x)
+
+        def turn(i: Any, h: Any) -> Any:
+            h = wf.cond(i < 3, lambda: wf.tanh(h) * 2.0 + v, lambda: wf.sin(h) * 0.5 - v)
+            return i + 1, h * 0.5 + wf.reduce_mean(h * h)
+
+        return wf.while_loop(lambda i, _: i < 5, turn, [0, v])[1]
+
+    (got,), (want,) = on_gpu(build), on_cpu(build)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    assert seen.calls >= 5  # one in each turn at least
