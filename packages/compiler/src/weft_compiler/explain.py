@@ -15,7 +15,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
-from weft_graph.ir.code_generators import Shape
+from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Shape
 from weft_graph.ir.compiled_function import CompiledFunction, FusedKernel
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
@@ -34,18 +34,19 @@ def explain(
     values: Mapping[int, Any],
     arrays: Callable[[Program], Sequence[Any]],
     options: Options,
+    branches: Branches = NO_BRANCHES,
 ) -> CompiledFunction:
     """Compile some nodes, and run what that gives.
 
     Args:
-      members, inputs, outputs, shapes, values: as of `CodeGenerator.generate`.
+      members, inputs, outputs, shapes, values, branches: as of `CodeGenerator.generate`.
       arrays: makes what a program is called with: its inputs, outputs, and what it updates.
       options: what steps are compiled with.
     Raises: Unsupported: they cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
-    program = lower(members[-1].name, members, inputs, outputs, shapes, values, fused)
+    program = lower(members[-1].name, members, inputs, outputs, shapes, values, branches, fused)
     program = optimise(program, check=False)
     verify(program)
     lowering = time.perf_counter() - started

@@ -18,7 +18,7 @@ import numpy as np
 from weft_compiler.lower.region import changed_by, state_type
 from weft_compiler.lower.registry import rule_of, update_of
 from weft_compiler.native.cache import sources
-from weft_graph.ir.code_generators import Shape
+from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Shape
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declared_in
 from weft_graph.ir.traits import Role
@@ -38,6 +38,7 @@ def fingerprint(
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
     values: Mapping[int, Any],
+    branches: Branches = NO_BRANCHES,
 ) -> str | None:
     """A hash of all that code depends on but names, of nodes and shapes as `lower` takes them.
 
@@ -46,7 +47,7 @@ def fingerprint(
     """
     found = hashlib.sha256(_here().encode())
     try:
-        for part in _parts(members, inputs, outputs, shapes, values):
+        for part in _parts(members, inputs, outputs, shapes, values, branches):
             found.update(part)
             found.update(b"\0")
     except _Unknown:
@@ -60,8 +61,10 @@ def _parts(
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
     values: Mapping[int, Any],
+    branches: Branches,
 ) -> list[bytes]:
     numbers: dict[Output, int] = {source: at for at, source in enumerate(inputs)}
+    position = {node: at for at, node in enumerate(members)}
     states = {source: state_type(node).name for node in members for source in changed_by(node)}
     parts: list[bytes] = []
     for at, (source, shape) in enumerate(zip(inputs, shapes, strict=True)):
@@ -76,6 +79,10 @@ def _parts(
         attrs = ",".join([f"{k}={_attr(v)}" for k, v in sorted(node.attrs.items()) if k[0] != "_"])
         given = [output.dtype.name for output in node.outputs]
         parts.append(f"{node.type} {of} {given} {attrs}".encode())
+        way = branches.paths.get(node, ()), branches.sides.get(node)
+        if any(way):
+            led = [(position[switch], side) for switch, side in (*way[0], *filter(None, way[1:]))]
+            parts.append(f"{len(way[0])} {led}".encode())
         for output in node.outputs:
             numbers[output] = len(numbers)
     parts.append(str([numbers[output] for output in outputs]).encode())

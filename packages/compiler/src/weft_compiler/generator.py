@@ -27,7 +27,14 @@ from weft_compiler.lower.registry import (
     wants_kernel,
 )
 from weft_compiler.native.kept import remember, restore
-from weft_graph.ir.code_generators import NotGenerated, Shape, device_generators, generators
+from weft_graph.ir.code_generators import (
+    NO_BRANCHES,
+    Branches,
+    NotGenerated,
+    Shape,
+    device_generators,
+    generators,
+)
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -153,9 +160,10 @@ class LlvmGenerator(_Lowering):
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
     ) -> Compiled | None:
         """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
-        key = _key(members, inputs, outputs, shapes, values)
+        key = _key(members, inputs, outputs, shapes, values, branches)
         found = None if key is None else restore(key, inputs)
         return None if found is None else _called(*found, members, inputs, values)
 
@@ -166,10 +174,11 @@ class LlvmGenerator(_Lowering):
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
         like: Iterable[Any] = (),
     ) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
-        found = self.find(members, inputs, outputs, shapes, values)
+        found = self.find(members, inputs, outputs, shapes, values, branches)
         if found is not None:
             return found
         # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
@@ -177,12 +186,12 @@ class LlvmGenerator(_Lowering):
 
         name = members[-1].name
         try:
-            lowered = lower(name, members, inputs, outputs, shapes, values)
+            lowered = lower(name, members, inputs, outputs, shapes, values, branches)
             others = [each.made for each in like if isinstance(each, Compiled)]
             made = make(lowered, [each for each in others if each is not None])
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        key = _key(members, inputs, outputs, shapes, values)
+        key = _key(members, inputs, outputs, shapes, values, branches)
         if key is not None:
             remember(key, made.program, inputs, made.size)
         return _called(made.program, made.size, members, inputs, values, made)
@@ -194,6 +203,7 @@ class LlvmGenerator(_Lowering):
         outputs: Sequence[Output],
         given: Sequence[Any],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
     ) -> CompiledFunction:
         """What becomes of some nodes; see `CodeGenerator`."""
         from weft_compiler.explain import explain
@@ -212,7 +222,9 @@ class LlvmGenerator(_Lowering):
 
         shapes = [np.shape(array) for array in given]
         try:
-            return explain(members, inputs, outputs, shapes, values, arrays, options_of_regions())
+            return explain(
+                members, inputs, outputs, shapes, values, arrays, options_of_regions(), branches
+            )
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
 from weft_compiler.lower.turns import LastValue
-from weft_compiler.lower.values import Element, Elements, Places, Reduction, Value, Written
+from weft_compiler.lower.values import Chosen, Element, Elements, Places, Reduction, Value, Written
 
 DEEPEST: Final = 32
 """How many values may be computed inside one another before one of them gets memory."""
@@ -34,6 +34,8 @@ _EXPENSIVE: Final = frozenset(
 )
 _CHEAP: Final = 3
 """Operations that are rather computed again for each use than kept."""
+_WORTH_CHOOSING: Final = 1 << 12
+"""Operations of a tensor from which on only the side of a branch that is taken is computed."""
 
 
 @dataclass
@@ -152,6 +154,8 @@ def _wants_memory(value: Value, of: Facts, cost: int) -> bool:
     """
     if of.in_memory or not isinstance(value.definition, Elements):
         return True
+    if isinstance(value.definition, Chosen) and cost * value.size >= _WORTH_CHOOSING:
+        return cost > _CHEAP
     return cost > _CHEAP if of.repeated else cost > 1 and len(of.users) > 1
 
 

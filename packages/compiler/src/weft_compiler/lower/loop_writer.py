@@ -38,7 +38,7 @@ from weft_compiler.lower.analysis import (
 )
 from weft_compiler.lower.turns import Emitter, LastValue, Path, Turns
 from weft_compiler.lower.values import Elements, Value, computed
-from weft_compiler.lower.writer import Nests
+from weft_compiler.lower.writer import Nests, predicates_of
 from weft_tensor import dtypes
 
 _WORTH_KEEPING: Final = 2
@@ -308,24 +308,9 @@ class _LoopWriter(Nests, Emitter):
         there = [self._buffers[variable].name for variable in turns.results]
         self._guarded(path, partial(self._turns, turns, there))
 
-    def _guarded(self, path: Path, write: Callable[[], object]) -> None:
-        """What `write` adds, where the predicates of a path have come out so."""
-        if not path:
-            write()
-            return
-        (predicate, side), *rest = path
-        found: list[Expr] = []
-        self._nest((), lambda: found.append(self._resolved(_only(predicate))))
-        outer, self._body = self._body, []
-        self._guarded(tuple(rest), write)
-        body = tuple(self._body)
-        given = If(found[0], body) if side else If(found[0], (), body)
-        self._body = [*outer, given]
-
 
 def _predicates(turns: Turns) -> list[Value]:
-    paths = [*turns.paths.values(), *[effect.path for effect in turns.effects]]
-    return list(dict.fromkeys(predicate for path in paths for predicate, _ in path))
+    return predicates_of([*turns.paths.values(), *[effect.path for effect in turns.effects]])
 
 
 def _only(value: Value) -> Expr:

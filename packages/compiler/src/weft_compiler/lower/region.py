@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
 from weft_compiler.ir.program import Program
-from weft_compiler.lower.analysis import analyse, memory_of
+from weft_compiler.lower.analysis import analyse, facts_of, memory_of
 from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
     Operation,
@@ -19,10 +19,11 @@ from weft_compiler.lower.registry import (
     rule_of,
     update_of,
 )
-from weft_compiler.lower.values import Requirement, Value, broadcast, computed
+from weft_compiler.lower.turns import Path
+from weft_compiler.lower.values import Chosen, Requirement, Value, broadcast, chosen, computed
 from weft_compiler.lower.writer import write
 from weft_compiler.routines import STATE
-from weft_graph.ir.code_generators import FEW
+from weft_graph.ir.code_generators import FEW, NO_BRANCHES, Branches
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -43,6 +44,8 @@ def why_not(node: Node) -> str:
     """Why a node cannot be lowered, whatever its shapes, or ""."""
     traits = node.op_def.traits
     update = update_of(node.type)
+    if node.role is Role.SWITCH and _passes_variable(node):
+        return ""
     if update is not None:
         given = [state_type(node), *[source.dtype for source in node.inputs[update.states :]]]
         odd_types = [dtype.name for dtype in given if not computes_with(dtype)]
@@ -50,7 +53,8 @@ def why_not(node: Node) -> str:
     odd = [out.dtype for out in (*node.inputs, *node.outputs) if not computes_with(out.dtype)]
     if odd:
         return f"it has values of type {odd[0].name}"
-    if traits.identity or rule_of(node.type) is not None:
+    routed = node.role in (Role.SWITCH, Role.MERGE)
+    if routed or traits.identity or rule_of(node.type) is not None:
         return ""
     if traits.scalar is None or traits.scalar.by_kernel:
         return f"no rule says how {node.type} is computed"
@@ -76,6 +80,7 @@ def lower(
     outputs: Sequence[Output],
     shapes: Sequence[Shape],
     given_values: Mapping[int, Any] | None = None,
+    branches: Branches = NO_BRANCHES,
     fused: dict[str, list[Node]] | None = None,
 ) -> Program:
     """The program that computes some nodes, and updates variables.
@@ -87,6 +92,7 @@ def lower(
       outputs: what is wanted of them.
       shapes: of the inputs.
       given_values: the values of inputs, by position, that are known for this program.
+      branches: what the members are in.
       fused: gets of each buffer that is filled, and of each check, the nodes computed there.
     Returns: a program with the inputs and outputs in their order. After the inputs it takes the
       states of the streams of `drawing` members, if there are any; constants that it uses follow.
@@ -105,9 +111,20 @@ def lower(
     states = {state: values[twins[state]] for state in changed(members)}
     olds = set(states.values())
     made: list[tuple[Node, Sequence[Value]]] = []
+    ways = _Ways(branches, twins, values)
     for member in members:
+        if member.role is Role.SWITCH:
+            continue
+        path = ways.of(member)
         if update_of(member.type) is not None:
-            made.append((member, _change(member, twins, values, olds)))
+            made.append((member, _change(member, twins, values, olds, path)))
+            ways.note(made[-1][1], path)
+            ways.note([values[twins[source]] for source in changed_by(member)], ())
+            continue
+        if member.role is Role.MERGE:
+            values |= zip(
+                [twins[output] for output in member.outputs], ways.joined(member), strict=True
+            )
             continue
         for node in dict.fromkeys(twins[output].node for output in member.outputs):
             stream = (streams, rows[member]) if member in rows else None
@@ -116,6 +133,7 @@ def lower(
                 assert (value.dtype, value.shape) == (output.dtype, shape_of(output)), (node, value)
                 values[output] = value
         made.append((member, [values[twins[output]] for output in member.outputs]))
+        ways.note(made[-1][1], path)
     wanted: list[Value] = []
     for output in outputs:
         value = values[twins[output]]
@@ -128,11 +146,64 @@ def lower(
     updates = list(zip(states.values(), _apart_from_users(lasts, wanted), strict=True))
     reads = list(dict.fromkeys([*first, *([streams] if rows else []), *known]))
     filled: Fused = {}
-    program = write(name, reads, wanted, updates, filled)
+    program = write(name, reads, wanted, updates, filled, ways.paths)
     if fused is not None:
         made += [(output.node, [value]) for output, value in zip(outputs, wanted, strict=True)]
         fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))
     return program
+
+
+class _Ways:
+    """When values are computed, by the branches that the nodes are in which they are made for."""
+
+    def __init__(
+        self,
+        branches: Branches,
+        twins: Mapping[Output, Output],
+        values: Mapping[Output, Value],
+    ) -> None:
+        self._branches = branches
+        self._twins = twins
+        self._values = values
+        self._seen: set[Value] = set()
+        self.paths: dict[Value, Path] = {}
+
+    def of(self, member: Node) -> Path:
+        """The predicates that lead to a member."""
+        path = self._branches.paths.get(member, ())
+        return tuple([(self._predicate(switch), side) for switch, side in path])
+
+    def _predicate(self, switch: Node) -> Value:
+        found = self._values[self._twins[switch.inputs[1]]]
+        require(found.shape == (), "a predicate has rank 0")
+        return found
+
+    def joined(self, merge: Node) -> list[Value]:
+        """What a Merge gives: a value, and the number of the input that it comes from."""
+        switch, side = self._branches.sides[merge]
+        predicate = self._predicate(switch)
+        values = [self._values[self._twins[source]] for source in merge.inputs]
+        then, otherwise = values[side], values[not side]
+        which = [number(at, dtypes.int32) for at in (side, not side)]
+        found = [
+            chosen(merge.name, predicate, then, otherwise),
+            computed(merge.name, dtypes.int32, (), lambda: where(predicate.at(), *which)),
+        ]
+        self.note(found, self.of(merge))
+        return found
+
+    def note(self, values: Sequence[Value], path: Path) -> None:
+        """Note when new values are computed, and those that they are made of."""
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value in self._seen or value.definition is None:
+                continue
+            self._seen.add(value)
+            if path:
+                self.paths[value] = path
+            facts = facts_of(value)
+            waiting += [*facts.takes, *facts.written]
 
 
 def drawing(members: Sequence[Node]) -> list[Node]:
@@ -175,6 +246,12 @@ def reads_state(node: Node) -> bool:
     return by_reference or (source is dtypes.resource and rule_of(node.type) is not None)
 
 
+def _passes_variable(node: Node) -> bool:
+    """Whether a node hands on the reference or the handle of a variable."""
+    dtype = node.inputs[0].dtype
+    return dtype.is_ref or dtype is dtypes.resource
+
+
 def state_type(node: Node) -> DType:
     """The element type of the variables that a node changes."""
     dtype: DType = node.attrs["T" if "T" in node.attrs else "dtype"]
@@ -186,11 +263,13 @@ def _change(
     twins: Mapping[Output, Output],
     values: dict[Output, Value],
     olds: Collection[Value],
+    path: Path,
 ) -> Sequence[Value]:
     """Let the variables that a node changes have what they become; who comes later reads that.
 
     Args:
       olds: what is in the memory of variables.
+      path: when it does.
     """
     update = update_of(node.type)
     assert update is not None
@@ -202,8 +281,17 @@ def _change(
         "one update changes a variable twice",
     )
     news = _new_values(node, update, operands)
-    values.update(zip([twins[source] for source in changed_by(node)], news, strict=True))
+    for source, new in zip(changed_by(node), news, strict=True):
+        values[twins[source]] = _where_it_runs(path, new, values[twins[source]])
     return news
+
+
+def _where_it_runs(path: Path, new: Value, old: Value) -> Value:
+    """What a variable has after a change in a branch."""
+    for predicate, side in reversed(path):
+        then, otherwise = (new, old) if side else (old, new)
+        new = chosen(new.name, predicate, then, otherwise)
+    return new
 
 
 def _beside(value: Value, olds: Collection[Value]) -> Value:
@@ -218,10 +306,15 @@ def _apart_from_users(lasts: Sequence[Value], wanted: Sequence[Value]) -> list[V
     used = {
         value for value in lasts if facts[value].users or facts[value].in_memory or value in wanted
     }
-    return [
-        computed(value.name, value.dtype, value.shape, value.at) if value in used else value
-        for value in lasts
-    ]
+    return [_again(value) if value in used else value for value in lasts]
+
+
+def _again(value: Value) -> Value:
+    """A value with the same elements."""
+    of = value.definition
+    if isinstance(of, Chosen):
+        return chosen(value.name, of.predicate, of.then, of.otherwise)
+    return computed(value.name, value.dtype, value.shape, value.at)
 
 
 def _new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
@@ -262,7 +355,13 @@ def specialise(
     """
     graph = Graph()
     twins: dict[Output, Output] = {}
-    types_of = {source: state_type(member) for member in members for source in changed_by(member)}
+    types_of = {
+        source: member.outputs[0].dtype
+        for member in members
+        if reads_state(member)
+        for source in member.inputs
+    }
+    types_of |= {source: state_type(member) for member in members for source in changed_by(member)}
     states = states_of(members)
     for at, (given, shape) in enumerate(zip(inputs, shapes, strict=True)):
         node = given.node
@@ -279,6 +378,18 @@ def specialise(
     for member in members:
         if update_of(member.type) is not None:
             twins.update({given: twins[states[given]] for given in member.outputs})
+            continue
+        if member.role is Role.SWITCH:
+            twins.update({given: twins[member.inputs[0]] for given in member.outputs})
+            continue
+        if member.role is Role.MERGE:
+            shapes_of = [shape_of(twins[source]) for source in member.inputs]
+            require(shapes_of[0] == shapes_of[1], f"{member.name} joins values of two shapes")
+            for given, shape in zip(member.outputs, (shapes_of[0], ()), strict=True):
+                attrs = {"dtype": given.dtype, "shape": shape}
+                name, op = graph.unique_name(member.name), lookup_op("Placeholder")
+                twin = graph.add_derived(member, op, name, (), attrs, [given.dtype], [shape])
+                twins[given] = twin.outputs[0]
             continue
         sources = tuple([twins[source] for source in member.inputs])
         twins.update(zip(member.outputs, copied(graph, member, sources), strict=True))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft_compiler.ir.expressions import Expr, cast, index
+from weft_compiler.ir.expressions import Expr, cast, index, where
 from weft_compiler.ir.program import Statement
 from weft_tensor.dtypes import DType
 
@@ -97,6 +97,20 @@ class Elements(Definition):
     """
 
     element: Callable[..., Expr]
+
+
+@dataclass(eq=False)
+class Chosen(Elements):
+    """Each element from one of two tensors of the same shape; the other may not have been computed.
+
+    Attributes:
+      predicate: decides which, of rank 0.
+      then, otherwise: where it is True, and where it is False.
+    """
+
+    predicate: Value
+    then: Value
+    otherwise: Value
 
 
 @dataclass(eq=False)
@@ -194,6 +208,15 @@ def reduced(
 def computed(name: str, dtype: DType, shape: Sequence[int], element: Callable[..., Expr]) -> Value:
     """A tensor each of whose elements is an expression of its indices, cast to its type."""
     return Value(name, dtype, tuple(shape), Elements(lambda *i: cast(element(*i), dtype)))
+
+
+def chosen(name: str, predicate: Value, then: Value, otherwise: Value) -> Value:
+    """One of two tensors of the same type and shape, by a predicate of rank 0."""
+
+    def element(*at: Expr) -> Expr:
+        return where(predicate.at(), then.at(*at), otherwise.at(*at))
+
+    return Value(name, then.dtype, then.shape, Chosen(element, predicate, then, otherwise))
 
 
 def moved(

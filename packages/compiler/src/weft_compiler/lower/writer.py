@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
 from weft_compiler.ir.expressions import (
     INDEX,
@@ -15,14 +17,17 @@ from weft_compiler.ir.expressions import (
     Variable,
     index,
     replace_children,
+    walk as walk_parts,
 )
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
     Body,
     Buffer,
+    Call,
     Check,
     For,
+    If,
     Let,
     Program,
     Statement,
@@ -40,8 +45,10 @@ from weft_compiler.lower.analysis import (
     worth_memory,
 )
 from weft_compiler.lower.origins import Fused
+from weft_compiler.lower.turns import Path
 from weft_compiler.lower.values import (
     Change,
+    Chosen,
     Element,
     Elements,
     Indices,
@@ -60,6 +67,7 @@ def write(
     outputs: Sequence[Value],
     updates: Sequence[tuple[Value, Value]] = (),
     fused: Fused | None = None,
+    paths: Mapping[Value, Path] = MappingProxyType({}),
 ) -> Program:
     """The program that computes values, a nest of loops for each that gets memory.
 
@@ -68,8 +76,9 @@ def write(
       outputs: what is wanted, each once; no inputs.
       updates: what is in memory, and what is to be there in its place.
       fused: gets what is computed where each buffer is filled, and for each check.
+      paths: when values are computed that one side of a branch alone takes.
     """
-    writer = Nests(inputs, outputs, updates)
+    writer = Nests(inputs, outputs, updates, paths)
     program = writer.program(name)
     if fused is not None:
         fused.update(writer.fused)
@@ -84,7 +93,9 @@ class Nests:
         inputs: Sequence[Value],
         outputs: Sequence[Value],
         updates: Sequence[tuple[Value, Value]],
+        paths: Mapping[Value, Path] = MappingProxyType({}),
     ) -> None:
+        self._paths = paths
         self._inputs = inputs
         self._updates = updates
         self._outputs = [*outputs, *[new for _, new in updates]]
@@ -103,17 +114,24 @@ class Nests:
 
     def program(self, name: str) -> Program:
         """The program of all that is wanted."""
-        facts = analyse(self._outputs)
+        predicates = predicates_of(self._paths.values())
+        # The last are looked at first, so that predicates are there for what they decide.
+        facts = analyse([*self._outputs, *reversed(predicates)])
         self._take([each for each in facts if each.constant is not None])
-        for value in worth_memory(facts, self._buffers):
-            self._buffers[value] = self._buffer(value)
+        for value in dict.fromkeys([*worth_memory(facts, self._buffers), *predicates]):
+            if value not in self._buffers:
+                self._buffers[value] = self._buffer(value)
         replaced = {new: old for old, new in self._updates}
         for value in facts:
+            path = self._paths.get(value, ())
             for requirement in value.requires:
                 self._here = self.fused.setdefault(requirement.message, {value})
-                self._require(requirement)
+                self._guarded(path, partial(self._require, requirement))
             if value in self._buffers and value.definition is not None and value not in replaced:
-                self._write(value)
+                if path:
+                    self._allocate(self._buffers[value])
+                    self._there.add(value)
+                self._guarded(path, partial(self._write, value))
         late: list[tuple[Value, Buffer]] = []
         for old, new, apart in updates_in_order(self._updates, facts, self._buffers):
             if apart:
@@ -167,13 +185,10 @@ class Nests:
         if value not in self._outputs and value not in self._there:
             self._body.append(Allocate(buffer))
         definition = value.definition
-        if isinstance(definition, Elements):
-            self._nest(
-                value.shape,
-                lambda *at: self._emit(
-                    Store(buffer.name, at, self._resolved(definition.element(*at)))
-                ),
-            )
+        if isinstance(definition, Chosen):
+            self._choose(definition, buffer)
+        elif isinstance(definition, Elements):
+            self._fill(buffer, definition.element)
         elif isinstance(definition, Reduction):
             last = len(definition.space) - 1
             by_rows = last >= 0 and last not in definition.axes and definition.axes
@@ -182,6 +197,61 @@ class Nests:
             assert isinstance(definition, Written)
             operands = [self._buffers[memory_of(operand)] for operand in definition.operands]
             self._body.extend(definition.write(self._unique, buffer, *operands))
+
+    def _fill(self, buffer: Buffer, element: Callable[..., Expr]) -> None:
+        self._nest(
+            buffer.shape,
+            lambda *at: self._emit(Store(buffer.name, at, self._resolved(element(*at)))),
+        )
+
+    def _choose(self, of: Chosen, buffer: Buffer) -> None:
+        """One side or the other; nothing of what is there already."""
+        outer = self._body
+        sides: list[Body] = []
+        for side in (of.then, of.otherwise):
+            self._body = []
+            if self._buffers.get(side) != buffer:
+                self._fill(buffer, side.at)
+            sides.append(tuple(self._body))
+        self._body = outer
+        self._emit_if(self._decided(of.predicate), *sides)
+
+    def _guarded(self, path: Path, write: Callable[[], object]) -> None:
+        """What `write` adds, where the predicates of a path have come out so."""
+        if not path:
+            write()
+            return
+        (predicate, side), *rest = path
+        condition = self._decided(predicate)
+        outer, self._body = self._body, []
+        self._guarded(tuple(rest), write)
+        body, self._body = tuple(self._body), outer
+        self._emit_if(condition, *((body, ()) if side else ((), body)))
+
+    def _allocate(self, buffer: Buffer) -> None:
+        """Room for what a branch fills, before the branch that was written last."""
+        at = len(self._body)
+        self._body.insert(at - 1 if at and isinstance(self._body[-1], If) else at, Allocate(buffer))
+
+    def _decided(self, predicate: Value) -> Expr:
+        found: list[Expr] = []
+        self._nest((), lambda: found.append(self._resolved(predicate.at())))
+        return found[0]
+
+    def _emit_if(self, condition: Expr, then: Body, otherwise: Body) -> None:
+        """A branch, as one with that before it where the same decides and still has its value."""
+        last = self._body[-1] if self._body else None
+        if (
+            isinstance(last, If)
+            and str(last.condition) == str(condition)
+            and {
+                part.buffer for part in walk_parts(condition) if isinstance(part, Load)
+            }.isdisjoint(_stored((last,)))
+        ):
+            self._body.pop()
+            then, otherwise = (*last.then, *then), (*last.otherwise, *otherwise)
+        if then or otherwise:
+            self._emit(If(condition, then, otherwise))
 
     def _update(self, value: Value, buffer: Buffer) -> None:
         """Loops that replace what is in memory; by a copy where they read other places of it."""
@@ -336,6 +406,19 @@ class Nests:
                 self._emit(Let(found.name, computed))
             self._known[-1][key] = found
         return found
+
+
+def predicates_of(paths: Iterable[Path]) -> list[Value]:
+    """What decides whether some values are computed, the outermost first."""
+    return list(dict.fromkeys(predicate for path in paths for predicate, _ in path))
+
+
+def _stored(body: Body) -> set[str]:
+    """The buffers that a body may write to."""
+    found = {each.buffer for each in walk(body) if isinstance(each, Store)}
+    return found | {
+        view.buffer for each in walk(body) if isinstance(each, Call) for view in each.views
+    }
 
 
 def _joined(of: Reduction, kept: Indices, reduced: Indices) -> list[Expr]:

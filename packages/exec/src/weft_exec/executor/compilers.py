@@ -30,13 +30,14 @@ from weft_exec.executor.variable_order import in_order, touches
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.kernels.registry import ANY_DEVICE, Kernel
 from weft_graph.functions.state import draws
+from weft_graph.ir.code_generators import NO_BRANCHES, Branches
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role, State
 from weft_graph.ops.step import REGION
-from weft_graph.passes.flow import Flow, has_control_flow, only_waits, ordered_by
+from weft_graph.passes.flow import Flow, has_control_flow, only_waits, ordered_by, predicate
 from weft_graph.passes.memory import BytesOf
 from weft_graph.passes.whole_loops import WholeLoop
 from weft_tensor import dtypes, errors
@@ -61,6 +62,8 @@ class Claim(NamedTuple):
         outside is given the variable's own.
       draws: those of the members that draw random numbers. The function counts their executions.
       shares: whether several threads run the function, so that it needs none of the step's pool.
+      branches: what of them runs in a side of a branch only, with all Switches that lead there and
+        all Merges behind; nothing else of these branches may be outside.
     """
 
     members: Sequence[Node]
@@ -69,6 +72,20 @@ class Claim(NamedTuple):
     updates: Mapping[Node, int] = MappingProxyType({})
     draws: Collection[Node] = ()
     shares: bool = False
+    branches: Branches = NO_BRANCHES
+
+    def where(self, member: Node, where: Callable[[Node], object]) -> object:
+        """The same for all members: the frame, and under which condition all of them run.
+
+        Args:
+          where: as of an `Offer`.
+        """
+        found = where(member)
+        path = self.branches.paths.get(member)
+        if not path or not isinstance(found, tuple):
+            return found
+        frame, guard = found
+        return frame, guard - {(predicate(switch), int(side)) for switch, side in path}
 
 
 class Offer(NamedTuple):
@@ -79,12 +96,14 @@ class Offer(NamedTuple):
       nodes: those that will run, in the order in which they should.
       place: the device and the kernel of a node that has one; it raises for others.
       where: the same for nodes of one frame that run under the same condition.
+      flow: frames and conditions, of nodes that others have chosen as well; None without any.
     """
 
     step: StepGraph
     nodes: Sequence[Node]
     place: Placement
     where: Callable[[Node], object]
+    flow: Flow | None = None
 
 
 def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
@@ -94,7 +113,7 @@ def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
     def where(node: Node) -> object:
         return None if flow is None else (flow.frame[node], flow.guard(node))
 
-    return Offer(step, nodes, place, where)
+    return Offer(step, nodes, place, where, flow)
 
 
 class LoopClaim(NamedTuple):
@@ -183,14 +202,15 @@ def compile_regions(
     if not names:
         return nodes, place
     place = cache(place)  # which is asked again and again
-    where = offer_of(step, nodes, place).where
+    whole = offer_of(step, nodes, place)
+    where = whole.where
     inside = {node for loop in loops.values() for node in loop.whole.nodes}
     taken: dict[Node, str] = {}
     claims: list[tuple[str, Claim]] = []
     for name in names:
         rest = [node for node in nodes if node not in taken and node not in inside]
         offered = set(rest)
-        for claim in _claims(name, Offer(step, rest, place, where)):
+        for claim in _claims(name, whole._replace(nodes=rest)):
             for member in claim.members:
                 if member in taken or member not in offered:
                     raise _refused(name, member, "it is not among those that it may choose")
@@ -214,12 +234,13 @@ def _order_of(
     Raises: InternalError: they are in several loops or branches.
     """
     claimed = {member: name for name, claim in claims for member in claim.members}
+    inside = {member: claim.where(member, where) for _, claim in claims for member in claim.members}
     pairs: list[tuple[Node, Node]] = []
     for variable, order in touches(nodes).items():
         first = next((touch.node for touch in order if touch.node in claimed), None)
         if first is None:
             continue
-        if len({where(touch.node) for touch in order}) > 1:
+        if len({inside.get(touch.node) or where(touch.node) for touch in order}) > 1:
             raise _refused(claimed[first], first, f"loops or branches touch {variable.name!r}")
         pairs += in_order(order)
     return pairs
@@ -253,7 +274,7 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
     """Refuse a claim that cannot be a region."""
     if not claim.members:
         raise errors.InternalError(f"the compiler {name!r} claims nothing")
-    first = claim.members[0]
+    first, leads = _with_kernel(claim.members), _leading(claim.branches)
     changed = {
         variable_of(source)
         for node, count in claim.updates.items()
@@ -262,8 +283,13 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
     for node in claim.members:
         traits = node.traits
         changes = claim.updates.get(node, 0)
-        if traits.routes or not node.inputs or not (node.outputs or changes):
+        routed = traits.routes and not leads(node)
+        if routed or not node.inputs or not (node.outputs or changes):
             raise _refused(name, node, "it has no kernel that could be left out")
+        if claim.where(node, where) != claim.where(first, where):
+            raise _refused(name, node, f"it is in another loop or branch than {first.name!r}")
+        if leads(node):
+            continue
         if changes:
             _check_update(name, node, changes)
         elif node in claim.draws:
@@ -278,8 +304,20 @@ def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], ob
             raise _refused(name, node, "it is asynchronous, or may draw random numbers")
         if place(node)[0] is not place(first)[0]:
             raise _refused(name, node, f"it is not on the device of {first.name!r}")
-        if where(node) != where(first):
-            raise _refused(name, node, f"it is in another loop or branch than {first.name!r}")
+
+
+def _with_kernel(members: Iterable[Node]) -> Node:
+    """The first of some nodes that routes no values."""
+    return next(member for member in members if not member.traits.routes)
+
+
+def _leading(branches: Branches) -> Callable[[Node], bool]:
+    """Tells whether a node leads into a branch that is claimed, or out of it."""
+    ways = [*branches.paths.values(), branches.sides.values()]
+    known = {predicate(switch) for way in ways for switch, _ in way}
+    return lambda node: (
+        predicate(node) in known if node.role is Role.SWITCH else node in branches.sides
+    )
 
 
 def _check_update(name: str, node: Node, changes: int) -> None:
@@ -292,9 +330,9 @@ def _check_update(name: str, node: Node, changes: int) -> None:
 
 
 def _is_read(node: Node, changed: Collection[Node | None]) -> bool:
-    """Whether a node gives the value of a variable that others of its region change."""
+    """Whether a node gives the value of a variable that its region changes, or in a branch."""
     return node.traits.state is State.READS and all(
-        variable_of(source) in changed for source in node.inputs
+        variable_of(source) in changed or source.node.role is Role.SWITCH for source in node.inputs
     )
 
 
@@ -317,10 +355,12 @@ def _with_regions(
     stands: dict[Node, Node] = {}
     for name, claim in claims:
         members = sorted(claim.members, key=position.__getitem__)
-        region = _replace(step, members, name, claim.updates)
+        region = _replace(step, members, name, claim.updates, claim.branches)
         stands.update(dict.fromkeys(members, region.node))
-        device = place(members[0])[0]
-        heavy = not claim.shares and any([place(member)[1].heavy for member in members])
+        device = place(_with_kernel(members))[0]
+        heavy = not claim.shares and any(
+            [place(m)[1].heavy for m in members if not m.traits.routes]
+        )
         made[region.node] = device, _kernel(region, claim, place, heavy)
         position[region.node] = position[members[-1]]
         for member in members:
@@ -356,7 +396,11 @@ def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kern
 
 
 def _replace(
-    step: StepGraph, members: Sequence[Node], compiler: str, updating: Mapping[Node, int]
+    step: StepGraph,
+    members: Sequence[Node],
+    compiler: str,
+    updating: Mapping[Node, int],
+    branches: Branches,
 ) -> Region:
     """Let a `_Region` node stand for its members, which stay in the graph by themselves."""
     inside = set(members)
@@ -394,7 +438,7 @@ def _replace(
         [output.dims for output in outputs],
     )
     node.device = members[0].device
-    region = Region(node, members, outputs, compiler)
+    region = Region(node, members, outputs, compiler, branches)
     _rewire(step, region, inside, after)
     return region
 
@@ -442,13 +486,15 @@ def _free(step: StepGraph, constant: Node) -> None:
 
 
 def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> None:
-    """Let a member take references that others give from the variables themselves.
+    """Let a member take references that others give, and a Switch, from the variables themselves.
 
     Who touches a variable is in order with all others that do.
     """
     for at, source in enumerate(member.inputs):
-        variable = variable_of(source) if source.dtype.is_ref else None
-        if variable is not None and source.node not in inside and source.node is not variable:
+        switched = source.node.role is Role.SWITCH and source.node in inside
+        variable = variable_of(source) if source.dtype.is_ref or switched else None
+        apart = switched or source.node not in inside
+        if variable is not None and apart and source.node is not variable:
             step.graph.replace_input(member, at, variable.outputs[0], reason="region")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from traceback import clear_frames
 from typing import Any
 
@@ -14,6 +15,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ByKernels
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import describe, located, raise_located
+from weft_exec.executor.layout import Layout, Located
 from weft_exec.executor.linear import (
     Check,
     Compound,
@@ -26,7 +28,10 @@ from weft_exec.executor.linear import (
 from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.tracing import StepTrace
+from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
+from weft_graph.passes.structure import block_of
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 
@@ -40,6 +45,7 @@ class Region:
         each other.
       outputs: what others take of them, in the order of the function's results.
       compiler: the name of what computes them.
+      branches: what of the members runs in a side of a branch only.
     """
 
     def __init__(
@@ -48,7 +54,9 @@ class Region:
         members: Sequence[Node],
         outputs: Sequence[Output],
         compiler: str,
+        branches: Branches = NO_BRANCHES,
     ) -> None:
+        self.branches = branches
         self.node = node
         self.members = tuple(members)
         self.outputs = tuple(outputs)
@@ -83,8 +91,9 @@ class RegionCall(Compound):
         self._function = function
         self._expected = tuple(map(_expected, region.outputs))
         self._changed = set(map(variable_of, region.updated))
-        self._kernels = [self._made(member, *place(member)) for member in region.members]
+        self._kernels = [self._kernel(member, place) for member in region.members]
         self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
+        self._slots: dict[Output, int] = {}
         self._own: set[int] = set()
         self._take = gather([])
         self._results: Sequence[int] = ()
@@ -95,13 +104,18 @@ class RegionCall(Compound):
         """Let members find their inputs and put their results where those outside do."""
         region = self._region
         self._take, self._results = gather(inputs), results
-        slots = dict(zip(region.inputs, inputs, strict=True))
-        reads: dict[Node | None, int] = {}
+        slots = self._slots = dict(zip(region.inputs, inputs, strict=True))
+        reads: dict[tuple[Node | None, Path], int] = {}
         for member, kernel in zip(region.members, self._kernels, strict=True):
             taken = [
                 self._argument(member, at, slots, reads, new) for at in range(len(member.inputs))
             ]
             target: int | slice = 0
+            if member.role is Role.SWITCH:
+                slots.update(dict.fromkeys(member.outputs, taken[0]))
+                continue
+            if member.role is Role.MERGE:
+                taken = [slots[region.branches.sides[member][0].inputs[1]], *taken]
             if len(member.outputs) == 1 and member.outputs[0] in region.outputs:
                 target = results[region.outputs.index(member.outputs[0])]
             elif member.outputs:
@@ -110,7 +124,8 @@ class RegionCall(Compound):
                 target = made[0] if len(made) == 1 else slice(made[0], made[-1] + 1)
             slots.update(zip(member.outputs, slot_range(target), strict=bool(target)))
             for changed in changed_by(member):  # who comes later reads it anew
-                reads.pop(variable_of(changed), None)
+                for key in [key for key in reads if key[0] is variable_of(changed)]:
+                    del reads[key]
             self._work.append((member, (kernel, gather(taken), target, ()), taken))
         for output, result in zip(region.outputs, results, strict=True):
             if slots[output] != result:  # one of several of its node
@@ -119,7 +134,13 @@ class RegionCall(Compound):
         return True
 
     def forgets(self, slots: Sequence[int]) -> None:
-        """Forget these, and what members alone need, after the last member that needs it."""
+        """Forget these, and what members alone need, after the last member that needs it.
+
+        Where there are branches, the step forgets these after the call.
+        """
+        if self._region.branches.paths:
+            self._members = self._in_branches()
+            return
         last: dict[int, int] = {}
         for i, (_, (_, _, target, _), taken) in enumerate(self._work):
             last.update(dict.fromkeys(slot_range(target), i))
@@ -137,6 +158,20 @@ class RegionCall(Compound):
             [node for node, _, _ in self._work],
             [self._device.name] * len(self._work),
         )
+
+    def _in_branches(self) -> Segment:
+        """The members, with choices between those that are in branches."""
+        region, name = self._region, self._device.name
+        work: dict[Node, list[Located]] = {}
+        for node, (function, take, target, _), taken in self._work:
+            made = slot_range(target)
+            work.setdefault(node, []).append(((function, take, target, taken, made, node), name))
+        paths = region.branches.paths
+        steps = [
+            (tuple([(s.inputs[1], int(side)) for s, side in paths.get(node, ())]), node)
+            for node in work
+        ]
+        return Layout(work, self._slots.__getitem__, {}, self._results).segment(block_of(steps))
 
     def __call__(self, slots: Slots, run: Callable[[Slots], None] | None = None) -> bool:
         """Compute the results, by the function; where it fails, the member that does is found.
@@ -254,6 +289,13 @@ class RegionCall(Compound):
         said = f"failed on {given}, and no kernel of these does"
         raise_located(compiler_error(self._region, self._device, said, error))
 
+    def _kernel(self, node: Node, place: Placement) -> Callable[..., Any]:
+        if node.role is Role.SWITCH:
+            return _same
+        if node.role is Role.MERGE:
+            return partial(_joined, self._region.branches.sides[node][1])
+        return self._made(node, *place(node))
+
     def _made(self, node: Node, device: Device, kernel: Any) -> Callable[..., Any]:
         try:
             function: Callable[..., Any] = kernel.make(node, device)
@@ -266,7 +308,7 @@ class RegionCall(Compound):
         node: Node,
         position: int,
         slots: dict[Output, int],
-        reads: dict[Node | None, int],
+        reads: dict[tuple[Node | None, Path], int],
         new: Callable[[], int],
     ) -> int:
         """Where a member finds an input; what others of them change is read when it is wanted."""
@@ -277,16 +319,26 @@ class RegionCall(Compound):
         variable = variable_of(source)
         if variable not in self._changed:
             return slot  # what was read before
-        if variable not in reads:
-            reads[variable] = new()
-            self._own.add(reads[variable])
-            read: Instruction = (_read, gather([slot]), reads[variable], ())
-            self._work.append((source.node, read, [slot]))
-        return reads[variable]
+        path = self._region.branches.paths.get(node, ())
+        for end in range(len(path), -1, -1):  # what was read before the branch, too
+            if (variable, path[:end]) in reads:
+                return reads[variable, path[:end]]
+        made = reads[variable, path] = new()
+        self._own.add(made)
+        read: Instruction = (_read, gather([slot]), made, ())
+        in_order = bool(self._region.branches.paths)
+        self._work.append((node if in_order else source.node, read, [slot]))
+        return made
 
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _joined(side: bool, predicate: Any, *values: Any) -> tuple[Any, np.int32]:
+    """What a Merge gives; its input 1 where the predicate is `side`."""
+    at = int(bool(predicate) == side)
+    return values[at], np.int32(at)
 
 
 def _read(state: Any) -> Any:

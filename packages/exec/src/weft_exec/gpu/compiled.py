@@ -18,6 +18,8 @@ import numpy as np
 
 from weft_exec.gpu.launch import settled
 from weft_graph.ir.code_generators import (
+    NO_BRANCHES,
+    Branches,
     DeviceCode,
     DeviceCodeGenerator,
     NotGenerated,
@@ -190,6 +192,7 @@ class GpuGenerator:
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
         like: Any = (),
     ) -> GpuFunction:
         """A function that computes some nodes; see `CodeGenerator`."""

@@ -7,6 +7,7 @@ A package that compiles registers a generator in a module that the entry-point g
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
@@ -39,6 +40,26 @@ def is_size(output: Output) -> bool:
 
 class NotGenerated(Exception):  # noqa: N818 - it is no error of a program
     """Nodes that have to run one by one for the shapes that they got, and why."""
+
+
+Path = tuple[tuple[Node, bool], ...]
+"""Switches whose predicates must have come out one way or the other, the outermost first."""
+
+
+class Branches(NamedTuple):
+    """Which of some nodes run in a branch only.
+
+    Attributes:
+      paths: of these, the Switches that lead to them, one for each predicate.
+      sides: of each Merge, a Switch of what decides it, and whether it gives its input 1 where that
+        is True.
+    """
+
+    paths: Mapping[Node, Path] = MappingProxyType({})
+    sides: Mapping[Node, tuple[Node, bool]] = MappingProxyType({})
+
+
+NO_BRANCHES: Final = Branches()
 
 
 class Generated(Protocol):
@@ -142,6 +163,7 @@ class CodeGenerator(Choosing, Protocol):
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
     ) -> Generated | None:
         """What `generate` makes, where it costs about a millisecond, as it was made before.
 
@@ -156,6 +178,7 @@ class CodeGenerator(Choosing, Protocol):
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
         like: Iterable[Generated] = (),
     ) -> Generated:
         """A function that computes some nodes.
@@ -168,6 +191,7 @@ class CodeGenerator(Choosing, Protocol):
           outputs: what is wanted of them.
           shapes: of the inputs.
           values: of those that decide what is compiled, by their positions among the inputs.
+          branches: what the members are in, all of whose Switches and Merges are members.
           like: functions of the same nodes for other shapes, whose code may do.
         Raises: NotGenerated: they cannot be compiled for these.
         """
@@ -180,11 +204,12 @@ class CodeGenerator(Choosing, Protocol):
         outputs: Sequence[Output],
         given: Sequence[Any],
         values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
     ) -> CompiledFunction:
         """Compile some nodes as `generate` does, run the function, and tell what it does.
 
         Args:
-          members, inputs, outputs, values: as of `generate`.
+          members, inputs, outputs, values, branches: as of `generate`.
           given: the inputs: arrays, of variables what they have. They stay as they are.
         Raises:
           NotGenerated: they cannot be compiled for these.

@@ -140,17 +140,10 @@ class Structurer:
 
     def block(self, frame: Frame) -> Block:
         """The nodes of a frame as a block; loops in it have blocks of their own."""
-        block: Block = []
-        current: Path = ()
-        stack = [block]
-        for path, element in self._arranged(frame):
-            shared = _common(current, path)
-            del stack[shared + 1 :]
-            for atom in path[shared:]:
-                stack.append(_side(stack[-1], atom))
-            current = path
-            stack[-1].append(self.loop(element) if isinstance(element, Frame) else element)
-        return block
+        return block_of(
+            (path, self.loop(element) if isinstance(element, Frame) else element)
+            for path, element in self._arranged(frame)
+        )
 
     def loop(self, frame: Frame) -> Loop:
         """A structured frame as a loop."""
@@ -195,6 +188,25 @@ class Structurer:
                     push(user)
         assert len(result) == len(members), "elements of a frame wait for each other"
         return result
+
+
+def block_of(steps: Iterable[tuple[Path, Step]]) -> Block:
+    """Steps in their order as a block.
+
+    Args:
+      steps: with the predicates that lead to each, the outermost first.
+    """
+    block: Block = []
+    current: Path = ()
+    stack = [block]
+    for path, step in steps:
+        shared = _common(current, path)
+        del stack[shared + 1 :]
+        for atom in path[shared:]:
+            stack.append(_side(stack[-1], atom))
+        current = path
+        stack[-1].append(step)
+    return block
 
 
 class _Ready:

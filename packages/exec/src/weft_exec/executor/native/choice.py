@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from weft_exec.executor.compilers import Offer
+from weft_exec.executor.native.conditionals import Conditionals
 from weft_exec.executor.native.variables import Variables
 from weft_exec.kernels.random_counters import needs_counters
 from weft_graph.ir.code_generators import Choosing, are_sizes, is_size
@@ -32,10 +33,12 @@ class Choice(NamedTuple):
     Attributes:
       regions: sets of nodes that are compiled together.
       left: of each other node that computes something, why it runs by its kernel.
+      conditionals: those that are in regions.
     """
 
     regions: list[list[Node]]
     left: dict[Node, str]
+    conditionals: Conditionals
 
 
 def choose(
@@ -46,10 +49,27 @@ def choose(
     Args:
       device_type: of the devices that the generator compiles for.
     """
+    plain = offer if device_type == "CPU" else offer._replace(flow=None)
+    conditionals = Conditionals(plain, generator, asked)
+    while True:
+        found = _with_reads(offer, generator, asked, conditionals, device_type)
+        if not conditionals.drop_split(found.regions):
+            return found
+
+
+def _with_reads(
+    offer: Offer,
+    generator: Choosing,
+    asked: Collection[Node],
+    conditionals: Conditionals,
+    device_type: str,
+) -> Choice:
+    """What may be compiled, with reads of variables whose values nobody else takes."""
+    offer = offer._replace(where=conditionals.where)
     variables = Variables(offer)
     later = _later_reads(offer, generator, variables, asked)
     while True:
-        found = _choose(offer, generator, asked, variables, later, device_type)
+        found = _choose(offer, generator, asked, variables, later, conditionals, device_type)
         apart = [read for read in later if _is_for_others(read, found.regions, variables)]
         if not apart:
             return found
@@ -89,6 +109,7 @@ def _choose(
     asked: Collection[Node],
     variables: Variables,
     later: Collection[Node],
+    conditionals: Conditionals,
     device_type: str,
 ) -> Choice:
     """What may be compiled.
@@ -108,13 +129,13 @@ def _choose(
             continue
         why = "" if node in asked else "nobody asks for it"
         if not why and node not in later:
-            why = _why_not(offer, generator, variables, node, sizes)
+            why = _why_not(generator, variables, node, sizes, conditionals)
         why = why or _why_not_there(offer, generator, node, device_type)
         if not why and are_sizes(node):
             sizes.add(node)
         elif not why and _asks_for_values(generator, node, known, sizes):
             why = "what is compiled depends on a value that is computed with it"
-        where = None if why else (offer.where(node), offer.place(node)[0].name)
+        where = None if why else (offer.where(node), conditionals.device(node).name)
         if why and not node.traits.routes and node.inputs:
             left[node] = why
         late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0
@@ -127,14 +148,14 @@ def _choose(
         if where is not None:
             groups.setdefault((where, waits._replace(ends=False)), []).append(node)
     worth = [members for members in groups.values() if _is_worth_it(generator, members)]
-    found = [piece for members in worth for piece in _pieces(members)]
+    found = [piece for members in worth for piece in _pieces(members, conditionals)]
     for members in found:
-        members[:0] = _snapshots(offer, generator, variables, members, asked)
+        members[:0] = _snapshots(offer, generator, variables, members, asked, conditionals)
     chosen = {node for members in found for node in members}
     left = {node: why for node, why in left.items() if node not in chosen}
     few = "too little waits for the same things"
     left |= {node: few for group in groups.values() for node in group if node not in chosen}
-    return Choice(found, left)
+    return Choice(found, left, conditionals)
 
 
 def _snapshots(
@@ -143,12 +164,14 @@ def _snapshots(
     variables: Variables,
     members: Sequence[Node],
     asked: Collection[Node],
+    conditionals: Conditionals,
 ) -> list[Node]:
     """Reads of variables whose values members alone take, and so may read where they are.
 
     A value that is held while its variable is updated makes the update copy the variable.
     """
     inside = set(members)
+    device = conditionals.device(members[0])
     sources = dict.fromkeys(source.node for member in members for source in member.inputs)
     return [
         node
@@ -158,15 +181,30 @@ def _snapshots(
         and generator.reads(node)
         and variables.may_be_read_by(node, inside)
         and offer.where(node) == offer.where(members[0])
-        and offer.place(node)[0] == offer.place(members[0])[0]
+        and offer.place(node)[0] == device
     ]
 
 
-def _pieces(members: list[Node]) -> list[list[Node]]:
-    """Nodes, sources first, in pieces of about one size, each of which needs earlier ones alone."""
+def _pieces(members: list[Node], conditionals: Conditionals) -> list[list[Node]]:
+    """Nodes, sources first, in pieces of about one size, each of which needs earlier ones alone.
+
+    A conditional is in one piece, unless that would be twice as large as others.
+    """
     count = -(-len(members) // MOST)
     ends = [len(members) * at // count for at in range(count + 1)]
+    if count > 1:
+        spans = list(conditionals.spans(members))
+        ends = sorted({_beside(end, spans) for end in ends})
     return [members[low:high] for low, high in pairwise(ends)]
+
+
+def _beside(end: int, spans: Iterable[tuple[int, int]]) -> int:
+    """Where to cut nodes instead of inside of a conditional, if that is near."""
+    place = end
+    for first, last in sorted(spans, reverse=True):
+        if first < place <= last:
+            place = first
+    return place if end - place < MOST else end
 
 
 def _needs(offer: Offer, variables: Variables, offered: Collection[Node]) -> dict[Node, list[Node]]:
@@ -280,7 +318,7 @@ def _asks_for_values(
 def deciding_inputs(generator: Choosing, node: Node) -> Sequence[int]:
     """Positions of the inputs of a compiled node whose values decide what is compiled."""
     if are_sizes(node):
-        return _evaluated_from(node)
+        return () if node.role is Role.SWITCH else _evaluated_from(node)
     return generator.needs_value(node)
 
 
@@ -292,6 +330,9 @@ def _follow_from_shapes(node: Node, sizes: Collection[Node]) -> bool:
     """
     if node.op_def.value_rule is None:
         return False
+    if node.role is Role.SWITCH:
+        source = node.inputs[0].node
+        return source.role is Role.CONSTANT or source in sizes
     sources = [node.inputs[at].node for at in _evaluated_from(node)]
     return all(source.role is Role.CONSTANT or source in sizes for source in sources)
 
@@ -303,15 +344,17 @@ def _evaluated_from(node: Node) -> Sequence[int]:
 
 
 def _why_not(
-    offer: Offer,
     generator: Choosing,
     variables: Variables,
     node: Node,
     sizes: Collection[Node],
+    conditionals: Conditionals,
 ) -> str:
     """Why a node is not to be compiled, or ""."""
     changes = generator.changes(node)
     traits = node.traits
+    if node in conditionals and (traits.routes or generator.reads(node)):
+        return _why_not_in(generator, variables, node, sizes)
     if changes:
         if not variables.may_change(node, changes):
             return "a loop or a branch touches its variable too"
@@ -327,19 +370,34 @@ def _why_not(
         return "it reads a variable for others"
     elif any(v.dtype is dtypes.resource for v in (*node.inputs, *node.outputs)):
         return "it takes a handle"
-    elif traits.identity and node.outputs[0].dtype.is_bool and _decides(node):
+    elif traits.identity and node.outputs[0].dtype.is_bool and _decides(node, conditionals):
         return "it decides a branch, whose other parts take what it is of"
     elif are_sizes(node) and not _follow_from_shapes(node, sizes):
         return "it may be sizes or axes, which others ask for"
     return generator.why_not(node)
 
 
-def _decides(node: Node) -> bool:
-    """Whether nodes that route values take a node's result."""
-    return any(user.traits.routes for user in node.consumers)
+def _why_not_in(
+    generator: Choosing, variables: Variables, node: Node, sizes: Collection[Node]
+) -> str:
+    """Why what is special of a conditional is not to be compiled, or ""."""
+    if node.traits.routes:
+        if are_sizes(node) and not _follow_from_shapes(node, sizes):
+            return "it may be sizes or axes, which others ask for"
+        return generator.why_not(node)
+    if not variables.may_be_read(node.inputs[0]):
+        return "it reads a variable in no order with others"
+    return ""
+
+
+def _decides(node: Node, conditionals: Conditionals) -> bool:
+    """Whether nodes that route values by kernels take a node's result."""
+    return any(user.traits.routes and user not in conditionals for user in node.consumers)
 
 
 def _why_not_there(offer: Offer, generator: Choosing, node: Node, device_type: str) -> str:
+    if node.traits.routes:
+        return ""
     device, kernel = offer.place(node)
     if device.type != device_type:
         return f"it is on {device.name}"
@@ -350,5 +408,9 @@ def _why_not_there(offer: Offer, generator: Choosing, node: Node, device_type: s
 
 def _is_worth_it(generator: Choosing, members: Sequence[Node]) -> bool:
     """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
-    work = [node for node in members if not (are_sizes(node) or generator.reads(node))]
+    work = [
+        node
+        for node in members
+        if not (are_sizes(node) or generator.reads(node) or node.role is Role.SWITCH)
+    ]
     return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST

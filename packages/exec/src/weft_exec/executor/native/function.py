@@ -24,10 +24,10 @@ from weft_exec.executor.native.pace import Function, Record, pace
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
-from weft_graph.ir.code_generators import CodeGenerator, Generated, NotGenerated, Shape
+from weft_graph.ir.code_generators import Branches, CodeGenerator, Generated, NotGenerated, Shape
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 
 MOST: Final = 16
 """Choices of shapes and values that a region is compiled for at a time."""
@@ -104,6 +104,11 @@ class Specialised:
         self._deciding = deciding(generator, region)
         self._varying = tuple([at for at, source in enumerate(region.inputs) if _varies(source)])
         self._updates: Sequence[int] = region.node.attrs["updates"]
+        self._reads = [
+            at
+            for at, source in enumerate(region.inputs)
+            if source.dtype is dtypes.resource and at not in self._updates
+        ]
         self._checked = Checked(region, device) if checked else None
         self._made: dict[Key, Function | None] = {}
         self._records: dict[Key, Record] = {}
@@ -119,6 +124,13 @@ class Specialised:
         """The results; NotImplemented or a record where the members are to run by their kernels."""
         varying, deciding = self._varying, self._deciding
         key = _ONE_KEY
+        if self._reads:
+            states = {at: state_of(inputs[at]) for at in self._reads}
+            if not all([state.is_initialized for state in states.values()]):
+                return NotImplemented  # a branch may leave it alone
+            inputs = tuple(
+                [states[at].read() if at in states else v for at, v in enumerate(inputs)]
+            )
         if varying or deciding:
             if self._updates and not self._can_update(inputs):
                 return NotImplemented
@@ -283,7 +295,7 @@ class Specialised:
     ) -> Generated | None:
         region = self._region
         generate = generate or self._generate
-        made = generate(region.members, region.inputs, outputs, *choice)
+        made = generate(region.members, region.inputs, outputs, *choice, region.branches)
         if made is not None:
             made.threads = self._device.config.compiled_threads
             with self._lock:
@@ -299,11 +311,12 @@ class Specialised:
         outputs: Sequence[Output],
         shapes: Sequence[Shape],
         values: Mapping[int, Any],
+        branches: Branches,
     ) -> Generated:
         """What the generator makes, which may have the code of another choice of shapes."""
         with self._lock:
             like = list(self._live.values())
-        return self._generator.generate(members, inputs, outputs, shapes, values, like)
+        return self._generator.generate(members, inputs, outputs, shapes, values, branches, like)
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Calls a function on copies of variables, and compares what it gives."""

@@ -81,15 +81,17 @@ class NativeRegions:
             mode = _mode(said, checked, device)
             return Specialised(generator, region, device, mode, checked)
 
+        chosen = choose(offer, generator, asked)
         return [
             Claim(
                 members,
                 make,
                 updates=updates_of(generator, members),
                 draws=[member for member in members if generator.draws(member)],
-                shares=offer.place(members[0])[0].config.compiled_threads > 1,
+                shares=chosen.conditionals.device(members[0]).config.compiled_threads > 1,
+                branches=chosen.conditionals.of(members),
             )
-            for members in choose(offer, generator, asked).regions
+            for members in chosen.regions
         ]
 
 

@@ -48,11 +48,12 @@ class Variables:
 
     def may_read(self, node: Node) -> bool:
         """Whether all references that a node takes are read of variables that loops leave alone."""
-        variables = [variable_of(source) for source in node.inputs if source.dtype.is_ref]
-        return all(
-            variable is not None and (variable not in self._touches or variable in self._settled)
-            for variable in variables
-        )
+        return all(self.may_be_read(source) for source in node.inputs if source.dtype.is_ref)
+
+    def may_be_read(self, source: Output) -> bool:
+        """Whether a reference or a handle is of a variable that loops leave alone."""
+        variable = variable_of(source)
+        return variable is not None and (variable not in self._touches or variable in self._settled)
 
     def may_be_read_by(self, node: Node, members: Collection[Node]) -> bool:
         """Whether a read of a variable gives its value to some nodes alone, and waits for nothing.

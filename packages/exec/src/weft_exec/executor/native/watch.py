@@ -56,7 +56,7 @@ class Watched:
         region = self._region
         values = {at: self._given[at] for at in deciding(self._generator, region)}
         found = self._generator.explain(
-            region.members, region.inputs, region.outputs, self._given, values
+            region.members, region.inputs, region.outputs, self._given, values, region.branches
         )
         return replace(found, calls=self.calls)
 

@@ -1,0 +1,228 @@
+"""Conditionals that are compiled with what is around them: both sides in one region."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from weft_exec.devices.device import Device
+from weft_exec.executor.compilers import Offer
+from weft_exec.executor.priority import variable_of
+from weft_graph.ir.code_generators import Branches, Choosing, Path
+from weft_graph.ir.jit_scope import CHECKED
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
+from weft_graph.ir.traits import Role
+from weft_graph.passes.flow import Flow, needs_of, only_waits, predicate
+
+
+class Conditionals:
+    """The conditionals of a part, all of whose nodes may still be in one region each.
+
+    Args:
+      asked: the nodes that are to be compiled.
+    """
+
+    def __init__(self, offer: Offer, generator: Choosing, asked: Collection[Node]) -> None:
+        self._where = offer.where
+        self._flow = offer.flow
+        self._open: list[tuple[Output, list[Node]]] = []
+        if offer.flow is not None:
+            offered = set(offer.nodes)
+            for decided, nodes in _classes(offer.flow).items():
+                self._open += [
+                    (decided, found)
+                    for found in _connected(nodes, offer.flow, decided)
+                    if all(
+                        node in offered and _may_be_inside(offer, generator, node, asked)
+                        for node in found
+                    )
+                    and _is_closed(found, offer.flow, decided)
+                    and len({offer.place(node)[0] for node in found if _has_kernel(node)}) == 1
+                ]
+        self._place = offer.place
+        self._note()
+
+    def _note(self) -> None:
+        self._inside: dict[Node, set[Output]] = {}
+        for decided, nodes in self._open:
+            for node in nodes:
+                self._inside.setdefault(node, set()).add(decided)
+
+    def __contains__(self, node: Node) -> bool:
+        """Whether a node is in a conditional, leads into it or out of it."""
+        return node in self._inside
+
+    def where(self, node: Node) -> object:
+        """The same for nodes that run under one condition, but for what the conditionals decide."""
+        found = self._where(node)
+        inside = self._inside.get(node)
+        if not inside or not isinstance(found, tuple):
+            return found
+        frame, guard = found
+        return frame, frozenset(atom for atom in guard if atom[0] not in inside)
+
+    def device(self, node: Node) -> Device:
+        """The device of a node; of what routes values, that of what they are computed with."""
+        if not node.traits.routes:
+            return self._place(node)[0]
+        nodes = next(nodes for _, nodes in self._open if node in nodes)
+        return next(self._place(other)[0] for other in nodes if _has_kernel(other))
+
+    def spans(self, members: Sequence[Node]) -> Iterator[tuple[int, int]]:
+        """The first and the last place of each conditional among some nodes."""
+        at = {node: i for i, node in enumerate(members)}
+        for _, nodes in self._open:
+            found = [at[node] for node in nodes if node in at]
+            if found:
+                yield min(found), max(found)
+
+    def drop_split(self, regions: Iterable[Sequence[Node]]) -> bool:
+        """Drop those that are not in one region as wholes; whether there were any."""
+        of = {node: at for at, members in enumerate(regions) for node in members}
+        whole = [
+            (decided, nodes)
+            for decided, nodes in self._open
+            if len({of.get(node) for node in nodes if not _is_left_out(node)} | {None}) == 2
+            and all(node in of for node in nodes if not _is_left_out(node))
+        ]
+        dropped = len(whole) < len(self._open)
+        self._open = whole
+        self._note()
+        return dropped
+
+    def of(self, members: Sequence[Node]) -> Branches:
+        """What some nodes, in which conditionals are whole, are in."""
+        flow = self._flow
+        if flow is None or not any(node in self for node in members):
+            return Branches()
+        switches: dict[Output, Node] = {}
+        for node in members:
+            if node.role is Role.SWITCH:
+                switches.setdefault(predicate(node), node)
+        paths: dict[Node, Path] = {}
+        sides: dict[Node, tuple[Node, bool]] = {}
+        for node in members:
+            inside = self._inside.get(node, ())
+            path = [atom for atom in flow.path(flow.guard(node)) if atom[0] in inside]
+            if path:
+                paths[node] = tuple([(switches[decided], bool(side)) for decided, side in path])
+            if node.role is Role.MERGE:
+                decided, side = _decided_by(flow, node)
+                sides[node] = switches[decided], bool(side)
+        return Branches(paths, sides)
+
+
+def _is_left_out(node: Node) -> bool:
+    """Whether a node is in a conditional, and in no region."""
+    return only_waits(node) or node.role in (Role.CONSTANT, Role.TRIGGER)
+
+
+def _has_kernel(node: Node) -> bool:
+    return not (_is_left_out(node) or node.traits.routes)
+
+
+def _classes(flow: Flow) -> dict[Output, list[Node]]:
+    """Of each predicate what it decides, and the Switches and Merges around that."""
+    found: dict[Output, dict[Node, None]] = {}
+    for node in flow.frame:
+        decided = [source for source, _ in flow.guard(node) if isinstance(source, Output)]
+        if node.role is Role.SWITCH:
+            decided.append(predicate(node))
+        elif node.role is Role.MERGE and _joins(flow, node):
+            decided.append(_decided_by(flow, node)[0])
+        for source in decided:
+            if source.node.role is not Role.LOOP_COND:
+                found.setdefault(source, {})[node] = None
+    return {source: list(nodes) for source, nodes in found.items()}
+
+
+def _joins(flow: Flow, merge: Node) -> bool:
+    """Whether a Merge joins the two sides of one conditional."""
+    if len(merge.inputs) != 2 or any(is_back_edge(merge, source) for source in merge.inputs):
+        return False
+    lower, upper = [flow.output_guard(source) for source in merge.inputs]
+    only_lower, only_upper = lower - upper, upper - lower
+    if len(only_lower) != 1 or len(only_upper) != 1:
+        return False
+    ((decided, side),), ((other, other_side),) = only_lower, only_upper
+    return decided is other and isinstance(decided, Output) and side + other_side == 1
+
+
+def _decided_by(flow: Flow, merge: Node) -> tuple[Output, int]:
+    """What decides a Merge, and for which value it takes its input 1."""
+    lower, upper = [flow.output_guard(source) for source in merge.inputs]
+    ((decided, side),) = upper - lower
+    return decided, side
+
+
+def _connected(nodes: Sequence[Node], flow: Flow, decided: Output) -> list[list[Node]]:
+    """What a predicate decides in sets between which there are no edges but behind a Merge."""
+    leader = {node: node for node in nodes}
+
+    def find(node: Node) -> Node:
+        while leader[node] is not node:
+            leader[node] = node = leader[leader[node]]
+        return node
+
+    for node in nodes:
+        for need in needs_of(node):
+            if need in leader and not _ends(flow, need, decided):
+                leader[find(need)] = find(node)
+    found: dict[Node, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(find(node), []).append(node)
+    return list(found.values())
+
+
+def _is_closed(nodes: Sequence[Node], flow: Flow, decided: Output) -> bool:
+    """Whether values that a predicate decides about leave through Merges alone.
+
+    A Merge of something else waits for what is alive, as constants in a branch are where it runs.
+    """
+    inside = set(nodes)
+    return all(
+        _ends(flow, node, decided)
+        or all(inside.issuperset(output.consumers()) for output in node.outputs)
+        for node in nodes
+    )
+
+
+def _ends(flow: Flow, node: Node, decided: Output) -> bool:
+    """Whether a node joins the sides of a conditional."""
+    joins = node.role is Role.MERGE and _joins(flow, node)
+    return joins and _decided_by(flow, node)[0] is decided
+
+
+def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collection[Node]) -> bool:
+    """Whether a node of a conditional may be in a region, as far as it alone tells."""
+    if _is_left_out(node):
+        return True
+    if node not in asked or CHECKED in node.attrs or generator.draws(node):
+        return False
+    if node.role is not Role.MERGE and any(out in offer.step.fetches for out in node.outputs):
+        return False
+    if node.role is Role.SWITCH:
+        source = node.inputs[0]
+        is_value = not (source.dtype.is_ref or _is_handle(source))
+        return not generator.why_not(node) and (is_value or variable_of(source) is not None)
+    if node.role is Role.MERGE:
+        return not (generator.why_not(node) or generator.changes(node)) and _have_one_shape(node)
+    if generator.changes_places(node):
+        return False
+    if generator.reads(node):
+        return variable_of(node.inputs[0]) is not None
+    return not generator.why_not(node) and not any(map(_is_handle, node.outputs))
+
+
+def _is_handle(output: Output) -> bool:
+    return output.dtype.name == "resource"
+
+
+def _have_one_shape(merge: Node) -> bool:
+    """Whether both inputs may have the same shape."""
+    one, other = [source.dims for source in merge.inputs]
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(
+        a is None or b is None or a == b for a, b in zip(one, other, strict=True)
+    )
