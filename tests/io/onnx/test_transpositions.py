@@ -72,6 +72,8 @@ AFTER = {
         ],
         {},
     ),
+    "hard swish": ([_node("HardSwish", "h", "y")], {}),
+    "an op that is a function": ([_node("Mish", "h", "y")], {}),
     "means kept": ([_node("ReduceMean", "h a", "y")], {"a": np.int64([-1, 2])}),
     "means": ([_node("ReduceMean", "h a", "y", keepdims=0)], {"a": np.int64([1])}),
     "softmax": ([_node("Softmax", "h", "y", axis=1)], {}),

@@ -291,6 +291,7 @@ class Scope:
         defaults = {a.name: self._shared.values.attribute(a) for a in function.attribute_proto}
         versions = opsets(function.opset_import, f"function {function.name!r}")
         scope = Scope(self._shared, None, versions, {**defaults, **attributes})
+        scope.axes = self.axes  # its nodes are in the same graph
         scope.known.update(dict.fromkeys(function.input))
         scope.known.update(zip(function.input, inputs, strict=False))
         self._shared.unfolding.enter(plain_domain(function.domain), function.name)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops import nn
-from weft_graph.ops.arithmetic import maximum, minimum
+from weft_graph.ops.arithmetic import clip_by_value, minimum
 from weft_graph.ops.array import ones_like
 from weft_graph.ops.comparison import greater, greater_equal, less, logical_not, logical_or
 from weft_graph.ops.elementary import exp, log
@@ -85,11 +85,20 @@ def selu_of(x: Output, alpha: float, gamma: float) -> Output:
 
 @importer("HardSigmoid", elementwise=True)
 def _hard_sigmoid(operation: Operation) -> Output:
+    alpha, beta = operation.attribute("alpha", 0.2), operation.attribute("beta", 0.5)
+    return _clipped_line(operation[0], alpha, beta)
+
+
+@importer("HardSwish", elementwise=True)
+def _hard_swish(operation: Operation) -> Output:
     x = operation[0]
-    line = x * like(operation.attribute("alpha", 0.2), x) + like(
-        operation.attribute("beta", 0.5), x
-    )
-    return maximum(minimum(line, like(1, x)), like(0, x))
+    return x * _clipped_line(x, 1 / 6, 0.5)
+
+
+def _clipped_line(x: Output, slope: float, offset: float) -> Output:
+    """`slope * x + offset`, but from 0 to 1."""
+    line = x * like(slope, x) + like(offset, x)
+    return clip_by_value(line, like(0, x), like(1, x))
 
 
 @importer("ThresholdedRelu", elementwise=True)
