@@ -248,3 +248,55 @@ def test_bounds_that_are_known_are_one_op(
     found = _both(_model([clip], [_value("x", "n")], [_value("y", "n")], weights), {"x": x})
     ops = ("ClipByValue", "Maximum", "Minimum")
     assert {op: found[op] for op in ops if found[op]} == nodes
+
+
+def _unrolled(axis: int = 0, steps: int = 3, bias: bool = True, **attributes: Any) -> Any:
+    """A network whose steps multiply slices of one input by the same weights."""
+    turned = attributes.get("transB", 0)
+    weights = {
+        "w": rng.standard_normal([4, 5] if turned else [5, 4]).astype(np.float32),
+        "b": rng.standard_normal(4).astype(np.float32),
+        **{f"i{k}": np.int64(-k) for k in range(steps)},
+    }
+    nodes, last = [], ""
+    for k in range(steps):
+        given = [f"x{k}", "w", "b"] if bias else [f"x{k}", "w"]
+        nodes.append(helper.make_node("Gather", ["x", f"i{k}"], [f"x{k}"], axis=axis))
+        nodes.append(helper.make_node("Gemm", given, [f"h{k}"], f"cell{k}", **attributes))
+        nodes.append(helper.make_node("Tanh", [f"h{k}"], [f"t{k}"]))
+        if last:
+            nodes.append(helper.make_node("Sub", [last, f"t{k}"], [f"s{k}"]))
+        last = f"s{k}" if last else f"t{k}"
+    outputs = [_value(last, "a", "b"), _value("h0", "a", "b")]
+    return _model(nodes, [_value("x", "n", "m", 5)], outputs, weights)
+
+
+ROWS = {"x": rng.standard_normal([3, 3, 5]).astype(np.float32)}
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2])
+@pytest.mark.parametrize(
+    "more", [{}, {"transB": 1}, {"bias": False}, {"alpha": 1.0, "beta": 1.0, "transA": 0}]
+)
+def test_products_of_slices_with_the_same_weights_are_one(axis: int, more: Any) -> None:
+    nodes = _both(_unrolled(axis, **more), ROWS)
+    assert nodes["BatchMatMulV2"] == 1 and nodes["MatMul"] == 1  # the latter is not computed
+
+
+@pytest.mark.parametrize("more", [{"alpha": 2.0}, {"beta": 0.5}, {"transA": 1, "axis": 1}])
+def test_products_that_do_more_stay_as_they_are(more: Any) -> None:
+    model = _unrolled(**more)
+    if more.get("transA"):
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((3, 4), "f4"), "w"))
+    assert _both(model, ROWS)["BatchMatMulV2"] == 0
+
+
+def test_slices_that_no_product_takes_are_refused_as_before() -> None:
+    model = _unrolled()
+    del model.graph.input[0].type.tensor_type.shape.dim[0]  # slices are vectors
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="cell0"):
+        wf.onnx.import_model(model)
+
+
+def test_weights_that_train_are_multiplied_step_by_step() -> None:
+    assert _both(_unrolled(), ROWS, trainable=True)["BatchMatMulV2"] == 0

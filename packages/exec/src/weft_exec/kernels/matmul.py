@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,6 +89,11 @@ def _batch_matmul(node: Node, device: Device) -> KernelFunction:
         if narrow:
             return as_exact(matmul(x, y), element, device)
         lead = x.shape[:-2]
+        if y.ndim == 2 and x.ndim > 2 and x.flags.c_contiguous:  # one product, not one each
+            rows = math.prod(x.shape[:-1])
+            found = new_array(device, (rows, y.shape[-1]), element)
+            matmul(x.reshape(rows, x.shape[-1]), y, out=found)
+            return found.reshape(*x.shape[:-1], y.shape[-1])
         if lead != y.shape[:-2]:
             lead = np.broadcast_shapes(lead, y.shape[:-2])
         result = new_array(device, (*lead, x.shape[-2], y.shape[-1]), element)

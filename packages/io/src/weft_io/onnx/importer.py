@@ -30,6 +30,7 @@ from weft_graph.variables.base import Variable
 from weft_io.onnx.fusing import without_batch_normalizations
 from weft_io.onnx.model import all_nodes, opsets, plain_domain, read
 from weft_io.onnx.scope import Scope, Shared, plain_name
+from weft_io.onnx.shared_weights import with_products_joined
 from weft_io.onnx.unfolding import Unfolding
 from weft_io.onnx.unknown_ops import refuse_unknown_ops
 from weft_io.onnx.values import Values, type_and_shape
@@ -44,6 +45,8 @@ _PARAMETERS: Final = frozenset(
 )
 """Ops whose inputs after the first are no weights."""
 
+_JOINED: Final = ("Add", "BatchNormalization", "Conv", "Gather", "Gemm", "MatMul")
+"""Ops that are joined with others, unless a model has functions of these names."""
 
 _INFERENCE: Final = 7
 """The first version in which a batch normalization says by its outputs that it trains."""
@@ -169,10 +172,12 @@ def _fused(
     tensors: Mapping[str, TensorProto],
 ) -> Sequence[NodeProto]:
     """The nodes of a graph whose weights stay as they are."""
-    own = {("", "Conv"), ("", "BatchNormalization")} & set(shared.unfolding.functions)
+    own = {("", name) for name in _JOINED} & set(shared.unfolding.functions)
     if own or versions.get("", 1) < _INFERENCE:
         return graph.node
     nodes, weights = without_batch_normalizations(graph, shared.values, tensors)
+    scope.add_arrays(weights)
+    nodes, weights = with_products_joined(nodes, shared.values, tensors)
     scope.add_arrays(weights)
     return nodes
 

@@ -40,7 +40,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
 }
 """From the names of primitives to what writes their function."""
 
-WIDENED: Final = FUNCTIONS.keys() - {"exp", "expm1", "tanh", "log", "log1p", "sin", "cos"}
+WIDENED: Final = FUNCTIONS.keys() - {"exp", "expm1", "tanh", "log", "log1p", "sin", "cos", "erf"}
 """What float32 computes as float64 and rounds: seldom, and harder to get right."""
 
 _COARSE: Final = {"pow": "coarse_pow"}

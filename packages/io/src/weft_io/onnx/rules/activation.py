@@ -98,7 +98,8 @@ def _hard_swish(operation: Operation) -> Output:
 def _clipped_line(x: Output, slope: float, offset: float) -> Output:
     """`slope * x + offset`, but from 0 to 1."""
     line = x * like(slope, x) + like(offset, x)
-    return clip_by_value(line, like(0, x), like(1, x))
+    clipped: Output = clip_by_value(line, like(0, x), like(1, x))
+    return clipped
 
 
 @importer("ThresholdedRelu", elementwise=True)
