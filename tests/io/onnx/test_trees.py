@@ -119,12 +119,33 @@ def test_the_kernel_goes_where_the_levels_lead(
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("mode", ["LEQ", "GT", "NEQ"])
+def test_machine_code_goes_there_too(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("weft_compiler")
+    double = mode == "GT"
+    model, rng = _model(f"BRANCH_{mode}", double), np.random.default_rng(5)
+    x = rng.integers(-3, 4, [37, FEATURES + 1]).astype(np.float64 if double else np.float32)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    x[rng.random(x.shape) < 0.02] = np.inf
+    for rows in (x, x[:1], x[:16], x[:0]):
+        monkeypatch.setenv("WEFT_JIT", "off")
+        expected, _ = _answer(model, rows)
+        monkeypatch.setenv("WEFT_JIT", "now")
+        found, _ = _answer(model, rows)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    with wf.Graph().as_default(), wf.Session() as session:
+        made = wf.onnx.import_model(model)
+        report = str(session.explain(list(made.outputs.values()), {made.inputs["x"]: x}))
+    assert ": _TreeLeaves" in report and "by kernels: _TreeLeaves" not in report
+
+
 def test_trees_want_all_their_features() -> None:
     model = _model("BRANCH_LEQ", False)
     with pytest.raises(errors.InvalidArgumentError, match=f"at least {FEATURES} features, got"):
         _answer(model, np.zeros((2, FEATURES - 1), np.float32))
 
 
+@pytest.mark.parametrize("jit", ["off", "now"])
 @pytest.mark.parametrize(
     ("at", "vector", "match"),
     [
@@ -134,8 +155,11 @@ def test_trees_want_all_their_features() -> None:
         (0, [-1, 0, 0], "feature -1"),
     ],
 )
-def test_a_walk_stays_inside_of_its_trees(at: int, vector: Any, match: str) -> None:
+def test_a_walk_stays_inside_of_its_trees(
+    at: int, vector: Any, match: str, jit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mark may come from a file, with any numbers."""
+    monkeypatch.setenv("WEFT_JIT", jit)
     from weft_graph.ir.builder import out
 
     vectors: list[Any] = [

@@ -45,8 +45,6 @@ _PARAMETERS: Final = frozenset(
 )
 """Ops whose inputs after the first are no weights."""
 
-_JOINED: Final = ("Add", "BatchNormalization", "Conv", "Gather", "Gemm", "MatMul")
-"""Ops that are joined with others, unless a model has functions of these names."""
 
 _INFERENCE: Final = 7
 """The first version in which a batch normalization says by its outputs that it trains."""
@@ -172,7 +170,7 @@ def _fused(
     tensors: Mapping[str, TensorProto],
 ) -> Sequence[NodeProto]:
     """The nodes of a graph whose weights stay as they are."""
-    own = {("", name) for name in _JOINED} & set(shared.unfolding.functions)
+    own = any(not domain for domain, _ in shared.unfolding.functions)  # of the standard's names
     if own or versions.get("", 1) < _INFERENCE:
         return graph.node
     nodes, weights = without_batch_normalizations(graph, shared.values, tensors)

@@ -38,10 +38,10 @@ from weft_graph.ops.reduction import (
     reduce_sum,
 )
 from weft_graph.ops.shapes import expand_dims, shape
+from weft_graph.ops.trees import TESTS, WALK
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.scores import labelled, transformed
-from weft_io.ops.trees import TESTS, WALK
 from weft_tensor import dtypes, errors
 
 _MODES: Final = (*TESTS, "MEMBER")

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_io.ops.trees import TESTS, WALK
+from weft_graph.ops.trees import TESTS, WALK
 from weft_tensor import errors
 
 if TYPE_CHECKING:

@@ -1,0 +1,133 @@
+"""The walk through ensembles of trees: each sample goes down each tree by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Expr,
+    Variable,
+    apply,
+    cast,
+    index,
+    where,
+)
+from weft_compiler.ir.indices import clamped, minus, plus, times
+from weft_compiler.ir.loops import Unique, load, nest
+from weft_compiler.ir.program import (
+    Assign,
+    Body,
+    Buffer,
+    Let,
+    Statement,
+    Store,
+    Var,
+    While,
+)
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Value, Written
+from weft_graph.ops.trees import TESTS, WALK
+from weft_tensor import dtypes
+
+_PRIMITIVES: Final = dict(
+    zip(
+        TESTS,
+        ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal"),
+        strict=True,
+    )
+)
+_ROWS: Final = 16
+"""Samples that go down a tree one after the other, while its nodes are in the first cache."""
+_FEATURE, _FAILED, _PASSED, _MISSING = range(4)
+"""The columns of the table of nodes."""
+_DEEPEST: Final = 1000
+"""Levels of what is compiled, at most."""
+
+Array = np.ndarray[Any, Any]
+
+
+@lowers(WALK)
+def _tree_leaves(op: Operation) -> Value:
+    x, split = op.inputs[0], op.inputs[2]
+    vectors = [each.constant for each in op.inputs[1:]]
+    require(all(each is not None for each in vectors), "trees that are not known")
+    feature, _, if_true, if_false, missing, roots = vectors
+    require(
+        all(each.shape == split.shape for each in (feature, if_true, if_false, missing))
+        and split.rank == roots.ndim == 1,
+        "nodes of trees that do not fit",
+    )
+    width = int(feature.max()) + 1 if feature.size else 0
+    require(x.rank == 2 and width <= x.shape[1], "samples that lack features of trees")
+    table, starts = _table(feature, if_true, if_false, missing, roots, op.attr("depth"))
+    nodes = Value(f"{op.name}_nodes", dtypes.int32, table.shape, constant=table)
+    first = Value(f"{op.name}_roots", dtypes.int32, starts.shape, constant=starts)
+    (samples, _), trees = x.shape, len(roots)
+    compare, has_missing = _PRIMITIVES[op.attr("test")], bool(missing.any())
+
+    def write(
+        unique: Unique, leaves: Buffer, given: Buffer, nodes_of: Buffer, limits: Buffer, of: Buffer
+    ) -> Sequence[Statement]:
+        def walk(sample: Expr, tree: Expr) -> Body:
+            at, node = (Variable(INDEX, unique(name)) for name in ("at", "node"))
+
+            def column(which: int) -> Expr:
+                return cast(load(nodes_of, nodes.shape, (node, index(which))), INDEX)
+
+            value = Variable(x.dtype, unique("value"))
+            passed: Expr = apply(compare, value, load(limits, split.shape, (node,)))
+            if has_missing:
+                lost = apply("not_equal", column(_MISSING), index(0))
+                passed = apply("bit_or", passed, apply("bit_and", apply("is_nan", value), lost))
+            known = clamped(column(_FEATURE), x.shape[1])
+            down = (
+                Let(node.name, clamped(at, len(table))),
+                Let(value.name, load(given, x.shape, (sample, known))),
+                Assign(at.name, where(passed, column(_PASSED), column(_FAILED))),
+            )
+            return (
+                Var(at.name, cast(load(of, first.shape, (tree,)), INDEX)),
+                While(apply("greater_equal", at, index(0)), down),
+                Store(leaves.name, (sample, tree), minus(-1, at)),
+            )
+
+        blocks, rest = divmod(samples, _ROWS)
+        return (
+            *nest(
+                unique, [blocks, trees, _ROWS], lambda b, t, r: walk(plus(times(b, _ROWS), r), t)
+            ),
+            *nest(unique, [trees, rest], lambda t, r: walk(plus(r, blocks * _ROWS), t)),
+        )
+
+    definition = Written([x, nodes, split, first], write)
+    return Value(op.name, op.dtype(), (samples, trees), definition)
+
+
+def _table(
+    feature: Array, if_true: Array, if_false: Array, missing: Array, roots: Array, depth: int
+) -> tuple[Array, Array]:
+    """The nodes side by side, and the roots; leaf n is -1 - n in both.
+
+    Raises: Unsupported: a node leads nowhere, or a walk is longer than `depth`.
+    """
+    count = len(feature)
+    ways = np.stack([if_false, if_true], 1)
+    require(0 < count < 2**31 and depth <= _DEEPEST, "trees of too many nodes, or of none")
+    for each in (ways, roots):
+        require(not each.size or (each.min() >= 0 and each.max() < count), "nodes lead nowhere")
+    require(bool(feature.min() >= 0), "a feature before the first")
+    inner = (ways != np.arange(count)[:, None]).any(1)
+    deep = np.zeros(count, np.int64)
+    for _ in range(depth + 1):
+        deep = np.where(inner, 1 + deep[ways].max(1), 0)
+    require(bool((deep[roots] <= depth).all()), "walks that are longer than they are said to be")
+
+    def encoded(rows: Array) -> Array:
+        return np.where(inner[rows], rows, -1 - rows)
+
+    table = np.stack([feature, *encoded(ways).T, missing], 1).astype(np.int32)
+    return np.ascontiguousarray(table), encoded(roots).astype(np.int32)
