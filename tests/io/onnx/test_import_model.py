@@ -566,3 +566,30 @@ def test_softmax_over_an_axis_of_what_has_any_rank(op: str, axis: int) -> None:
         if op == "LogSoftmax":
             want = value - value.max(axis, keepdims=True) - np.log(shifted.sum(axis, keepdims=True))
         np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("dims", "rest"), [(None, ()), (["n", 2], (0, 2)), ([3, 2], (3, 2))])
+def test_a_loop_without_turns_gives_no_rows(dims: Any, rest: tuple[int, ...]) -> None:
+    """Of sizes that are not declared they have 0 elements, as ONNX Runtime has it."""
+    float32, kinds = TensorProto.FLOAT, (TensorProto.INT64, TensorProto.BOOL)
+    info = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Identity", ["c"], ["going"]),
+        helper.make_node("Add", ["s", "x"], ["new"]),
+        helper.make_node("Neg", ["new"], ["row"]),
+    ]
+    inputs = [info("i", kinds[0], []), info("c", kinds[1], []), info("s", float32, dims)]
+    results = [info("going", kinds[1], []), info("new", float32, dims), info("row", float32, dims)]
+    body = helper.make_graph(nodes, "body", inputs, results)
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["n", "", "x"], ["last", "rows"], body=body)],
+        "net",
+        [info("n", kinds[0], []), info("x", float32, None)],
+        [info("last", float32, None), info("rows", float32, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    x = np.ones((3, 2), np.float32)
+    for count, shape in ((0, (0, *rest)), (2, (2, 3, 2))):
+        last, rows = wf.onnx.Backend.run_model(model, {"n": np.int64(count), "x": x})
+        assert last.shape == (3, 2)
+        assert rows.shape == shape

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper
+from weft_testing.onnx_evaluators import REFERENCE, answers
 
 import weft as wf
 from weft_exec.kernels import recurrent
@@ -224,3 +225,16 @@ def test_a_mark_that_does_not_fit_counts_for_nothing(attrs: dict[str, Any]) -> N
     with wf.Graph().as_default(), wf.Session() as session:
         double = wf.Defun(wf.float32, **attrs)(lambda x: x * 2.0)
         assert session.run(double(wf.constant(3.0))) == 6.0
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_a_sequence_without_steps_ends_with_zeros(op: str, direction: str) -> None:
+    """Its first state is not its last one, in ONNX Runtime neither."""
+    model, feeds = _layer(op, 3, direction=direction, hidden_size=WIDTH)
+    feeds["lengths"] = np.int32([0, 2, STEPS])
+    _, found = _ops_and_answers(model, feeds)
+    assert feeds["h"].all() and not found["last"][:, 0].any() and found["last"][:, 1:].all()
+    for values in answers(model, feeds, [REFERENCE]):
+        for name, value in zip(found, values, strict=True):
+            np.testing.assert_allclose(found[name], value, 1e-4, 1e-6)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from onnx import helper
+from onnx import helper, numpy_helper
 from weft_testing.onnx_evaluators import REFERENCE, answers
 
 import weft as wf
@@ -343,8 +343,74 @@ def test_attention_of_several_inputs() -> None:
     run("MultiHeadAttention", [query, key, value, bias, None, more], [np.float32], num_heads=2)
 
 
+@pytest.mark.parametrize("zeros", [(), (np.uint8(130), np.uint8(120))])
+def test_attention_by_a_product_of_8_bits(zeros: tuple[Any, ...]) -> None:
+    x, w, bias = small(2, 5, 8), small(8, 24), drawn(24)
+    scales = np.float32(0.02), np.float32(0.01)
+    mask = np.int32([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    given = [x, w, bias, *scales, mask, *(zeros or (np.uint8(0), np.uint8(0)))]
+    (found,) = run("QAttention", given, [np.float32], num_heads=2)
+    real = [(a.astype(np.float32) - given[6 + i]) * scales[i] for i, a in enumerate((x, w))]
+    expected = run("Attention", [*real, bias, mask], [np.float32], num_heads=2)
+    compare([found], expected)
+
+
+def test_attention_of_packed_inputs() -> None:
+    """ONNX Runtime has them on GPUs alone."""
+    query, key, value = drawn(2, 5, 8), drawn(2, 5, 8), drawn(2, 5, 8)
+    expected = run("MultiHeadAttention", [query, key, value], [np.float32], num_heads=2)
+    q, k, v = (each.reshape(2, 5, 2, 4) for each in (query, key, value))
+    for inputs in ([np.stack([q, k, v], 3)], [query, np.stack([k, v], 3)]):
+        model, feeds = model_of(
+            "MultiHeadAttention", inputs, [np.float32], "com.microsoft", num_heads=2
+        )
+        compare(list(wf.onnx.Backend.run_model(model, feeds)), expected)
+
+
+def test_attention_over_another_s_heads() -> None:
+    query, key, value = drawn(2, 3, 8), drawn(2, 2, 5, 4), drawn(2, 2, 5, 4)
+    found = run("MultiHeadAttention", [query, key, value], [np.float32], num_heads=2)
+    plain = [each.transpose(0, 2, 1, 3).reshape(2, 5, 8) for each in (key, value)]
+    compare(found, run("MultiHeadAttention", [query, *plain], [np.float32], num_heads=2))
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("form", ["", "zeros", "bias"])
+def test_products_with_weights_of_few_bits(bits: int, form: str) -> None:
+    depth, width, block = 40, 3, 16
+    count = -(-depth // block)
+    x, scales = drawn(2, 4, depth), np.abs(drawn(width, count)) + 0.1
+    packed = small(width, count, block * bits // 8)
+    zeros = small(width, -(-count * bits // 8)) if form == "zeros" else None
+    bias = drawn(width) if form == "bias" else None
+    inputs = [x, packed, scales.ravel(), None if zeros is None else zeros.ravel(), None, bias]
+    while inputs[-1] is None:
+        inputs.pop()
+    attributes = {"K": depth, "N": width, "bits": bits, "block_size": block}
+    model, feeds = model_of("MatMulNBits", inputs, [np.float32], "com.microsoft", **attributes)
+    for at, value in enumerate(inputs[1:], 1):  # which are constants of the model
+        if value is not None:
+            model.graph.initializer.append(numpy_helper.from_array(value, f"x{at}"))
+    del model.graph.input[1:]
+    feeds = {"x0": x}
+    found = list(wf.onnx.Backend.run_model(model, feeds))
+    numbers = unpacked(packed, bits).reshape(width, count, block).astype(np.float32)
+    points = 2 ** (bits - 1) if zeros is None else unpacked(zeros, bits)[:, :count, None]
+    weights = ((numbers - points) * scales[..., None]).reshape(width, -1)[:, :depth]
+    compare(found, [x @ weights.T + (0 if bias is None else bias)])
+    if find_spec("onnxruntime") and bits != 2:
+        for values in answers(model, feeds, [REFERENCE]):
+            np.testing.assert_allclose(found[0], values[0], 1e-2, 1e-2)
+
+
+def unpacked(packed: Any, bits: int) -> Any:
+    """The numbers in bytes, the low bits first."""
+    parts = [packed >> at & (2**bits - 1) for at in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(len(packed), -1)
+
+
 def test_forms_that_are_not_taken_say_so() -> None:
-    packed = [drawn(2, 5, 2, 3, 4)]
+    packed = [drawn(2, 5, 2, 3, 4), None, None, drawn(24)]
     for op, inputs, attributes in (
         ("MultiHeadAttention", packed, {}),
         ("Attention", [drawn(2, 5, 8), drawn(8, 24), drawn(24)], {"do_rotary": 1}),

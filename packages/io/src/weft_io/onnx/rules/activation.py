@@ -112,8 +112,9 @@ def _thresholded(operation: Operation) -> Output:
 def _softmax(operation: Operation) -> Output:
     """From version 13 on over one axis, before over all from it on."""
     x = operation[0]
-    if x.dims is None and operation.version >= 13 and operation.op != "Hardmax":
-        return _of_any_rank(operation.op, x, operation.attribute("axis", -1))
+    axis = operation.attribute("axis", -1 if operation.version >= 13 else 1)
+    if x.dims is None and (operation.version >= 13 or axis == -1) and operation.op != "Hardmax":
+        return _of_any_rank(operation.op, x, axis)
     axis = operation.axis(-1 if operation.version >= 13 else 1)
     if operation.version >= 13 or axis == operation.rank() - 1:
         x, order = operation.plain()

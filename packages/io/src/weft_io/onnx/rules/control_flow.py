@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from weft_graph.control_flow.conditional import cond
 from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
@@ -12,7 +14,7 @@ from weft_graph.ir.builder import constant
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
 from weft_graph.ops import sequence
-from weft_graph.ops.array import placeholder
+from weft_graph.ops.array import placeholder, zeros
 from weft_graph.ops.comparison import less, logical_and
 from weft_graph.ops.identity import ensure_shape
 from weft_graph.ops.join import concat
@@ -21,7 +23,7 @@ from weft_graph.ops.shapes import rank, reshape, shape
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import TensorShape
+from weft_tensor.shape import TensorShape, as_dims
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -140,7 +142,20 @@ def _loop(operation: Operation) -> list[Output]:
         parallel_iterations=1,
     )[2:]
     _pass_kinds(operation, carried, found)
-    return [*found[:count], *(array.stack() for array in found[count:])]
+    turns = operation.value(0), True if condition is None else operation.value(1)
+    if all(each is not None and np.all(each) for each in turns):
+        return [*found[:count], *(array.stack() for array in found[count:])]
+    return [*found[:count], *(_stacked(array) for array in found[count:])]
+
+
+def _stacked(array: TensorArray) -> Output:
+    """All results of a loop; of none, what is not known of their shape is 0, as nobody can tell."""
+    dims = as_dims(array.element_shape)
+    if dims is not None and None not in dims:
+        return array.stack()
+    sizes = [0, *(size or 0 for size in dims or ())]
+    found: Output = cond(array.size() > 0, array.stack, lambda: zeros(sizes, array.dtype))
+    return found
 
 
 def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:

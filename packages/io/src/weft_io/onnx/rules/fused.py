@@ -8,24 +8,18 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph.ir.node import Output
-from weft_graph.ops.array import zeros_like
-from weft_graph.ops.comparison import equal, greater, greater_equal, less, logical_and
+from weft_graph.ops.comparison import equal
 from weft_graph.ops.elementary import sigmoid
 from weft_graph.ops.gather import gather
-from weft_graph.ops.join import concat, split, stack
-from weft_graph.ops.masks import where_v2
-from weft_graph.ops.matmul import matmul
-from weft_graph.ops.nn import softmax
-from weft_graph.ops.permutation import transpose
 from weft_graph.ops.powers import rsqrt, square
 from weft_graph.ops.reduction import reduce_mean, reduce_sum
 from weft_graph.ops.sequence import range as sequence
-from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_graph.ops.shapes import expand_dims, shape
 from weft_graph.ops.special import erf
 from weft_graph.ops.trigonometry import tanh
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
-from weft_tensor import dtypes, errors
+from weft_tensor import dtypes
 
 RUNTIME: Final = "com.microsoft"
 """The domain of these ops."""
@@ -178,122 +172,3 @@ def _embed_layer_normalization(operation: Operation) -> Sequence[Output | None]:
     counts = cast(equal(cast(ids if mask is None else mask, dtypes.int32), 1), dtypes.int32)
     lengths = reduce_sum(counts if mask is not None else counts * 0, [1])
     return [found, lengths, total][: max(operation.num_outputs, 1)]
-
-
-# ----------------------------------------------------------------------------- attention
-
-
-@importer("Attention", domain=RUNTIME)
-def _attention(operation: Operation) -> Sequence[Output | None]:
-    """Queries, keys and values by one product, and the attention of all heads."""
-    if operation.attribute("do_rotary", 0) or operation.attribute("past_present_share_buffer", 0):
-        raise errors.UnimplementedError("Attention with rotary or shared buffers is not taken")
-    x, w, bias = operation[0], operation[1], operation.get(2)
-    whole = matmul(reshape(x, [-1, shape(x)[2]]), w)
-    whole = whole if bias is None else whole + bias
-    sizes = operation.attribute("qkv_hidden_sizes") or 3
-    parts = [
-        _heads(operation, reshape(part, [shape(x)[0], shape(x)[1], shape(part)[1]]))
-        for part in split(whole, sizes, -1)
-    ]
-    past, present = operation.get(4), None
-    before = 0 if past is None else shape(past)[3]
-    if past is not None:
-        parts[1:] = [concat([past[i], parts[1 + i]], 2) for i in range(2)]
-    if operation.num_outputs > 1:
-        present = stack(parts[1:])
-    found = _attended(operation, parts, operation.get(3), operation.get(5), before)
-    return [found, present][: max(operation.num_outputs, 1)]
-
-
-@importer("MultiHeadAttention", domain=RUNTIME)
-def _multi_head_attention(operation: Operation) -> Sequence[Output | None]:
-    if operation.get(1) is None or operation.get(2) is None or operation.rank() != 3:
-        raise errors.UnimplementedError("MultiHeadAttention of packed inputs is not taken")
-    if operation.num_outputs > 3:
-        raise errors.UnimplementedError("MultiHeadAttention gives no products of keys")
-    values, bias = [operation[i] for i in range(3)], operation.get(3)
-    if bias is not None:
-        sizes = [shape(each)[-1] for each in values]
-        parts = split(bias, stack(sizes), 0, 3)
-        values = [value + part for value, part in zip(values, parts, strict=True)]
-    if any(len(each.dims or ()) != 3 for each in values):
-        raise errors.UnimplementedError("MultiHeadAttention over another's keys is not taken")
-    heads = [_heads(operation, each) for each in values]
-    own = shape(heads[1])[2]
-    for i in range(2):
-        past = operation.get(6 + i)
-        if past is not None:
-            heads[1 + i] = concat([past, heads[1 + i]], 2)
-    found = _attended(
-        operation, heads, operation.get(4), operation.get(5), shape(heads[1])[2] - own
-    )
-    return [found, *heads[1:]][: max(operation.num_outputs, 1)]
-
-
-def _heads(operation: Operation, x: Output) -> Output:
-    """(batch, steps, width) as (batch, heads, steps, width / heads)."""
-    sizes, count = shape(x), operation.required("num_heads")
-    parts = reshape(x, stack([sizes[0], sizes[1], count, sizes[2] // count]))
-    return transpose(parts, [0, 2, 1, 3])
-
-
-def _attended(
-    operation: Operation,
-    parts: Sequence[Output],
-    mask: Output | None,
-    more: Output | None,
-    before: Output | int,
-) -> Output:
-    """What queries find, (batch, steps, width).
-
-    Args:
-      parts: queries, keys and values, (batch, heads, steps, width / heads).
-      before: how many of the keys are of the past.
-    """
-    query, key, value = parts
-    scale: Any = operation.attribute("scale")
-    if not scale:
-        scale = rsqrt(cast(shape(query)[3], query.dtype))
-    scores = matmul(query, key, transpose_b=True) * scale
-    if more is not None:
-        scores = scores + more
-    filled = operation.attribute("mask_filter_value", -10000.0)
-    steps, whole = shape(query)[2], shape(key)[2]
-    if mask is not None:
-        scores = scores + _hidden(_mask(mask, shape(query)[0], whole), scores, filled)
-    if operation.attribute("unidirectional", 0):
-        turn = sequence(steps)
-        last = equal(turn, steps - 1)  # sees all keys, of another sequence too
-        own = expand_dims(where_v2(last, whole, turn + before), 1)
-        seen = greater_equal(own, expand_dims(sequence(whole), 0))
-        lowest = like(scores.dtype.min, scores)
-        scores = where_v2(seen, scores, lowest)
-    found = transpose(matmul(softmax(scores), value), [0, 2, 1, 3])
-    sizes = shape(found)
-    return reshape(found, stack([sizes[0], sizes[1], sizes[2] * sizes[3]]))
-
-
-def _hidden(seen: Output, scores: Output, filled: float) -> Output:
-    return where_v2(seen, like(0, scores), like(filled, scores))
-
-
-def _mask(mask: Output, batch: Output, whole: Output) -> Output:
-    """Which keys are seen, of a mask in one of its forms: (batch, 1, 1 or steps, keys).
-
-    Raises: UnimplementedError: it is of another form.
-    """
-    rank = None if mask.dims is None else len(mask.dims)
-    mask = cast(mask, dtypes.int32)
-    if rank == 1:  # where the keys end, and maybe where they begin or other lengths
-        keys = expand_dims(sequence(whole), 0)
-        more = concat([mask, zeros_like(mask)], 0)[batch : 2 * batch]
-        first = more * cast(equal(shape(mask)[0], 2 * batch), dtypes.int32)
-        seen = logical_and(
-            less(keys, expand_dims(mask[:batch], 1)), greater_equal(keys, expand_dims(first, 1))
-        )
-    elif rank in (2, 3):
-        seen = greater(mask, 0)
-    else:
-        raise errors.UnimplementedError(f"masks of {rank} axes are not taken")
-    return expand_dims(expand_dims(seen, 1), 1) if rank < 3 else expand_dims(seen, 1)

@@ -6,6 +6,10 @@ into them behind. Products are exact, as those of the standard are.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops.permutation import transpose
@@ -14,8 +18,9 @@ from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.fused import RUNTIME
 from weft_io.onnx.rules.integer_products import exact_product, product_with_weights
+from weft_io.onnx.rules.linalg import product
 from weft_io.onnx.rules.quantization import in_8_bits, requantized
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 
 
 def _real(operation: Operation, at: int) -> Output:
@@ -123,6 +128,36 @@ def _dynamic(operation: Operation) -> Output:
     x, point = cast(rows, dtypes.uint8), cast(zero, dtypes.int32)
     found = cast(product_with_weights(operation, x, point, (1, 3)), dtypes.float32)
     return _biased(operation, found * (scale * operation[2]), 4)
+
+
+@importer("MatMulNBits", domain=RUNTIME)
+def _of_few_bits(operation: Operation) -> Output:
+    """Rows times weights of 2, 4 or 8 bits, a scale for each block of a column: held as floats."""
+    if operation.get(4) is not None:
+        raise errors.UnimplementedError("MatMulNBits of columns in another order is not taken")
+    x, bits = operation[0], operation.attribute("bits", 4)
+    if bits not in (2, 4, 8):
+        raise errors.UnimplementedError(f"MatMulNBits of {bits} bits is not taken")
+    depth, width, block = (operation.required(name) for name in ("K", "N", "block_size"))
+    count = -(-depth // block)
+    packed, scales = operation.known(1, "weights"), operation.known(2, "scales")
+    rows = _unpacked(packed.reshape(width, -1), bits)[:, : count * block]
+    rows = rows.reshape(width, count, block).astype(np.float32)
+    points: Any = np.float32(2 ** (bits - 1))
+    if operation.get(3) is not None:
+        points = operation.known(3, "zero points").reshape(width, -1)
+        points = _unpacked(points, bits) if points.dtype == np.uint8 else points
+        points = points[:, :count, None].astype(np.float32)
+    rows = (rows - points) * scales.reshape(width, count, 1).astype(np.float32)
+    weights = rows.reshape(width, -1)[:, :depth].T.astype(x.dtype.numpy)
+    return _biased(operation, product(x, constant(weights)), 5)
+
+
+def _unpacked(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
+    """The numbers in the bytes of each row, the low bits first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    found = packed[..., None] >> shifts & np.uint8(2**bits - 1)
+    return found.reshape(len(packed), -1)
 
 
 def _biased(operation: Operation, found: Output, at: int) -> Output:

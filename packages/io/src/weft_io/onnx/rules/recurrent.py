@@ -266,8 +266,17 @@ class _Layer:
         kind = self._kind()
         if kind is None:
             r = self.floats(self.r, self.scales, self.points)
-            return self._steps(rows, r, self.inner_bias, given, states)
-        return self._called(kind, rows, given, states)
+            whole, *lasts = self._steps(rows, r, self.inner_bias, given, states)
+        else:
+            whole, *lasts = self._called(kind, rows, given, states)
+        return [whole, *(self._last(each, 5 + i, given) for i, each in enumerate(lasts))]
+
+    def _last(self, state: Output, at: int, lengths: Output | None) -> Output:
+        """A last state, 0 of sequences without steps, as ONNX Runtime has it."""
+        known = self.operation.value(4)
+        if lengths is None or self.operation.get(at) is None or (known is not None and known.all()):
+            return state
+        return where_v2(reshape(lengths > 0, [1, -1, 1]), state, like(0, state))
 
     def _steps(
         self,
