@@ -180,14 +180,43 @@ def test_steps_with_a_deadline_are_compiled(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(called) == 1
 
 
-def test_others_of_a_function_go_on_when_one_is_ended(running: list[Compiled]) -> None:
+def test_others_of_a_function_go_on_when_one_is_ended(
+    running: list[Compiled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short deadlines would keep a long call from its end for ever, if it began anew with each."""
     found: list[Any] = []
+    began: list[int] = []
+    call = Compiled.__call__
+
+    def note(self: Compiled, *arrays: Any) -> None:
+        began.append(threading.get_ident())
+        call(self, *arrays)
+
     with wf.Graph().as_default(), wf.Session() as session:
         step, feeds = _long_step([ROWS * 8])
         want = session.run(step, feeds)
+        monkeypatch.setattr(Compiled, "__call__", note)
         thread = _in_thread(lambda: found.append(session.run(step, feeds)))
+        wait_until(lambda: running)
         for _ in range(3):
             with pytest.raises(errors.DeadlineExceededError):
-                session.run(step, feeds, wf.RunOptions(timeout_in_ms=1))
+                session.run(step, feeds, wf.RunOptions(timeout_in_ms=5))
         thread.join()
     assert found == [want]
+    assert began.count(thread.ident or 0) == 1
+
+
+def test_calls_that_were_ended_leave_their_memory_to_others(
+    running: list[Compiled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies: list[Compiled] = []
+    copy = Compiled.copy
+    monkeypatch.setattr(Compiled, "copy", lambda self: copies.append(self) or copy(self))
+    with wf.Graph().as_default(), wf.Session() as session:
+        step, feeds = _long_step([ROWS * 8])
+        want = session.run(step, feeds)
+        for _ in range(3):
+            with pytest.raises(errors.DeadlineExceededError):
+                session.run(step, feeds, wf.RunOptions(timeout_in_ms=5))
+        assert session.run(step, feeds) == want
+    assert not copies

@@ -73,6 +73,7 @@ class Compiled:
     ) -> None:
         self.program = program
         self.made = made
+        self._size = size
         # A program of many sizes is told its own one.
         self._first = () if size is None else (np.array(size, np.int64),)
         self.takes: Sequence[int] = tuple(takes)
@@ -117,6 +118,11 @@ class Compiled:
     def resume(self) -> None:
         """Let it run again."""
         self.program.resume()
+
+    def copy(self) -> Compiled:
+        """The same with memory of its own; see `Generated`."""
+        program, size = self.program.copy(), self._size
+        return Compiled(program, self.takes, self.updates, self.draws, size, self.made)
 
 
 class _Lowering:

@@ -186,6 +186,12 @@ class NativeProgram:
         """Let it run again."""
         self._interrupt[0] = 0
 
+    def copy(self) -> NativeProgram:
+        """The same program with memory, and a flag that interrupts it, of its own."""
+        copy = NativeProgram(self.program, self.code, self.statements, self.messages)
+        copy.threads = self._threads
+        return copy
+
     def times(self) -> Any:
         """How long each loop nest of the last call took, in nanoseconds: int64, shape (nests,).
 

@@ -115,6 +115,10 @@ class GpuFunction:
     def resume(self) -> None:
         """Nothing; see `interrupt`."""
 
+    def copy(self) -> GpuFunction:
+        """Itself, as calls wait for each other, and nobody interrupts them."""
+        return self
+
 
 class Graphs:
     """Launches as CUDA graphs, for arrays that lie where they have lain before.

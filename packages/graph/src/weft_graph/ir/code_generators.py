@@ -111,6 +111,10 @@ class Generated(Protocol):
         """Let it run again."""
         ...
 
+    def copy(self) -> Generated:
+        """The same with memory of its own: to interrupt the one does not interrupt the other."""
+        ...
+
 
 class Choosing(Protocol):
     """What knows which nodes it can compile."""

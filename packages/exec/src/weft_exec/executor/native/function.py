@@ -114,6 +114,7 @@ class Specialised:
         self._records: dict[Key, Record] = {}
         self._choices: dict[Key, Choice] = {}
         self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
+        self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
         self._closed = self._failed = False
         self._lock = threading.Lock()
         self._pace = pace()
@@ -155,11 +156,11 @@ class Specialised:
 
     def stop(self) -> None:
         """Make calls that run end, since their session is closed."""
-        self._closed = True
         with self._lock:
-            live = list(self._live.values())
-        for generated in live:
-            generated.interrupt()
+            self._closed = True
+            stoppable = list(self._stoppable)
+        for function in stoppable:
+            function.close()
 
     def _can_update(self, inputs: Sequence[Any]) -> bool:
         """Whether what is changed has values, and is not one twice."""
@@ -300,8 +301,6 @@ class Specialised:
             made.threads = self._device.config.compiled_threads
             with self._lock:
                 self._live[id(made)] = made
-                if self._closed:  # meanwhile
-                    made.interrupt()
         return made
 
     def _generate(
@@ -356,9 +355,18 @@ class Specialised:
 
         return call
 
+    def _until_closed(self, generated: Generated) -> interrupts.Stoppable:
+        function = interrupts.Stoppable(generated)
+        with self._lock:
+            self._stoppable.add(function)
+            if self._closed:  # meanwhile
+                function.close()
+        return function
+
     def _filling(self, generated: Generated) -> Function:
         """Calls a function with inputs, new arrays for its results, and those of variables."""
-        new, takes, long = self._new, tuple(generated.takes), generated.long
+        new, takes = self._new, tuple(generated.takes)
+        run = self._until_closed(generated) if generated.long else generated
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
 
@@ -368,10 +376,7 @@ class Specialised:
                 states = [stream.next_state() for stream in streams]
                 given.append(np.array(states, np.uint64))
             out = [new(shape, dtype) for shape, dtype in results]
-            if long:
-                interrupts.run(generated, (*given, *out, *arrays), lambda: self._closed)
-            else:
-                generated(*given, *out, *arrays)
+            run(*given, *out, *arrays)
             return out[0] if len(out) == 1 else tuple(out)
 
         return call

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Final
@@ -21,46 +21,101 @@ from weft_exec.executor.step_check import raise_if_ended, running
 from weft_graph.ir.code_generators import Generated
 from weft_tensor import errors
 
-_lock: Final = threading.Lock()
-_calls: Final[dict[Generated, list[_Call]]] = {}
-"""Those that run and may be stopped, by their functions."""
+_MOST_FREE: Final = os.cpu_count() or 1
+"""Copies of a function that are kept for calls at once: more than processors rarely run."""
+
+
+class Stoppable:
+    """A function whose calls can be stopped, each by itself: it has a copy while it runs."""
+
+    def __init__(self, generated: Generated) -> None:
+        self._first = generated
+        self._free = [generated]
+        self._running: set[_Call] = set()
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run it.
+
+        Raises: CancelledError: it was closed; what the step ends with; what a handler of signals
+          raises.
+        """
+        main = os.name != "nt" and threading.current_thread() is threading.main_thread()
+        while True:
+            try:
+                self._run(arrays, _watcher() if main else None)
+                return
+            except errors.CancelledError:
+                if self._closed:
+                    raise
+                raise_if_ended()
+
+    def close(self) -> None:
+        """Make calls end, those that run too."""
+        with self._lock:
+            self._closed = True
+            for call in self._running:
+                call.generated.interrupt()
+
+    def stop(self, call: _Call) -> None:
+        """Make a call end, unless it has."""
+        with self._lock:
+            if call in self._running:
+                call.generated.interrupt()
+
+    def _run(self, arrays: Sequence[Any], signals: _Watcher | None) -> None:
+        call = self._begin()
+        try:
+            if signals is not None:
+                signals.begin(call)
+            try:
+                if running.check is None:
+                    call.generated(*arrays)
+                else:
+                    with running.check.calling(call.stop):
+                        call.generated(*arrays)
+            finally:
+                if signals is not None:
+                    signals.end()
+        finally:
+            self._end(call)
+
+    def _begin(self) -> _Call:
+        with self._lock:
+            free = self._free.pop() if self._free else None
+        call = _Call(self, self._first.copy() if free is None else free)
+        with self._lock:
+            # A second Ctrl-C may have kept a call of this thread from saying that it had ended.
+            self._running -= {each for each in self._running if each.thread == call.thread}
+            self._running.add(call)
+            if self._closed:
+                call.generated.interrupt()
+        return call
+
+    def _end(self, call: _Call) -> None:
+        with self._lock:
+            self._running.discard(call)
+            call.generated.resume()
+            if len(self._free) < _MOST_FREE:
+                self._free.append(call.generated)
 
 
 class _Call:
-    """One call of a function. To stop it stops others of the function, which then begin anew."""
+    """One call of a function.
 
-    def __init__(self, generated: Generated, closed: Callable[[], bool]) -> None:
-        self._generated = generated
-        self._closed = closed
-        self._thread = threading.get_ident()
-        self._stopped = False
-        with _lock:
-            calls = _calls.setdefault(generated, [])
-            for call in [call for call in calls if call._thread == self._thread]:
-                call._leave(calls)  # a second Ctrl-C kept it from saying that it had ended
-            calls.append(self)
+    Attributes:
+      generated: the copy that it runs.
+    """
+
+    def __init__(self, function: Stoppable, generated: Generated) -> None:
+        self._function = function
+        self.generated = generated
+        self.thread = threading.get_ident()
 
     def stop(self) -> None:
         """Make it end, unless it has."""
-        with _lock:
-            if self in _calls.get(self._generated, ()):
-                self._stopped = True
-                self._generated.interrupt()
-
-    def end(self) -> None:
-        """Note that it has ended."""
-        with _lock:
-            calls = _calls[self._generated]
-            self._leave(calls)
-            if not calls:
-                del _calls[self._generated]
-
-    def _leave(self, calls: list[_Call]) -> None:
-        calls.remove(self)
-        if self._stopped and not any(call._stopped for call in calls):
-            self._generated.resume()
-            if self._closed():  # for good, maybe right now
-                self._generated.interrupt()
+        self._function.stop(self)
 
 
 class _Watcher:
@@ -100,47 +155,3 @@ def _watcher() -> _Watcher:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_watcher.cache_clear)  # threads are not forked
-
-
-def run(generated: Generated, arrays: Sequence[Any], closed: Callable[[], bool]) -> None:
-    """Run a function that can be interrupted: when its step is to end, and by Ctrl-C.
-
-    Args:
-      closed: whether it was interrupted for good.
-    Raises: CancelledError: it was; what the step ends with; what a handler of signals raises.
-    """
-    main = os.name != "nt" and threading.current_thread() is threading.main_thread()
-    while True:
-        try:
-            if main or running.check is not None:
-                _run_watched(generated, arrays, closed, _watcher() if main else None)
-            else:
-                generated(*arrays)
-            return
-        except errors.CancelledError:
-            if closed():
-                raise
-            raise_if_ended()
-
-
-def _run_watched(
-    generated: Generated,
-    arrays: Sequence[Any],
-    closed: Callable[[], bool],
-    signals: _Watcher | None,
-) -> None:
-    call = _Call(generated, closed)
-    try:
-        if signals is not None:
-            signals.begin(call)
-        try:
-            if running.check is None:
-                generated(*arrays)
-            else:
-                with running.check.calling(call.stop):
-                    generated(*arrays)
-        finally:
-            if signals is not None:
-                signals.end()
-    finally:
-        call.end()

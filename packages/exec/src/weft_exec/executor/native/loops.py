@@ -137,7 +137,7 @@ class CompiledLoop:
         self._refused = 0
         self._made: dict[_Key, Callable[..., Any] | None] = {}
         self._records: dict[_Key, Record] = {}
-        self._live: weakref.WeakSet[GeneratedLoop] = weakref.WeakSet()
+        self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
         self._closed = False
         self._lock = threading.Lock()
         self._pace = pace()
@@ -179,11 +179,11 @@ class CompiledLoop:
 
     def stop(self) -> None:
         """Make calls that run end, since their session is closed."""
-        self._closed = True
         with self._lock:
-            live = list(self._live)
-        for generated in live:
-            generated.interrupt()
+            self._closed = True
+            stoppable = list(self._stoppable)
+        for function in stoppable:
+            function.close()
 
     # ---------------------------------------------------------------------- what for
 
@@ -270,15 +270,16 @@ class CompiledLoop:
             _log.exception("%s cannot be compiled, and runs by kernels", name)
             return None
         generated.threads = self._threads
+        run = interrupts.Stoppable(generated)
         with self._lock:
-            self._live.add(generated)
+            self._stoppable.add(run)
             if self._closed:  # meanwhile
-                generated.interrupt()
-        return self._calling(generated)
+                run.close()
+        return self._calling(generated, run)
 
     # ---------------------------------------------------------------------- running
 
-    def _calling(self, generated: GeneratedLoop) -> Callable[..., Any]:
+    def _calling(self, generated: GeneratedLoop, run: interrupts.Stoppable) -> Callable[..., Any]:
         """Calls a function of a loop, as often as stacks have to be emptied."""
         new, takes = self._new, tuple(generated.takes)
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
@@ -295,7 +296,7 @@ class CompiledLoop:
             while True:
                 out = [new(shape, dtype) for shape, dtype in results]
                 given = (*inputs, *[array for state in states for array in state])
-                interrupts.run(generated, (*given, *drawn.states(), *out), lambda: self._closed)
+                run(*given, *drawn.states(), *out)
                 if streams:
                     drawn.after(int(out.pop(finals + pops)))
                 made = self._apart(places, out[finals:])
