@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from weft import errors
+from weft_compiler.codegen.module import module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import supports
+from weft_compiler.codegen.targets import object_code, target_of
 from weft_compiler.interpreter import PRIMITIVES as INTERPRETED, interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
@@ -248,3 +250,14 @@ def test_a_check_that_fails_says_what_was_required() -> None:
         with pytest.raises(errors.InvalidArgumentError, match="a row was required"):
             program(x, np.array(wrong, np.int32), p)
     program(x, np.array(3, np.int32), p)
+
+
+def test_nothing_is_said_of_loops_that_may_be_left(capfd: pytest.CaptureFixture[str]) -> None:
+    """LLVM complains of loops that it was told to vectorise and cannot."""
+    program = parse(
+        "program p(a: float32[], x: float32[2]) -> (y: float32[2]):\n"
+        "  vector i in 2:\n    y[i] = tanh(a[] * tanh(x[i]))\n"
+    )
+    options = Options(bounds_checks=True)
+    object_code(module_of(program, options).text, target_of(options))
+    assert capfd.readouterr().err == ""

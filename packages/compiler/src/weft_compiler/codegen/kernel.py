@@ -57,7 +57,6 @@ _DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
 _AT_ONCE: Final = 16
 """Products of numbers that a routine computes in the time of a statement, at least."""
 
-
 _LONG: Final = 1 << 16
 """Statements between two looks at that flag, of a loop whose turns have fewer."""
 
@@ -306,20 +305,24 @@ class Function:
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))
         self.body(loop.body)
-        notes = self._loop_notes(free, innermost and not self._is_divided_in(loop))
+        notes = self._loop_notes(free, innermost and self._can_vectorize(loop))
         following = w.put(f"add nuw nsw i64 {turn}, 1")
         w.lines[at] = f"  {turn} = phi i64 [ {low}, %{before} ], [ {following}, %{w.block} ]"
         ended = w.put(f"icmp eq i64 {following}, {high}")
         w.branch(ended, done, head, notes)
         w.begin(done)
 
-    def _is_divided_in(self, loop: For) -> bool:
-        """Whether a loop divides for places or remainders: LLVM is not told to vectorise it.
+    def _can_vectorize(self, loop: For) -> bool:
+        """Whether LLVM is told to vectorise an innermost loop.
 
-        Often it cannot: of integers, and where there are no libraries of floating-point numbers
-        either, as that is a loop. Then it would complain on stderr.
+        Where it cannot it would complain on stderr. It cannot where turns may leave the loop, as
+        those whose bounds are looked at or that check. Where they divide for places or remainders
+        it often cannot: of integers, and where there are no libraries of floating-point numbers
+        either, as that is a loop.
         """
-        return any(
+        if self.kernel.options.bounds_checks or any(isinstance(s, Check) for s in walk(loop.body)):
+            return False
+        return not any(
             isinstance(part, Apply)
             and part.primitive in _DIVISIONS
             and (part.dtype.is_integer or self.kernel.scalars.target.alone)
@@ -337,8 +340,7 @@ class Function:
         accesses = metadata.add(f'!"llvm.loop.parallel_accesses", {group}')
         rest = f", {accesses}"
         if vectorized:
-            enabled = metadata.add('!"llvm.loop.vectorize.enable", i1 true')
-            rest += f", {enabled}"
+            rest += ", " + metadata.add('!"llvm.loop.vectorize.enable", i1 true')
         return f", !llvm.loop {metadata.own(rest)}"
 
     def _while(self, loop: While) -> None:
