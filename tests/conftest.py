@@ -48,6 +48,18 @@ def entropy(request: pytest.FixtureRequest) -> None:
     seed(request.node.nodeid)
 
 
+@pytest.fixture(autouse=True)
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What kernels alone promise, `WEFT_JIT=on` and `now` do not apply to.
+
+    Steps by kernels give equal bits whoever runs their nodes, in whatever order or graph, and take
+    the memory that estimates of single values tell. Compiled code sums in other orders, which
+    depend on what is compiled together, and keeps fewer values.
+    """
+    if request.node.get_closest_marker("kernels"):
+        monkeypatch.setenv("WEFT_JIT", "asked")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> None:
     """So does what many tests share, whichever of them comes first."""

@@ -159,6 +159,7 @@ def _waits_for(node: Any, name: str) -> bool:
     return any(name in here.name for here in seen)
 
 
+@pytest.mark.kernels
 def test_nested() -> None:
     def build(wrap: Any) -> Any:
         x, w = _x(4, 4), wf.get_variable("w", [4, 4], wf.float64, wf.ones_initializer())

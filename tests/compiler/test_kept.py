@@ -14,7 +14,8 @@ import pytest
 import weft as wf
 from weft_compiler import generator
 from weft_compiler.generator import Compiled, LlvmGenerator
-from weft_compiler.native import cache
+from weft_compiler.lower import whole_loop
+from weft_compiler.native import cache, program as native
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.scalar import exp
@@ -145,7 +146,7 @@ def test_parts_of_an_entry_may_be_wrong(place: Path) -> None:
     gc.collect()
     (entry,) = place.glob("*.nodes")
     content = entry.read_bytes()
-    written = json.loads(content[content.index(b"{") :])
+    written = json.loads(content[content.index(b'{"host"') :])
     for name, value in written.items():
         if name in ("host", "name", "size", "statements", "updated", "messages"):
             continue
@@ -182,3 +183,118 @@ def test_what_others_declare_is_lowered_each_time(place: Path) -> None:
     made = LlvmGenerator().generate(*region("a", build))
     assert np.allclose(computed(made, X, X)[0], 2 * np.exp(X) + X)
     assert not list(place.glob("*.nodes")) and LlvmGenerator().find(*region("a", build)) is None
+
+
+WEIGHTS = np.random.default_rng(0).normal(size=(64, 300)).astype(np.float32)
+
+
+def layer(x: Any, y: Any) -> Any:
+    """Its weights are packed while it is lowered, so they are constants of its own."""
+    return wf.nn.relu(wf.matmul(x, wf.constant(WEIGHTS)) + 1.0)
+
+
+def test_large_constants_of_a_program_are_on_the_disk(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(1).normal(size=(5, 64)).astype(np.float32)
+    lower = generator.lower
+    made = LlvmGenerator().generate(*region("a", layer, (5, 64)))
+    (want,) = computed(made, x)
+    del made
+    gc.collect()
+    (entry,) = place.glob("*.nodes")
+    (file,) = place.glob("*.constant")
+    assert entry.stat().st_size < WEIGHTS.nbytes <= file.stat().st_size
+    monkeypatch.setattr(generator, "lower", None)
+    found = LlvmGenerator().find(*region("b", layer, (5, 64)))
+    assert found is not None and (computed(found, x)[0] == want).all()
+    del found
+    gc.collect()
+    content = file.read_bytes()
+    for wrong in (content[:-1] + b"x", None):
+        if wrong is None:
+            file.unlink()
+        else:
+            file.write_bytes(wrong)
+        assert LlvmGenerator().find(*region("b", layer, (5, 64))) is None
+        monkeypatch.setattr(generator, "lower", lower)
+        again = LlvmGenerator().generate(*region("b", layer, (5, 64)))
+        assert (computed(again, x)[0] == want).all() and file.read_bytes() == content
+        monkeypatch.setattr(generator, "lower", None)
+    cache.keep(file.name, content[100:1000])  # its checksum is right, and its size is not
+    assert LlvmGenerator().find(*region("b", layer, (5, 64))) is None
+
+
+def test_sizes_share_code_that_was_on_the_disk(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A size that was never met has the code of those that were, in another process too."""
+    sizes = [region("a", sums, (n, 3)) for n in (2, 3)]
+    first = LlvmGenerator().generate(*sizes[0])
+    assert LlvmGenerator().generate(*sizes[1], like=[first]).shares
+    del first
+    gc.collect()
+    compiled: list[str] = []
+    monkeypatch.setattr(native, "object_code", lambda text, *_: compiled.append(text))
+    found = LlvmGenerator().find(*sizes[1])
+    assert found is not None and found.shares
+    made = LlvmGenerator().generate(*region("b", sums, (7, 3)), like=[found])
+    x = np.arange(21, dtype=np.float32).reshape(7, 3)
+    assert made.shares and not compiled
+    np.testing.assert_allclose(computed(made, x, x / 2)[0], 2 * np.exp(x / 2).sum(1), rtol=1e-6)
+
+
+Turns = Callable[[Any, Any], Any]
+
+
+def looped(turn: Turns, times: int = 5, start: float = 0.5) -> Any:
+    x = wf.constant(np.full(4, start, np.float32))
+    scale = wf.placeholder(wf.float32, [4], name="scale")
+    final = wf.while_loop(lambda i, _: i < times, lambda i, a: (i + 1, turn(a, scale)), [0, x])
+    return scale, final[1]
+
+
+def branched(a: Any, scale: Any) -> Any:
+    return wf.cond(a[0] < 2.0, lambda: a * scale, lambda: a - scale)
+
+
+def nested(a: Any, scale: Any) -> Any:
+    return wf.while_loop(lambda j, _: j < 2, lambda j, b: (j + 1, b * scale), [0, a])[1]
+
+
+LOOPS: dict[str, Any] = {
+    "plain": (lambda a, scale: wf.sin(a) * scale,),
+    "another op": (lambda a, scale: wf.cos(a) * scale,),
+    "a constant inside": (lambda a, scale: wf.sin(a) * scale + 1.0,),
+    "another constant inside": (lambda a, scale: wf.sin(a) * scale + 2.0,),
+    "operands in turn": (lambda a, scale: a - scale,),
+    "operands in another": (lambda a, scale: scale - a,),
+    "more turns": (lambda a, scale: wf.sin(a) * scale, 6),
+    "another start": (lambda a, scale: wf.sin(a) * scale, 5, 0.25),
+    "branch": (branched,),
+    "the other way": (lambda a, s: wf.cond(a[0] < 2.0, lambda: a - s, lambda: a * s),),
+    "inner": (nested,),
+}
+
+
+def test_loops_are_on_the_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each loop once, whatever its names are; and loops that differ have code of their own."""
+    monkeypatch.setenv("WEFT_JIT", "now")
+    scale = np.array([1.5, 0.5, -1.0, 3.0], np.float32)
+    lowered: list[Any] = []
+    lower = whole_loop.lower_loop
+    monkeypatch.setattr(
+        whole_loop, "lower_loop", lambda *given: lowered.append(given) or lower(*given)
+    )
+    results: list[list[Any]] = []
+    for said, scope in (("off", "a"), ("now", "b"), ("now", "c")):
+        monkeypatch.setenv("WEFT_JIT", said)
+        results.append([])
+        for what in LOOPS.values():
+            with wf.Graph().as_default(), wf.name_scope(scope), wf.Session() as session:
+                fed, final = looped(*what)
+                results[-1].append(session.run(final, {fed: scale}))
+        gc.collect()
+        assert len(lowered) == (0 if said == "off" else len(LOOPS))
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+    np.testing.assert_array_equal(results[2], results[1])

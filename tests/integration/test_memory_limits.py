@@ -53,6 +53,7 @@ def losses(made: wf.Session, x: Any, loss: Any, train: Any) -> list[float]:
     return [float(made.run([loss, train], feed)[0]) for _ in range(3)]
 
 
+@pytest.mark.kernels
 def test_a_network_trains_in_less_memory_than_its_activations() -> None:
     model = network()
     with session(None) as made:

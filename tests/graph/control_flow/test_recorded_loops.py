@@ -143,6 +143,7 @@ def test_every_case_is_recorded() -> None:
     assert set(CASES.CASES) == set(EXPECTED)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_loops_are_those_of_tensorflow(name: str) -> None:
     found, expected = CASES.results(NAMES, name), EXPECTED[name]

@@ -66,6 +66,7 @@ def test_values_are_on_each_device_that_uses_them() -> None:
     assert shared.peak == {"": 0, "/device:CPU:0": KB, "/device:CPU:1": 2 * KB}
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("layers", [1, 5])
 def test_the_estimate_is_what_is_allocated(layers: int) -> None:
     x = wf.placeholder(wf.float32, [512, 64])

@@ -85,6 +85,7 @@ def test_an_order_is_applied() -> None:
     assert estimate_memory(step.live_nodes(), step.fetches).largest < before // 4
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("mode", sorted(MODES))
 @pytest.mark.parametrize("limit", [None, 0])
 def test_numbers_are_the_same(mode: str, limit: int | None) -> None:

@@ -46,6 +46,7 @@ def copies(step: StepGraph) -> list[Any]:
 # -------------------------------------------------------------------------------- memory
 
 
+@pytest.mark.kernels
 def test_a_deep_network_needs_less_memory_and_little_more_work() -> None:
     """64 layers: at most 0.4 of the memory, measured, at most 1.4 of the work; the same numbers."""
     x, variables, loss = chain(64, 512, 64)

@@ -139,6 +139,7 @@ def swapped(sessions: list[EditedSession], limit: int, step: StepGraph) -> int:
     return swap_to_host(step, room, host, run_order=by_priority)
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("executor", ["", "READY_QUEUE"])
 @pytest.mark.parametrize("again", [False, True])
 def test_numbers_are_the_same(executor: str, again: bool) -> None:

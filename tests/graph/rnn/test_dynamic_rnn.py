@@ -627,6 +627,7 @@ def test_raw_rnn_refuses() -> None:
 # ------------------------------------------------------------------------------- ways to run
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("executor", ["SINGLE_THREADED_EXECUTOR", "READY_QUEUE"])
 def test_two_networks_in_one_step(executor: str) -> None:
     x = placeholder("float32", [4, 6, 8])

@@ -48,7 +48,8 @@ def _check(model: Any, most: int) -> None:
         for found, wanted in zip(
             session.run(fetches, {made.inputs["x"]: x}), expected, strict=True
         ):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+            near = 1e-6 * np.abs(wanted).max()  # of sums that cancel, terms are as large
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=near)
             assert found.dtype == wanted.dtype
         turned = [
             node.name

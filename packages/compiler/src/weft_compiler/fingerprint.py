@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,8 @@ from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Shape
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declared_in
 from weft_graph.ir.traits import Role
+from weft_graph.passes.structure import Block, Branch, Loop
+from weft_graph.passes.whole_loops import Extent, WholeLoop, first_value, next_value
 from weft_tensor.dtypes import DType
 
 _OURS: Final = ("weft_graph", "weft_compiler")
@@ -45,9 +47,32 @@ def fingerprint(
     Returns: None where a rule of another package, whose changes nobody notices, has its say, or an
       attribute has no short form.
     """
+    return _hash(lambda: _parts(members, inputs, outputs, shapes, values, branches))
+
+
+def loop_fingerprint(
+    whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+) -> str | None:
+    """A hash of all that the code of a loop depends on but names; see `fingerprint`.
+
+    Args:
+      shapes, extents, final: as `lower_loop` takes them.
+    """
+    return _hash(lambda: _LoopParts(whole).parts(shapes, extents, final))
+
+
+def constants_of(whole: WholeLoop) -> list[Output]:
+    """The constants that a loop takes or has, in an order that its fingerprint tells."""
+    sources = [source for node in (*whole.enters, *whole.nodes) for source in node.inputs]
+    own = [output for node in whole.nodes for output in node.outputs]
+    found = [each for each in (*sources, *own) if each.node.role is Role.CONSTANT]
+    return list(dict.fromkeys(found))
+
+
+def _hash(parts: Callable[[], Sequence[bytes]]) -> str | None:
     found = hashlib.sha256(_here().encode())
     try:
-        for part in _parts(members, inputs, outputs, shapes, values, branches):
+        for part in parts():
             found.update(part)
             found.update(b"\0")
     except _Unknown:
@@ -73,12 +98,7 @@ def _parts(
         known = b"" if value is None else _array(np.asarray(value))
         parts += f"{source.dtype.name} {shape} {states.get(source)}".encode(), known
     for node in members:
-        if not _is_ours(node.type):
-            raise _Unknown
-        of = [numbers[source] for source in node.inputs]
-        attrs = ",".join([f"{k}={_attr(v)}" for k, v in sorted(node.attrs.items()) if k[0] != "_"])
-        given = [output.dtype.name for output in node.outputs]
-        parts.append(f"{node.type} {of} {given} {attrs}".encode())
+        parts.append(_node(node, [numbers[source] for source in node.inputs]))
         way = branches.paths.get(node, ()), branches.sides.get(node)
         if any(way):
             led = [(position[switch], side) for switch, side in (*way[0], *filter(None, way[1:]))]
@@ -87,6 +107,100 @@ def _parts(
             numbers[output] = len(numbers)
     parts.append(str([numbers[output] for output in outputs]).encode())
     return parts
+
+
+def _node(node: Node, of: Sequence[int]) -> bytes:
+    """What a node computes.
+
+    Args:
+      of: the numbers of its inputs.
+    """
+    if not _is_ours(node.type):
+        raise _Unknown
+    attrs = ",".join([f"{k}={_attr(v)}" for k, v in sorted(node.attrs.items()) if k[0] != "_"])
+    given = [output.dtype.name for output in node.outputs]
+    return f"{node.type} {of} {given} {attrs}".encode()
+
+
+class _LoopParts:
+    """Writes a loop: its nodes in their order, by numbers of what they take."""
+
+    def __init__(self, whole: WholeLoop) -> None:
+        self._whole = whole
+        self._numbers: dict[Output, int] = {}
+        self._order: dict[Node, int] = {}
+        self._parts: list[bytes] = []
+
+    def parts(
+        self, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> Sequence[bytes]:
+        """All that decides what becomes of it."""
+        whole = self._whole
+        self._say(shapes, extents, final, whole.wanted(), sorted(whole.reads))
+        for enter in whole.enters:
+            source = enter.inputs[0].node
+            known = _array(source.attrs["value"]) if source.role is Role.CONSTANT else b""
+            self._parts += [enter.outputs[0].dtype.name.encode(), known]
+            self._give(enter)
+        self._loop(whole.loop)
+        for kept in whole.kept:
+            self._say(kept.store, kept.use.name, [self._order[node] for node in kept.nodes])
+        self._say([self._order[node] for node in whole.draws])
+        return self._parts
+
+    def _say(self, *what: object) -> None:
+        self._parts.append(repr(what).encode())
+
+    def _give(self, node: Node) -> None:
+        self._order[node] = len(self._order)
+        for output in node.outputs:
+            self._numbers[output] = len(self._numbers)
+
+    def _number(self, source: Output) -> int:
+        """That of a value; a constant that waits for nothing is said where it is first taken."""
+        if source not in self._numbers:
+            if source.node.role is not Role.CONSTANT:
+                raise _Unknown
+            self._parts.append(_array(source.node.attrs["value"]))
+            self._give(source.node)
+        return self._numbers[source]
+
+    def _loop(self, loop: Loop) -> None:
+        frame = loop.frame
+        for merge in frame.merges:
+            self._say(self._number(first_value(merge).outputs[0]))
+            self._give(merge)
+        self._block(loop.test)
+        assert frame.cond is not None
+        self._say(self._number(frame.cond.inputs[0]))
+        self._block(loop.body)
+        self._say([self._number(next_value(merge)) for merge in frame.merges])
+
+    def _inner(self, loop: Loop) -> None:
+        frame = loop.frame
+        for enter in frame.enters:
+            self._say(self._number(enter.inputs[0]))  # its attributes name the frame
+            self._give(enter)
+        self._loop(loop)
+        for exit_ in frame.exits:
+            merge = exit_.inputs[0].node.inputs[0].node
+            self._say(frame.merges.index(merge))
+            self._give(exit_)
+
+    def _block(self, block: Block) -> None:
+        for step in block:
+            if isinstance(step, Branch):
+                self._say("if", self._number(step.pred))
+                for side in step.sides:
+                    self._block(side)
+                    self._say("end")
+            elif isinstance(step, Loop):
+                self._say("loop")
+                self._inner(step)
+            else:
+                of = [self._number(source) for source in step.inputs]
+                self._parts.append(_node(step, of))
+                self._give(step)
 
 
 def _attr(value: Any) -> str:

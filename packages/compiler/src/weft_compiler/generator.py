@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_compiler.codegen.options import Options, options_of_regions
-from weft_compiler.fingerprint import fingerprint
+from weft_compiler.fingerprint import constants_of, fingerprint, loop_fingerprint
 from weft_compiler.ir.program import Program
 from weft_compiler.lower.region import (
     changed,
@@ -59,7 +59,7 @@ class Compiled:
     Attributes:
       takes, draws, results, updates, long, shares: as of `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
-      made: what it was made of, and whom its code is shared with; None of what was on the disk.
+      made: what it was made of, and whom its code is shared with; None of loops.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Compiled:
         updates: Sequence[int] = (),
         draws: Sequence[Node] = (),
         size: int | None = None,
-        made: Made | None = None,
+        made: Callable[[], Made] | None = None,
     ) -> None:
         self.program = program
-        self.made = made
+        self._made = made
         self._size = size
         # A program of many sizes is told its own one.
         self._first = () if size is None else (np.array(size, np.int64),)
@@ -87,6 +87,14 @@ class Compiled:
         self._enter = partial(program.enter, *self._first)
         given = len(program.program.inputs) - len(program.program.constants)
         self._count = given - len(self._first)
+
+    @property
+    def made(self) -> Made | None:
+        """What it was made of, and whom its code is shared with; None of loops.
+
+        What was on the disk is lowered once more for it.
+        """
+        return None if self._made is None else self._made()
 
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`."""
@@ -122,7 +130,7 @@ class Compiled:
     def copy(self) -> Compiled:
         """The same with memory of its own; see `Generated`."""
         program, size = self.program.copy(), self._size
-        return Compiled(program, self.takes, self.updates, self.draws, size, self.made)
+        return Compiled(program, self.takes, self.updates, self.draws, size, self._made)
 
 
 class _Lowering:
@@ -171,7 +179,17 @@ class LlvmGenerator(_Lowering):
         """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
         key = _key(members, inputs, outputs, shapes, values, branches)
         found = None if key is None else restore(key, inputs)
-        return None if found is None else _called(*found, members, inputs, values)
+        if found is None:
+            return None
+
+        @cache
+        def made() -> Made:
+            from weft_compiler.sharing import made_again
+
+            lowered = lower(members[-1].name, members, inputs, outputs, shapes, values)
+            return made_again(found.program, lowered, found.size, found.varying)
+
+        return _called(found.program, found.size, members, inputs, values, made)
 
     def generate(
         self,
@@ -199,8 +217,9 @@ class LlvmGenerator(_Lowering):
             raise NotGenerated(str(why)) from why
         key = _key(members, inputs, outputs, shapes, values, branches)
         if key is not None:
-            remember(key, made.program, inputs, made.size)
-        return _called(made.program, made.size, members, inputs, values, made)
+            varying = None if made.shared is None else made.shared.family.varying
+            remember(key, made.program, inputs, made.size, varying)
+        return _called(made.program, made.size, members, inputs, values, lambda: made)
 
     def explain(
         self,
@@ -250,6 +269,9 @@ class LlvmGenerator(_Lowering):
         self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
     ) -> Compiled:
         """A function that runs a loop; see `LoopGenerator`."""
+        found = self.find_loop(whole, shapes, extents, final)
+        if found is not None:
+            return found
         from weft_compiler.lower.whole_loop import lower_loop
         from weft_compiler.sharing import loaded
 
@@ -258,6 +280,20 @@ class LlvmGenerator(_Lowering):
             compiled = loaded(lower_loop(name, whole, shapes, extents, final))
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
+        key = _loop_key(whole, shapes, extents, final)
+        if key is not None:
+            remember(key, compiled, constants_of(whole))
+        return self._loop(compiled, whole, final)
+
+    def find_loop(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> Compiled | None:
+        """What `generate_loop` makes, if its code is on the disk; see `LoopGenerator`."""
+        key = _loop_key(whole, shapes, extents, final)
+        found = None if key is None else restore(key, constants_of(whole))
+        return None if found is None else self._loop(found.program, whole, final)
+
+    def _loop(self, compiled: NativeProgram, whole: WholeLoop, final: bool) -> Compiled:
         variables = len(whole.variables)
         takes = [
             at
@@ -273,18 +309,23 @@ def _key(*asked: Any) -> str | None:
     return fingerprint(*asked) if options_of_regions() == Options() else None
 
 
+def _loop_key(*asked: Any) -> str | None:
+    return loop_fingerprint(*asked) if options_of_regions() == Options() else None
+
+
 def _called(
     program: NativeProgram,
     size: int | None,
     members: Sequence[Node],
     inputs: Sequence[Output],
     values: Mapping[int, Any],
-    made: Made | None = None,
+    made: Callable[[], Made] | None = None,
 ) -> Compiled:
     """A program as its callers see it, who know nothing of constants and updates.
 
     Args:
       size: that it is for, where its code is for many.
+      made: what it was made of.
     """
     states = [inputs.index(state) for state in changed(members)]
     takes = _takes(members, inputs, values)

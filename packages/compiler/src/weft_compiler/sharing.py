@@ -9,7 +9,14 @@ from weft_compiler.codegen.kernel import turns
 from weft_compiler.codegen.options import options_of_regions
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
-from weft_compiler.lower.sizes import Family, Numbers, family_of, numbers_of
+from weft_compiler.lower.sizes import (
+    Family,
+    Numbers,
+    Varying,
+    family_again,
+    family_of,
+    numbers_of,
+)
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
 from weft_tensor import errors
@@ -62,6 +69,23 @@ def make(lowered: Program, like: Sequence[Made]) -> Made:
       like: made of the same nodes, for other shapes.
     """
     return (like and _by_code_of(lowered, like)) or Made(loaded(lowered), lowered)
+
+
+def made_again(
+    program: NativeProgram, lowered: Program, size: int | None, varying: Varying | None
+) -> Made:
+    """What was restored from the disk, as `make` made it: for other sizes to be compared with.
+
+    Args:
+      lowered: what it is a program of.
+      size, varying: as of `weft_compiler.native.kept.Restored`.
+    """
+    family = None if varying is None else family_again(lowered, varying)
+    try:
+        shared = None if family is None else Shared(family)
+    except (errors.InternalError, errors.UnimplementedError):
+        shared = None  # as what was kept is not of this program
+    return Made(program, lowered, size, shared)
 
 
 def _by_code_of(lowered: Program, like: Sequence[Made]) -> Made | None:

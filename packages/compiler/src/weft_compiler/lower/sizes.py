@@ -74,11 +74,16 @@ class Numbers:
     rest: str
 
 
+Varying = tuple[int, Sequence[tuple[int, int, int]]]
+"""The largest size, and of each number that varies its place, slope and offset."""
+
+
 class Family:
     """A program that takes a size.
 
     Attributes:
       program: its first input is the size.
+      varying: what tells it, with the program of any of its sizes; see `family_again`.
     """
 
     def __init__(
@@ -87,6 +92,8 @@ class Family:
         self._rest = numbers.rest
         self._lines = lines
         self._most = most
+        changing = [(at, line) for at, line in enumerate(lines) if line.slope]
+        self.varying: Varying = most, [(at, each.slope, int(each.offset)) for at, each in changing]
         size = Variable(INDEX, "size")
         template = _rebuilt(canonical(lowered), _Filling(lines, size, most))
         given = Buffer("sizes", INDEX, ())
@@ -165,6 +172,22 @@ def family_of(one: Numbers, other: Numbers, first: Program) -> Family | None:
         return Family(first, one, lines, most)
     except _Varies:
         return None
+
+
+def family_again(lowered: Program, varying: Varying) -> Family | None:
+    """The family that a lowered program belonged to when it was made; None where it does not."""
+    numbers = numbers_of(lowered)
+    most, changing = varying
+    lines = [Line(0, value) for value in numbers.numbers]
+    for at, slope, offset in changing:
+        if not 0 <= at < len(lines):
+            return None
+        lines[at] = Line(slope, offset)
+    try:
+        family = Family(lowered, numbers, lines, most)
+    except _Varies:
+        return None
+    return None if family.size_of(numbers) is None else family
 
 
 def _line(x: float, y: float, first: int, second: int) -> Line | None:

@@ -2,7 +2,8 @@
 
 Where there is no disk for it, that holds within a process.
 
-An entry has what the caller of a program has to know of it, and the name of the file with its code.
+An entry has what the caller of a program has to know of it, and the names of the files with its
+code and with its own large constants, such as panels of weights, which are named by their content.
 It is refused where it was made for another processor or LLVM than this process finds, which is
 looked at only here: to find that there is no entry takes no LLVM.
 """
@@ -10,9 +11,10 @@ looked at only here: to find that there is no entry takes no LLVM.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -24,22 +26,39 @@ from weft_tensor import errors
 from weft_tensor.dtypes import as_dtype
 
 if TYPE_CHECKING:
+    from weft_compiler.lower.sizes import Varying
     from weft_compiler.native.program import Code, NativeProgram
 
-_MOST_INLINE: Final = 1 << 16
-"""Bytes of constants that an entry has in it."""
+_MOST_INLINE: Final = 1 << 12
+"""Bytes of a constant that an entry has in it."""
 
+_MOST_KEPT: Final = 64 << 20
+"""Bytes of own constants of a program that has an entry: a quarter of what is kept in all."""
 
 _MOST_HERE: Final = 1000
 _here: dict[str, bytes] = {}
 """Entries of this process, where none are kept on the disk: for code that is still loaded."""
 
 
-def restore(key: str, inputs: Sequence[Output]) -> tuple[NativeProgram, int | None] | None:
-    """The program of a fingerprint, without its statements, and the size it is for, if for many.
+class Restored(NamedTuple):
+    """What an entry has.
+
+    Attributes:
+      program: without its statements.
+      size: that it is for, where its code is for many.
+      varying: what tells the other sizes, of `Family.varying`; None where there are none.
+    """
+
+    program: NativeProgram
+    size: int | None
+    varying: Varying | None
+
+
+def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
+    """The program of a fingerprint.
 
     Args:
-      inputs: of the nodes, whose constants it takes.
+      inputs: outputs of constants, among others, whose arrays it takes: as `remember` was given.
     Returns: None where it is not on the disk.
     """
     file = _file(key)
@@ -53,9 +72,7 @@ def restore(key: str, inputs: Sequence[Output]) -> tuple[NativeProgram, int | No
         return None
 
 
-def _restored(
-    entry: Mapping[str, Any], inputs: Sequence[Output]
-) -> tuple[NativeProgram, int | None] | None:
+def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | None:
     if entry["host"] != _host():
         return None
     from weft_compiler.native.program import NativeProgram
@@ -63,7 +80,12 @@ def _restored(
     code = _code(entry["code"])
     if code is None:
         return None
-    constants = {name: _constant(kept, inputs) for name, kept in entry["constants"].items()}
+    constants = {}
+    for name, kept in entry["constants"].items():
+        value = _constant(kept, inputs)
+        if value is None:
+            return None
+        constants[name] = value
     program = Program(
         entry["name"],
         tuple(map(_buffer, entry["inputs"])),
@@ -72,14 +94,25 @@ def _restored(
         constants,
         frozenset(entry["updated"]),
     )
-    return NativeProgram(program, code, entry["statements"], entry["messages"]), entry["size"]
+    varying = entry["varying"]
+    if varying is not None:
+        most, lines = varying
+        varying = int(most), [(int(at), int(slope), int(offset)) for at, slope, offset in lines]
+    made = NativeProgram(program, code, entry["statements"], entry["messages"])
+    return Restored(made, entry["size"], varying)
 
 
-def remember(key: str, made: NativeProgram, inputs: Sequence[Output], size: int | None) -> None:
-    """Keep what `restore` has to know of a program, unless its own constants are large.
+def remember(
+    key: str,
+    made: NativeProgram,
+    inputs: Sequence[Output],
+    size: int | None = None,
+    varying: Varying | None = None,
+) -> None:
+    """Keep what `restore` has to know of a program, unless its own constants are too large.
 
     Args:
-      size: that it is for, where its code is for many.
+      size, varying: as of `Restored`.
     """
     program = made.program
     places = {
@@ -88,7 +121,8 @@ def remember(key: str, made: NativeProgram, inputs: Sequence[Output], size: int 
         if source.node.role is Role.CONSTANT
     }
     own = [value for value in program.constants.values() if id(value) not in places]
-    if sum(value.nbytes for value in own) > _MOST_INLINE:
+    large = sum(value.nbytes for value in own if value.nbytes > _MOST_INLINE)
+    if large > (_MOST_KEPT if cache.directory() is not None else 0):
         return
     entry = {
         "host": _host(),
@@ -102,6 +136,7 @@ def remember(key: str, made: NativeProgram, inputs: Sequence[Output], size: int 
         "updated": sorted(program.updated),
         "statements": made.statements,
         "size": size,
+        "varying": varying,
         "messages": made.messages,
         "code": _of_code(made.code),
     }
@@ -173,13 +208,21 @@ def _buffer(written: Sequence[Any]) -> Buffer:
 
 
 def _written(value: np.ndarray) -> list[Any]:
-    return [as_dtype(value.dtype).name, value.shape, base64.b64encode(value.tobytes()).decode()]
+    content = value.tobytes()
+    if len(content) <= _MOST_INLINE:
+        return [as_dtype(value.dtype).name, value.shape, base64.b64encode(content).decode()]
+    file = f"{hashlib.sha256(content).hexdigest()}.constant"
+    cache.keep(file, content)
+    return [as_dtype(value.dtype).name, value.shape, {"file": file}]
 
 
-def _constant(kept: Any, inputs: Sequence[Output]) -> np.ndarray:
+def _constant(kept: Any, inputs: Sequence[Output]) -> np.ndarray | None:
+    """A constant; None where the file that it is in is gone, or is not as it was."""
     if isinstance(kept, int):
         value: np.ndarray = inputs[kept].node.attrs["value"]
         return value
     dtype, shape, content = kept
-    flat = np.frombuffer(base64.b64decode(content), as_dtype(dtype).numpy)
-    return flat.reshape(shape)
+    found = cache.read(content["file"]) if isinstance(content, dict) else base64.b64decode(content)
+    if found is None:
+        return None
+    return np.frombuffer(found, as_dtype(dtype).numpy).reshape(shape)

@@ -214,6 +214,16 @@ class LoopGenerator(Protocol):
         """
         ...
 
+    def find_loop(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> GeneratedLoop | None:
+        """What `generate_loop` makes, where it costs about a millisecond; None where it has to be.
+
+        Args:
+          shapes, extents, final: as of `generate_loop`.
+        """
+        ...
+
 
 loop_generators: Registry[Any] = Registry("loop generator", group="weft_graph.code_generators")
 """By name; who compiles takes the first."""

@@ -215,7 +215,6 @@ class CompiledLoop:
             if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
             record = self._records[key] = Record(self._pace, self._whole.nodes)
-            record.looked = True
         return record
 
     def waiting(self) -> list[Record]:
@@ -224,16 +223,25 @@ class CompiledLoop:
             return list(self._records.values())
 
     def find(self, record: Record) -> None:
-        """Nothing: what the disk has of loops is found while they are compiled; see `Pace`."""
+        """Take what the disk has for the shapes of a record; see `Pace`."""
+        key = self._key_of(record)
+        made = None if key is None else self._compiled(key, self._generator.find_loop)
+        if key is not None and made is not None:
+            self._put(key, record, made)
 
     def compile(self, record: Record) -> None:
         """Compile for the shapes of a record; see `Pace`."""
+        key = self._key_of(record)
+        if key is not None:
+            self._put(key, record, self._compiled(key))
+
+    def _key_of(self, record: Record) -> _Key | None:
+        """What a record is of, if it is still counted."""
         with self._lock:
-            found = [key for key, each in self._records.items() if each is record]
-        if not found:
-            return
-        (key,) = found
-        made = self._compiled(key)
+            return next((key for key, each in self._records.items() if each is record), None)
+
+    def _put(self, key: _Key, record: Record, made: Callable[..., Any] | None) -> None:
+        """Use a function from now on, or kernels, if there is none."""
 
         def replace(function: Callable[..., Any] | None) -> None:
             with self._lock:
@@ -255,10 +263,14 @@ class CompiledLoop:
         with self._lock:
             return self._made.setdefault(key, made)
 
-    def _compiled(self, key: _Key) -> Callable[..., Any] | None:
+    def _compiled(
+        self, key: _Key, generate: Callable[..., GeneratedLoop | None] | None = None
+    ) -> Callable[..., Any] | None:
+        """The function for a choice; None where it cannot be made, or `generate` gives none."""
         name = self._whole.loop.frame.name
+        generate = generate or self._generator.generate_loop
         try:
-            generated = self._generator.generate_loop(self._whole, *key, self._goes_on)
+            generated = generate(self._whole, *key, self._goes_on)
         except NotGenerated as why:
             _log.info("%s runs by kernels: %s", name, why)
             return None
@@ -268,6 +280,8 @@ class CompiledLoop:
                     f"the loop {name} could not be compiled: {error!r}"
                 ) from error
             _log.exception("%s cannot be compiled, and runs by kernels", name)
+            return None
+        if generated is None:
             return None
         generated.threads = self._threads
         run = interrupts.Stoppable(generated)
