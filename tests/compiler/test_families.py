@@ -132,6 +132,173 @@ def test_small_products_ahead_of_time() -> None:
     np.testing.assert_allclose(z, arrays[0] @ arrays[1], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
+def test_products_of_integers_wrap_around(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    draw, ends = np.random.default_rng(5), np.iinfo(dtype)
+    shapes = [((3, 5), (5, 4)), ((2, 1, 3, 5), (4, 5, 2)), ((2, 0), (0, 3)), ((0, 2), (2, 3))]
+    arrays = [
+        draw.integers(ends.min, ends.max, shape, dtype, endpoint=True)
+        for pair in shapes
+        for shape in pair
+    ]
+
+    def build(*given: Output) -> Sequence[Output]:
+        found = []
+        for x, y in zip(given[::2], given[1::2], strict=True):
+            z, turned = x + x, wf.matrix_transpose(y)
+            found += [
+                wf.matmul(z, y),
+                wf.matmul(z, turned, transpose_b=True),
+                wf.matmul(wf.matrix_transpose(z), y, transpose_a=True),
+            ]
+        return [*found, *outputs("Einsum", [[given[0], given[1]]], equation="ij,jk->ki")]
+
+    want, got = by_both(monkeypatch, build, *arrays)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_array_equal(value, expected)
+        assert value.dtype == expected.dtype == np.dtype(dtype)
+
+
+def test_few_counts_of_much_data_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no sizes, small as they are; who takes them for sizes is compiled apart, or not."""
+    draw = np.random.default_rng(6)
+    labels, x = draw.integers(0, 5, 100).astype("i"), draw.standard_normal((9, 10)).astype("f")
+
+    def build(labels: Output, x: Output) -> Sequence[Output]:
+        (counts,) = outputs("Bincount", [labels, 5, wf.constant([], wf.int32)])
+        (bins,) = outputs("HistogramFixedWidth", [x, [-1.0, 1.0], 4])
+        return [counts * 2, bins + 1, wf.argmax(x, 1) + 1, wf.fill(counts[:2], 1.5)]
+
+    want, got = by_both(monkeypatch, build, labels, x)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_array_equal(value, expected)
+    with wf.Graph().as_default(), wf.Session() as session:
+        feeds = [wf.placeholder(labels.dtype, [None]), wf.placeholder(x.dtype, [None, 10])]
+        left = session.explain(build(*feeds), feeds).left
+    assert not {op for op, _ in left} & {"Bincount", "HistogramFixedWidth", "ArgMax"}, left
+
+
+_RESIZED = [((2, 5, 7, 3), (9, 4)), ((1, 1, 6, 1), (4, 40)), ((0, 3, 2, 3), (2, 2)),
+            ((2, 4, 3, 0), (3, 4)), ((1, 64, 3, 2), (2, 1)), ((3, 4, 4, 2), (4, 4))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "size"), _RESIZED)
+def test_resized_images(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], size: tuple[int, int]
+) -> None:
+    images = np.random.default_rng(7).standard_normal(shape).astype("f")
+    plain, halves = {"align_corners": False}, {"half_pixel_centers": True}
+
+    def build(x: Output) -> Sequence[Output]:
+        found = [*outputs("ResizeArea", [x, size], **plain)]
+        for op in ("ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor"):
+            for choice in ({"align_corners": True, "half_pixel_centers": False}, plain | halves):
+                (y,) = outputs(op, [x, size], **choice)
+                found += [y, *wf.gradients(y, [x], [wf.ones(y.shape) * 3])]
+        moved = {"kernel_type": "lanczos3", "antialias": True}
+        (y,) = outputs("ScaleAndTranslate", [x, size, [0.5, 2.0], [0.25, -1.0]], **moved)
+        return [*found, y, *wf.gradients(y, [x], [wf.ones(y.shape) * 3])]
+
+    want, got = by_both(monkeypatch, lambda x: build(wf.abs(x)), images)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("method", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(3, 4), (1, 2)])
+def test_crops_of_boxes_that_lie_anywhere(
+    monkeypatch: pytest.MonkeyPatch, method: str, size: tuple[int, int]
+) -> None:
+    """Whole, turned, outside, points, on the edges of pixels, and no numbers at all."""
+    draw = np.random.default_rng(8)
+    boxes = np.array(
+        [[0, 0, 1, 1], [1, 1, 0, 0], [-0.5, 0.25, 1.5, 0.75], [0.5] * 4, [0, np.nan, 1, 1],
+         [2, 2, 3, 3], [0.1, 0.3, 0.7, 0.9], [0, 0, np.inf, 1]], "f",
+    )  # fmt: skip
+    image, grads = draw.standard_normal((2, 5, 7, 3)), draw.standard_normal((8, *size, 3))
+    given = [image.astype("f"), boxes, np.arange(8, dtype="i") % 2, grads.astype("f")]
+
+    def build(image: Output, boxes: Output, which: Output, grads: Output) -> Sequence[Output]:
+        attrs = {"method": method, "T": wf.float32}
+        beyond = {"method": method, "extrapolation_value": -2.0}
+        crops = outputs("CropAndResize", [image, boxes, which, size], **beyond)
+        back = outputs("CropAndResizeGradImage", [grads, boxes, which, [2, 5, 7, 3]], **attrs)
+        moved = outputs("CropAndResizeGradBoxes", [grads, image, boxes, which], method="bilinear")
+        return [*crops, *back, *moved]
+
+    want, got = by_both(monkeypatch, build, *given)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (0, 2, 2, 3), (2, 5, 4, 3)])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_colours(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str) -> None:
+    """Grey, black, what is no number, and what is beyond all colours too."""
+    x = np.random.default_rng(9).random(shape).astype(dtype)
+    pixels = x.reshape(-1, 3)
+    odd = [[0, 0, 0], [0.5, 0.5, 0.5], [np.nan, 0, 1], [1, np.inf, 0], [-1, -2, -3], [1, 1, 0]]
+    if len(pixels) > len(odd):
+        pixels[: len(odd)] = odd
+
+    def build(x: Output) -> Sequence[Output]:
+        found = [*outputs("RGBToHSV", [x]), *outputs("HSVToRGB", [x])]
+        found += [*outputs("AdjustHue", [x, 0.3]), *outputs("AdjustSaturation", [x, 1.7])]
+        return [*found, *outputs("AdjustContrastv2", [x, 1.5])]
+
+    want, got = by_both(monkeypatch, build, x)
+    for value, expected in zip(got, want, strict=True):
+        wide = value.astype("d"), expected.astype("d")
+        limit = 2e-6 if dtype == "float32" else 2e-3
+        np.testing.assert_allclose(*wide, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_dilation_takes_the_first_tap_of_equal_ones(
+    monkeypatch: pytest.MonkeyPatch, padding: str
+) -> None:
+    draw = np.random.default_rng(10)
+    x, taps = draw.integers(-2, 2, (2, 7, 6, 3)).astype("f"), np.zeros((2, 3, 3), "f")
+    x[0, 0, :3], x[1, 3, 3], x[0, 4] = np.nan, np.inf, -np.inf
+    attrs = {"strides": [1, 2, 1, 1], "rates": [1, 1, 2, 1], "padding": padding}
+
+    def build(x: Output, taps: Output) -> Sequence[Output]:
+        (y,) = outputs("Dilation2D", [x, taps], **attrs)
+        places = wf.reshape(wf.range(0.0, float(y.shape.num_elements())), y.shape)
+        return [y, *wf.gradients(y, [x, taps], [places])]
+
+    want, got = by_both(monkeypatch, build, x, taps)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize("ends", [(-1.5, 2.0), (0.0, 0.0), (0.0, 3.0), (-2.0, -0.5), (-3e38, 1.0)])
+def test_rounding_to_what_integers_hold(
+    monkeypatch: pytest.MonkeyPatch, ends: tuple[float, float]
+) -> None:
+    x = np.concatenate([np.linspace(-3, 3, 58), [np.inf, -np.inf]]).astype("f").reshape(5, 4, 3)
+    low, high = (np.float32(end) for end in ends)
+    lows = np.array([ends[0], -1, 0, 0], "f")
+    highs = np.array([ends[1], 1, 0, 2], "f")
+
+    def build(x: Output, low: Output, high: Output, *many: Output) -> Sequence[Output]:
+        near = wf.clip_by_value(x, -5.0, 5.0)
+        found = []
+        for signed in (True, False):
+            for mode in ("HALF_UP", "HALF_TO_EVEN"):
+                attrs = {"signed_input": signed, "round_mode": mode, "num_bits": 8}
+                for of, given in ((x, True), (near, False)):
+                    some = attrs | {"range_given": given}
+                    found += outputs("QuantizeAndDequantizeV2", [of, low, high], **some)
+                    found += outputs("QuantizeAndDequantizeV4", [of, *many], axis=1, **some)
+        grads = wf.gradients(found[1], [x])
+        return [*found, *grads]
+
+    want, got = by_both(monkeypatch, build, x, low, high, lows, highs)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_allclose(value, expected, rtol=2e-6, atol=0)
+
+
 def _bincount(values: Output) -> Sequence[Output]:
     return outputs("Bincount", [values, 4, wf.constant([], wf.float32)])
 
@@ -148,9 +315,21 @@ def _at_places(places: Output) -> Sequence[Output]:
     return outputs("MaxPoolGradWithArgmax", [x, gradient, places], **sizes)
 
 
+def _of_an_image(which: Output) -> Sequence[Output]:
+    image, boxes = wf.identity(wf.ones([2, 3, 3, 1])) * 2, wf.zeros([1, 4])
+    return outputs("CropAndResize", [image, boxes, which, [2, 2]])
+
+
+def _rounded(end: Output) -> Sequence[Output]:
+    x, high = wf.identity(wf.ones([3])) * 2, wf.cast(end, wf.float32)
+    return outputs("QuantizeAndDequantizeV2", [x, 0.0, high], range_given=True)
+
+
 @pytest.mark.parametrize(
     ("build", "arrays"),
     [
+        pytest.param(_of_an_image, [[2]], id="image"),
+        pytest.param(_rounded, [-1], id="turned range"),
         pytest.param(_bincount, [[1, -1]], id="counts"),
         pytest.param(_averaged, [[0, 3], [0, 1]], id="row"),
         pytest.param(_averaged, [[0, 1], [1, 0]], id="order"),

@@ -25,9 +25,20 @@ FEW: Final = 16
 def are_sizes(node: Node) -> bool:
     """Whether what a node gives may be sizes, axes or a counter, which others ask for.
 
-    Who compiles is given such a node only where its values follow from shapes.
+    Who compiles is given such a node only where its values follow from shapes. Integers that are
+    computed of data, as counts in bins are, are data too, unless a rule gives their values.
     """
-    return bool(node.outputs) and all(map(is_size, node.outputs))
+    small = bool(node.outputs) and all(map(is_size, node.outputs))
+    return small and (node.op_def.value_rule is not None or not any(map(_is_data, node.inputs)))
+
+
+def _is_data(source: Output) -> bool:
+    """Whether it is floating-point, or has, or may have, more elements than sizes have."""
+    dims = source.dims
+    if dims is None or source.dtype in (dtypes.resource, dtypes.variant):
+        return False
+    many = len(dims) > 1 or any(size is None or size > FEW for size in dims)
+    return many or source.dtype.is_floating
 
 
 def is_size(output: Output) -> bool:

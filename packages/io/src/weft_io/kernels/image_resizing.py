@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.kernels.common import as_exact
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
-from weft_io.kernels.resampling import (
+from weft_io.kernels.resampling import resample, summed_back
+from weft_tensor import errors
+from weft_tensor.resampling import (
     Taps,
     area_taps,
     cubic_taps,
     filter_taps,
     linear_taps,
     nearest_index,
-    resample,
-    summed_back,
 )
-from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:

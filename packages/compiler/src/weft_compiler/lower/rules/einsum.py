@@ -7,8 +7,8 @@ from math import prod
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import reshaped
-from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.matmul import PRODUCTS, by_kernel, product_of, widened
+from weft_compiler.lower.registry import Operation, lowers
+from weft_compiler.lower.rules.matmul import by_kernel, product_of, widened
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, computed, moved
 from weft_graph.ops.einsum import einsum_terms
@@ -20,7 +20,6 @@ Axes = tuple[str, ...]
 @lowers("Einsum", by_kernel=by_kernel)
 def _einsum(op: Operation) -> Value:
     """The operands are multiplied from the first to the last, two at a time."""
-    require(op.dtype() in PRODUCTS, f"a product of {op.dtype().name}")
     terms, result = einsum_terms(op.attr("equation"), len(op.inputs))
     hidden = max(
         (x.rank - len(term.replace("...", "")) for term, x in zip(terms, op.inputs, strict=True)

@@ -1,4 +1,7 @@
-"""Products of matrices, by the BLAS that kernels call, or with weights that are packed already."""
+"""Products of matrices, by the BLAS that kernels call, or with weights that are packed already.
+
+Those of integers, for which there is no BLAS, are loops that add rows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from weft_compiler.ir.program import Body, Buffer, Call, Statement
 from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW
-from weft_compiler.lower.values import Value, Written, broadcast, computed
+from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
@@ -25,16 +28,11 @@ _SMALL_TURNED: Final = 64**3
 _LEAST_COLUMNS: Final = 4
 """So many products of at most so many multiplications have a function for their sizes, where a row
 has so many columns: BLAS takes longer, and longer still for columns times columns."""
-PRODUCTS: Final = (dtypes.float32, dtypes.float64, *NARROW)
-"""What products are made of."""
 
 
 def by_kernel(node: Node) -> str:
     """Why a product had better run by its kernel, or ""."""
-    if not addresses():
-        return MISSING
-    dtype = node.outputs[0].dtype
-    return "" if dtype in PRODUCTS else f"no rule says how a product of {dtype.name} is computed"
+    return MISSING if node.outputs[0].dtype.is_floating and not addresses() else ""
 
 
 @lowers("MatMul", by_kernel=by_kernel)
@@ -49,7 +47,6 @@ def _batch_matmul(op: Operation) -> Value:
 
 def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
     a, b = op.inputs
-    require(op.dtype() in PRODUCTS, f"a product of {op.dtype().name}")
     return product_of(op.name, a, b, op.shape(), transpose_a, transpose_b)
 
 
@@ -74,13 +71,15 @@ def product_of(
     """The product of matrices, or of those of each batch.
 
     Args:
-      a, b: floating; what is narrower than float32 is multiplied and added in it.
+      a, b: numbers; floating ones narrower than float32 are multiplied and added in it.
       shape: of the result.
     """
     if a.dtype in NARROW:
         x, y = widened(name, a), widened(name, b)
         total = product_of(f"{name}_wide", x, y, shape, transpose_a, transpose_b)
         return computed(name, a.dtype, shape, total.at)
+    if not a.dtype.is_floating:
+        return _of_integers(name, a, b, shape, transpose_a, transpose_b)
     known = b.constant is not None and b.rank == 2 and b.size > 0
     if known and not transpose_a and shape[-1] > 1:  # a column would leave lanes empty
         return _by_weights(name, a, b.constant.T if transpose_b else b.constant, b, shape)
@@ -119,6 +118,30 @@ def product_of(
         return nest(unique, shape[:-2], product)
 
     return Value(name, a.dtype, tuple(shape), Written((a, b), write))
+
+
+def _of_integers(
+    name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
+) -> Value:
+    """Sums that wrap around; of a column at a time where the second matrix is transposed."""
+    batch, (m, n), k = shape[:-2], shape[-2:], a.shape[-2 if transpose_a else -1]
+    first = len(batch)
+
+    def term(*at: Expr) -> Expr:
+        lead, i = at[:first], at[first]
+        j, inner = at[first + 1 :] if transpose_b else reversed(at[first + 1 :])
+        left = (inner, i) if transpose_a else (i, inner)
+        right = (j, inner) if transpose_b else (inner, j)
+        return apply(
+            "mul",
+            a.at(*broadcast(a.shape[:-2], lead), *left),
+            b.at(*broadcast(b.shape[:-2], lead), *right),
+        )
+
+    space = (*batch, m, *((n, k) if transpose_b else (k, n)))
+    reduced = frozenset([first + 2 if transpose_b else first + 1])
+    total = Reduction(space, reduced, "add", number(0, a.dtype), term)
+    return Value(name, a.dtype, tuple(shape), total)
 
 
 def _by_weights(name: str, a: Value, matrix: Any, b: Value, shape: Sequence[int]) -> Value:

@@ -1,16 +1,20 @@
-"""Fake quantization: numbers rounded to the steps of a range, and its gradients."""
+"""Numbers rounded to the steps of a range, as fake quantization does, and the gradients."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from weft_compiler.ir.expressions import Expr, apply, number, where
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import reduce
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.values import Requirement, Value, computed
 from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
 
 
 def _number(value: float) -> Expr:
@@ -172,3 +176,158 @@ def _fake_gradients(op: Operation) -> list[Value]:
     ]
     totals = [reduce(f"{op.name}_{at}", part, axes, "add") for at, part in enumerate(parts, 1)]
     return [computed(f"{op.name}_0", dtypes.float32, x.shape, inside), *totals]
+
+
+# -------------------------------------------------------------- rounding to what integers hold
+
+_BITS: Final = 64
+"""Integers of so many have values that no floating-point type tells apart."""
+
+
+@dataclass
+class _Steps:
+    """A range whose ends are steps.
+
+    Attributes:
+      low, high: its ends.
+      scale: how many steps 1 is; `inverse` is how much a step is.
+    """
+
+    low: Value
+    high: Value
+    scale: Value
+    inverse: Value
+
+
+def _steps(op: Operation, low: Value, high: Value, bits: int) -> _Steps:
+    """The range widened at one end, so that the integers of some bits stand for what is in it."""
+    dtype = low.dtype
+    least, most = 0.0, 2.0**bits - 1
+    if op.attr("signed_input"):
+        narrow = bool(op.node.attrs.get("narrow_range"))
+        least, most = -(2.0 ** (bits - 1)) + narrow, 2.0 ** (bits - 1) - 1
+    huge = number(float(np.finfo(dtype.numpy).max), dtype)
+
+    def part(name: str, element: Callable[..., Expr]) -> Value:
+        return computed(f"{op.name}_{name}", dtype, low.shape, element)
+
+    def from_end(name: str, end: Value, integer: float) -> Value:
+        """How many steps 1 is by one end; no less than any where that end has the other sign."""
+        whole = number(integer, dtype)
+
+        def element(*at: Expr) -> Expr:
+            fits = apply("greater", apply("mul", whole, end.at(*at)), number(0, dtype))
+            steps = apply("div", whole, where(fits, end.at(*at), number(1, dtype)))
+            return where(fits, steps, huge)
+
+        return part(name, element)
+
+    by_low, by_high = from_end("by_low", low, least), from_end("by_high", high, most)
+
+    def chosen(name: str, of_low: Callable[..., Expr], of_high: Callable[..., Expr]) -> Value:
+        """One of two, by which end has fewer steps."""
+
+        def element(*at: Expr) -> Expr:
+            fewer = apply("less", by_low.at(*at), by_high.at(*at))
+            return where(fewer, of_low(*at), of_high(*at))
+
+        return part(name, element)
+
+    def over(end: Value, integer: float) -> Callable[..., Expr]:
+        return lambda *at: apply("div", end.at(*at), number(integer, dtype))
+
+    inverse = chosen("inverse", over(low, least or 1.0), over(high, most))
+
+    def times(integer: float) -> Callable[..., Expr]:
+        return lambda *at: apply("mul", number(integer, dtype), inverse.at(*at))
+
+    return _Steps(
+        chosen("low", low.at, times(least)),
+        chosen("high", times(most), high.at),
+        chosen("scale", by_low.at, by_high.at),
+        inverse,
+    )
+
+
+def _along(op: Operation, low: Value, high: Value) -> Callable[..., tuple[Expr, ...]]:
+    """From the indices of an element to those of its range, of which an axis may have many."""
+    axis, shape = int(op.node.attrs.get("axis", -1)), op.shape()
+    wanted = () if axis < 0 else (shape[axis],)
+    require(low.shape == high.shape == wanted, "ranges of another shape than their axis")
+    return lambda *at: () if axis < 0 else (at[axis],)
+
+
+def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
+    if op.node.type == "QuantizeAndDequantize":
+        require(op.attr("input_min") <= op.attr("input_max"), "a range that ends before it begins")
+        low, high = (
+            computed(f"{op.name}_{end}", wide, (), lambda end=end: number(op.attr(end), wide))
+            for end in ("input_min", "input_max")
+        )
+    else:
+        low, high = (computed(f"{x.name}_wide", wide, x.shape, x.at) for x in op.inputs[1:3])
+    return low, high
+
+
+@lowers("QuantizeAndDequantize", "QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4")
+@lowers("QuantizeAndDequantizeV3", known=(3,))
+def _round_to_integers(op: Operation) -> Value:
+    """The range is given, or that of the numbers, as a whole or along an axis."""
+    given, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
+    wide = dtypes.float32 if op.dtype() in NARROW else op.dtype()
+    bits = int(op.known(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
+    require(1 + bool(op.attr("signed_input")) <= bits < _BITS, f"integers of {bits} bits")
+    x = computed(f"{op.name}_x", wide, op.shape(), op.inputs[0].at)
+    if given:
+        low, high = _given_range(op, wide)
+    else:
+        axes = [at for at in range(x.rank) if axis < 0 or at != axis]
+        low, high = (
+            reduce(f"{op.name}_{combine}", x, axes, combine) for combine in ("minimum", "maximum")
+        )
+    place, of = _along(op, low, high), _steps(op, low, high, bits)
+
+    def element(*at: Expr) -> Expr:
+        there, found = place(*at), x.at(*at)
+        if given:
+            found = apply("clamp", found, of.low.at(*there), of.high.at(*there))
+        steps = apply("mul", found, of.scale.at(*there))
+        if op.node.attrs.get("round_mode") == "HALF_UP":
+            whole = apply("floor", apply("add", steps, number(0.5, wide)))
+        else:
+            whole = apply("rint", steps)
+        return apply("mul", whole, of.inverse.at(*there))
+
+    found = computed(op.name, op.dtype(), op.shape(), element)
+    if given and len(op.inputs) > 1:
+        found.requires = (_in_order(low, high),)
+    return found
+
+
+def _in_order(low: Value, high: Value) -> Requirement:
+    def condition(*at: Expr) -> Expr:
+        return apply("less_equal", low.at(*at), high.at(*at))
+
+    return Requirement(low.shape, condition, "input_min <= input_max was required")
+
+
+@lowers("QuantizeAndDequantizeV4Grad")
+def _round_gradient(op: Operation) -> list[Value]:
+    """What is inside of the range passes, and the range has no gradient."""
+    gradient, x, low, high = op.inputs
+    require(gradient.shape == x.shape, "gradients of another shape")
+    place, zero = _along(op, low, high), number(0, op.dtype())
+
+    def element(*at: Expr) -> Expr:
+        there = place(*at)
+        inside = apply(
+            "bit_and",
+            apply("greater_equal", x.at(*at), low.at(*there)),
+            apply("less_equal", x.at(*at), high.at(*there)),
+        )
+        return where(inside, gradient.at(*at), zero)
+
+    none = [
+        computed(f"{op.name}_{at}", op.dtype(at), op.shape(at), lambda *_: zero) for at in (1, 2)
+    ]
+    return [computed(op.name, op.dtype(), x.shape, element), *none]

@@ -1,0 +1,274 @@
+"""Boxes of images, cropped to one size, and the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
+from weft_compiler.ir.indices import clamped
+from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.program import Body, Buffer, If, Statement, Store
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.values import Reduction, Value, Written, computed, reduced
+from weft_tensor import dtypes
+
+_F32 = dtypes.float32
+
+
+@dataclass
+class _Axis:
+    """Where along an axis of an image the positions of each crop lie, each (boxes, positions).
+
+    Attributes:
+      inside: whether they are in the image at all.
+      low, high: the neighbours.
+      part: the distance from the lower one.
+    """
+
+    inside: Value
+    low: Value
+    high: Value
+    part: Value
+
+
+def _number(value: float) -> Expr:
+    return number(value, _F32)
+
+
+def _rounded(primitive: str, x: Expr, y: Expr) -> Expr:
+    """A sum, difference or product of float32, rounded by itself.
+
+    A position that lies on a pixel, or on the edge, is one of them by its last bit.
+    """
+    wide = dtypes.float64
+    return cast(apply(primitive, cast(x, wide), cast(y, wide)), _F32)
+
+
+def _axis(op: Operation, boxes: Value, axis: int, size: int, count: int, nearest: bool) -> _Axis:
+    name, shape = f"{op.name}_{'yx'[axis]}", (boxes.shape[0], count)
+    reach = _number(size - 1)
+
+    def position(box: Expr, at: Expr) -> Expr:
+        start, end = boxes.at(box, axis), boxes.at(box, axis + 2)
+        if count == 1:
+            middle = _rounded("mul", _number(0.5), _rounded("add", start, end))
+            return _rounded("mul", middle, reach)
+        whole = _rounded("mul", _rounded("sub", end, start), reach)
+        step = apply("div", whole, _number(count - 1))
+        return _rounded("add", _rounded("mul", start, reach), _rounded("mul", cast(at, _F32), step))
+
+    place = computed(f"{name}_place", _F32, shape, position)
+
+    def within(*at: Expr) -> Expr:
+        above = apply("greater_equal", place.at(*at), _number(0))
+        return apply("bit_and", above, apply("less_equal", place.at(*at), reach))
+
+    inside = computed(f"{name}_inside", dtypes.bool_, shape, within)
+
+    def safe(*at: Expr) -> Expr:
+        found = where(inside.at(*at), place.at(*at), _number(0))
+        return apply("floor", apply("add", found, _number(0.5))) if nearest else found
+
+    def neighbour(which: str) -> Value:
+        return computed(
+            f"{name}_{which}", INDEX, shape, lambda *at: cast(apply(which, safe(*at)), INDEX)
+        )
+
+    part = computed(
+        f"{name}_part", _F32, shape, lambda *at: apply("sub", safe(*at), apply("floor", safe(*at)))
+    )
+    return _Axis(inside, neighbour("floor"), neighbour("ceil"), part)
+
+
+def _axes(
+    op: Operation, shape: Sequence[int], counts: Sequence[int], first: int, nearest: bool
+) -> tuple[_Axis, _Axis]:
+    """The rows and the columns of all crops.
+
+    Args:
+      shape: of the images.
+      first: the position of the operand that is the boxes; the next one says of which images.
+    """
+    boxes, which = op.inputs[first : first + 2]
+    require(boxes.shape[1:] == (4,) and which.shape == boxes.shape[:1], "boxes of another shape")
+    require(len(shape) == 4 and 0 not in shape[1:3] and min(counts) > 0, "it has no pixels")
+    require(shape[0] > 0 or not which.size, "it has no images")
+    rows, columns = (
+        _axis(op, boxes, axis, shape[1 + axis], counts[axis], nearest) for axis in (0, 1)
+    )
+    return rows, columns
+
+
+def _both(rows: _Axis, columns: _Axis, box: Expr, i: Expr, j: Expr) -> Expr:
+    return apply("bit_and", rows.inside.at(box, i), columns.inside.at(box, j))
+
+
+class _Corners:
+    """The four neighbours of a position, in float32."""
+
+    def __init__(self, image: Value, which: Value, rows: _Axis, columns: _Axis) -> None:
+        self._image = image
+        self._which = which
+        self._axes = (rows, columns)
+
+    def at(self, place: Sequence[Expr], y: str, x: str) -> Expr:
+        """One of them, by the indices of an element of the crops: `low` or `high` of both axes."""
+        box, i, j, channel = place
+        rows, columns = self._axes
+        sizes = self._image.shape
+        number_of = clamped(cast(self._which.at(box), INDEX), sizes[0])
+        row = clamped(getattr(rows, y).at(box, i), sizes[1])
+        column = clamped(getattr(columns, x).at(box, j), sizes[2])
+        return cast(self._image.at(number_of, row, column, channel), _F32)
+
+
+def _between(low: Expr, high: Expr, part: Expr) -> Expr:
+    return apply("add", apply("mul", apply("sub", high, low), part), low)
+
+
+@lowers("CropAndResize", known=(3,))
+def _crop(op: Operation) -> Value:
+    image, which, shape = op.inputs[0], op.inputs[2], op.shape()
+    nearest = op.attr("method") == "nearest"
+    rows, columns = _axes(op, image.shape, shape[1:3], 1, nearest)
+    corners = _Corners(image, which, rows, columns)
+    beyond = _number(op.attr("extrapolation_value"))
+
+    def element(*at: Expr) -> Expr:
+        box, i, j, _ = at
+        if nearest:
+            found = corners.at(at, "low", "low")
+        else:
+            sides = [
+                _between(
+                    corners.at(at, y, "low"), corners.at(at, y, "high"), columns.part.at(box, j)
+                )
+                for y in ("low", "high")
+            ]
+            upper, lower = sides
+            found = _between(upper, lower, rows.part.at(box, i))
+        return where(_both(rows, columns, box, i, j), found, beyond)
+
+    found = computed(op.name, _F32, shape, element)
+    found.requires = (in_range(which, image.shape[0]),)
+    return found
+
+
+@lowers("CropAndResizeGradImage", known=(3,))
+def _grad_image(op: Operation) -> Value:
+    """Gradients are added to the four neighbours of their positions."""
+    (grads, _, which), shape = op.inputs[:3], op.shape()
+    require(grads.rank == 4 and grads.shape[3] == shape[3], "gradients of other channels")
+    rows, columns = _axes(op, shape, grads.shape[1:3], 1, op.attr("method") == "nearest")
+    given = computed(f"{op.name}_grads", _F32, grads.shape, grads.at)
+    numbers = computed(f"{op.name}_numbers", INDEX, which.shape, which.at)
+    sides = [rows.inside, rows.low, rows.high, rows.part]
+    sides += [columns.inside, columns.low, columns.high, columns.part]
+
+    def write(
+        unique: Unique, result: Buffer, taken: Buffer, numbered: Buffer, *parts: Buffer
+    ) -> Sequence[Statement]:
+        def position(box: Expr, i: Expr, j: Expr) -> Body:
+            at = [(box, i)] * 4 + [(box, j)] * 4
+            y_in, y_low, y_high, y_part, x_in, x_low, x_high, x_part = [
+                load(part, side.shape, place)
+                for part, side, place in zip(parts, sides, at, strict=True)
+            ]
+            image = clamped(load(numbered, numbers.shape, (box,)), shape[0])
+            upper, left = apply("sub", _number(1), y_part), apply("sub", _number(1), x_part)
+
+            def add(channel: Expr) -> Body:
+                own = load(taken, grads.shape, (box, i, j, channel))
+                return tuple([
+                    Store(
+                        result.name,
+                        (image, clamped(y, shape[1]), clamped(x, shape[2]), channel),
+                        apply("mul", apply("mul", own, tall), wide),
+                        "add",
+                    )
+                    for y, tall in ((y_low, upper), (y_high, y_part))
+                    for x, wide in ((x_low, left), (x_high, x_part))
+                ])  # fmt: skip
+
+            return (If(apply("bit_and", y_in, x_in), nest(unique, shape[3:], add)),)
+
+        start = filled(unique, result, _number(0))
+        return (*start, *(nest(unique, grads.shape[:3], position) if shape[3] else ()))
+
+    total = Value(f"{op.name}_sum", _F32, shape, Written((given, numbers, *sides), write))
+    total.requires = (in_range(which, shape[0]),)
+    return computed(op.name, op.dtype(), shape, total.at)
+
+
+@lowers("CropAndResizeGradBoxes")
+def _grad_boxes(op: Operation) -> Value:
+    """How fast the crops change where the ends of their boxes move."""
+    grads, image, _, which = op.inputs
+    require(grads.rank == image.rank == 4, "it has no images of four axes")
+    require(grads.shape[3] == image.shape[3], "gradients of other channels")
+    rows, columns = _axes(op, image.shape, grads.shape[1:3], 2, False)
+    corners = _Corners(image, which, rows, columns)
+
+    def change(axis: int, *at: Expr) -> Expr:
+        """By a pixel along an axis, times the gradient."""
+        box, i, j, _ = at
+        part = columns.part.at(box, j) if axis == 0 else rows.part.at(box, i)
+        steps = []
+        for side in ("low", "high"):
+            across = [("low", side), ("high", side)]
+            places = across if axis == 0 else [(y, x) for x, y in across]
+            first, second = [corners.at(at, y, x) for y, x in places]
+            steps.append(apply("sub", second, first))
+        rest = apply("sub", _number(1), part)
+        slope = apply("add", apply("mul", rest, steps[0]), apply("mul", part, steps[1]))
+        live = where(_both(rows, columns, box, i, j), cast(grads.at(*at), _F32), _number(0))
+        return apply("mul", slope, live)
+
+    ends: list[Value] = []
+    for last in (False, True):
+        for axis in (0, 1):
+            ends.append(_end(op, axis, last, grads.shape, image.shape[1 + axis], change))
+    found = computed(op.name, op.dtype(), op.shape(), lambda box, end: _chosen(ends, box, end))
+    found.requires = (in_range(which, image.shape[0]),)
+    return found
+
+
+def _chosen(ends: Sequence[Value], box: Expr, end: Expr) -> Expr:
+    found = ends[-1].at(box)
+    for at, each in reversed(list(enumerate(ends[:-1]))):
+        found = where(apply("equal", end, index(at)), each.at(box), found)
+    return found
+
+
+def _end(
+    op: Operation, axis: int, last: bool, shape: Sequence[int], size: int, change: object
+) -> Value:
+    """The gradient of one end of the boxes along an axis."""
+    assert callable(change)
+    count, name = shape[1 + axis], f"{op.name}_{'yx'[axis]}_{'end' if last else 'start'}"
+    space = tuple(shape)
+    kept = 1 + axis
+    along = reduced(
+        f"{op.name}_along_{axis}",
+        Value(name, _F32, space),
+        [at for at in range(1, 4) if at != kept],
+        "add",
+        _number(0),
+        lambda *at: change(axis, *at),
+    )
+    slope = np.full(1, 0.5, np.float32)
+    if count > 1:
+        slope = np.arange(count, dtype=np.float32) / np.float32(count - 1)
+    slope = slope * np.float32(size - 1)
+    weight = slope if last else np.float32(size - 1) - slope
+    table = Value(f"{name}_slope", _F32, weight.shape, constant=weight)
+
+    def term(box: Expr, at: Expr) -> Expr:
+        return apply("mul", along.at(box, at), table.at(at))
+
+    total = Reduction((space[0], count), frozenset([1]), "add", _number(0), term)
+    return Value(name, _F32, space[:1], total)

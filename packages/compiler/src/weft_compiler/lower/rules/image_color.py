@@ -1,0 +1,177 @@
+"""Colours of pixels, and the contrast of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft_compiler.ir.expressions import Expr, Variable, apply, cast, index, number, where
+from weft_compiler.ir.loops import Unique, load, nest
+from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.values import Value, Written, computed
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+Channels = list[Expr]
+
+
+class _Pixel:
+    """What is computed of one pixel: names for what is used more than once.
+
+    Attributes:
+      steps: the statements that name it.
+    """
+
+    def __init__(self, unique: Unique, dtype: DType) -> None:
+        self.steps: list[Statement] = []
+        self._unique = unique
+        self._dtype = dtype
+
+    def named(self, name: str, value: Expr) -> Expr:
+        """A name for a value."""
+        found = Variable(value.dtype, self._unique(name))
+        self.steps.append(Let(found.name, value))
+        return found
+
+    def number(self, value: float) -> Expr:
+        """A constant."""
+        return number(value, self._dtype)
+
+    def least(self, channels: Channels) -> Expr:
+        """The smallest of the three."""
+        red, green, blue = channels
+        return apply("minimum", apply("minimum", red, green), blue)
+
+    def hsv(self, channels: Channels) -> Channels:
+        """Hue, saturation and value of red, green and blue."""
+        red, green, blue = channels
+        zero, one, third = self.number(0), self.number(1), self.number(1 / 3)
+        value = self.named("value", apply("maximum", apply("maximum", red, green), blue))
+        spread = self.named("spread", apply("sub", value, self.least(channels)))
+        colored = self.named("colored", apply("greater", spread, zero))
+        sixth = apply("mul", self.number(6), where(colored, spread, one))
+        scale = self.named("scale", apply("div", one, sixth))
+        shown = self.named("shown", apply("greater", value, zero))
+        saturation = where(shown, apply("div", spread, where(shown, value, one)), zero)
+
+        def of(first: Expr, second: Expr) -> Expr:
+            return apply("mul", apply("sub", first, second), scale)
+
+        twice = apply("mul", self.number(2), third)
+        of_green, of_blue = (
+            apply("add", of(blue, red), third),
+            apply("add", of(red, green), twice),
+        )
+        hue = where(apply("equal", green, value), of_green, of_blue)
+        hue = where(apply("equal", red, value), of(green, blue), hue)
+        hue = self.named("hue", where(colored, hue, zero))
+        turned = where(apply("less", hue, zero), apply("add", hue, one), hue)
+        return [self.named("hue", turned), self.named("saturation", saturation), value]
+
+    def shares(self, hue: Expr) -> Channels:
+        """How near to the largest of the three, from 0 to 1, red, green and blue are."""
+        place = self.named("place", apply("mul", hue, self.number(6)))
+
+        def distance(of: float) -> Expr:
+            return apply("abs", apply("sub", place, self.number(of)))
+
+        rises = [
+            apply("sub", distance(3), self.number(1)),
+            apply("sub", self.number(2), distance(2)),
+            apply("sub", self.number(2), distance(4)),
+        ]
+        return [apply("clamp", rise, self.number(0), self.number(1)) for rise in rises]
+
+    def rgb(self, hue: Expr, saturation: Expr, value: Expr) -> Channels:
+        """Red, green and blue of hue, saturation and value."""
+        rest = self.named("rest", apply("sub", self.number(1), saturation))
+        return [
+            apply("mul", apply("add", rest, apply("mul", saturation, share)), value)
+            for share in self.shares(hue)
+        ]
+
+
+Change = Callable[..., Channels]
+"""From a pixel, its channels and an operand of rank 0 to its new channels."""
+
+
+def _pixelwise(op: Operation, change: Change) -> Value:
+    x, shape = op.inputs[0], op.shape()
+    require(shape[-1:] == (3,), "it has no three channels")
+    require(all(each.rank == 0 for each in op.inputs[1:]), "the change has axes")
+    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+
+    def write(unique: Unique, result: Buffer, pixels: Buffer, *rest: Buffer) -> Body:
+        def turn(*at: Expr) -> Body:
+            pixel = _Pixel(unique, wide)
+            given = [
+                pixel.named(name, cast(load(pixels, shape, [*at, index(channel)]), wide))
+                for channel, name in enumerate(("red", "green", "blue"))
+            ]
+            changes = [cast(load(each, (), ()), wide) for each in rest]
+            channels = change(pixel, given, *changes)
+            stores = [
+                Store(result.name, (*at, index(channel)), cast(value, x.dtype))
+                for channel, value in enumerate(channels)
+            ]
+            return (*pixel.steps, *stores)
+
+        return nest(unique, shape[:-1], turn)
+
+    return Value(op.name, op.dtype(), shape, Written(op.inputs, write))
+
+
+@lowers("RGBToHSV")
+def _rgb_to_hsv(op: Operation) -> Value:
+    return _pixelwise(op, lambda pixel, channels: pixel.hsv(channels))
+
+
+@lowers("HSVToRGB")
+def _hsv_to_rgb(op: Operation) -> Value:
+    return _pixelwise(op, lambda pixel, channels: pixel.rgb(*channels))
+
+
+@lowers("AdjustHue")
+def _adjust_hue(op: Operation) -> Value:
+    def turned(pixel: _Pixel, channels: Channels, delta: Expr) -> Channels:
+        hue, _, value = pixel.hsv(channels)
+        low = pixel.named("low", pixel.least(channels))
+        hue = pixel.named("hue", apply("add", hue, delta))
+        spread = pixel.named("spread", apply("sub", value, low))
+        shares = pixel.shares(apply("sub", hue, apply("floor", hue)))
+        return [apply("add", low, apply("mul", share, spread)) for share in shares]
+
+    return _pixelwise(op, turned)
+
+
+@lowers("AdjustSaturation")
+def _adjust_saturation(op: Operation) -> Value:
+    def saturated(pixel: _Pixel, channels: Channels, scale: Expr) -> Channels:
+        hue, saturation, value = pixel.hsv(channels)
+        new = apply("mul", saturation, scale)
+        near = pixel.named("near", apply("clamp", new, pixel.number(0), pixel.number(1)))
+        return pixel.rgb(hue, near, value)
+
+    return _pixelwise(op, saturated)
+
+
+@lowers("AdjustContrastv2")
+def _adjust_contrast(op: Operation) -> Value:
+    """Distances from the mean of each channel of each image, times a factor."""
+    x, factor = op.inputs
+    require(x.rank >= 3 and factor.rank == 0, "it has no images, or the factor has axes")
+    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    given = computed(f"{op.name}_x", wide, x.shape, x.at)
+    total = reduce(f"{op.name}_sum", given, [x.rank - 3, x.rank - 2], "add")
+    count = number(max(1, x.shape[-3] * x.shape[-2]), wide)
+    mean = computed(
+        f"{op.name}_mean", wide, total.shape, lambda *at: apply("div", total.at(*at), count)
+    )
+
+    def element(*at: Expr) -> Expr:
+        middle = mean.at(*at[:-3], at[-1])
+        far = apply("mul", apply("sub", given.at(*at), middle), cast(factor.at(), wide))
+        return apply("add", far, middle)
+
+    return computed(op.name, op.dtype(), x.shape, element)

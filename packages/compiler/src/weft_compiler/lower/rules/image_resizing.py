@@ -1,0 +1,184 @@
+"""Images that are resized, and the gradients: sums over the taps of two axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft_compiler.ir.expressions import INDEX, Expr, apply, number
+from weft_compiler.ir.indices import clamped
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW
+from weft_compiler.lower.values import Reduction, Value, computed, moved
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.resampling import (
+    Array,
+    Taps,
+    area_taps,
+    cubic_taps,
+    filter_taps,
+    linear_taps,
+    nearest_index,
+)
+
+_FEW: Final = 8
+"""Taps that are written one after the other; more are a loop."""
+TapsOf = Callable[[int, int, int], Taps]
+"""From an axis of images, and its size before and after."""
+
+
+def _checked(op: Operation) -> tuple[Value, tuple[int, ...]]:
+    """The images, and the shape of the result."""
+    x, shape = op.inputs[0], op.shape()
+    require(x.rank == len(shape) == 4, "it has no images of four axes")
+    require(0 not in (*x.shape[1:3], *shape[1:3]), "it has images without pixels")
+    require(x.shape[::3] == shape[::3], "it has another number of images or channels")
+    return x, shape
+
+
+def _taps_of(op: Operation) -> TapsOf:
+    """The taps of the ways that have no more operands than a size."""
+    align = bool(op.attr("align_corners"))
+    if op.node.type == "ResizeArea":
+        return lambda _, before, after: area_taps(before, after, align)
+    half = bool(op.attr("half_pixel_centers"))
+    taps = linear_taps if "Bilinear" in op.node.type else cubic_taps
+    return lambda _, before, after: taps(before, after, align, half)
+
+
+def _filters(op: Operation, first: int) -> TapsOf:
+    """The taps of filters that two operands scale and move."""
+    factors, shifts = (op.known(operand).reshape(-1).tolist() for operand in (first, first + 1))
+    require(len(factors) == len(shifts) == 2 and min(factors) > 0, "scales above 0 were required")
+    kind, antialias = op.attr("kernel_type"), bool(op.attr("antialias"))
+    return lambda axis, before, after: filter_taps(
+        before, after, factors[axis - 1], shifts[axis - 1], kind, antialias
+    )
+
+
+@lowers("ResizeBilinear", "ResizeBicubic", "ResizeArea", known=(1,))
+def _resize(op: Operation) -> Value:
+    return _forward(op, _taps_of(op))
+
+
+@lowers("ScaleAndTranslate", known=(1, 2, 3))
+def _scale_and_translate(op: Operation) -> Value:
+    return _forward(op, _filters(op, 2))
+
+
+def _forward(op: Operation, taps: TapsOf) -> Value:
+    x, shape = _checked(op)
+    return _resampled(op, x, [taps(axis, x.shape[axis], shape[axis]) for axis in (1, 2)])
+
+
+@lowers("ResizeBilinearGrad", "ResizeBicubicGrad")
+def _resize_grad(op: Operation) -> Value:
+    return _backward(op, _taps_of(op))
+
+
+@lowers("ScaleAndTranslateGrad", known=(2, 3))
+def _scale_and_translate_grad(op: Operation) -> Value:
+    return _backward(op, _filters(op, 2))
+
+
+def _backward(op: Operation, taps: TapsOf) -> Value:
+    x, shape = _checked(op)
+    back = [taps(axis, shape[axis], x.shape[axis]).transposed() for axis in (1, 2)]
+    return _resampled(op, x, back)
+
+
+def _nearest_of(op: Operation, axis: int, size: int, count: int) -> Array:
+    align, half = bool(op.attr("align_corners")), bool(op.attr("half_pixel_centers"))
+    return nearest_index(size, count, align, half)
+
+
+@lowers("ResizeNearestNeighbor", known=(1,))
+def _nearest(op: Operation) -> Value:
+    x, shape = _checked(op)
+    places = [
+        _table(op, f"places_{axis}", _nearest_of(op, axis, x.shape[axis], shape[axis]), INDEX)
+        for axis in (1, 2)
+    ]
+
+    def source(*at: Expr) -> list[Expr]:
+        near = [
+            clamped(table.at(at[axis]), x.shape[axis]) for axis, table in enumerate(places, start=1)
+        ]
+        return [at[0], *near, at[3]]
+
+    return moved(op.name, x, shape, source)
+
+
+@lowers("ResizeNearestNeighborGrad", known=(1,))
+def _nearest_grad(op: Operation) -> Value:
+    """Each pixel has the sum of the gradients of those that show it."""
+    x, shape = _checked(op)
+    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    back = []
+    for axis in (1, 2):
+        index = _nearest_of(op, axis, shape[axis], x.shape[axis])[:, None]
+        taps = Taps(index, np.ones(index.shape, np.float32), shape[axis])
+        back.append(taps.transposed())
+    return _resampled(op, x, back, wide)
+
+
+# ------------------------------------------------------------------------------- applying
+
+
+def _table(op: Operation, name: str, array: Any, dtype: DType) -> Value:
+    """Numbers that are known while lowering."""
+    array = np.ascontiguousarray(array, dtype.numpy)
+    return Value(f"{op.name}_{name}", dtype, array.shape, constant=array)
+
+
+def _resampled(op: Operation, x: Value, taps: list[Taps], wide: DType = dtypes.float32) -> Value:
+    """Images resampled along both axes, first along that which leaves less for the other."""
+    rows, columns = taps
+    steps = [(axis, each) for axis, each in enumerate(taps, start=1) if not each.is_identity()]
+    if len(rows.index) * columns.size > rows.size * len(columns.index):
+        steps.reverse()
+    found = computed(f"{op.name}_wide", wide, x.shape, x.at)
+    for axis, each in steps:
+        found = _along(op, found, axis, each)
+    return computed(op.name, op.dtype(), op.shape(), found.at)
+
+
+def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
+    """One axis resampled."""
+    count, depth = taps.index.shape
+    places = _table(op, f"places_{axis}", taps.index, INDEX)
+    weights = _table(op, f"weights_{axis}", taps.weight, x.dtype)
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+
+    def taken(at: tuple[Expr, ...], tap: Expr | int) -> Expr:
+        near = clamped(places.at(at[axis], tap), taps.size)
+        return x.at(*at[:axis], near, *at[axis + 1 :])
+
+    def weighted(at: tuple[Expr, ...], tap: Expr | int) -> Expr:
+        return apply("mul", taken(at, tap), weights.at(at[axis], tap))
+
+    def between(*at: Expr) -> Expr:
+        """Exact where the neighbours are equal."""
+        low, high = taken(at, 0), taken(at, 1)
+        part = apply("mul", apply("sub", high, low), weights.at(at[axis], 1))
+        return apply("add", part, low)
+
+    def summed(*at: Expr) -> Expr:
+        total = weighted(at, 0)
+        for tap in range(1, depth):
+            total = apply("add", total, weighted(at, tap))
+        return total
+
+    name = f"{op.name}_along_{axis}"
+    if taps.between or depth <= _FEW:
+        return computed(name, x.dtype, shape, between if taps.between else summed)
+    space = (*shape[: axis + 1], depth, *shape[axis + 1 :])
+
+    def term(*at: Expr) -> Expr:
+        return weighted((*at[: axis + 1], *at[axis + 2 :]), at[axis + 1])
+
+    total = Reduction(space, frozenset([axis + 1]), "add", number(0, x.dtype), term)
+    return Value(name, x.dtype, shape, total)

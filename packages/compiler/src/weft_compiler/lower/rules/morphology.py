@@ -1,0 +1,152 @@
+"""Greyscale morphology: the largest sum of a window and a filter, and its gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
+from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
+from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.reduction import NARROW
+from weft_compiler.lower.values import Value, Written, computed
+from weft_graph.ops.windows import slide
+from weft_tensor import dtypes
+
+_NONE = -1
+"""The tap of a window that no tap is greater in than the least number."""
+
+
+@dataclass
+class _Windows:
+    """Where the taps of a filter meet images.
+
+    Attributes:
+      x, taps: the images (N, H, W, C) and the filter (KH, KW, C), in what they are added in.
+      shape: of the windows (N, rows, columns, C).
+      step: of each of two axes, the stride, the rate, and how far the first window lies outside.
+      least: what is smaller than all sums.
+    """
+
+    x: Value
+    taps: Value
+    shape: tuple[int, ...]
+    step: list[tuple[int, int, int]]
+    least: Expr
+
+    def place(self, at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> list[Expr]:
+        """The row and the column that a tap meets."""
+        return [
+            minus(plus(times(i, stride), times(k, rate)), first)
+            for i, k, (stride, rate, first) in zip(at[1:3], tap, self.step, strict=True)
+        ]
+
+    def sum(
+        self, images: Buffer, taps: Buffer, at: tuple[Expr, ...], tap: tuple[Expr, ...]
+    ) -> Expr:
+        """A pixel plus a tap; the least number beside the image."""
+        place = self.place(at, tap)
+        near = list(map(clamped, place, self.x.shape[1:3]))
+        pixel = load(images, self.x.shape, [at[0], *near, at[3]])
+        found: Expr = apply("add", pixel, load(taps, self.taps.shape, [*tap, at[3]]))
+        for i, size in zip(place, self.x.shape[1:3], strict=True):
+            found = where(inside(i, size), found, self.least)
+        return found
+
+    def each(self, unique: Unique, body: Callable[..., Body]) -> Body:
+        """All windows, one row after the other, and for each row all taps."""
+        sizes = (*self.shape[:2], *self.taps.shape[:2], *self.shape[2:])
+        return nest(unique, sizes, lambda n, i, k, m, j, c: body((n, i, j, c), (k, m)))
+
+
+def _windows(op: Operation) -> _Windows:
+    x, taps = op.inputs[:2]
+    fits = x.rank == 4 and taps.rank == 3 and x.shape[3] == taps.shape[2]
+    require(fits and x.size > 0 and taps.size > 0, "images and filters do not fit, or are empty")
+    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    x, taps = (computed(f"{op.name}_{each.name}", wide, each.shape, each.at) for each in (x, taps))
+    strides, rates = op.attr("strides")[1:3], op.attr("rates")[1:3]
+    slides = [
+        slide(n, k, stride, rate, op.attr("padding"))
+        for n, k, stride, rate in zip(x.shape[1:3], taps.shape[:2], strides, rates, strict=True)
+    ]
+    shape = (x.shape[0], slides[0][0], slides[1][0], x.shape[3])
+    step = [
+        (int(stride), int(rate), first)
+        for stride, rate, (_, first, _) in zip(strides, rates, slides, strict=True)
+    ]
+    least = number(-math.inf if wide.is_floating else wide.min, wide)
+    return _Windows(x, taps, shape, step, least)
+
+
+def _largest(op: Operation, of: _Windows) -> Value:
+    """The largest sum of each window; what is no number is none."""
+
+    def write(unique: Unique, result: Buffer, images: Buffer, taps: Buffer) -> Body:
+        def compare(at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
+            value, best = of.sum(images, taps, at, tap), load(result, of.shape, at)
+            return (Store(result.name, at, where(apply("greater", value, best), value, best)),)
+
+        return (*filled(unique, result, of.least), *of.each(unique, compare))
+
+    return Value(f"{op.name}_largest", of.x.dtype, of.shape, Written((of.x, of.taps), write))
+
+
+def _taken(op: Operation, of: _Windows) -> Value:
+    """The number of the first tap that gives the largest sum of each window."""
+    best = _largest(op, of)
+
+    def write(
+        unique: Unique, result: Buffer, images: Buffer, taps: Buffer, largest: Buffer
+    ) -> Body:
+        def compare(at: tuple[Expr, ...], tap: tuple[Expr, ...]) -> Body:
+            value, before = of.sum(images, taps, at, tap), load(result, of.shape, at)
+            found = apply("equal", value, load(largest, of.shape, at))
+            found = apply("bit_and", found, apply("greater", value, of.least))
+            found = apply("bit_and", found, apply("less", before, number(0, dtypes.int32)))
+            own = cast(flattened(tap, of.taps.shape[:2]), dtypes.int32)
+            return (Store(result.name, at, where(found, own, before)),)
+
+        start = filled(unique, result, number(_NONE, dtypes.int32))
+        return (*start, *of.each(unique, compare))
+
+    operands = (of.x, of.taps, best)
+    return Value(f"{op.name}_taken", dtypes.int32, of.shape, Written(operands, write))
+
+
+@lowers("Dilation2D")
+def _dilation(op: Operation) -> Value:
+    of = _windows(op)
+    require(op.shape() == of.shape, "windows of another shape")
+    return computed(op.name, op.dtype(), of.shape, _largest(op, of).at)
+
+
+@lowers("Dilation2DBackpropInput", "Dilation2DBackpropFilter")
+def _gradient(op: Operation) -> Value:
+    """The gradient of a window goes to the pixel and the tap that it took."""
+    of, gradient = _windows(op), op.inputs[2]
+    require(gradient.shape == of.shape, "gradients of another shape than the windows")
+    by_input = op.node.type.endswith("Input")
+    given = computed(f"{op.name}_gradient", of.x.dtype, of.shape, gradient.at)
+
+    def write(unique: Unique, result: Buffer, took: Buffer, passed: Buffer) -> list[Statement]:
+        def add(*at: Expr) -> Body:
+            tap = Variable(INDEX, unique("tap"))
+            near = clamped(tap, math.prod(of.taps.shape[:2]))
+            rows, columns = unflattened(near, of.taps.shape[:2])
+            place: tuple[Expr, ...] = (rows, columns, at[3])
+            if by_input:
+                pixel = of.place(at, (rows, columns))
+                place = (at[0], *map(clamped, pixel, of.x.shape[1:3]), at[3])
+            store = Store(result.name, place, load(passed, of.shape, at), "add")
+            named = Let(tap.name, cast(load(took, of.shape, at), INDEX))
+            return (named, If(apply("greater_equal", tap, index(0)), (store,)))
+
+        start = filled(unique, result, number(0, of.x.dtype))
+        return [*start, *nest(unique, of.shape, add)]
+
+    total = Value(f"{op.name}_sum", of.x.dtype, op.shape(), Written((_taken(op, of), given), write))
+    return computed(op.name, op.dtype(), op.shape(), total.at)
