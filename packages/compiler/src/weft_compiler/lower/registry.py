@@ -175,9 +175,9 @@ def lowers(
 
     def register(rule: Rule) -> Rule:
         for op in ops:
-            _rules.register(op, rule)
             _known[op] = known
             _by_kernel[op] = by_kernel
+            _rules.register(op, rule)  # last, as other threads ask for it first
         return rule
 
     return register
