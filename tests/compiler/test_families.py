@@ -300,6 +300,47 @@ def test_rounding_to_what_integers_hold(
         np.testing.assert_allclose(value, expected, rtol=2e-6, atol=0)
 
 
+@pytest.mark.parametrize("align", ["LEFT_LEFT", "LEFT_RIGHT", "RIGHT_LEFT", "RIGHT_RIGHT"])
+@pytest.mark.parametrize("shape", [(3, 5), (2, 5, 3), (0, 3, 4)])
+def test_bands_of_diagonals(
+    monkeypatch: pytest.MonkeyPatch, align: str, shape: tuple[int, ...]
+) -> None:
+    """All bands of matrices, taken, put back, and made matrices of."""
+    x = np.arange(1, np.prod(shape) + 1, dtype="f").reshape(shape)
+    rows, columns = shape[-2:]
+    bands = [
+        [lower, upper] for lower in range(1 - rows, columns) for upper in range(lower, columns)
+    ]
+
+    def build(x: Output) -> Sequence[Output]:
+        found = []
+        for band in bands[:: max(1, len(bands) // 5)]:
+            (taken,) = outputs("MatrixDiagPartV3", [x, band, -1.0], align=align)
+            some = taken * 2
+            found += [taken, *outputs("MatrixSetDiagV3", [x, some, band], align=align)]
+            sizes = [band, rows, columns, 7.0]
+            found += outputs("MatrixDiagV3", [some, *sizes], align=align)
+        return found
+
+    want, got = by_both(monkeypatch, build, x)
+    for value, expected in zip(got, want, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_rows_stitched_at_places_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last of equal places counts, and what is at none is 0."""
+    places = [np.array([[0, 2], [5, 2]]), np.array(5), np.zeros([0], "i8")]
+    arrays = [np.random.default_rng(11).random((*which.shape, 3)).astype("f") for which in places]
+
+    def build(*given: Output) -> Sequence[Output]:
+        indices = [wf.constant(which, wf.int32) for which in places]
+        return [y * 2 for y in outputs("DynamicStitch", [indices, list(given)])]
+
+    want, got = by_both(monkeypatch, build, *arrays)
+    np.testing.assert_array_equal(got[0], want[0])
+    assert want[0].shape == (6, 3) and not want[0][1].any()
+
+
 def _bincount(values: Output) -> Sequence[Output]:
     return outputs("Bincount", [values, 4, wf.constant([], wf.float32)])
 

@@ -8,8 +8,18 @@ from typing import Final
 
 import numpy as np
 
-from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
-from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, reshaped, times
+from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, index, number, where
+from weft_compiler.ir.indices import (
+    clamped,
+    inside,
+    minus,
+    modulo,
+    over,
+    plus,
+    reshaped,
+    times,
+    unflattened,
+)
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, broadcast, computed, moved
 from weft_graph.ir.constant_value import constant_value
@@ -316,3 +326,38 @@ def _one_hot(op: Operation) -> Value:
         return where(found, on.at(), off.at())
 
     return computed(op.name, op.dtype(), op.shape(), element)
+
+
+def _places_depend(node: Node) -> str:
+    known = all(constant_value(source) is not None for source in node.inputs[: node.attrs["N"]])
+    return "" if known else "the shapes of what it gives depend on values"
+
+
+@lowers("DynamicStitch", "ParallelDynamicStitch", by_kernel=_places_depend)
+def _stitch(op: Operation) -> Value:
+    """Rows of several tensors at places that are known; the last one counts where several are."""
+    count, shape = int(op.attr("N")), op.shape()
+    require(count <= _MOST_PARTS, _MANY_JOINED)
+    sources = np.full((shape[0], 2), -1)
+    parts: list[Value] = []
+    for part in range(count):
+        indices, data = op.known(part), op.inputs[count + part]
+        require(data.shape == (*indices.shape, *shape[1:]), "data and indices do not fit")
+        flat = indices.reshape(-1)
+        require(not flat.size or int(flat.min()) >= 0, "an index below 0")
+        sources[flat] = np.stack([np.full(flat.size, part), np.arange(flat.size)], 1)
+        parts.append(data)
+    table = Value(f"{op.name}_sources", INDEX, sources.shape, constant=sources)
+
+    def element(*at: Expr) -> Expr:
+        found: Expr = number(0, op.dtype())
+        own, row = table.at(at[0], 0), table.at(at[0], 1)
+        for part, data in enumerate(parts):
+            rows = math.prod(data.shape[: data.rank - len(at) + 1])
+            if not data.size:
+                continue
+            place = unflattened(clamped(row, rows), data.shape[: data.rank - len(at) + 1])
+            found = where(apply("equal", own, index(part)), data.at(*place, *at[1:]), found)
+        return found
+
+    return computed(op.name, op.dtype(), shape, element)

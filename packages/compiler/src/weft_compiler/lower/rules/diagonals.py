@@ -1,0 +1,128 @@
+"""Several diagonals of matrices at once, each a row that is filled up at one of its ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from weft_compiler.ir.expressions import INDEX, Expr, apply, index, number, where
+from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Value, computed
+
+Otherwise = Callable[..., Expr]
+"""From the indices of an element to what it is where no diagonal says it."""
+
+
+class _Band:
+    """Neighbouring diagonals of matrices, from the highest to the lowest.
+
+    Attributes:
+      lower, upper: how far the ends of the band are right of the main diagonal.
+      longest: the size of the rows that diagonals are.
+
+    Args:
+      shape: of the matrices.
+      operand: the position of the one that says which diagonals.
+    """
+
+    def __init__(self, op: Operation, shape: Sequence[int], operand: int) -> None:
+        rows, columns = shape[-2:]
+        ends = op.known(operand).reshape(-1)
+        require(ends.size in (1, 2), "one diagonal or the ends of a band were required")
+        self.lower, self.upper = int(ends[0]), int(ends[-1])
+        fits = -rows < self.lower <= self.upper < columns
+        require(fits or self.lower == self.upper == 0, "matrices without these diagonals")
+        self.longest = min(rows + min(self.upper, 0), columns - max(self.lower, 0))
+        above, _, below = op.node.attrs.get("align", "LEFT_LEFT").partition("_")
+        offset = np.arange(self.upper, self.lower - 1, -1)
+        lengths = np.minimum(rows + np.minimum(offset, 0), columns - np.maximum(offset, 0))
+        right = np.where(offset >= 0, above == "RIGHT", below == "RIGHT")
+        shifts = np.where(right, self.longest - lengths, 0)
+        self._tables = {
+            name: Value(f"{op.name}_{name}", INDEX, offset.shape, constant=array.astype(np.int64))
+            for name, array in (
+                ("lengths", lengths),
+                ("shifts", shifts),
+                ("rows", np.maximum(-offset, 0)),
+                ("columns", np.maximum(offset, 0)),
+            )
+        }
+
+    @property
+    def count(self) -> int:
+        """How many diagonals it has."""
+        return self.upper - self.lower + 1
+
+    def _of(self, name: str, which: Expr) -> Expr:
+        """What is known of a diagonal."""
+        return self._tables[name].at(which)
+
+    def taken(self, x: Value, lead: Sequence[Expr], which: Expr, at: Expr, none: Expr) -> Expr:
+        """The element of matrices that a place in the rows of diagonals has."""
+        along = minus(at, self._of("shifts", which))
+        row, column = (plus(along, self._of(name, which)) for name in ("rows", "columns"))
+        near = [clamped(i, size) for i, size in zip((row, column), x.shape[-2:], strict=True)]
+        length = self._of("lengths", which)
+        there = apply(
+            "bit_and", apply("greater_equal", along, index(0)), apply("less", along, length)
+        )
+        return where(there, x.at(*lead, *near), none)
+
+    def put(self, diagonals: Value, at: Sequence[Expr], none: Expr) -> Expr:
+        """The element of the rows of diagonals that a place in matrices has."""
+        row, column = at[-2:]
+        number_of = minus(plus(row, self.upper), column)
+        which = clamped(number_of, self.count)
+        along = plus(minus(row, self._of("rows", which)), self._of("shifts", which))
+        place = [clamped(along, self.longest)]
+        if diagonals.rank == len(at):
+            place.insert(0, which)
+        return where(inside(number_of, self.count), diagonals.at(*at[:-2], *place), none)
+
+
+def _with_diagonals(op: Operation, diagonals: Value, band: _Band, otherwise: Otherwise) -> Value:
+    shape = op.shape()
+    rows = (band.longest,) if band.count == 1 else (band.count, band.longest)
+    require(diagonals.shape == (*shape[:-2], *rows), "diagonals of another shape")
+
+    def element(*at: Expr) -> Expr:
+        if not diagonals.size:
+            return otherwise(*at)
+        return band.put(diagonals, at, otherwise(*at))
+
+    return computed(op.name, op.dtype(), shape, element)
+
+
+@lowers("MatrixDiagV2", "MatrixDiagV3", known=(1, 2, 3))
+def _matrices(op: Operation) -> Value:
+    diagonals, padding = op.inputs[0], op.inputs[4]
+    require(padding.rank == 0, "the padding has axes")
+    band = _Band(op, op.shape(), 1)
+    return _with_diagonals(op, diagonals, band, lambda *_: padding.at())
+
+
+@lowers("MatrixSetDiagV2", "MatrixSetDiagV3", known=(2,))
+def _set(op: Operation) -> Value:
+    x, diagonals = op.inputs[:2]
+    return _with_diagonals(op, diagonals, _Band(op, x.shape, 2), x.at)
+
+
+@lowers("MatrixDiagPartV2", "MatrixDiagPartV3", known=(1,))
+def _diagonals(op: Operation) -> Value:
+    x, padding = op.inputs[0], op.inputs[2]
+    require(padding.rank == 0, "the padding has axes")
+    band = _Band(op, x.shape, 1)
+    lead = x.rank - 2
+
+    def element(*at: Expr) -> Expr:
+        which = at[lead] if len(at) > lead + 1 else index(0)
+        if not x.size:
+            return padding.at()
+        return band.taken(x, at[:lead], which, at[-1], padding.at())
+
+    if not math.prod(op.shape()):
+        return computed(op.name, x.dtype, op.shape(), lambda *_: number(0, x.dtype))
+    return computed(op.name, x.dtype, op.shape(), element)
