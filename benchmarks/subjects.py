@@ -8,6 +8,7 @@ import subprocess
 import sys
 import venv
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rows import Program
@@ -71,6 +72,7 @@ class Subject:
             text=True,
             check=True,
             timeout=TIMEOUT,
+            preexec_fn=partial(keep_to, threads),
         )
         lines = [line for line in done.stdout.splitlines() if line.startswith('{"row"')]
         return {report["row"]: report["median"] for report in map(json.loads, lines)}
@@ -97,6 +99,12 @@ def environment(threads: int) -> dict[str, str]:
             "XLA_FLAGS": f"{xla} intra_op_parallelism_threads={threads}",
         }
     )
+
+
+def keep_to(count: int) -> None:
+    """Keep this process to so many processors: JAX has as many threads as there are processors."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def gpu_environment() -> dict[str, str]:

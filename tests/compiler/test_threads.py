@@ -161,6 +161,20 @@ def test_a_shared_loop_is_interrupted() -> None:
     program.resume()
 
 
+def test_a_check_that_fails_in_one_part_ends_them_all() -> None:
+    text = FLAT.replace("    y[i]", '    check x[i] < 3.0, "small numbers were required"\n    y[i]')
+    program = load(parse(text))
+    program.threads = 3
+    x = np.ones(300_001, np.float32)
+    (want,) = program(x)
+    for at in (0, 150_000, 300_000):
+        wrong = x.copy()
+        wrong[at] = 3
+        with pytest.raises(errors.InvalidArgumentError, match="small numbers"):
+            program(wrong)
+        np.testing.assert_array_equal(program(x)[0], want)
+
+
 def test_programs_that_run_at_once_share_the_helpers() -> None:
     programs = [load(parse(ROWS)) for _ in range(4)]
     (x,) = random_inputs(programs[0])

@@ -92,3 +92,11 @@ def test_every_value_is_checked(config: Any, monkeypatch: pytest.MonkeyPatch) ->
         wf.debugging.disable_check_numerics()
         with wf.Session(config=config) as session:
             session.run(fetches, {x: [0.0, 1.0]})
+
+
+def test_compiled_functions_have_all_processors_unless_a_session_says_otherwise() -> None:
+    every = SessionConfig(inter_op_threads=1).intra_op_threads
+    assert SessionConfig().compiled_threads == every
+    assert SessionConfig(intra_op_threads=3).compiled_threads == 3
+    assert SessionConfig(intra_op_threads=3, deterministic=True).compiled_threads == 1
+    assert SessionConfig(executor_type="SINGLE_THREADED_EXECUTOR").compiled_threads == 1

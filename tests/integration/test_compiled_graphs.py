@@ -572,14 +572,17 @@ STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
 # ------------------------------------------------------------------------------ comparing
 
 
-def results(graph: Drawn, said: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def results(
+    graph: Drawn, said: str, monkeypatch: pytest.MonkeyPatch, threads: int = 0
+) -> list[Any]:
     """What two steps give of some values, and what they leave in the variables."""
     monkeypatch.setenv("WEFT_JIT", said)
     draw = random.Random(len(graph.values))
     inner = [v.output for v in graph.values if v.output.consumers()]
     ends = [v.output for v in graph.values if not v.output.consumers()]
     fetches = list(dict.fromkeys([*draw.sample(inner, min(len(inner), 2)), *ends]))
-    with wf.Session() as session:
+    config = wf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=1)
+    with wf.Session(config=config if threads else None) as session:
         session.run(wf.global_variables_initializer())
         found = []
         for _ in range(2):
@@ -651,6 +654,34 @@ def check_in(mode: str, seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("mode", MODES)
 def test_random_graphs_in_modes(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_in(mode, range(40, 45), monkeypatch)
+
+
+def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw graphs, share even the shortest of their loops, and compare numbers of threads."""
+    monkeypatch.setattr("weft_compiler.generator._WORTH_HELPERS", 0)
+    monkeypatch.setattr("weft_compiler.codegen.frames._GRAIN", 1)
+    monkeypatch.setattr("weft_compiler.codegen.cuts._ENOUGH", 1)
+    monkeypatch.setattr("weft_compiler.passes.sums.LEAST_WORK", 8)
+    monkeypatch.setenv("WEFT_CACHE", "off")  # which knows nothing of these
+    for seed in seeds:
+        with wf.Graph().as_default():
+            graph = Drawn(seed)
+            alone = results(graph, "now", monkeypatch, 1)
+            for threads in (2, 4):
+                together = results(graph, "now", monkeypatch, threads)
+                for value, want in zip(together, alone, strict=True):
+                    different = difference(value, want)
+                    assert not different, f"seed {seed}, {threads} threads: {different}"
+
+
+def test_random_graphs_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_threads(range(60, 66), monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(23000, 25000, 100))
+def test_many_random_graphs_by_several_threads(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_threads(range(first, first + 100), monkeypatch)
 
 
 @pytest.mark.long

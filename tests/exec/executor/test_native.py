@@ -62,6 +62,26 @@ def test_nodes_become_one_call_for_each_choice_of_shapes(generated: list[Any]) -
     assert [ops for ops, _ in generated] == [["Mul", "AddV2", "Tanh", "Sum"]] * 3
 
 
+@pytest.mark.parametrize(("size", "threads"), [(1000, 1), (1 << 21, 2)])
+def test_short_functions_have_one_thread(
+    size: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    call = Compiled.__call__
+
+    def note(self: Compiled, *arrays: Any) -> None:
+        ran.append(self.threads)
+        call(self, *arrays)
+
+    monkeypatch.setattr(Compiled, "__call__", note)
+    monkeypatch.setenv("WEFT_JIT", "now")
+    config = wf.ConfigProto(intra_op_parallelism_threads=2)
+    with wf.Graph().as_default(), wf.Session(config=config) as session:
+        x = wf.placeholder(wf.float32, [size])
+        session.run(wf.tanh(x * 2.0), {x: np.ones(size, np.float32)})
+    assert ran == [threads]
+
+
 def test_a_shape_that_was_said_and_does_not_hold_is_no_failure(generated: list[Any]) -> None:
     x = wf.placeholder(wf.float32)
     y = x * 2.0

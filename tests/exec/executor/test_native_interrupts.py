@@ -56,8 +56,11 @@ def _in_thread(function: Callable[[], None]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [[ROWS * 8], [ROWS, 8]])
-def test_ctrl_c_ends_a_compiled_function(shape: list[int], running: list[Compiled]) -> None:
+def test_ctrl_c_ends_a_compiled_function(
+    shape: list[int], threads: int, running: list[Compiled]
+) -> None:
     sent: list[float] = []
 
     def interrupt() -> None:
@@ -65,7 +68,8 @@ def test_ctrl_c_ends_a_compiled_function(shape: list[int], running: list[Compile
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    with wf.Graph().as_default(), wf.Session() as session:
+    config = wf.ConfigProto(intra_op_parallelism_threads=threads)
+    with wf.Graph().as_default(), wf.Session(config=config) as session:
         step, feeds = _long_step(shape)
         want = session.run(step, feeds)
         started = time.monotonic()
@@ -100,7 +104,8 @@ def test_a_handler_that_raises_nothing_changes_nothing(running: list[Compiled]) 
     assert seen == [signal.SIGINT]
 
 
-def test_closing_a_session_ends_a_compiled_function(running: list[Compiled]) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_closing_a_session_ends_a_compiled_function(threads: int, running: list[Compiled]) -> None:
     ended: list[float] = []
 
     def work() -> None:
@@ -109,7 +114,7 @@ def test_closing_a_session_ends_a_compiled_function(running: list[Compiled]) -> 
         ended.append(time.monotonic())
 
     with wf.Graph().as_default():
-        session = wf.Session()
+        session = wf.Session(config=wf.ConfigProto(intra_op_parallelism_threads=threads))
         step, feeds = _long_step([ROWS * 8])
         session.run(step, feeds)
         started = time.monotonic()

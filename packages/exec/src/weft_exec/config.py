@@ -32,7 +32,8 @@ class SessionConfig:
     Attributes:
       inter_op_threads: threads that run kernels side by side.
       intra_op_threads: threads of one BLAS call.
-      compiled_threads: threads that may run one compiled function.
+      compiled_threads: threads that may run one compiled function: `intra_op_threads`, or as many
+        as there are processors.
       device_count: device type to number.
       allow_soft_placement: place nodes elsewhere where their request cannot be met.
       log_device_placement: log where each node went.
@@ -105,7 +106,7 @@ class SessionConfig:
         if not inter_op_threads:
             inter_op_threads = 1 if intra_op_threads > 1 else (cores or 1)
         self.inter_op_threads = max(1, inter_op_threads)
-        self.compiled_threads = max(1, intra_op_threads)  # not more unless asked: short steps lose
+        self.compiled_threads = max(1, intra_op_threads or cores or 1)
         self.intra_op_threads = 1 if self.inter_op_threads > 1 else intra_op_threads or (cores or 1)
         self.device_count = dict(device_count or {})
         self.allow_soft_placement = allow_soft_placement

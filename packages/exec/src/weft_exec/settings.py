@@ -70,9 +70,9 @@ def get_intra_op_parallelism_threads() -> int:
 
 
 def set_intra_op_parallelism_threads(num_threads: int) -> None:
-    """Let matrix products of sessions that are made from now on have so many threads.
+    """Let products and compiled functions of sessions made from now on have so many threads.
 
-    A ConfigProto that says how many goes before it. The first session of a process decides.
+    A ConfigProto that says how many goes before it. For BLAS, a process's first session decides.
 
     Args:
       num_threads: at least 0; 0 for the number of cores.
