@@ -54,6 +54,23 @@ program filter(x: float32[2, 26, 26, 16], g: float32[2, 24, 24, 32]) -> (y: floa
   call conv_filter(x[0, 0, 0, 0], g[0, 0, 0, 0], y[0, 0], images=2, rows=24, {windows}, \
 accumulate=0)
 """
+PACKED = """
+program packed(a: float32[{m}, 300], b: float32[9, 300, 32]) -> (c: float32[{m}, 270]):
+  call matmul_packed(a[0, 0], b[0, 0, 0], c[0, 0], m={m}, n=270, k=300, a_row=300, c_row=270, \
+accumulate=0)
+"""
+BYTES = """
+program bytes(a: uint8[{m}, 301], b: int8[9, 76, 32, 4], s: int32[9, 32]) -> (c: int32[{m}, 280]):
+  call matmul_bytes(a[0, 0], b[0, 0, 0, 0], s[0, 0], c[0, 0], m={m}, n=280, k=301, a_row=301, \
+c_row=280)
+"""
+CONV_BYTES = """
+program conv(x: uint8[{images}, 50, 50, 16], w: int8[1, 36, 32, 4], s: int32[1, 32]) -> \
+(y: int32[{images}, 48, 48, 32]):
+  call conv_bytes(x[0, 0, 0, 0], w[0, 0, 0, 0], s[0, 0], y[0, 0, 0, 0], images={images}, rows=48, \
+width=48, depth=32, channels=16, height=50, breadth=50, taps_y=3, taps_x=3, stride_y=1, \
+stride_x=1, dilation_y=1, dilation_x=1, before_y=0, before_x=0, outside=3, at 0)
+"""
 SUMS = """
 program sums(x: float32[600, 512]) -> (y: float32[600, 512], s: float32[512], m: float32[], \
 c: int32[3]):
@@ -78,7 +95,9 @@ c: int32[3]):
 def random_inputs(program: NativeProgram) -> list[Any]:
     random = np.random.default_rng(4)
     return [
-        random.normal(size=buffer.shape).astype(buffer.dtype.numpy)
+        random.integers(0, 100, buffer.shape).astype(buffer.dtype.numpy)
+        if buffer.dtype.is_integer
+        else random.normal(size=buffer.shape).astype(buffer.dtype.numpy)
         for buffer in program.program.inputs
     ]
 
@@ -92,6 +111,12 @@ def random_inputs(program: NativeProgram) -> list[Any]:
         CONV.format(images=5, windows=WINDOWS),
         CONV.format(images=1, windows=WINDOWS),
         FILTER.format(windows=WINDOWS),
+        PACKED.format(m=80),
+        PACKED.format(m=300),
+        BYTES.format(m=300),
+        BYTES.format(m=70),
+        CONV_BYTES.format(images=5),
+        CONV_BYTES.format(images=1),
     ],
 )
 def test_results_do_not_depend_on_threads(text: str) -> None:
@@ -106,6 +131,11 @@ def test_results_do_not_depend_on_threads(text: str) -> None:
         for _ in range(3):
             for one, several in zip(alone, program(*inputs), strict=True):
                 np.testing.assert_array_equal(one, several)
+
+
+def test_a_row_that_would_be_alone_keeps_a_packed_product_whole() -> None:
+    assert load(parse(PACKED.format(m=300))).code.module.shares
+    assert not load(parse(PACKED.format(m=289))).code.module.shares
 
 
 def test_products_by_blas_are_the_same_each_time() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft_compiler.codegen.generated import places
+from weft_compiler.routines import FOUR, PANEL
 
 _ENOUGH: Final = 1 << 19
 """Products of numbers that a thread should compute at a time: some microseconds."""
@@ -15,7 +16,7 @@ _UNPACKED: Final = 1 << 23
 operands of larger parts into memory that it lends to threads as they come, so one finds there what
 another wrote: 32×512×512 by two threads takes 140 µs so, and 97 in such parts."""
 _LINES: Final = 16
-"""Rows or columns of a product that a part has a multiple of."""
+"""Rows of a product that a part has a multiple of; of columns it has whole panels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,15 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     if work < 2 * _ENOUGH:
         return None
     if routine in ("gemm", "matmul"):
-        found = _of_product(of)
+        found = _of_product(of, of["b_column"])
+    elif routine == "matmul_packed":
+        found = _of_product(of, of["k"])
+    elif routine == "matmul_bytes":
+        found = _of_product(of, -(-of["k"] // FOUR) * FOUR, result=3)
     elif routine == "conv":
-        found = _of_windows(of)
+        found = _of_windows(of, result=2)
+    elif routine == "conv_bytes":
+        found = _of_windows(of, result=3)
     elif routine == "conv_filter":
         found = Cut("", places(of), _LINES * 2, {})
     else:
@@ -59,23 +66,32 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     each = max(1, work // max(1, found.count))
     unit = -(-_ENOUGH // each)
     unit = -(-unit // found.unit) * found.unit
-    if found.count < 2 * unit:
-        return None
+    if found.count < 2 * unit or (routine == "matmul_packed" and found.count % unit == 1):
+        return None  # a row alone is added up in another order
     ways = found.count if routine == "gemm" and work <= _UNPACKED else found.ways
     return Cut(found.size, found.count, unit, found.steps, found.rows, ways)
 
 
-def _of_product(of: Mapping[str, int]) -> Cut:
-    """Rows of a and c, or columns of b and c."""
+def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
+    """Rows of a and c, or columns of b and c.
+
+    Args:
+      column: elements of b for a column; in panels for each of a panel's.
+      result: which view c is; those between b and c have an element for each column.
+    """
     if of["m"] >= of["n"]:
-        return Cut("m", of["m"], _LINES, {0: of["a_row"], 2: of["c_row"]}, ways=1)
-    return Cut("n", of["n"], _LINES, {1: of["b_column"], 2: 1}, ways=1)
+        return Cut("m", of["m"], _LINES, {0: of["a_row"], result: of["c_row"]}, ways=1)
+    return Cut("n", of["n"], PANEL, {1: column} | dict.fromkeys(range(2, result + 1), 1), ways=1)
 
 
-def _of_windows(of: Mapping[str, int]) -> Cut:
-    """Images, or rows of one."""
+def _of_windows(of: Mapping[str, int], result: int) -> Cut:
+    """Images, or rows of one.
+
+    Args:
+      result: which view y is.
+    """
     line = of["width"] * of["depth"]
     if of["images"] > 1:
         image = of["height"] * of["breadth"] * of["channels"]
-        return Cut("images", of["images"], 1, {0: image, 2: of["rows"] * line})
-    return Cut("rows", of["rows"], 1, {2: line}, rows=True)
+        return Cut("images", of["images"], 1, {0: image, result: of["rows"] * line})
+    return Cut("rows", of["rows"], 1, {result: line}, rows=True)

@@ -457,14 +457,15 @@ class Function:
         seen = [Seen("ptr noalias", "%arena"), *[Seen("ptr", view) for view in views]]
         seen += [Seen("i64", each) for each in numbers]
         inner.arena = "%seen0"
-        w, dtype = inner.w, call.views[0].dtype
+        w = inner.w
         first = w.put(f"mul nsw i64 %low, {cut.unit}")
         last = w.put(f"mul nsw i64 %high, {cut.unit}")
         last = w.call("llvm.smin.i64", "i64", last, str(cut.count))
         given = [f"%seen{at + 1}" for at in range(len(views))]
         for at, step in cut.steps.items():
             offset = w.put(f"mul nsw i64 {first}, {step}")
-            given[at] = w.put(f"getelementptr {memory_type(dtype)}, ptr {given[at]}, i64 {offset}")
+            kind = memory_type(self.kernel.buffers[call.views[at].buffer].dtype)
+            given[at] = w.put(f"getelementptr {kind}, ptr {given[at]}, i64 {offset}")
         others = [f"%seen{at + 1 + len(views)}" for at in range(len(numbers))]
         if cut.rows:
             others[0] = w.put(f"add nsw i64 {others[0]}, {first}")
