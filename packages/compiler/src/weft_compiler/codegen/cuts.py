@@ -12,9 +12,9 @@ from weft_compiler.routines import FOUR, PANEL
 _ENOUGH: Final = 1 << 19
 """Products of numbers that a thread should compute at a time: some microseconds."""
 _UNPACKED: Final = 1 << 23
-"""Products of numbers up to which BLAS gets a part of `_ENOUGH` after the other. It copies the
-operands of larger parts into memory that it lends to threads as they come, so one finds there what
-another wrote: 32×512×512 by two threads takes 140 µs so, and 97 in such parts."""
+"""Products of numbers up to which BLAS gets a part of `_ENOUGH` after the other. OpenBLAS packs
+what is more than 10^6 into memory that threads share in turns, so one finds there what another
+wrote: 32×512×512 by two threads takes 140 µs so, and 97 in such parts."""
 _LINES: Final = 16
 """Rows of a product that a part has a multiple of; of columns it has whole panels."""
 
