@@ -17,6 +17,7 @@ import pytest
 
 import weft as wf
 from weft_compiler.codegen.targets import host
+from weft_compiler.generator import Compiled
 from weft_graph.ir.builder import create
 from weft_tensor import errors
 
@@ -661,8 +662,17 @@ def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("weft_compiler.generator._WORTH_HELPERS", 0)
     monkeypatch.setattr("weft_compiler.codegen.frames._GRAIN", 1)
     monkeypatch.setattr("weft_compiler.codegen.cuts._ENOUGH", 1)
-    monkeypatch.setattr("weft_compiler.passes.sums.LEAST_WORK", 8)
+    monkeypatch.setattr("weft_compiler.passes.order.LEAST_WORK", 1)
+    monkeypatch.setattr("weft_compiler.passes.sums.LEAST_WORK", 1)
     monkeypatch.setenv("WEFT_CACHE", "off")  # which knows nothing of these
+    ran: set[int] = set()
+    call = Compiled.__call__
+
+    def note(self: Compiled, *arrays: Any) -> None:
+        ran.add(self.threads)
+        call(self, *arrays)
+
+    monkeypatch.setattr(Compiled, "__call__", note)
     for seed in seeds:
         with wf.Graph().as_default():
             graph = Drawn(seed)
@@ -672,6 +682,7 @@ def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None
                 for value, want in zip(together, alone, strict=True):
                     different = difference(value, want)
                     assert not different, f"seed {seed}, {threads} threads: {different}"
+    assert ran == {1, 2, 4}
 
 
 def test_random_graphs_by_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:

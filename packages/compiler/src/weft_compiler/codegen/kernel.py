@@ -458,13 +458,12 @@ class Function:
         seen += [Seen("i64", each) for each in numbers]
         inner.arena = "%seen0"
         w = inner.w
-        first = w.put(f"mul nsw i64 %low, {cut.unit}")
-        last = w.put(f"mul nsw i64 %high, {cut.unit}")
+        first, last = (w.put(f"mul nsw i64 {end}, {cut.unit}") for end in ("%low", "%high"))
         last = w.call("llvm.smin.i64", "i64", last, str(cut.count))
         given = [f"%seen{at + 1}" for at in range(len(views))]
         for at, step in cut.steps.items():
             offset = w.put(f"mul nsw i64 {first}, {step}")
-            kind = memory_type(self.kernel.buffers[call.views[at].buffer].dtype)
+            kind = memory_type(call.views[at].dtype)
             given[at] = w.put(f"getelementptr {kind}, ptr {given[at]}, i64 {offset}")
         others = [f"%seen{at + 1 + len(views)}" for at in range(len(numbers))]
         if cut.rows:
