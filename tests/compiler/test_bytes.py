@@ -14,7 +14,8 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
-from weft_compiler.routines import FOUR, PANEL, WINDOWS, packed
+from weft_compiler.routines import FOUR, PANEL, packed
+from weft_compiler.windows import WINDOWS
 from weft_tensor import errors
 
 CPUS = ("", "x86-64-v4", "x86-64-v3", "x86-64")

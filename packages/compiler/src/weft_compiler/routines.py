@@ -11,14 +11,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from weft_compiler import windows
 from weft_tensor import dtypes, errors
-from weft_tensor.dtypes import DType
 
 STATE: Final = 6
 """Numbers of the state of a random stream: its counter, four, and its key, two."""
-
-Views = Mapping[str, tuple[DType, int]]
-"""Of each view the type of its elements, and how many there are to the buffer's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class Routine:
     views: tuple[str, ...]
     parameters: tuple[str, ...]
     writes: frozenset[str]
-    wrong: Callable[[Views, Mapping[str, int]], str]
+    wrong: Callable[[windows.Views, Mapping[str, int]], str]
     reference: Callable[..., None]
     spans: Callable[[Mapping[str, int], int], Mapping[str, int]]
     work: Callable[[Mapping[str, int]], int]
@@ -72,21 +69,13 @@ def _matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
     return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
 
 
-def _wrong_matmul(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_matmul(views: windows.Views, of: Mapping[str, int]) -> str:
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
-    wrong = _too_few(views, _matrices(of))
+    wrong = windows.too_few(views, _matrices(of))
     return wrong or ("" if of["c_row"] >= of["n"] or of["m"] <= 1 else "rows of c overlap")
-
-
-def _too_few(views: Views, spans: Mapping[str, int]) -> str:
-    """Which view has fewer elements than a routine touches."""
-    for name, needed in spans.items():
-        if needed > views[name][1]:
-            return f"{name} needs {needed} elements, and there are {views[name][1]}"
-    return ""
 
 
 def _matrices(of: Mapping[str, int]) -> Mapping[str, int]:
@@ -114,24 +103,24 @@ def _matmul(a: Any, b: Any, c: Any, **of: int) -> None:
     result[...] = left @ right + (result if of["accumulate"] else 0)
 
 
-def _wrong_packed(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_packed(views: windows.Views, of: Mapping[str, int]) -> str:
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
-    wrong = _too_few(views, _packed_spans(of, views["b"][0].size))
+    wrong = windows.too_few(views, _packed_spans(of, views["b"][0].size))
     return wrong or ("" if of["c_row"] >= of["n"] or of["m"] <= 1 else "rows of c overlap")
 
 
 def _packed_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
-    columns = PANEL_BYTES // size
+    columns = windows.PANEL_BYTES // size
     panels = -(-of["n"] // columns) * of["k"] * columns
     dense = {"a_column": 1, "b_row": of["n"], "b_column": 1}
     return {**_matrices({**of, **dense}), "b": panels}
 
 
 def _matmul_packed(a: Any, b: Any, c: Any, **of: int) -> None:
-    columns = PANEL_BYTES // b.itemsize
+    columns = windows.PANEL_BYTES // b.itemsize
     panels = -(-of["n"] // columns)
     right = b[: panels * of["k"] * columns].reshape(panels, of["k"], columns).swapaxes(0, 1)
     left = _matrix(a, of["m"], of["k"], of["a_row"], 1)
@@ -140,7 +129,7 @@ def _matmul_packed(a: Any, b: Any, c: Any, **of: int) -> None:
     result[...] = product + (result if of["accumulate"] else 0)
 
 
-def _wrong_gemm(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_gemm(views: windows.Views, of: Mapping[str, int]) -> str:
     if not {dtype for dtype, _ in views.values()} <= {dtypes.float32, dtypes.float64}:
         return "elements of float32 or float64 were required"
     if min(of["m"], of["n"], of["k"]) < 1:
@@ -152,13 +141,13 @@ def _wrong_gemm(views: Views, of: Mapping[str, int]) -> str:
     return _wrong_matmul(views, of)
 
 
-def _wrong_small(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_small(views: windows.Views, of: Mapping[str, int]) -> str:
     if min(of["m"], of["n"], of["k"]) < 1 or of["accumulate"]:
         return "sizes of at least 1, and nothing to add to, were required"
     return _wrong_matmul(views, of)
 
 
-def _wrong_philox(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_philox(views: windows.Views, of: Mapping[str, int]) -> str:
     (words, count), (state, given) = views["words"], views["state"]
     if words not in (dtypes.uint32, dtypes.uint64) or state is not dtypes.uint64:
         return "words of uint32 or uint64 and a state of uint64 were required"
@@ -182,115 +171,10 @@ _PHILOX_BYTES: Final = 32
 _PHILOX_PRODUCTS: Final = 20
 
 
-# ---------------------------------------------------------------------------- convolutions
-
-WINDOWS: Final = (
-    *("images", "rows", "width", "depth", "channels", "height", "breadth"),
-    *("taps_y", "taps_x", "stride_y", "stride_x", "dilation_y", "dilation_x"),
-    *("before_y", "before_x"),
-)
-"""What tells where windows are: `images` of `height` × `breadth` × `channels`, in each of which
-`rows` × `width` windows of `taps_y` × `taps_x` are looked at; `depth` numbers are computed of each.
-A window begins `before` places before the place of its row and column times the stride, and what
-is outside of an image is 0."""
-
-PANEL_BYTES: Final = 128
-"""Bytes of a row of a panel: filters are packed as panels of so many columns, (panels, taps_y,
-taps_x, channels, columns), with zeros where depth ends, and matrices as (panels, rows, columns)."""
-
-
 FOUR: Final = 4
-PANEL: Final = PANEL_BYTES // FOUR
+PANEL: Final = windows.PANEL_BYTES // FOUR
 """Columns of a panel of bytes, which has four rows of each column side by side: (panels, fours,
 columns, 4), with zeros where rows or columns end. Their sums are beside them: (panels, columns)."""
-
-
-def panel_columns(dtype: DType) -> int:
-    """Columns of a panel."""
-    return PANEL_BYTES // dtype.size
-
-
-def _places(of: Mapping[str, int]) -> int:
-    return of["taps_y"] * of["taps_x"] * of["channels"]
-
-
-def _taken(of: Mapping[str, int]) -> int:
-    return of["images"] * of["rows"] * of["width"]
-
-
-def _images(of: Mapping[str, int]) -> int:
-    return of["images"] * of["height"] * of["breadth"] * of["channels"]
-
-
-def _wrong_windows(views: Views, of: Mapping[str, int]) -> str:
-    if len({dtype for dtype, _ in views.values()}) != 1:
-        return "elements of one type were required"
-    if min(size for name, size in of.items() if not name.startswith("before")) < 0:
-        return "sizes of at least 0 were required"
-    if min(of[name] for name in WINDOWS[:-2] if name != "images") < 1:
-        return "sizes of at least 1 were required"
-    return ""
-
-
-def _conv_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
-    columns = PANEL_BYTES // size
-    panels = -(-of["depth"] // columns) * columns
-    depth = panels if of["packed"] else of["depth"]
-    return {"x": _images(of), "w": depth * _places(of), "y": _taken(of) * of["depth"]}
-
-
-def _wrong_conv(views: Views, of: Mapping[str, int]) -> str:
-    size = views["x"][0].size
-    return _wrong_windows(views, of) or _too_few(views, _conv_spans(of, size))
-
-
-def _filter_spans(of: Mapping[str, int]) -> Mapping[str, int]:
-    return {
-        "x": _images(of),
-        "g": _taken(of) * of["depth"],
-        "y": of["depth"] * _places(of),
-    }
-
-
-def _wrong_filter(views: Views, of: Mapping[str, int]) -> str:
-    return _wrong_windows(views, of) or _too_few(views, _filter_spans(of))
-
-
-def _windows(x: Any, of: Mapping[str, int], row: int, outside: int = 0) -> Any:
-    """All windows as rows of a matrix."""
-    images = x[: _images(of)].reshape(of["images"], of["height"], of["breadth"], of["channels"])
-    lines = [
-        (row + np.arange(of["rows"]) if axis == "y" else np.arange(of["width"]))[:, None]
-        * of[f"stride_{axis}"]
-        + np.arange(of[f"taps_{axis}"]) * of[f"dilation_{axis}"]
-        - of[f"before_{axis}"]
-        for axis in "yx"
-    ]
-    y, x_ = lines[0][:, None, :, None], lines[1][None, :, None, :]
-    there = (y >= 0) & (y < of["height"]) & (x_ >= 0) & (x_ < of["breadth"])
-    near = images[:, np.clip(y, 0, of["height"] - 1), np.clip(x_, 0, of["breadth"] - 1)]
-    found = np.where(there[..., None], near, outside)
-    return found.reshape(_taken(of), _places(of)).astype(x.dtype)
-
-
-def _conv(x: Any, w: Any, y: Any, row: int, packed: int, **of: int) -> None:
-    places = _places(of)
-    columns = PANEL_BYTES // x.itemsize if packed else of["depth"]
-    panels = -(-of["depth"] // columns)
-    filters = w[: panels * places * columns].reshape(panels, places, columns).swapaxes(0, 1)
-    matrix = filters.reshape(places, -1)[:, : of["depth"]]
-    result = y[: _taken(of) * of["depth"]].reshape(-1, of["depth"])
-    result[...] = _windows(x, of, row) @ matrix
-
-
-def _conv_filter(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
-    gradient = g[: _taken(of) * of["depth"]].reshape(-1, of["depth"])
-    result = y[: of["depth"] * _places(of)].reshape(of["depth"], -1)
-    result[...] = gradient.T @ _windows(x, of, 0) + (result if accumulate else 0)
-
-
-def _conv_work(of: Mapping[str, int]) -> int:
-    return _taken(of) * _places(of) * of["depth"]
 
 
 def _turn_spans(of: Mapping[str, int]) -> Mapping[str, int]:
@@ -300,12 +184,12 @@ def _turn_spans(of: Mapping[str, int]) -> Mapping[str, int]:
     return {"x": (m - 1) * of["x_row"] + n, "y": (n - 1) * of["y_row"] + m}
 
 
-def _wrong_turn(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_turn(views: windows.Views, of: Mapping[str, int]) -> str:
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
-    wrong = _too_few(views, _turn_spans(of))
+    wrong = windows.too_few(views, _turn_spans(of))
     return wrong or ("" if of["y_row"] >= of["rows"] or of["columns"] <= 1 else "rows of y overlap")
 
 
@@ -316,7 +200,7 @@ def _turn(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> No
 # ---------------------------------------------------------------------------- bytes
 
 
-def _wrong_types(views: Views, operands: int) -> str:
+def _wrong_types(views: windows.Views, operands: int) -> str:
     """Whether bytes, panels and sums are what they are, the panels the second or the last."""
     names = list(views)
     found = [views[name][0] for name in names]
@@ -341,12 +225,12 @@ def _byte_spans(of: Mapping[str, int]) -> Mapping[str, int]:
     }
 
 
-def _wrong_matmul_bytes(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_matmul_bytes(views: windows.Views, of: Mapping[str, int]) -> str:
     if min(of.values()) < 0 or of["k"] < 1:
         return "sizes and strides of at least 0, and a depth of at least 1, were required"
     if of["m"] > 1 and (of["a_row"] < of["k"] or of["c_row"] < of["n"]):
         return "rows overlap"
-    return _wrong_types(views, 2) or _too_few(views, _byte_spans(of))
+    return _wrong_types(views, 2) or windows.too_few(views, _byte_spans(of))
 
 
 def unpacked(panels: Any, n: int, k: int) -> Any:
@@ -374,27 +258,27 @@ def _matmul_bytes(a: Any, b: Any, sums: Any, c: Any, **of: int) -> None:
 
 def _conv_bytes_spans(of: Mapping[str, int]) -> Mapping[str, int]:
     return {
-        "x": _images(of),
-        "w": _panels(of["depth"], _places(of)),
+        "x": windows.elements_of(of),
+        "w": _panels(of["depth"], windows.places_of(of)),
         "sums": -(-of["depth"] // PANEL) * PANEL,
-        "y": _taken(of) * of["depth"],
+        "y": windows.taken(of) * of["depth"],
     }
 
 
-def _wrong_conv_bytes(views: Views, of: Mapping[str, int]) -> str:
-    sizes = {name: of[name] for name in WINDOWS}
+def _wrong_conv_bytes(views: windows.Views, of: Mapping[str, int]) -> str:
+    sizes = {name: of[name] for name in windows.WINDOWS}
     x = views["x"]
-    wrong = _wrong_windows({"x": x}, sizes) or _wrong_types(views, 2)
+    wrong = windows.wrong_windows({"x": x}, sizes) or _wrong_types(views, 2)
     if not wrong and not x[0].min <= of["outside"] <= x[0].max:
         wrong = f"what is outside was required to be of {x[0].name}, got {of['outside']}"
-    return wrong or _too_few(views, _conv_bytes_spans(of))
+    return wrong or windows.too_few(views, _conv_bytes_spans(of))
 
 
 def _conv_bytes(x: Any, w: Any, sums: Any, y: Any, row: int, outside: int, **of: int) -> None:
-    filters = unpacked(w, of["depth"], _places(of))
+    filters = unpacked(w, of["depth"], windows.places_of(of))
     assert (sums[: of["depth"]] == filters.sum(0)).all()
-    result = y[: _taken(of) * of["depth"]].reshape(-1, of["depth"])
-    result[...] = _windows(x, of, row, outside).astype(np.int32) @ filters
+    result = y[: windows.taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result[...] = windows.windows_of(x, of, row, outside).astype(np.int32) @ filters
 
 
 def _pack_spans(of: Mapping[str, int]) -> Mapping[str, int]:
@@ -406,10 +290,10 @@ def _pack_spans(of: Mapping[str, int]) -> Mapping[str, int]:
     }
 
 
-def _wrong_pack(views: Views, of: Mapping[str, int]) -> str:
+def _wrong_pack(views: windows.Views, of: Mapping[str, int]) -> str:
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
-    return _wrong_types(views, 1) or _too_few(views, _pack_spans(of))
+    return _wrong_types(views, 1) or windows.too_few(views, _pack_spans(of))
 
 
 def _pack_bytes(b: Any, panels: Any, sums: Any, **of: int) -> None:
@@ -455,23 +339,23 @@ _ROUTINES: Final = {
     "conv": Routine(
         "conv",
         ("x", "w", "y"),
-        (*WINDOWS, "packed"),
+        (*windows.WINDOWS, "packed"),
         frozenset("y"),
-        _wrong_conv,
-        _conv,
-        _conv_spans,
-        _conv_work,
+        windows.wrong_conv,
+        windows.conv,
+        windows.conv_spans,
+        windows.conv_work,
         ("row",),
     ),
     "conv_filter": Routine(
         "conv_filter",
         ("x", "g", "y"),
-        (*WINDOWS, "accumulate"),
+        (*windows.WINDOWS, "accumulate"),
         frozenset("y"),
-        _wrong_filter,
-        _conv_filter,
-        lambda of, _: _filter_spans(of),
-        _conv_work,
+        windows.wrong_filter,
+        windows.conv_filter,
+        lambda of, _: windows.filter_spans(of),
+        windows.conv_work,
     ),
     "turn": Routine(
         "turn",
@@ -482,6 +366,37 @@ _ROUTINES: Final = {
         _turn,
         lambda of, _: _turn_spans(of),
         lambda of: of["rows"] * of["columns"],
+    ),
+    "winograd": Routine(
+        "winograd",
+        ("x", "w", "u", "y"),
+        windows.WINDOWS,
+        frozenset("y"),
+        windows.wrong_winograd,
+        windows.winograd,
+        windows.winograd_spans,
+        windows.conv_work,
+        ("row",),
+    ),
+    "winograd_gradient": Routine(
+        "winograd_gradient",
+        ("x", "g", "m", "y"),
+        windows.WINDOWS,
+        frozenset(("m", "y")),
+        windows.wrong_gradient,
+        windows.winograd_gradient,
+        windows.gradient_spans,
+        windows.conv_work,
+    ),
+    "winograd_filters": Routine(
+        "winograd_filters",
+        ("w", "u"),
+        ("panels", "channels"),
+        frozenset("u"),
+        windows.wrong_filters,
+        windows.winograd_filters,
+        windows.filters_spans,
+        lambda of: of["panels"] * of["channels"] * windows.POINTS**2,
     ),
     "philox": Routine(
         "philox",
@@ -506,12 +421,12 @@ _ROUTINES: Final = {
     "conv_bytes": Routine(
         "conv_bytes",
         ("x", "w", "sums", "y"),
-        (*WINDOWS, "outside"),
+        (*windows.WINDOWS, "outside"),
         frozenset("y"),
         _wrong_conv_bytes,
         _conv_bytes,
         lambda of, _: _conv_bytes_spans(of),
-        lambda of: _conv_work(of) // FOUR,
+        lambda of: windows.conv_work(of) // FOUR,
         ("row",),
     ),
     "pack_bytes": Routine(
@@ -541,6 +456,16 @@ width, depth). Filters are panels where they are `packed`, else (taps_y, taps_x,
 
 `conv_filter`: the transpose of g, (images, rows, width, depth), times the windows of x, stored in
 y, (depth, taps_y, taps_x, channels), or added to it.
+
+`winograd`: the same as `conv` of packed filters of 3×3 with steps of 1, by Winograd's algorithm
+with tiles of 4×4. Beside the filters w it takes u, their values at points. The row is a multiple of
+4.
+
+`winograd_gradient`: the same as `conv_filter` for such windows, but y is (3, 3, channels, depth),
+and the routine works in m, of `gradient_memory` elements.
+
+`winograd_filters`: filters packed as panels, (panels, 3, 3, channels, columns), as their values at
+points, (panels, 6, 6, channels, columns).
 
 `matmul_bytes`: the product of a, m×k, of int8 or uint8, and of panels of int8, k×n, beside which
 are the sums of their columns, is stored in c, m×n, of int32.

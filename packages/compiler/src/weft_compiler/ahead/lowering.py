@@ -50,7 +50,7 @@ def program_of(
     every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
     _refuse([node for node in computed if why_not(node)], computed, given, every)
     try:
-        program = lower(name, computed, given, outputs, every)
+        program = lower(name, computed, given, outputs, every, direct=True)
     except Unsupported as why:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
     program = optimise(replace(program, body=without_blas(program.body)), check=False)

@@ -21,7 +21,8 @@ from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import module, symbol, tiles
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import FOUR, PANEL, PANEL_BYTES, WINDOWS
+from weft_compiler.routines import FOUR, PANEL
+from weft_compiler.windows import PANEL_BYTES, WINDOWS
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

@@ -23,7 +23,8 @@ from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, TileKernel, kernels
 from weft_compiler.codegen.tiles import ROWS
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import FOUR, PANEL_BYTES
+from weft_compiler.routines import FOUR
+from weft_compiler.windows import PANEL_BYTES
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

@@ -30,9 +30,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
+from weft_compiler.codegen import winograd, winograd_gradient
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
+    Across,
     Shape,
     module,
     shape_of,
@@ -41,7 +43,7 @@ from weft_compiler.codegen.tiles import (
     tiles,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PANEL_BYTES, WINDOWS
+from weft_compiler.windows import PANEL_BYTES, WINDOWS
 from weft_tensor.dtypes import DType
 
 _PARAMETERS: Final = {
@@ -62,14 +64,22 @@ _LINES: Final = 8
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
     """Bytes that a call works in."""
     s = shape_of(dtype, target)
-    if routine != "conv_filter":
+    if routine == "winograd":
+        return winograd.workspace(s, of)
+    if routine not in ("conv_filter", "winograd_gradient"):
         return s.panel_bytes if routine == "conv" else 0
+    own = winograd_gradient.workspace(s, of) if routine == "winograd_gradient" else 0
     places = of["taps_y"] * of["taps_x"] * of["channels"]
-    return s.panel_bytes + s.depth * (min(s.columns, places) + _PAD) * dtype.size
+    direct = s.panel_bytes + s.depth * (min(s.columns, places) + _PAD) * dtype.size
+    return max(own, direct)
 
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls a routine declares."""
+    if routine == "winograd_gradient":
+        return winograd_gradient.declaration(dtype)
+    if routine not in _PARAMETERS:
+        return winograd.declaration(routine, dtype)
     numbers = ", ".join(["i64"] * len(_PARAMETERS[routine]))
     views = "ptr, ptr" if routine == "turn" else "ptr, ptr, ptr"
     return f"declare void @{symbol(routine, dtype)}({views}, {numbers}, ptr)"
@@ -80,7 +90,8 @@ def module_text(dtype: DType, target: Target) -> str:
     s = shape_of(dtype, target)
     gather = Gather(s.scalar, tuple(sorted({s.lanes, min(s.lanes, _SHORT)}, reverse=True)))
     routines = [_Forward(s).text(), _ByFilter(s).text(), _Turn(s).text()]
-    return module(target, *texts(s), gather.text(), *routines)
+    fewer = [*winograd.texts(s), Across(s).text(), winograd_gradient.Gradient(s).text()]
+    return module(target, *texts(s), gather.text(), *routines, *fewer)
 
 
 class Gather:

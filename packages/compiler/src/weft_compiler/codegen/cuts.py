@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from weft_compiler.codegen.generated import places
+from weft_compiler.codegen.generated import parts
 from weft_compiler.routines import FOUR, PANEL
+from weft_compiler.windows import TILE
 
 _ENOUGH: Final = 1 << 19
 """Products of numbers that a thread should compute at a time: some microseconds."""
@@ -24,7 +25,8 @@ class Cut:
     """How a call is cut.
 
     Attributes:
-      size: the parameter that is smaller for a part; "" for the places of a filter's gradient.
+      size: the parameter that is smaller for a part; "" for the places, or
+        channels, of a filter's gradient.
       count: what it is for the whole.
       unit: parts have a multiple of so many.
       steps: how many elements a view moves on for each.
@@ -59,8 +61,12 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
         found = _of_windows(of, result=2)
     elif routine == "conv_bytes":
         found = _of_windows(of, result=3)
+    elif routine == "winograd":
+        found = _of_windows(of, result=3, unit=TILE)
     elif routine == "conv_filter":
-        found = Cut("", places(of), _LINES * 2, {})
+        found = Cut("", parts(routine, of), _LINES * 2, {})
+    elif routine == "winograd_gradient":
+        found = Cut("", parts(routine, of), _LINES, {}, ways=1)
     else:
         return None
     each = max(1, work // max(1, found.count))
@@ -84,14 +90,15 @@ def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
     return Cut("n", of["n"], PANEL, {1: column} | dict.fromkeys(range(2, result + 1), 1), ways=1)
 
 
-def _of_windows(of: Mapping[str, int], result: int) -> Cut:
+def _of_windows(of: Mapping[str, int], result: int, unit: int = 1) -> Cut:
     """Images, or rows of one.
 
     Args:
       result: which view y is.
+      unit: rows that a part has a multiple of.
     """
     line = of["width"] * of["depth"]
     if of["images"] > 1:
         image = of["height"] * of["breadth"] * of["channels"]
         return Cut("images", of["images"], 1, {0: image, result: of["rows"] * line})
-    return Cut("rows", of["rows"], 1, {result: line}, rows=True)
+    return Cut("rows", of["rows"], unit, {result: line}, rows=True)

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from weft_compiler.codegen import byte_products, conv, matmul
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import symbol
+from weft_compiler.windows import places_of
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -35,6 +36,9 @@ _MODULES: Final[dict[str, _Module]] = {
     "conv": conv,
     "conv_filter": conv,
     "turn": conv,
+    "winograd": conv,
+    "winograd_filters": conv,
+    "winograd_gradient": conv,
     "matmul_bytes": byte_products,
     "conv_bytes": byte_products,
     "pack_bytes": byte_products,
@@ -60,9 +64,14 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
     return _MODULES[routine].workspace(routine, dtype, target, of)
 
 
-def places(of: Mapping[str, int]) -> int:
-    """Places of a window."""
-    return of["taps_y"] * of["taps_x"] * of["channels"]
+def parts(routine: str, of: Mapping[str, int]) -> int:
+    """How many parts a gradient by the filter has, of which a call may compute some.
+
+    Returns: elements of a window, or channels; 0 for other routines.
+    """
+    if routine == "winograd_gradient":
+        return of["channels"]
+    return places_of(of) if routine == "conv_filter" else 0
 
 
 def library(routine: str) -> str:

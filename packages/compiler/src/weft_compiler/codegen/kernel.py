@@ -507,8 +507,8 @@ class Function:
             return
         self.kernel.routines.add((call.routine, dtype))
         given_numbers = [whole[name] for name, _ in call.parameters] + numbers
-        if call.routine == "conv_filter":
-            given_numbers += places or (0, generated.places(known))
+        if parts := generated.parts(call.routine, known):
+            given_numbers += places or (0, parts)
         handed = [*(f"ptr {view}" for view in views), *(f"i64 {x}" for x in given_numbers)]
         function = generated.symbol(call.routine, dtype)
         self.w.do(f"call void @{function}({', '.join(handed)}, ptr {self._workspace()})")

@@ -34,7 +34,7 @@ from weft_compiler.codegen.tiles import (
     tiles,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PANEL_BYTES
+from weft_compiler.windows import PANEL_BYTES
 from weft_tensor.dtypes import DType
 
 _FEW: Final = 4

@@ -69,6 +69,11 @@ class TileKernel:
         self.w = Loops()
         self.mask = ""
 
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return _name(self.rows, self.vectors, self.masked)
+
     def totals(self) -> list[list[str]]:
         """Write the sums of products: the registers of each row."""
         raise NotImplementedError
@@ -94,11 +99,9 @@ class TileKernel:
         w.go(done)
         w.begin(done)
         w.do("ret void")
-        name = _name(self.rows, self.vectors, self.masked)
         lines = "\n".join(w.lines)
-        return (
-            f"define internal void @{name}({self.parameters}) noinline #0 {{\nentry:\n{lines}\n}}\n"
-        )
+        head = f"define internal void @{self.name}({self.parameters}) noinline #0"
+        return f"{head} {{\nentry:\n{lines}\n}}\n"
 
     def load(self, pointer: str, v: int) -> str:
         """A register from memory: the one with number `v` of a row."""

@@ -15,6 +15,7 @@ from typing import Final
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, Tile, TileKernel, kernels
 from weft_compiler.codegen.writer import Loops
+from weft_compiler.windows import LINE
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -155,13 +156,33 @@ class _Kernel(TileKernel):
     def _row(self, i: int, p: str, b: list[str], totals: list[str]) -> list[str]:
         """An element of a times a row of b."""
         w = self.w
-        address = w.at(w.at("%a", self.s.scalar, p), self.s.scalar, str(i * self.s.row))
-        x = w.put(f"load {self.s.scalar}, ptr {address}, align {self.s.dtype.size}")
+        x = w.put(f"load {self.s.scalar}, ptr {self.place(i, p)}, align {self.s.dtype.size}")
         every = w.every(self.kind, x)
         return [
             w.call(f"llvm.fmuladd.{self.suffix}", self.kind, every, y, total)
             for y, total in zip(b, totals, strict=True)
         ]
+
+    def place(self, i: int, p: str) -> str:
+        """Where an element of a is."""
+        return self.w.at(self.w.at("%a", self.s.scalar, p), self.s.scalar, str(i * self.s.row))
+
+
+class Across(_Kernel):
+    """The same for the transpose of a, whose rows are a line each."""
+
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s, 8 if s.rows[0] > 8 else 4, s.vectors, False)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "weft.across"
+
+    def place(self, i: int, p: str) -> str:
+        """Where an element of a is."""
+        row = self.w.put(f"mul nsw i64 {p}, {LINE // self.s.dtype.size}")
+        return self.w.at(self.w.at("%a", self.s.scalar, row), self.s.scalar, str(i))
 
 
 def symbol(routine: str, dtype: DType) -> str:

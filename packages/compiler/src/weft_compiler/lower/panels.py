@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from weft_compiler.lower.values import Value
-from weft_compiler.routines import PANEL_BYTES
-
-_LINE: Final = 64
-"""Bytes of a line of a cache, which is also the widest register: loads across two take twice the
-time."""
+from weft_compiler.windows import LINE, PANEL_BYTES
 
 
 def packed(name: str, value: Value, matrix: Any) -> Value:
@@ -24,7 +20,7 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
     columns = PANEL_BYTES // matrix.itemsize
     *rows, depth = matrix.shape
     panels = -(-depth // columns)
-    found = _aligned((panels, *rows, columns), matrix.dtype)
+    found = aligned((panels, *rows, columns), matrix.dtype)
     for at in range(panels):
         part = matrix[..., at * columns : (at + 1) * columns]
         found[at, ..., : part.shape[-1]] = part
@@ -33,9 +29,9 @@ def packed(name: str, value: Value, matrix: Any) -> Value:
     return Value(name, value.dtype, found.shape, constant=found)
 
 
-def _aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array that begins with a line of the cache."""
+def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
+    """A new array that begins with a line of the cache: loads across two take twice the time."""
     size = int(np.prod(shape)) * dtype.itemsize
-    memory = np.empty(size + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
+    memory = np.empty(size + LINE, np.uint8)
+    start = -memory.ctypes.data % LINE
     return memory[start : start + size].view(dtype).reshape(shape)

@@ -82,6 +82,7 @@ def lower(
     given_values: Mapping[int, Any] | None = None,
     branches: Branches = NO_BRANCHES,
     fused: dict[str, list[Node]] | None = None,
+    direct: bool = False,
 ) -> Program:
     """The program that computes some nodes, and updates variables.
 
@@ -94,6 +95,7 @@ def lower(
       given_values: the values of inputs, by position, that are known for this program.
       branches: what the members are in.
       fused: gets of each buffer that is filled, and of each check, the nodes computed there.
+      direct: whether convolutions are computed as they are defined, and not by fewer products.
     Returns: a program with the inputs and outputs in their order. After the inputs it takes the
       states of the streams of `drawing` members, if there are any; constants that it uses follow.
       Variables that members change are no inputs but outputs that are updated, after the others, in
@@ -128,7 +130,7 @@ def lower(
             continue
         for node in dict.fromkeys(twins[output].node for output in member.outputs):
             stream = (streams, rows[member]) if member in rows else None
-            results = lowered(node, [values[source] for source in node.inputs], stream)
+            results = lowered(node, [values[source] for source in node.inputs], stream, direct)
             for output, value in zip(node.outputs, results, strict=True):
                 assert (value.dtype, value.shape) == (output.dtype, shape_of(output)), (node, value)
                 values[output] = value
@@ -437,7 +439,10 @@ def _constant_twin(graph: Graph, output: Output) -> Output:
 
 
 def lowered(
-    node: Node, inputs: Sequence[Value], stream: tuple[Value, int] | None = None
+    node: Node,
+    inputs: Sequence[Value],
+    stream: tuple[Value, int] | None = None,
+    direct: bool = False,
 ) -> Sequence[Value]:
     """The values of a node's results."""
     known = [constant_value(output) for output in node.outputs]
@@ -445,7 +450,7 @@ def lowered(
         return list(map(_known, node.outputs, known))
     if node.op_def.traits.identity:
         return [inputs[0]]
-    operation = Operation(node, inputs, stream)
+    operation = Operation(node, inputs, stream, direct)
     rule = rule_of(node.type)
     if rule is None:
         require(not why_not(node), why_not(node))

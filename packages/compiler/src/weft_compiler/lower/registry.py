@@ -31,14 +31,20 @@ class Operation:
       node: as it was copied with the shapes of a call.
       inputs: its operands.
       stream: of what draws from a stream of its own, the states of streams and the row of its own.
+      direct: whether convolutions are computed as they are defined, and not by fewer products.
     """
 
     def __init__(
-        self, node: Node, inputs: Sequence[Value], stream: tuple[Value, int] | None = None
+        self,
+        node: Node,
+        inputs: Sequence[Value],
+        stream: tuple[Value, int] | None = None,
+        direct: bool = False,
     ) -> None:
         self.node = node
         self.inputs = tuple(inputs)
         self.stream = stream
+        self.direct = direct
 
     @property
     def name(self) -> str:

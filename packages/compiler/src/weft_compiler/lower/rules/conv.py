@@ -24,7 +24,8 @@ from weft_compiler.lower.panels import packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import product_of
 from weft_compiler.lower.values import Value, Written, computed, moved
-from weft_compiler.routines import panel_columns
+from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
+from weft_compiler.windows import panel_columns
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes
 from weft_tensor import dtypes
@@ -116,7 +117,7 @@ def _conv(op: Operation) -> Value:
     w = filters
     if filters.constant is not None or windows >= _MANY:
         w = _packed(filters, [range(k) for k in filters.shape[:2]])
-    found = _convolved(op.name, last, w, axes, filters.shape[3])
+    found = _convolved(op, last, w, axes, filters.shape[3])
     return as_layout(found, layout, op.name)
 
 
@@ -140,7 +141,7 @@ def _by_input(op: Operation) -> Value:
             parts.append(None)  # no window has a tap there
             continue
         w = _packed(filters, [y.taps, x.taps], turned=True)
-        parts.append(_convolved(f"{op.name}_part", last, w, [y.axis, x.axis], channels))
+        parts.append(_convolved(op, last, w, [y.axis, x.axis], channels, "_part"))
     if len(parts) == 1 and parts[0] is not None:
         return as_layout(parts[0], layout, op.name)
     steps = [axis.stride for axis in axes]
@@ -263,6 +264,9 @@ def _by_filter(op: Operation) -> Value:
     require(x.shape[-1] == channels, "the filter has another depth than the input")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
     require(gradient.shape == expected, "shapes do not fit")
+    if not op.direct and fits(x, _slides(axes), depth):
+        of = parameters_of(x, axes, depth, x.shape[0], axes[0].count)
+        return gradient_by_points(op, x, gradient, of)
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         zeros = filled(unique, y, number(0, y.dtype))
@@ -347,9 +351,13 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
     return computed(name, filters.dtype, shape, element)
 
 
-def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) -> Value:
+def _convolved(
+    op: Operation, x: Value, w: Value, axes: Sequence[Axis], depth: int, what: str = ""
+) -> Value:
     """The convolution of (N, H, W, C) with filters, maybe packed: (N, H', W', depth)."""
-    shape = (x.shape[0], *[axis.count for axis in axes], depth)
+    shape, name = (x.shape[0], *[axis.count for axis in axes], depth), f"{op.name}{what}"
+    if not op.direct and w.rank == 5 and fits(x, _slides(axes), depth):
+        return _by_points(name, x, w, axes, shape)
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         if 0 in (*x.shape, *w.shape, *shape):
@@ -367,6 +375,38 @@ def _convolved(name: str, x: Value, w: Value, axes: Sequence[Axis], depth: int) 
         return call_by_rows(unique, shape, axes, call)
 
     return Value(name, x.dtype, shape, Written((x, w), write))
+
+
+def _slides(axes: Sequence[Axis]) -> Slides:
+    return Slides(
+        tuple([axis.count for axis in axes]),
+        tuple([axis.taps for axis in axes]),
+        tuple([axis.stride for axis in axes]),
+        tuple([axis.dilation for axis in axes]),
+    )
+
+
+def _by_points(
+    name: str, x: Value, w: Value, axes: Sequence[Axis], shape: tuple[int, ...]
+) -> Value:
+    """The same by Winograd's algorithm."""
+    points, images = points_of(w), images_of(shape[0], shape[1:3])
+
+    def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        def call(image: Expr) -> Body:
+            first = [image, *[index(0)] * 3]
+            views = (
+                load(buffers[0], x.shape, first),
+                load(buffers[1], w.shape, [index(0)] * 5),
+                load(buffers[2], points.shape, [index(0)] * 5),
+                load(target, shape, first),
+            )
+            of = parameters_of(x, axes, shape[3], images, shape[1])
+            return (Call("winograd", views, tuple(of.items()), (index(0),)),)
+
+        return call(index(0)) if images == shape[0] else nest(unique, shape[:1], call)
+
+    return Value(name, x.dtype, shape, Written((x, w, points), write))
 
 
 def call_by_rows(

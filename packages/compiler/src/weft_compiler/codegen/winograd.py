@@ -1,0 +1,460 @@
+"""The routines `winograd` and `winograd_filters`: convolutions of 3×3 by fewer products.
+
+Winograd's F(4×4, 3×3): the windows of a tile of 4×4 results overlap in 6×6 elements.  Where
+these, and the filters, are evaluated as polynomials at six points an axis, 36 products for each
+channel and filter give what 144 do directly, and the results are interpolated from their sums.
+
+    for tiles in blocks:
+      for each tile and its channels: transform 6×6 elements
+      for panels of filters:
+        for each of 36 points: tiles × channels times channels × columns
+        for each tile: transform 6×6 sums to 4×4 results
+
+With the points 0, 1, -1, 1/2, -2 and infinity errors are less than half of those with ±2 (B.
+Barabasz and others, Error analysis and improving the accuracy of Winograd convolution, 2020).
+
+An element that is not finite spoils all results of its tile.  So results are looked at, and four
+rows of an image in which one is not finite are computed directly.
+
+What is computed of a tile does not depend on which others are in its block: tiles of products have
+as many sums for each element, whatever their size, as there are no fewer rows than four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from weft_compiler.codegen.tile_kernels import chosen
+from weft_compiler.codegen.tiles import Shape, symbol, tiles
+from weft_compiler.codegen.writer import Loops, literal
+from weft_compiler.windows import PANEL_BYTES, POINTS, TILE, WINDOWS
+from weft_tensor.dtypes import DType
+
+TILES: Final = 56
+"""Tiles of a block at most: so many rows fill tiles of products, and use filters often enough."""
+_ROWS: Final = 4
+"""Tiles of a block are a multiple of these."""
+SQUARE: Final = POINTS * POINTS
+
+
+def workspace(s: Shape, of: Mapping[str, int]) -> int:
+    """Bytes that a call works in: a tile, what a block is transformed to, and its sums."""
+    tall, wide = (-(-of[size] // TILE) for size in ("rows", "width"))
+    count = min(TILES, -(-of["images"] * tall * wide // _ROWS) * _ROWS)
+    depths = -(-of["channels"] // s.depth)
+    panel = PANEL_BYTES // s.dtype.size
+    there = max(of["channels"], panel) + count * (depths * s.row + panel)
+    return SQUARE * there * s.dtype.size
+
+
+def declaration(routine: str, dtype: DType) -> str:
+    """What a module that calls a routine declares."""
+    views, numbers = (4, len(WINDOWS) + 1) if routine == "winograd" else (2, 2)
+    kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
+    return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
+
+
+def texts(s: Shape) -> list[str]:
+    """The functions; they call `conv` and `gather` of the same module."""
+    return [_Winograd(s).text(), _Filters(s).text()]
+
+
+class Vectors:
+    """Sums and products of registers."""
+
+    def __init__(self, w: Loops, s: Shape) -> None:
+        self.w, self.s = w, s
+        self.kind = f"<{s.lanes} x {s.scalar}>"
+        self.suffix = f"v{s.lanes}{'f64' if s.scalar == 'double' else 'f32'}"
+
+    def add(self, x: str, y: str) -> str:
+        """A sum."""
+        return self.w.put(f"fadd {self.kind} {x}, {y}")
+
+    def sub(self, x: str, y: str) -> str:
+        """A difference."""
+        return self.w.put(f"fsub {self.kind} {x}, {y}")
+
+    def scaled(self, x: str, factor: float) -> str:
+        """A number times x."""
+        return self.w.put(f"fmul {self.kind} {x}, {self.number(factor)}")
+
+    def plus(self, total: str, x: str, factor: float) -> str:
+        """A sum, and a number times x."""
+        return self.w.call(f"llvm.fmuladd.{self.suffix}", self.kind, x, self.number(factor), total)
+
+    def number(self, value: float) -> str:
+        """A register that has a number in all lanes."""
+        return f"splat ({self.s.scalar} {literal(value, self.s.dtype)})"
+
+    def load(self, pointer: str, *terms: str) -> str:
+        """A register from memory, some elements after a pointer."""
+        place = self.w.at(pointer, self.s.scalar, *terms)
+        return self.w.put(f"load {self.kind}, ptr {place}, align {self.s.dtype.size}")
+
+    def store(self, x: str, pointer: str, *terms: str) -> None:
+        """A register into memory, some elements after a pointer."""
+        place = self.w.at(pointer, self.s.scalar, *terms)
+        self.w.do(f"store {self.kind} {x}, ptr {place}, align {self.s.dtype.size}")
+
+    def inputs(self, d: Sequence[str]) -> list[str]:
+        """Six elements as values at the points: the product of all other points' factors."""
+        e = [self.sub(d[k + 2], d[k]) for k in range(4)]
+        h = [self.sub(self.plus(d[k + 2], d[k + 1], 1.5), d[k]) for k in (1, 2)]
+        return [
+            self.sub(self.plus(e[2], e[1], 1.5), e[0]),
+            self.add(h[1], h[0]),
+            self.sub(h[1], h[0]),
+            self.plus(e[2], e[1], 2.0),
+            self.plus(e[2], e[1], -0.5),
+            self.sub(self.plus(e[3], e[2], 1.5), e[1]),
+        ]
+
+    def results(self, m: Sequence[str]) -> list[str]:
+        """Six sums of products as four results: powers of the points, times each."""
+        both, apart = self.add(m[1], m[2]), self.sub(m[1], m[2])
+        zero = self.add(self.add(m[0], both), self.add(m[3], m[4]))
+        one = self.plus(self.plus(apart, m[3], 0.5), m[4], -2.0)
+        two = self.plus(self.plus(both, m[3], 0.25), m[4], 4.0)
+        three = self.plus(self.plus(self.add(apart, m[5]), m[3], 0.125), m[4], -8.0)
+        return [zero, one, two, three]
+
+    def filters(self, g: Sequence[str]) -> list[str]:
+        """Three elements of a filter as values at the points, over the points' differences."""
+        ends, third = self.add(g[0], g[2]), 1 / 3
+        half = self.plus(self.scaled(g[0], -16 / 15), g[1], -8 / 15)
+        far = self.plus(self.scaled(g[0], 1 / 15), g[1], -2 / 15)
+        return [
+            g[0],
+            self.scaled(self.add(ends, g[1]), third),
+            self.scaled(self.sub(g[1], ends), third),
+            self.plus(half, g[2], -4 / 15),
+            self.plus(far, g[2], 4 / 15),
+            g[2],
+        ]
+
+    def gradients(self, g: Sequence[str]) -> list[str]:
+        """Four gradients of results as values at the points: their powers, times each."""
+        even, odd = self.add(g[0], g[2]), self.add(g[1], g[3])
+        return [
+            g[0],
+            self.add(even, odd),
+            self.sub(even, odd),
+            self.plus(self.plus(self.plus(g[0], g[1], 0.5), g[2], 0.25), g[3], 0.125),
+            self.plus(self.plus(self.plus(g[0], g[1], -2.0), g[2], 4.0), g[3], -8.0),
+            g[3],
+        ]
+
+    def taps(self, m: Sequence[str]) -> list[str]:
+        """Six sums of products as three gradients of filters."""
+        apart = self.scaled(self.sub(m[1], m[2]), 1 / 3)
+        both = self.scaled(self.add(m[1], m[2]), 1 / 3)
+        first = self.plus(self.plus(self.add(m[0], apart), m[3], -16 / 15), m[4], 1 / 15)
+        last = self.plus(self.plus(self.add(m[5], apart), m[3], -4 / 15), m[4], 4 / 15)
+        return [first, self.plus(self.plus(both, m[3], -8 / 15), m[4], -2 / 15), last]
+
+    def square(
+        self, x: Sequence[Sequence[str]], change: Callable[[Sequence[str]], list[str]]
+    ) -> list[list[str]]:
+        """A transformation of the columns of a square, and then of its rows."""
+        columns = [change([row[j] for row in x]) for j in range(len(x[0]))]
+        return [change(list(row)) for row in zip(*columns, strict=True)]
+
+
+class Tiled:
+    """What routines over tiles of results have.
+
+    Attributes:
+      panel: columns of a panel.
+      tall, wide, each: tiles of an image: rows, columns, and all.
+      most: tiles of a block.
+      bad: where what is not finite is noted.
+    """
+
+    def __init__(self, s: Shape) -> None:
+        self.s, self.w = s, Loops()
+        self.v = Vectors(self.w, s)
+        self.panel = PANEL_BYTES // s.dtype.size
+
+    def begin(self, most: int) -> str:
+        """Find out how many tiles there are, which is the result."""
+        w = self.w
+        self.bad = w.put(f"alloca {self.v.kind}, align 64")
+        self.note("zeroinitializer")
+        self.tall, self.wide = (
+            w.put(f"udiv i64 {w.put(f'add i64 %{size}, {TILE - 1}')}, {TILE}")
+            for size in ("rows", "width")
+        )
+        self.each = w.put(f"mul nsw i64 {self.tall}, {self.wide}")
+        count = w.put(f"mul nsw i64 %images, {self.each}")
+        blocks = w.put(f"udiv i64 {w.put(f'add i64 {count}, {most - 1}')}, {most}")
+        blocks = w.put(f"call i64 @llvm.smax.i64(i64 {blocks}, i64 1)")
+        rounded = w.put(f"sub i64 {w.put(f'add i64 {count}, {blocks}')}, 1")
+        self.most = self.whole(w.put(f"udiv i64 {rounded}, {blocks}"))
+        return count
+
+    def whole(self, count: str) -> str:
+        """The next multiple of the rows that tiles of products have at least."""
+        return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {_ROWS - 1}')}, {-_ROWS}")
+
+    def place(self, tile: str) -> tuple[str, str, str]:
+        """The image, and the first row and column, of a tile."""
+        w = self.w
+        rest = w.put(f"urem i64 {tile}, {self.each}")
+        row, column = w.put(f"udiv i64 {rest}, {self.wide}"), w.put(f"urem i64 {rest}, {self.wide}")
+        image = w.put(f"udiv i64 {tile}, {self.each}")
+        return image, w.put(f"mul nsw i64 {row}, {TILE}"), w.put(f"mul nsw i64 {column}, {TILE}")
+
+    def patch(self, tile: str, size: int, view: str, top: str = "0") -> tuple[str, str, str]:
+        """The elements that a tile has to do with, where they are, or copied beside zeros.
+
+        Args:
+          size: of a side.
+          view: the images, with `height`, `breadth` and `channels`; or "%g", the results'.
+          top: the row of the first tile.
+        Returns: the first of them, and how far apart rows and columns are.
+        """
+        w, s, results = self.w, self.s, view == "%g"
+        height, breadth, channels = (
+            ("%rows", "%width", "%depth") if results else ("%height", "%breadth", "%channels")
+        )
+        image, y, x = self.place(tile)
+        if not results:
+            y = w.put(f"add nsw i64 {y}, {w.put(f'mul nsw i64 {top}, {TILE}')}")
+            y, x = w.put(f"sub i64 {y}, %before_y"), w.put(f"sub i64 {x}, %before_x")
+        inside = "true"
+        for low, high in ((y, height), (x, breadth)):
+            last = w.put(f"add nsw i64 {low}, {size}")
+            for there in (f"icmp sge i64 {low}, 0", f"icmp sle i64 {last}, {high}"):
+                inside = w.put(f"and i1 {inside}, {w.put(there)}")
+        with w.when(w.put(f"xor i1 {inside}, true")):
+            self._gather(tile, size, view, (height, breadth, channels), top)
+        line = w.put(f"mul nsw i64 {breadth}, {channels}")
+        lines = w.put(f"mul nsw i64 {w.put(f'mul nsw i64 {image}, {height}')}, {line}")
+        start = w.put(f"mul nsw i64 {x}, {channels}")
+        own = w.at(view, s.scalar, lines, w.put(f"mul nsw i64 {y}, {line}"), start)
+        source = w.select(inside, "ptr", own, "%workspace")
+        dense = w.put(f"mul nsw i64 {channels}, {size}")
+        return source, w.select(inside, "i64", line, dense), channels
+
+    def _gather(
+        self, tile: str, size: int, view: str, shape: tuple[str, str, str], top: str
+    ) -> None:
+        """Copy what a tile has to do with: a window every 4 places."""
+        windows = {
+            **{name: f"%{name}" for name in WINDOWS},
+            **dict(zip(("height", "breadth", "channels"), shape, strict=True)),
+            **{"rows": self.tall, "width": self.wide},
+            **dict.fromkeys(("taps_y", "taps_x"), str(size)),
+            **dict.fromkeys(("stride_y", "stride_x"), str(TILE)),
+        }
+        if view == "%g":
+            windows |= {"before_y": "0", "before_x": "0"}
+        places = self.w.put(f"mul nsw i64 {shape[2]}, {size**2}")
+        numbers = [*windows.values(), tile, "1", "0", places, places, top]
+        given = ", ".join(f"i64 {x}" for x in numbers)
+        self.w.do(f"call void @weft.gather(ptr {view}, ptr %workspace, {given})")
+
+    def loaded(self, patch: tuple[str, str, str], size: int, c: str) -> list[list[str]]:
+        """Some channels of a patch."""
+        source, rows, columns = patch
+        return [
+            [
+                self.v.load(
+                    source,
+                    self.w.put(f"mul nsw i64 {rows}, {i}"),
+                    self.w.put(f"mul nsw i64 {columns}, {j}"),
+                    c,
+                )
+                for j in range(size)
+            ]
+            for i in range(size)
+        ]
+
+    def store(self, square: Sequence[Sequence[str]], at: str, apart: str) -> None:
+        """The values at all points."""
+        for point, value in enumerate([value for row in square for value in row]):
+            self.v.store(value, at, self.w.put(f"mul nsw i64 {apart}, {point}"))
+
+    def note(self, bad: str) -> None:
+        """Keep what is no number where something was not finite."""
+        self.w.do(f"store {self.v.kind} {bad}, ptr {self.bad}, align 64")
+
+    def noted(self) -> str:
+        """What is noted."""
+        return self.w.put(f"load {self.v.kind}, ptr {self.bad}, align 64")
+
+    def is_bad(self) -> str:
+        """Whether a result was not finite."""
+        w, scalar = self.w, self.s.scalar
+        total = w.put(
+            f"call {scalar} @llvm.vector.reduce.fadd.{self.v.suffix}"
+            f"({scalar} 0.0, {self.v.kind} {self.noted()})"
+        )
+        return w.put(f"fcmp uno {scalar} {total}, 0.0")
+
+
+class _Winograd(Tiled):
+    """`winograd(x, w, u, y, numbers of WINDOWS, row)`."""
+
+    def text(self) -> str:
+        w = self.w
+        count = self.begin(TILES)
+        self._parts()
+        with w.each(count, self.most) as first:
+            here = w.least(w.put(f"sub i64 {count}, {first}"), self.most)
+            self._inputs(first, here)
+            with w.each("%depth", self.panel) as j:
+                columns = w.least(w.put(f"sub i64 %depth, {j}"), str(self.panel))
+                self._products(here, j)
+                self._results(first, here, j, columns)
+        with w.when(self.is_bad()):
+            self._directly()
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in (*WINDOWS, "row"))
+        views = ", ".join(f"ptr noalias %{name}" for name in ("x", "w", "u", "y", "workspace"))
+        first, last = views.rsplit(", ", 1)
+        head = f"define void @{symbol('winograd', self.s.dtype)}({first}, {numbers}, {last})"
+        lines = "\n".join(w.lines)
+        return f"{head} #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _directly(self) -> None:
+        """Compute rows of tiles by `conv` where some result is not finite."""
+        w, s = self.w, self.s
+        line = w.put("mul nsw i64 %width, %depth")
+        image = w.put(f"mul nsw i64 {w.put('mul nsw i64 %breadth, %channels')}, %height")
+        results = w.put(f"mul nsw i64 %rows, {line}")
+        with w.each("%images") as n, w.each("%rows", TILE) as row:
+            rows = w.least(w.put(f"sub i64 %rows, {row}"), str(TILE))
+            size = w.put(f"mul nsw i64 {rows}, {line}")
+            of = w.put(f"mul nsw i64 {n}, {results}")
+            y = w.at("%y", s.scalar, of, w.put(f"mul nsw i64 {row}, {line}"))
+            self.note("zeroinitializer")
+            with w.each(size, s.lanes) as c:
+                self.note(self.v.plus(self.noted(), self.v.load(y, c), 0.0))
+            with w.when(self.is_bad()):
+                windows = {name: f"%{name}" for name in WINDOWS} | {"images": "1", "rows": rows}
+                x = w.at("%x", s.scalar, w.put(f"mul nsw i64 {n}, {image}"))
+                begin = w.put(f"add nsw i64 %row, {row}")
+                numbers = ", ".join(f"i64 {number}" for number in (*windows.values(), "1", begin))
+                w.do(
+                    f"call void @{symbol('conv', s.dtype)}(ptr {x}, ptr %w, ptr {y}, {numbers}, "
+                    "ptr %workspace)"
+                )
+
+    def _parts(self) -> None:
+        """The parts of the workspace, and how far apart what is in them is."""
+        w, s = self.w, self.s
+        channels = w.put(f"call i64 @llvm.smax.i64(i64 %channels, i64 {self.panel})")
+        patch = w.put(f"mul nsw i64 {channels}, {SQUARE}")
+        depths = w.put(f"udiv i64 {w.put(f'add i64 %channels, {s.depth - 1}')}, {s.depth}")
+        self.point = w.put(f"mul nsw i64 {self.most}, {s.row}")
+        self.block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
+        self.sums_point = w.put(f"mul nsw i64 {self.most}, {self.panel}")
+        self.given = w.at("%workspace", s.scalar, patch)
+        whole = w.put(f"mul nsw i64 {self.block}, {depths}")
+        self.sums = w.at(self.given, s.scalar, whole)
+
+    def _inputs(self, first: str, here: str) -> None:
+        """Transform the elements of tiles."""
+        w, s, v = self.w, self.s, self.v
+        top = w.put(f"udiv i64 %row, {TILE}")
+        with w.each(here) as t:
+            patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x", top)
+            target = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}"))
+            with w.each("%channels", s.lanes) as c:
+                square = v.square(self.loaded(patch, POINTS, c), v.inputs)
+                of = w.put(f"udiv i64 {c}, {s.depth}")
+                start = w.put(f"mul nsw i64 {of}, {self.block}")
+                at = w.at(target, s.scalar, start, w.put(f"urem i64 {c}, {s.depth}"))
+                self.store(square, at, self.point)
+
+    def _products(self, here: str, j: str) -> None:
+        """The sums of a panel, at all points; those of columns beyond the last are not used."""
+        w, s = self.w, self.s
+        count = self.whole(here)
+        with w.each(str(SQUARE)) as point:
+            row = w.put(f"mul nsw i64 {j}, {SQUARE}")
+            row = w.put(f"add nsw i64 {row}, {w.put(f'mul nsw i64 {point}, {self.panel}')}")
+            panel = w.at("%u", s.scalar, w.put(f"mul nsw i64 {row}, %channels"))
+            given = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}"))
+            sums = w.at(self.sums, s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}"))
+            with w.each("%channels", s.depth) as pc:
+                depth = w.least(w.put(f"sub i64 %channels, {pc}"), str(s.depth))
+                add = w.put(f"icmp sgt i64 {pc}, 0")
+                of = w.put(f"mul nsw i64 {w.put(f'udiv i64 {pc}, {s.depth}')}, {self.block}")
+                b = w.at(panel, s.scalar, w.put(f"mul nsw i64 {pc}, {self.panel}"))
+                with tiles(w, s, count) as (i, _, wanted):
+                    a = w.at(given, s.scalar, of, w.put(f"mul nsw i64 {i}, {s.row}"))
+                    c = w.at(sums, s.scalar, w.put(f"mul nsw i64 {i}, {self.panel}"))
+                    kernel = chosen(w, s, wanted, str(self.panel))
+                    with w.each(str(self.panel), s.width) as k:
+                        w.do(
+                            f"call void {kernel}(ptr {a}, ptr {w.at(b, s.scalar, k)}, "
+                            f"i64 {self.panel}, i64 {depth}, ptr {w.at(c, s.scalar, k)}, "
+                            f"i64 {self.panel}, i64 {s.width}, i1 {add})"
+                        )
+
+    def _results(self, first: str, here: str, panel: str, columns: str) -> None:
+        """Transform the sums of a panel, and store what is within the results."""
+        w, s, v = self.w, self.s, self.v
+        line = w.put("mul nsw i64 %width, %depth")
+        with w.each(here) as t:
+            image, row, column = self.place(w.put(f"add nsw i64 {first}, {t}"))
+            high = w.least(w.put(f"sub i64 %rows, {row}"), str(TILE))
+            wide = w.least(w.put(f"sub i64 %width, {column}"), str(TILE))
+            whole = w.put(f"icmp eq i64 {w.put(f'add i64 {high}, {wide}')}, {2 * TILE}")
+            lines = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {image}, %rows')}, {row}")
+            place = w.put(f"mul nsw i64 {column}, %depth")
+            own = w.at("%y", s.scalar, w.put(f"mul nsw i64 {lines}, {line}"), place, panel)
+            target = w.select(whole, "ptr", own, "%workspace")
+            down = w.select(whole, "i64", line, str(TILE * self.panel))
+            right = w.select(whole, "i64", "%depth", str(self.panel))
+            sums = w.at(self.sums, s.scalar, w.put(f"mul nsw i64 {t}, {self.panel}"))
+            with w.each(columns, s.lanes) as c:
+                points = [
+                    v.load(sums, w.put(f"mul nsw i64 {self.sums_point}, {point}"), c)
+                    for point in range(SQUARE)
+                ]
+                square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
+                bad = self.noted()
+                for i, results in enumerate(v.square(square, v.results)):
+                    to = w.put(f"mul nsw i64 {down}, {i}")
+                    for k, result in enumerate(results):
+                        v.store(result, target, to, w.put(f"mul nsw i64 {right}, {k}"), c)
+                        bad = v.plus(bad, result, 0.0)
+                self.note(bad)
+            with w.when(w.put(f"xor i1 {whole}, true")), w.each(high) as at_row:
+                source = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {at_row}, {down}"))
+                to = w.at(own, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}"))
+                with w.each(wide) as at_column, w.each(columns, s.lanes) as c:
+                    found = v.load(source, w.put(f"mul nsw i64 {at_column}, {right}"), c)
+                    v.store(found, to, w.put(f"mul nsw i64 {at_column}, %depth"), c)
+
+
+class _Filters:
+    """`winograd_filters(w, u, panels, channels)`."""
+
+    def __init__(self, s: Shape) -> None:
+        self.s, self.w = s, Loops()
+        self.v = Vectors(self.w, s)
+
+    def text(self) -> str:
+        w, s, v = self.w, self.s, self.v
+        panel = PANEL_BYTES // s.dtype.size
+        size = w.put(f"mul nsw i64 %channels, {panel}")
+        with w.each("%panels") as p:
+            nine = w.put(f"mul nsw i64 {p}, 9")
+            source = w.at("%w", s.scalar, w.put(f"mul nsw i64 {nine}, {size}"))
+            of = w.put(f"mul nsw i64 {p}, {SQUARE}")
+            target = w.at("%u", s.scalar, w.put(f"mul nsw i64 {of}, {size}"))
+            with w.each(size, s.lanes) as c:
+                taps = [v.load(source, w.put(f"mul nsw i64 {size}, {k}"), c) for k in range(9)]
+                square = v.square([taps[i : i + 3] for i in (0, 3, 6)], v.filters)
+                for point, value in enumerate([value for row in square for value in row]):
+                    v.store(value, target, w.put(f"mul nsw i64 {size}, {point}"), c)
+        w.do("ret void")
+        head = f"define void @{symbol('winograd_filters', s.dtype)}(ptr noalias %w, ptr noalias %u"
+        lines = "\n".join(w.lines)
+        return f"{head}, i64 %panels, i64 %channels, ptr %workspace) #0 {{\nentry:\n{lines}\n}}\n"

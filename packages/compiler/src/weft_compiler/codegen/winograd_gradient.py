@@ -1,0 +1,172 @@
+"""The routine `winograd_gradient`: gradients of filters of 3×3 by fewer products.
+
+What `weft_compiler.codegen.winograd` does, the other way round:
+
+    for tiles in blocks:
+      for each tile: transform 6×6 elements of x, and 4×4 of g
+      for each of 36 points: sums += channels × tiles times tiles × depth
+    transform 6×6 sums to 3×3 results
+
+Where a result is not finite all are computed by `conv_filter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from weft_compiler.codegen.tiles import Across, Shape, symbol
+from weft_compiler.codegen.winograd import SQUARE, Tiled
+from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TILE, WINDOWS
+from weft_tensor.dtypes import DType
+
+_TILES: Final = 64
+"""Tiles of a block at most: sums are read and written once for each, and blocks are to stay in
+caches."""
+
+
+def workspace(s: Shape, of: Mapping[str, int]) -> int:
+    """Bytes that a call works in: a tile, and what a block is transformed to."""
+    tall, wide = (-(-of[size] // TILE) for size in ("rows", "width"))
+    count = min(_TILES, of["images"] * tall * wide + TILE)
+    panel = PANEL_BYTES // s.dtype.size
+    depth = -(-of["depth"] // panel) * panel
+    patch = max(of["channels"], depth)
+    return SQUARE * (patch + count * (of["channels"] + depth)) * s.dtype.size
+
+
+def declaration(dtype: DType) -> str:
+    """What a module that calls it declares."""
+    kinds = ", ".join(["ptr"] * 4 + ["i64"] * (len(WINDOWS) + 2))
+    return f"declare void @{symbol('winograd_gradient', dtype)}({kinds}, ptr)"
+
+
+class Gradient(Tiled):
+    """`winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`: of some channels."""
+
+    def __init__(self, s: Shape) -> None:
+        super().__init__(s)
+        self.line = LINE // s.dtype.size
+
+    def text(self) -> str:
+        """The function."""
+        w = self.w
+        count = self.begin(_TILES)
+        self._parts()
+        with w.each(count, self.most) as first:
+            here = w.least(w.put(f"sub i64 {count}, {first}"), self.most)
+            self._inputs(first, here)
+            self._gradients(first, here)
+            self._products(here, w.put(f"icmp sgt i64 {first}, 0"))
+        self._results()
+        with w.when(self.is_bad()):
+            self._directly()
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in (*WINDOWS, "from", "until"))
+        views = ", ".join(f"ptr noalias %{name}" for name in ("x", "g", "m", "y"))
+        head = f"define void @{symbol('winograd_gradient', self.s.dtype)}({views}, {numbers}"
+        lines = "\n".join(w.lines)
+        return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _parts(self) -> None:
+        """The parts of the workspace: a tile, then x by panels of a line, then g by panels.
+
+        In these, rows are tiles: (points, panels, tiles, columns).
+        """
+        w, s = self.w, self.s
+        panels = w.put(f"udiv i64 {w.put(f'add i64 %depth, {self.panel - 1}')}, {self.panel}")
+        self.columns = w.put(f"mul nsw i64 {panels}, {self.panel}")
+        larger = w.put(f"call i64 @llvm.smax.i64(i64 %channels, i64 {self.columns})")
+        self.given = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {larger}, {SQUARE}"))
+        self.point = w.put(f"mul nsw i64 {self.most}, {w.put('sub i64 %until, %from')}")
+        block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
+        self.turned = w.at(self.given, s.scalar, block)
+        self.turned_point = w.put(f"mul nsw i64 {self.most}, {self.columns}")
+        self.sums_point = w.put(f"mul nsw i64 %channels, {self.columns}")
+
+    def _inputs(self, first: str, here: str) -> None:
+        """Transform the elements of tiles, of the channels that are wanted."""
+        w, s, v = self.w, self.s, self.v
+        with w.each(here) as t:
+            patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x")
+            with w.each("%until", s.lanes, low="%from") as c:
+                square = v.square(self.loaded(patch, POINTS, c), v.inputs)
+                own = w.put(f"sub i64 {c}, %from")
+                at = self._in_panel(self.given, own, t, self.line)
+                self.store(square, at, self.point)
+
+    def _gradients(self, first: str, here: str) -> None:
+        """Transform the gradients of tiles."""
+        w, s, v = self.w, self.s, self.v
+        with w.each(here) as t:
+            patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), TILE, "%g")
+            with w.each("%depth", s.lanes) as c:
+                square = v.square(self.loaded(patch, TILE, c), v.gradients)
+                at = self._in_panel(self.turned, c, t, self.panel)
+                self.store(square, at, self.turned_point)
+
+    def _in_panel(self, start: str, column: str, tile: str, columns: int) -> str:
+        """The place of a column of a tile, in panels of so many."""
+        w = self.w
+        panel = w.put(f"mul nsw i64 {w.put(f'and i64 {column}, {-columns}')}, {self.most}")
+        row = w.put(f"mul nsw i64 {tile}, {columns}")
+        return w.at(start, self.s.scalar, panel, row, w.put(f"and i64 {column}, {columns - 1}"))
+
+    def _products(self, here: str, add: str) -> None:
+        """The sums of all points; those of columns beyond the last are not used."""
+        w, s = self.w, self.s
+        kernel = Across(s)
+        with w.each(str(SQUARE)) as point:
+            given = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {point}, {self.point}"))
+            turned = w.at(self.turned, s.scalar, w.put(f"mul nsw i64 {point}, {self.turned_point}"))
+            sums = w.at("%m", s.scalar, w.put(f"mul nsw i64 {point}, {self.sums_point}"))
+            with (
+                w.each(self.columns, s.width) as j,
+                w.each("%until", kernel.rows, low="%from") as c,
+            ):
+                a = self._in_panel(given, w.put(f"sub i64 {c}, %from"), "0", self.line)
+                b = self._in_panel(turned, j, "0", self.panel)
+                row = w.put(f"mul nsw i64 {c}, {self.columns}")
+                w.do(
+                    f"call void @{kernel.name}(ptr {a}, ptr {b}, i64 {self.panel}, i64 {here}, "
+                    f"ptr {w.at(sums, s.scalar, row, j)}, i64 {self.columns}, i64 {s.width}, "
+                    f"i1 {add})"
+                )
+
+    def _results(self) -> None:
+        """Transform sums to gradients of filters, (3, 3, channels, depth)."""
+        w, s, v = self.w, self.s, self.v
+        tap = w.put("mul nsw i64 %channels, %depth")
+        with w.each("%until", low="%from") as c, w.each("%depth", s.lanes) as o:
+            at = w.at("%m", s.scalar, w.put(f"mul nsw i64 {c}, {self.columns}"), o)
+            points = [
+                v.load(at, w.put(f"mul nsw i64 {self.sums_point}, {point}"))
+                for point in range(SQUARE)
+            ]
+            square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
+            start, bad = w.put(f"mul nsw i64 {c}, %depth"), self.noted()
+            found = [value for row in v.square(square, v.taps) for value in row]
+            for k, value in enumerate(found):
+                v.store(value, "%y", w.put(f"mul nsw i64 {tap}, {k}"), start, o)
+                bad = v.plus(bad, value, 0.0)
+            self.note(bad)
+
+    def _directly(self) -> None:
+        """The same by `conv_filter`, whose result is (depth, places), behind the sums."""
+        w, s = self.w, self.s
+        behind = w.at("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
+        places = w.put("mul nsw i64 %channels, 9")
+        count = w.put("sub i64 %until, %from")
+        given = ", ".join(f"i64 %{name}" for name in WINDOWS)
+        with w.each("9") as tap:
+            first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {tap}, %channels')}, %from")
+            last = w.put(f"add nsw i64 {first}, {count}")
+            w.do(
+                f"call void @{symbol('conv_filter', s.dtype)}(ptr %x, ptr %g, ptr {behind}, "
+                f"{given}, i64 0, i64 {first}, i64 {last}, ptr %workspace)"
+            )
+            to = w.at("%y", s.scalar, w.put(f"mul nsw i64 {first}, %depth"))
+            w.do(
+                f"call void @{symbol('turn', s.dtype)}(ptr {w.at(behind, s.scalar, first)}, "
+                f"ptr {to}, i64 %depth, i64 {count}, i64 {places}, i64 %depth, ptr null)"
+            )

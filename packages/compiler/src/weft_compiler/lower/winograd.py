@@ -1,0 +1,111 @@
+"""When convolutions are computed by Winograd's algorithm, and their filters for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from weft_compiler.ir.expressions import Expr, index
+from weft_compiler.ir.loops import Unique, load, nest
+from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
+from weft_compiler.lower.panels import aligned
+from weft_compiler.lower.registry import Operation
+from weft_compiler.lower.values import Value, Written
+from weft_compiler.windows import LINE, POINTS, TILE, filter_points, gradient_memory
+
+_LEAST: Final = 32
+"""Channels and filters from which on transforming tiles costs little of what it saves."""
+_TILES: Final = 14
+"""Tiles from which on it pays to read, and to make, four times as many numbers as filters have."""
+_USED: Final = 6
+"""Results that tiles have to have in the mean, of sixteen."""
+_IMAGE: Final = 28
+"""Tiles of an image from which on a call takes one image, so that what comes next finds it in a
+cache."""
+
+
+class Slides(NamedTuple):
+    """How windows slide: how many there are and what they look at, by axes.
+
+    Attributes:
+      counts, taps, strides, dilations: as of `Axis`.
+    """
+
+    counts: tuple[int, ...]
+    taps: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+
+def fits(x: Value, slides: Slides, depth: int) -> bool:
+    """Whether a convolution is quicker by Winograd's algorithm.
+
+    Args:
+      x: (N, H, W, C).
+      depth: of the result.
+    """
+    if slides[1:] != ((3, 3), (1, 1), (1, 1)):
+        return False
+    whole = LINE // x.dtype.size
+    channels = (x.shape[3], depth)
+    if min(channels) < _LEAST or any(size % whole for size in channels):
+        return False
+    tiles = x.shape[0] * tiles_of(slides.counts)
+    return tiles >= _TILES and _USED * tiles <= x.shape[0] * math.prod(slides.counts)
+
+
+def tiles_of(counts: Sequence[int]) -> int:
+    """Tiles of an image that has so many windows."""
+    return math.prod(-(-count // TILE) for count in counts)
+
+
+def images_of(images: int, counts: Sequence[int]) -> int:
+    """How many images a call takes."""
+    return 1 if tiles_of(counts) >= _IMAGE else images
+
+
+def points_of(w: Value) -> Value:
+    """Packed filters, (panels, 3, 3, C, columns), as their values at points.
+
+    Returns: (panels, 6, 6, C, columns).
+    """
+    panels, _, _, channels, columns = w.shape
+    shape, name = (panels, POINTS, POINTS, channels, columns), f"{w.name}_points"
+    if w.constant is not None:
+        points = aligned(shape, w.constant.dtype)
+        points[...] = filter_points(w.constant)
+        points.flags.writeable = False
+        return Value(name, w.dtype, shape, constant=points)
+
+    def write(unique: Unique, u: Buffer, given: Buffer) -> Sequence[Statement]:
+        def call(p: Expr) -> Body:
+            first = [p, *[index(0)] * 4]
+            views = load(given, w.shape, first), load(u, shape, first)
+            return (Call("winograd_filters", views, (("panels", 1), ("channels", channels))),)
+
+        return nest(unique, (panels,), call)
+
+    return Value(name, w.dtype, shape, Written((w,), write))
+
+
+def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Mapping[str, int]) -> Value:
+    """The gradient by the filters, (3, 3, C, depth).
+
+    Args:
+      x: (N, H, W, C).
+      gradient: by the result, (N, H', W', depth).
+      of: what the routine is told of windows.
+    """
+
+    def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        sums = Buffer(unique("sums"), y.dtype, (gradient_memory(of, y.dtype.size),))
+        views = (
+            load(buffers[0], x.shape, [index(0)] * 4),
+            load(buffers[1], gradient.shape, [index(0)] * 4),
+            load(sums, sums.shape, [index(0)]),
+            load(y, op.shape(), [index(0)] * 4),
+        )
+        return (Allocate(sums), Call("winograd_gradient", views, tuple(of.items())))
+
+    return Value(op.name, op.dtype(), op.shape(), Written((x, gradient), write))

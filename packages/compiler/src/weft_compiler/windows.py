@@ -1,0 +1,246 @@
+"""What routines that look at windows of images read and write, and what they compute.
+
+`weft_compiler.routines` tells what each is. Functions named `wrong` say what is wrong with a call,
+or "", those named `spans` how many elements of each view it may touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor.dtypes import DType
+
+Views = Mapping[str, tuple[DType, int]]
+"""Of each view the type of its elements, and how many there are to the buffer's end."""
+
+WINDOWS: Final = (
+    *("images", "rows", "width", "depth", "channels", "height", "breadth"),
+    *("taps_y", "taps_x", "stride_y", "stride_x", "dilation_y", "dilation_x"),
+    *("before_y", "before_x"),
+)
+"""What tells where windows are: `images` of `height` × `breadth` × `channels`, in each of which
+`rows` × `width` windows of `taps_y` × `taps_x` are looked at; `depth` numbers are computed of each.
+A window begins `before` places before the place of its row and column times the stride, and what
+is outside of an image is 0."""
+
+PANEL_BYTES: Final = 128
+"""Bytes of a row of a panel: filters are packed as panels of so many columns, (panels, taps_y,
+taps_x, channels, columns), with zeros where depth ends, and matrices as (panels, rows, columns)."""
+
+
+LINE: Final = 64
+"""Bytes of a line of a cache, which is also the widest register."""
+
+TILE: Final = 4
+POINTS: Final = 6
+"""Results of a tile along an axis of Winograd's convolution, and points at which its elements and
+filters are evaluated: 0, 1, -1, 1/2, -2 and infinity."""
+
+
+def panel_columns(dtype: DType) -> int:
+    """Columns of a panel."""
+    return PANEL_BYTES // dtype.size
+
+
+def places_of(of: Mapping[str, int]) -> int:
+    """Elements of a window."""
+    return of["taps_y"] * of["taps_x"] * of["channels"]
+
+
+def taken(of: Mapping[str, int]) -> int:
+    """Windows that are looked at."""
+    return of["images"] * of["rows"] * of["width"]
+
+
+def elements_of(of: Mapping[str, int]) -> int:
+    """Elements of all images."""
+    return of["images"] * of["height"] * of["breadth"] * of["channels"]
+
+
+def wrong_windows(views: Views, of: Mapping[str, int]) -> str:
+    """What is wrong with windows, or ""."""
+    if len({dtype for dtype, _ in views.values()}) != 1:
+        return "elements of one type were required"
+    if min(size for name, size in of.items() if not name.startswith("before")) < 0:
+        return "sizes of at least 0 were required"
+    if min(of[name] for name in WINDOWS[:-2] if name != "images") < 1:
+        return "sizes of at least 1 were required"
+    return ""
+
+
+def conv_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    """What `conv` may touch."""
+    columns = PANEL_BYTES // size
+    panels = -(-of["depth"] // columns) * columns
+    depth = panels if of["packed"] else of["depth"]
+    return {"x": elements_of(of), "w": depth * places_of(of), "y": taken(of) * of["depth"]}
+
+
+def wrong_conv(views: Views, of: Mapping[str, int]) -> str:
+    """What is wrong with a call of `conv`, or ""."""
+    size = views["x"][0].size
+    return wrong_windows(views, of) or too_few(views, conv_spans(of, size))
+
+
+def filter_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    """What `conv_filter` may touch."""
+    return {
+        "x": elements_of(of),
+        "g": taken(of) * of["depth"],
+        "y": of["depth"] * places_of(of),
+    }
+
+
+def wrong_filter(views: Views, of: Mapping[str, int]) -> str:
+    """What is wrong with a call of `conv_filter`, or ""."""
+    return wrong_windows(views, of) or too_few(views, filter_spans(of))
+
+
+def windows_of(x: Any, of: Mapping[str, int], row: int, outside: int = 0) -> Any:
+    """All windows as rows of a matrix."""
+    images = x[: elements_of(of)].reshape(of["images"], of["height"], of["breadth"], of["channels"])
+    lines = [
+        (row + np.arange(of["rows"]) if axis == "y" else np.arange(of["width"]))[:, None]
+        * of[f"stride_{axis}"]
+        + np.arange(of[f"taps_{axis}"]) * of[f"dilation_{axis}"]
+        - of[f"before_{axis}"]
+        for axis in "yx"
+    ]
+    y, x_ = lines[0][:, None, :, None], lines[1][None, :, None, :]
+    there = (y >= 0) & (y < of["height"]) & (x_ >= 0) & (x_ < of["breadth"])
+    near = images[:, np.clip(y, 0, of["height"] - 1), np.clip(x_, 0, of["breadth"] - 1)]
+    found = np.where(there[..., None], near, outside)
+    return found.reshape(taken(of), places_of(of)).astype(x.dtype)
+
+
+def conv(x: Any, w: Any, y: Any, row: int, packed: int, **of: int) -> None:
+    """Does what `conv` does."""
+    places = places_of(of)
+    columns = PANEL_BYTES // x.itemsize if packed else of["depth"]
+    panels = -(-of["depth"] // columns)
+    filters = w[: panels * places * columns].reshape(panels, places, columns).swapaxes(0, 1)
+    matrix = filters.reshape(places, -1)[:, : of["depth"]]
+    result = y[: taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result[...] = windows_of(x, of, row) @ matrix
+
+
+def conv_filter(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
+    """Does what `conv_filter` does."""
+    gradient = g[: taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result = y[: of["depth"] * places_of(of)].reshape(of["depth"], -1)
+    result[...] = gradient.T @ windows_of(x, of, 0) + (result if accumulate else 0)
+
+
+def winograd_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    """What `winograd` may touch."""
+    spans = conv_spans({**of, "packed": 1}, size)
+    return {**spans, "u": spans["w"] // places_of(of) * POINTS**2 * of["channels"]}
+
+
+def _wrong_slides(of: Mapping[str, int], size: int) -> str:
+    slides = {name: of[name] for name in WINDOWS if name.startswith(("taps", "str", "dil"))}
+    if list(slides.values()) != [3, 3, 1, 1, 1, 1]:
+        return "taps of 3, and strides and dilations of 1, were required"
+    if of["channels"] % (LINE // size) or of["depth"] % (LINE // size):
+        return f"channels and depth of whole {LINE} bytes were required"
+    return ""
+
+
+def wrong_winograd(views: Views, of: Mapping[str, int]) -> str:
+    """What is wrong with a call of `winograd`, or ""."""
+    wrong = _wrong_slides(of, views["x"][0].size) or wrong_windows(views, of)
+    return wrong or too_few(views, winograd_spans(of, views["x"][0].size))
+
+
+def winograd(x: Any, w: Any, u: Any, y: Any, row: int, **of: int) -> None:
+    """Directly: the values at points are what `filter_points` gives for w."""
+    conv(x, w, y, row, 1, **of)
+
+
+def gradient_memory(of: Mapping[str, int], size: int) -> int:
+    """Elements that `winograd_gradient` works in: sums at points, and the result turned."""
+    columns = PANEL_BYTES // size
+    depth = -(-of["depth"] // columns) * columns
+    return (POINTS**2 * depth + 9 * of["depth"]) * of["channels"]
+
+
+def gradient_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    """What `winograd_gradient` may touch."""
+    return {**filter_spans(of), "m": gradient_memory(of, size)}
+
+
+def wrong_gradient(views: Views, of: Mapping[str, int]) -> str:
+    """What is wrong with a call of `winograd_gradient`, or ""."""
+    wrong = _wrong_slides(of, views["x"][0].size)
+    return (
+        wrong or wrong_windows(views, of) or too_few(views, gradient_spans(of, views["x"][0].size))
+    )
+
+
+def winograd_gradient(x: Any, g: Any, m: Any, y: Any, **of: int) -> None:
+    """Does what `winograd_gradient` does, directly, and fills m with zeros."""
+    turned = np.empty(of["depth"] * places_of(of), y.dtype)
+    conv_filter(x, g, turned, 0, **of)
+    y[: turned.size] = turned.reshape(of["depth"], -1).T.reshape(-1)
+    m[: gradient_memory(of, m.itemsize)] = 0
+
+
+_FILTERS: Final = np.array(
+    [
+        [1, 0, 0],
+        [1 / 3, 1 / 3, 1 / 3],
+        [-1 / 3, 1 / 3, -1 / 3],
+        [-16 / 15, -8 / 15, -4 / 15],
+        [1 / 15, -2 / 15, 4 / 15],
+        [0, 0, 1],
+    ]
+)
+"""From three elements of a filter to its values at points, over the points' differences."""
+
+
+def filter_points(w: Any) -> Any:
+    """Packed filters, (panels, 3, 3, channels, columns), as values at points.
+
+    Returns: (panels, 6, 6, channels, columns), of the same type.
+    """
+    found = np.einsum("yi,xj,pijco->pyxco", _FILTERS, _FILTERS, w, optimize=True)
+    return found.astype(w.dtype)
+
+
+def filters_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
+    """What `winograd_filters` may touch."""
+    count = of["panels"] * of["channels"] * PANEL_BYTES // size
+    return {"w": 9 * count, "u": POINTS**2 * count}
+
+
+def wrong_filters(views: Views, of: Mapping[str, int]) -> str:
+    """What is wrong with a call of `winograd_filters`, or ""."""
+    if len({dtype for dtype, _ in views.values()}) != 1:
+        return "elements of one type were required"
+    if min(of.values()) < 0:
+        return "sizes of at least 0 were required"
+    return too_few(views, filters_spans(of, views["w"][0].size))
+
+
+def winograd_filters(w: Any, u: Any, panels: int, channels: int) -> None:
+    """Does what `winograd_filters` does."""
+    columns = PANEL_BYTES // w.itemsize
+    given = w[: 9 * panels * channels * columns].reshape(panels, 3, 3, channels, columns)
+    found = filter_points(given).reshape(-1)
+    u[: found.size] = found
+
+
+def conv_work(of: Mapping[str, int]) -> int:
+    """Products of numbers that a convolution takes."""
+    return taken(of) * places_of(of) * of["depth"]
+
+
+def too_few(views: Views, spans: Mapping[str, int]) -> str:
+    """Which view has fewer elements than a routine touches."""
+    for name, needed in spans.items():
+        if needed > views[name][1]:
+            return f"{name} needs {needed} elements, and there are {views[name][1]}"
+    return ""
