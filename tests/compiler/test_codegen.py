@@ -261,3 +261,22 @@ def test_nothing_is_said_of_loops_that_may_be_left(capfd: pytest.CaptureFixture[
     options = Options(bounds_checks=True)
     object_code(module_of(program, options).text, target_of(options))
     assert capfd.readouterr().err == ""
+
+
+def test_turns_share_the_place_of_a_buffer_of_their_own() -> None:
+    text = """
+program rows(x: float32[8, 3], at: int64[8]) -> (y: float32[8], sums: float32[8]):
+  parallel b in 8:
+    alloc row: float32[3]
+    var most = -inf
+    vector i in 3:
+      row[i] = x[b, i] / 24.0
+      most maximum= row[i]
+    var total = 0.0
+    vector j in 3:
+      total add= row[j] - most
+    sums[b] = total
+    y[b] = row[clamp(at[b], 0, 2)] - total
+"""
+    numbers = np.random.default_rng(3).normal(size=(8, 3)).astype(np.float32)
+    agree(text, numbers, np.arange(8) % 3, cpus=CPUS, ulps=16)

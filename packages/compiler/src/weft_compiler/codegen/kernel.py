@@ -199,6 +199,7 @@ class Function:
             b.name: f"%buffer.{b.name}" for b in (*kernel.program.inputs, *kernel.program.outputs)
         }
         self.groups: list[str] = []
+        self.outside: dict[str, int] = {}  # of a buffer, how many of these loops it outlives
         self.arena, self.interrupt = "%arena", "%interrupt"
 
     def finish(self, name: str, parameters: str) -> None:
@@ -406,15 +407,20 @@ class Function:
         self.w.do(f"store {kind} {value}, ptr {address}, align {dtype.size}{notes}")
 
     def _notes(self, buffer: str) -> str:
+        """What LLVM is told of an access: whose turns do not meet there.
+
+        The turns of a loop do meet in a buffer that each of them allocates anew, in one place.
+        """
         notes = self.kernel.note(buffer)
-        if not self.groups:
+        groups = self.groups[self.outside.get(buffer, 0) :]
+        if not groups:
             return notes
-        if len(self.groups) == 1:
-            return f"{notes}, !llvm.access.group {self.groups[0]}"
-        return f"{notes}, !llvm.access.group {self.kernel.metadata.add(', '.join(self.groups))}"
+        group = groups[0] if len(groups) == 1 else self.kernel.metadata.add(", ".join(groups))
+        return f"{notes}, !llvm.access.group {group}"
 
     def _allocate(self, buffer: Buffer) -> None:
         place = self.kernel.plan.places[buffer.name]
+        self.outside[buffer.name] = len(self.groups)
         if place.where == "stack":
             kind = f"[{max(1, buffer.bytes)} x i8]"
             self.pointers[buffer.name] = self._slot(kind, ", align 64")
