@@ -18,7 +18,14 @@ from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import Scalars
-from weft_compiler.codegen.writer import HALVES, Writer, literal, memory_type, register_type
+from weft_compiler.codegen.writer import (
+    HALVES,
+    Metadata,
+    Writer,
+    literal,
+    memory_type,
+    register_type,
+)
 from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, walk as parts
 from weft_compiler.ir.nests import nests_of
 from weft_compiler.ir.program import (
@@ -85,23 +92,6 @@ def _is_innermost(loop: For) -> bool:
 
 def _polls(loop: For) -> bool:
     return not _is_innermost(loop) and turns(loop.body) >= _POLL
-
-
-class Metadata:
-    """Numbered notes that a module ends with."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def add(self, content: str, distinct: bool = False) -> str:
-        """A note; what refers to it."""
-        name = f"!{len(self.lines)}"
-        self.lines.append(f"{name} = {'distinct ' if distinct else ''}!{{{content}}}")
-        return name
-
-    def own(self, rest: str) -> str:
-        """A note that begins with itself, as those of loops do."""
-        return self.add(f"!{len(self.lines)}{rest}", distinct=True)
 
 
 class Kernel:

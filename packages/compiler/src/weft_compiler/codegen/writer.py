@@ -143,3 +143,20 @@ class Loops(Writer):
         one = self.put(f"insertelement {kind} poison, {scalar} {x}, i64 0")
         places = f"<{lanes} x i32> zeroinitializer"
         return self.put(f"shufflevector {kind} {one}, {kind} poison, {places}")
+
+
+class Metadata:
+    """Numbered notes that a module ends with."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, content: str, distinct: bool = False) -> str:
+        """A note; what refers to it."""
+        name = f"!{len(self.lines)}"
+        self.lines.append(f"{name} = {'distinct ' if distinct else ''}!{{{content}}}")
+        return name
+
+    def own(self, rest: str) -> str:
+        """A note that begins with itself, as those of loops do."""
+        return self.add(f"!{len(self.lines)}{rest}", distinct=True)
