@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft_compiler.codegen.options import Options
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import NativeProgram, load
@@ -113,6 +114,7 @@ def random_inputs(program: NativeProgram) -> list[Any]:
         FILTER.format(windows=WINDOWS),
         PACKED.format(m=80),
         PACKED.format(m=300),
+        PACKED.format(m=289),
         BYTES.format(m=300),
         BYTES.format(m=70),
         CONV_BYTES.format(images=5),
@@ -133,9 +135,38 @@ def test_results_do_not_depend_on_threads(text: str) -> None:
                 np.testing.assert_array_equal(one, several)
 
 
-def test_a_row_that_would_be_alone_keeps_a_packed_product_whole() -> None:
-    assert load(parse(PACKED.format(m=300))).code.module.shares
-    assert not load(parse(PACKED.format(m=289))).code.module.shares
+WIDTHS = """
+program conv(x: {dtype}[{images}, {rows}, {width}, 200], w: {dtype}[200, {depth}]) -> \
+(y: {dtype}[{images}, {rows}, {width}, {depth}]):
+  call conv(x[0, 0, 0, 0], w[0, 0], y[0, 0, 0, 0], images={images}, rows={rows}, width={width}, \
+depth={depth}, channels=200, height={rows}, breadth={width}, taps_y=1, taps_x=1, stride_y=1, \
+stride_x=1, dilation_y=1, dilation_x=1, before_y=0, before_x=0, packed=0, at 0)
+"""
+EDGES = """
+program product(a: {dtype}[{m}, 200], b: {dtype}[200, {n}]) -> (c: {dtype}[{m}, {n}]):
+  call matmul(a[0, 0], b[0, 0], c[0, 0], m={m}, n={n}, k=200, a_row=200, a_column=1, b_row={n}, \
+b_column=1, c_row={n}, accumulate=0)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
+def test_an_element_is_added_up_in_one_order_however_rows_are_cut(dtype: str, cpu: str) -> None:
+    """Tiles of other heights, down to a row, are at the end of parts than of the whole."""
+    windows = [(1, 301, 1, 100), (1, 103, 3, 70), (7, 19, 5, 33), (1500, 1, 2, 17), (700, 1, 1, 40)]
+    texts = [
+        WIDTHS.format(dtype=dtype, images=images, rows=rows, width=width, depth=depth)
+        for images, rows, width, depth in windows
+    ]
+    texts += [EDGES.format(dtype=dtype, m=m, n=n) for m, n in ((289, 37), (433, 44), (2, 5000))]
+    for text in texts:
+        program = load(parse(text), Options(cpu=cpu))
+        assert program.code.module.shares
+        inputs = random_inputs(program)
+        (alone,) = program(*inputs)
+        for threads in (2, 3, 5):
+            program.threads = threads
+            np.testing.assert_array_equal(alone, program(*inputs)[0], err_msg=text)
 
 
 def test_products_by_blas_are_the_same_each_time() -> None:

@@ -155,8 +155,8 @@ class _Kernel(TileKernel):
         "i64 %columns, i1 %add, ptr noalias %sums"
     )
 
-    def __init__(self, s: ByteShape, rows: int, vectors: int, masked: bool) -> None:
-        super().__init__(s, Element("i32", 4, "add"), rows, vectors, masked)
+    def __init__(self, s: ByteShape, rows: int, vectors: int, masked: bool, alone: bool) -> None:
+        super().__init__(s, Element("i32", 4, "add"), rows, vectors, masked, alone)
         self.s = s
         self.sums = vectors * s.parts
 

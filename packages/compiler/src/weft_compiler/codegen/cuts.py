@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft_compiler.codegen.generated import parts
+from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import TILE
 
@@ -28,7 +29,7 @@ class Cut:
       size: the parameter that is smaller for a part; "" for the places, or
         channels, of a filter's gradient.
       count: what it is for the whole.
-      unit: parts have a multiple of so many.
+      unit: parts have a multiple of so many; the last one has what is left besides.
       steps: how many elements a view moves on for each.
       rows: whether the call's number, the first row, moves on too.
       ways: into how many parts for each thread it is cut, at most.
@@ -40,6 +41,11 @@ class Cut:
     steps: Mapping[int, int]
     rows: bool = False
     ways: int = 2
+
+    @property
+    def units(self) -> int:
+        """How many parts there may be."""
+        return self.count // self.unit
 
 
 def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
@@ -72,8 +78,8 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     each = max(1, work // max(1, found.count))
     unit = -(-_ENOUGH // each)
     unit = -(-unit // found.unit) * found.unit
-    if found.count < 2 * unit or (routine == "matmul_packed" and found.count % unit == 1):
-        return None  # a row alone is added up in another order
+    if found.count < 2 * unit:
+        return None
     ways = found.count if routine == "gemm" and work <= _UNPACKED else found.ways
     return Cut(found.size, found.count, unit, found.steps, found.rows, ways)
 
@@ -100,5 +106,12 @@ def _of_windows(of: Mapping[str, int], result: int, unit: int = 1) -> Cut:
     line = of["width"] * of["depth"]
     if of["images"] > 1:
         image = of["height"] * of["breadth"] * of["channels"]
-        return Cut("images", of["images"], 1, {0: image, result: of["rows"] * line})
+        least = _enough_rows(of["rows"] * of["width"])
+        return Cut("images", of["images"], least, {0: image, result: of["rows"] * line})
+    unit = max(unit, _enough_rows(of["width"]))
     return Cut("rows", of["rows"], unit, {result: line}, rows=True)
+
+
+def _enough_rows(each: int) -> int:
+    """How many have more rows than kernels of few rows have, where each has some."""
+    return -(-(FEW + 1) // max(1, each))

@@ -455,7 +455,7 @@ class Function:
         inner.arena = "%seen0"
         w = inner.w
         first, last = (w.put(f"mul nsw i64 {end}, {cut.unit}") for end in ("%low", "%high"))
-        last = w.call("llvm.smin.i64", "i64", last, str(cut.count))
+        last = w.select(w.put(f"icmp eq i64 %high, {cut.units}"), "i64", str(cut.count), last)
         given = [f"%seen{at + 1}" for at in range(len(views))]
         for at, step in cut.steps.items():
             offset = w.put(f"mul nsw i64 {first}, {step}")
@@ -467,7 +467,7 @@ class Function:
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
         inner._routine(call, given, sizes, others, (first, last))
         alone = blas.many_threads(self.w, self.kernel.blas) if call.routine == "gemm" else ""
-        self._offer(inner, seen, str(-(-cut.count // cut.unit)), 1, cut.ways, alone)
+        self._offer(inner, seen, str(cut.units), 1, cut.ways, alone)
 
     def _routine(
         self,

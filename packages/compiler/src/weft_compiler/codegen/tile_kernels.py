@@ -7,9 +7,16 @@ a mask of the last.  `chosen` finds the one for a tile at run time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from weft_compiler.codegen.writer import Loops
+
+FEW: Final = 3
+"""Rows up to which, if there are no others, there are kernels of their own.
+
+Those may add up in another order. All others add up in one, so that results do not depend on how
+rows are cut into tiles, or among threads.
+"""
 
 
 class Tile(Protocol):
@@ -56,12 +63,15 @@ class TileKernel:
     Attributes:
       parameters: of the function: among them `%c`, `%c_row`, `%columns` and `%add`.
       kind: the type of a register.
+      alone: whether it is for all rows that there are, and not for the last of many.
     """
 
     parameters: str
 
-    def __init__(self, s: Tile, element: Element, rows: int, vectors: int, masked: bool) -> None:
-        self.lanes, self.element = s.lanes, element
+    def __init__(
+        self, s: Tile, element: Element, rows: int, vectors: int, masked: bool, alone: bool = False
+    ) -> None:
+        self.lanes, self.element, self.alone = s.lanes, element, alone
         self.rows, self.vectors, self.masked = rows, vectors, masked
         self.kind = f"<{s.lanes} x {element.kind}>"
         letter = "i" if element.kind.startswith("i") else "f"
@@ -72,7 +82,7 @@ class TileKernel:
     @property
     def name(self) -> str:
         """What it is called."""
-        return _name(self.rows, self.vectors, self.masked)
+        return _name(self.rows, self.vectors, self.masked, self.alone)
 
     def totals(self) -> list[list[str]]:
         """Write the sums of products: the registers of each row."""
@@ -143,19 +153,23 @@ class TileKernel:
                     w.do(f"store {self.kind} {total}, ptr {place}, align {size}")
 
 
-def kernels(s: Tile, kernel: Callable[[int, int, bool], TileKernel]) -> list[str]:
+def kernels(s: Tile, kernel: Callable[[int, int, bool, bool], TileKernel]) -> list[str]:
     """The kernels of all sizes, and the tables that `chosen` finds them in.
 
     Args:
-      kernel: of a number of rows, of registers in each, and whether the last is masked.
+      kernel: of a number of rows, of registers in each, whether the last is masked, and whether
+        there are no other rows.
     """
     sizes = [(s.vectors, False), *[(vectors, True) for vectors in range(1, s.vectors + 1)]]
-    tables = [_table(s, *size) for size in sizes]
-    return [*tables, *[kernel(rows, *size).text() for rows in s.rows for size in sizes]]
+    texts = [_table(s, *size) for size in sizes]
+    for size in sizes:
+        texts += [kernel(rows, *size, False).text() for rows in s.rows]
+        texts += [kernel(rows, *size, True).text() for rows in range(1, FEW + 1)]
+    return texts
 
 
 def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
-    """The kernel for so many rows and columns."""
+    """The kernel for so many rows, as `number_of` numbers them, and columns."""
     table = f"@weft.table.{s.vectors}m"
     for vectors in reversed(range(1, s.vectors)):
         narrow = w.put(f"icmp sle i64 {columns}, {vectors * s.lanes}")
@@ -165,8 +179,14 @@ def chosen(w: Loops, s: Tile, wanted: str, columns: str) -> str:
     return w.put(f"load ptr, ptr {w.at(table, 'ptr', wanted)}")
 
 
-def _name(rows: int, vectors: int, masked: bool) -> str:
-    return f"weft.kernel.{rows}.{vectors}{'m' if masked else ''}"
+def number_of(w: Loops, s: Tile, rows: str, all_rows: str) -> str:
+    """The number of the kernels for a tile: those for few rows that are alone come last."""
+    few = w.put(f"icmp sle i64 {all_rows}, {FEW}")
+    return w.put(f"add i64 {rows}, {w.select(few, 'i64', str(s.rows[0]), '0')}")
+
+
+def _name(rows: int, vectors: int, masked: bool, alone: bool) -> str:
+    return f"weft.{'alone' if alone else 'kernel'}.{rows}.{vectors}{'m' if masked else ''}"
 
 
 def _table(s: Tile, vectors: int, masked: bool) -> str:
@@ -174,6 +194,7 @@ def _table(s: Tile, vectors: int, masked: bool) -> str:
     found = ["ptr null"]
     for left in range(1, s.rows[0] + 1):
         rows = next(rows for rows in s.rows if rows <= left)
-        found.append(f"ptr @{_name(rows, vectors, masked)}")
+        found.append(f"ptr @{_name(rows, vectors, masked, False)}")
+    found += [f"ptr @{_name(rows, vectors, masked, True)}" for rows in range(1, FEW + 1)]
     name = f"@weft.table.{vectors}{'m' if masked else ''}"
     return f"{name} = internal constant [{len(found)} x ptr] [{', '.join(found)}]"

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tile_kernels import Element, Tile, TileKernel, kernels
+from weft_compiler.codegen.tile_kernels import (
+    FEW,
+    Element,
+    Tile,
+    TileKernel,
+    kernels,
+    number_of,
+)
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.windows import LINE
 from weft_tensor import dtypes
@@ -23,7 +30,7 @@ ROWS: Final = {64: (14, 12, 10, 8, 6, 4, 3, 2, 1), 32: (6, 4, 3, 2, 1), 16: (4, 
 """Rows of tiles by the width of registers, which then hold 28 of 32, 12 of 16, or 8 where products
 need some of their own."""
 _TOTALS: Final = 8
-"""Sums that a kernel of few registers has at least, so that none waits for the one before."""
+"""Sums that a kernel of few rows has at least, so that none waits for the one before."""
 _BLOCK_BYTES: Final = 1 << 19
 _PAD: Final = 64
 
@@ -92,17 +99,19 @@ class _Kernel(TileKernel):
         "i64 %columns, i1 %add"
     )
 
-    def __init__(self, s: Shape, rows: int, vectors: int, masked: bool) -> None:
-        super().__init__(s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked)
+    def __init__(
+        self, s: Shape, rows: int, vectors: int, masked: bool, alone: bool = False
+    ) -> None:
+        super().__init__(s, Element(s.scalar, s.dtype.size, "fadd"), rows, vectors, masked, alone)
         self.s = s
 
     def totals(self) -> list[list[str]]:
         """The sums of products, in a loop over k.
 
-        A tile of few registers has several sums of each element, for neighbours in k.
+        Few rows that are alone have several sums of each element, for neighbours in k.
         """
         w = self.w
-        several = max(1, _TOTALS // (self.rows * self.vectors))
+        several = max(1, _TOTALS // (self.rows * self.vectors)) if self.alone else 1
         zeros = [["zeroinitializer"] * self.vectors for _ in range(self.rows * several)]
         if several == 1:
             return self._steps("0", "%k", 1, zeros)
@@ -209,6 +218,11 @@ def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
     tiles = w.put(f"udiv i64 {w.put(f'add i64 {left}, {most - 1}')}, {most}")
     rounded = w.put(f"sub i64 {w.put(f'add i64 {left}, {tiles}')}, 1")
     wanted = w.put(f"udiv i64 {rounded}, {tiles}")
+    # The last but one of an odd number leaves some rows, as one row alone waits for its sums.
+    odd = w.put(f"trunc i64 {left} to i1")
+    odd = w.put(f"and i1 {odd}, {w.put(f'icmp eq i64 {tiles}, 1')}")
+    odd = w.put(f"and i1 {odd}, {w.put(f'icmp ugt i64 {left}, {FEW}')}")
+    wanted = w.select(odd, "i64", w.put(f"sub i64 {left}, {FEW}"), wanted)
     found = "1"
     for rows in sorted(s.rows)[1:]:
         enough = w.put(f"icmp uge i64 {wanted}, {rows}")
@@ -233,7 +247,7 @@ def tiles(w: Loops, s: Tile, high: str) -> Iterator[tuple[str, str, str]]:
     w.branch(w.put(f"icmp sgt i64 {left}, 0"), body, done)
     w.begin(body)
     wanted, rows = next_rows(w, s, left)
-    yield first, rows, wanted
+    yield first, rows, number_of(w, s, wanted, high)
     following = w.put(f"add nsw i64 {first}, {rows}")
     w.lines[at] = f"  {first} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
     w.go(head)
