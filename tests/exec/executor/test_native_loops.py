@@ -13,12 +13,13 @@ from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft import errors
+from weft_compiler.codegen.targets import host
 from weft_compiler.generator import LlvmGenerator
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower import whole_loop
-from weft_compiler.passes.pipeline import PASSES
+from weft_compiler.passes.pipeline import passes_for
 from weft_exec.executor.native import loops as native_loops
 from weft_exec.executor.native.pace import Pace
 
@@ -162,7 +163,7 @@ def test_the_program_of_a_loop_is_one_that_the_interpreter_runs(made: list[Any])
     with wf.Session() as session:
         want = session.run(fetches, {limit: 6})
     (program,) = made
-    for change in (lambda each: each, *PASSES):
+    for change in (lambda each: each, *passes_for(host().vector_bytes)):
         program = change(program)
         assert str(parse(str(program))) == str(program)
         verify(program)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from weft_compiler.codegen.module import module_of
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import assembly
+from weft_compiler.codegen.targets import assembly, target_of
 from weft_compiler.ir.nests import flops, moved, names_in, nests_of
 from weft_compiler.ir.program import Allocate, Body, Program, walk
 from weft_compiler.ir.verifier import verify
@@ -47,7 +47,7 @@ def explain(
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
     program = lower(members[-1].name, members, inputs, outputs, shapes, values, branches, fused)
-    program = optimise(program, check=False)
+    program = optimise(program, check=False, vector_bytes=target_of(options).vector_bytes)
     verify(program)
     lowering = time.perf_counter() - started
     native = load(program, options)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from weft_compiler.codegen.kernel import turns
 from weft_compiler.codegen.options import options_of_regions
+from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.sizes import (
@@ -49,9 +50,12 @@ class Shared:
 
     def __init__(self, family: Family) -> None:
         self.family = family
-        self._optimised = optimise(family.program, check=False)
+        options = options_of_regions()
+        self._optimised = optimise(
+            family.program, check=False, vector_bytes=target_of(options).vector_bytes
+        )
         verify(self._optimised)
-        self._code = load(self._optimised, options_of_regions()).code
+        self._code = load(self._optimised, options).code
 
     def made(self, lowered: Program, numbers: Numbers) -> Made | None:
         """What computes the same as a lowered program; None where its code does not."""
@@ -107,6 +111,7 @@ def _by_code_of(lowered: Program, like: Sequence[Made]) -> Made | None:
 
 def loaded(lowered: Program) -> NativeProgram:
     """The program of a lowered one, with code of its own."""
-    program = optimise(lowered, check=False)
+    options = options_of_regions()
+    program = optimise(lowered, check=False, vector_bytes=target_of(options).vector_bytes)
     verify(program)  # once: after each pass it is half of the passes' time
-    return load(program, options_of_regions())  # steps enter programs alone
+    return load(program, options)  # steps enter programs alone

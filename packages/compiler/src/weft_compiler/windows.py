@@ -32,7 +32,7 @@ taps_x, channels, columns), with zeros where depth ends, and matrices as (panels
 
 
 LINE: Final = 64
-"""Bytes of a line of a cache, which is also the widest register."""
+"""Bytes of a line of a cache, which is also the width of the widest registers."""
 
 TILE: Final = 4
 POINTS: Final = 6

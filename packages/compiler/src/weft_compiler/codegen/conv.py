@@ -18,7 +18,7 @@
           for columns in tiles:
             kernel: y tile = or += columns of g times columns of windows
 
-    turn: y = the transpose of x, some columns at a time, so that whole lines of a cache are used
+    turn: y = the transpose of x
 
 Taps that are neighbours in memory, those of a window's row where taps are not apart, are gathered
 in one copy.  What is outside of x is 0.
@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
-from weft_compiler.codegen import winograd, winograd_gradient
+from weft_compiler.codegen import squares, winograd, winograd_gradient
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
@@ -57,8 +57,6 @@ _SHORT: Final = 4
 """Elements that are copied at once where there are fewer than a register holds."""
 _PAD: Final = 16
 """Elements between gathered windows, so that those of one column are in all parts of a cache."""
-_LINES: Final = 8
-"""Columns that are turned at once: each is a line of the first cache."""
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
@@ -89,7 +87,8 @@ def module_text(dtype: DType, target: Target) -> str:
     """The module that defines all of them."""
     s = shape_of(dtype, target)
     gather = Gather(s.scalar, tuple(sorted({s.lanes, min(s.lanes, _SHORT)}, reverse=True)))
-    routines = [_Forward(s).text(), _ByFilter(s).text(), _Turn(s).text()]
+    turn = [squares.text(dtype, s.lanes), _Turn(s).text()]
+    routines = [_Forward(s).text(), _ByFilter(s).text(), *turn]
     fewer = [*winograd.texts(s), Across(s).text(), winograd_gradient.Gradient(s).text()]
     return module(target, *texts(s), gather.text(), *routines, *fewer)
 
@@ -385,10 +384,7 @@ class _ByFilter(_Driver):
                 self.gather("%gathered", pc, depth, jc, columns, apart, "0")
                 with tiles(w, s, "%depth") as (i, rows, wanted):
                     start = w.at("%g", s.scalar, w.put(f"mul nsw i64 {pc}, %depth"), i)
-                    w.do(
-                        f"call void @{symbol('turn', s.dtype)}(ptr {start}, ptr %workspace, i64 "
-                        f"{depth}, i64 {rows}, i64 %depth, i64 {s.row}, ptr null)"
-                    )
+                    squares.call(w, start, "%workspace", depth, rows, "%depth", str(s.row))
                     row = w.at("%y", s.scalar, w.put(f"mul nsw i64 {i}, {self.places}"), jc)
                     with w.each(columns, s.width) as j:
                         here = w.put(f"sub i64 {columns}, {j}")
@@ -406,33 +402,9 @@ class _Turn:
 
     def text(self) -> str:
         w = self.w
-        done, count = "0", _LINES
-        while count:
-            whole = w.put(f"and i64 %columns, {-count}")
-            with w.each(whole, count, low=done) as j:
-                self._columns(j, count)
-            done, count = whole, count // 2
+        squares.call(w, "%x", "%y", *[f"%{name}" for name in _PARAMETERS["turn"]])
         w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in _PARAMETERS["turn"])
         head = f"define void @{symbol('turn', self.s.dtype)}(ptr noalias %x, ptr noalias %y"
         lines = "\n".join(w.lines)
         return f"{head}, {numbers}, ptr %workspace) #0 {{\nentry:\n{lines}\n}}\n"
-
-    def _columns(self, j: str, count: int) -> None:
-        """Some columns of x as rows of y."""
-        w, s = self.w, self.s
-        starts = [
-            w.at("%y", s.scalar, w.put(f"mul nsw i64 {w.put(f'add nsw i64 {j}, {k}')}, %y_row"))
-            for k in range(count)
-        ]
-        with w.each("%rows", note=", !llvm.loop !0") as i:
-            source = w.at("%x", s.scalar, w.put(f"mul nsw i64 {i}, %x_row"), j)
-            found = [
-                w.put(
-                    f"load {s.scalar}, ptr {w.at(source, s.scalar, str(k))}, align {s.dtype.size}"
-                )
-                for k in range(count)
-            ]
-            for start, x in zip(starts, found, strict=True):
-                place = w.at(start, s.scalar, i)
-                w.do(f"store {s.scalar} {x}, ptr {place}, align {s.dtype.size}")

@@ -7,7 +7,7 @@
           for columns in tiles:
             kernel: c tile = or += rows of a times panel of b
 
-Where few rows would use a packed b, it is read where it lies.
+Where that would not pay it is read where it lies.
 
     matmul_packed: b are panels already
 
@@ -23,6 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
+from weft_compiler.codegen import squares
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
@@ -34,11 +35,13 @@ from weft_compiler.codegen.tiles import (
     tiles,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.windows import PANEL_BYTES
+from weft_compiler.windows import LINE, PANEL_BYTES
 from weft_tensor.dtypes import DType
 
 _FEW: Final = 4
-"""Packing b pays where more tiles of rows than these use it."""
+_LARGE: Final = 1 << 20
+"""Packing b, where its rows are dense, pays where more tiles of rows than `_FEW` use it; with the
+widest registers, whose tiles have whole lines of it, where it has more bytes than `_LARGE`."""
 
 _AT_ONCE: Final = 4
 """Rows of b that are added to a single row of c at once."""
@@ -68,7 +71,8 @@ def declaration(routine: str, dtype: DType) -> str:
 def module_text(dtype: DType, target: Target) -> str:
     """The module that defines them."""
     s = shape_of(dtype, target)
-    return module(target, *texts(s), _Driver(s).text(), _Packed(s).text())
+    turn = squares.text(dtype, s.lanes)
+    return module(target, *texts(s), turn, _Driver(s).text(), _Packed(s).text())
 
 
 class _Routine(ABC):
@@ -101,6 +105,19 @@ class _Routine(ABC):
         x = self.w.put(f"load {kind}, ptr {source}, align {size}")
         self.w.do(f"store {kind} {x}, ptr {place}, align {size}")
 
+    def copy(self, a: str, rows: str, depth: str) -> None:
+        """Rows of a, which are dense."""
+        w, s = self.w, self.s
+        kind = f"<{s.lanes} x {s.scalar}>"
+        whole = w.put(f"and i64 {depth}, {-s.lanes}")
+        with w.each(rows) as i:
+            source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
+            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            with w.each(whole, s.lanes) as p:
+                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p), kind)
+            with w.each(depth, low=whole) as p:
+                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p))
+
 
 class _Packed(_Routine):
     name = "matmul_packed"
@@ -119,7 +136,7 @@ class _Packed(_Routine):
             with tiles(w, s, "%m") as (i, rows, wanted):
                 a = w.at("%a", self.scalar, w.put(f"mul nsw i64 {i}, %ar"), pc)
                 with w.when(w.put(f"xor i1 {one}, true")):
-                    self._copy(a, rows, depth)
+                    self.copy(a, rows, depth)
                 left = w.select(one, "ptr", a, "%workspace")
                 row = w.put(f"mul nsw i64 {i}, %cr")
                 with w.each("%n", s.width) as j:
@@ -136,19 +153,6 @@ class _Packed(_Routine):
                         f"ptr {place}, i64 %cr, i64 {here}, i1 {add})"
                     )
 
-    def _copy(self, a: str, rows: str, depth: str) -> None:
-        """Rows of a, which are dense."""
-        w, s = self.w, self.s
-        kind = f"<{s.lanes} x {s.scalar}>"
-        whole = w.put(f"and i64 {depth}, {-s.lanes}")
-        with w.each(rows) as i:
-            source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
-            with w.each(whole, s.lanes) as p:
-                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p), kind)
-            with w.each(depth, low=whole) as p:
-                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p))
-
 
 class _Driver(_Routine):
     name = "matmul"
@@ -157,6 +161,10 @@ class _Driver(_Routine):
         w, s = self.w, self.s
         w.do("%packed.b = getelementptr i8, ptr %workspace, i64 " + str(s.panel_bytes))
         many = w.put(f"icmp sgt i64 %m, {_FEW * s.rows[0]}")
+        if s.lanes * s.dtype.size == LINE:
+            size = w.put("mul nsw i64 %n, %k")
+            large = w.put(f"icmp sgt i64 {size}, {_LARGE // s.dtype.size}")
+            many = w.put(f"and i1 {many}, {large}")
         apart = w.put("icmp ne i64 %bc, 1")
         one = w.put("icmp eq i64 %m, 1")
         with w.when(w.put(f"and i1 {one}, {w.put('icmp eq i64 %bc, 1')}")):
@@ -235,22 +243,27 @@ class _Driver(_Routine):
 
     def _copy(self, a: str, rows: str, depth: str) -> None:
         """Rows of a, each dense."""
-        w = self.w
+        w, s = self.w, self.s
+        dense, turned, apart, done = w.label(), w.label(), w.label(), w.label()
+        other = w.label()
+        w.branch(w.put("icmp eq i64 %ac, 1"), dense, other)
+        w.begin(dense)
+        self.copy(a, rows, depth)
+        w.go(done)
+        w.begin(other)
+        w.branch(w.put("icmp eq i64 %ar, 1"), turned, apart)
+        w.begin(turned)
+        squares.call(w, a, "%workspace", depth, rows, "%ac", str(s.row))
+        w.go(done)
+        w.begin(apart)
         with w.each(rows) as i:
             source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {self.s.row}"))
-            dense, apart, done = w.label(), w.label(), w.label()
-            w.branch(w.put("icmp eq i64 %ac, 1"), dense, apart)
-            w.begin(dense)
-            with w.each(depth) as p:
-                self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p))
-            w.go(done)
-            w.begin(apart)
+            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
             with w.each(depth) as p:
                 far = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %ac"))
                 self.move(far, w.at(place, self.scalar, p))
-            w.go(done)
-            w.begin(done)
+        w.go(done)
+        w.begin(done)
 
     def _pack(self, b: str, depth: str, columns: str) -> None:
         """A block of b as panels; what a tile has beyond the last column is never read."""
@@ -292,9 +305,17 @@ class _Driver(_Routine):
 
     def _pack_columns(self, source: str, panel: str, depth: str, here: str) -> None:
         w, s = self.w, self.s
+        turned, apart, done = w.label(), w.label(), w.label()
+        w.branch(w.put("icmp eq i64 %br, 1"), turned, apart)
+        w.begin(turned)
+        squares.call(w, source, panel, here, depth, "%bc", str(s.width))
+        w.go(done)
+        w.begin(apart)
         with w.each(depth) as p:
             row = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %br"))
             place = w.at(panel, self.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
             with w.each(here) as j:
                 far = w.at(row, self.scalar, w.put(f"mul nsw i64 {j}, %bc"))
                 self.move(far, w.at(place, self.scalar, j))
+        w.go(done)
+        w.begin(done)

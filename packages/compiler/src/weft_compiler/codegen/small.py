@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from weft_compiler.codegen.squares import turned
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.writer import Loops
 from weft_tensor import dtypes
@@ -98,29 +99,13 @@ class _Product:
         self.b, self.b_row = own, n
 
     def _square(self, own: str, p: str, j: int, size: int) -> None:
-        """A square of b: each bit of a row's number changes places with one of the column's."""
+        """A square of b."""
         w, kind = self.w, self._kind(size)
         rows = [
             self._load(kind, self._at("%b", (j + at) * self.of["b_column"], p))
             for at in range(size)
         ]
-        bit = 1
-        while bit < size:
-            new = list(rows)
-            for at in range(size):
-                if not at & bit:
-                    pair = f"{kind} {rows[at]}, {kind} {rows[at + bit]}"
-                    for half in (0, bit):
-                        lanes = [
-                            lane - bit + size if lane & bit and not half
-                            else lane + size if lane & bit
-                            else lane + half
-                            for lane in range(size)
-                        ]  # fmt: skip
-                        mask = ", ".join(f"i32 {lane}" for lane in lanes)
-                        new[at + half] = w.put(f"shufflevector {pair}, <{size} x i32> <{mask}>")
-            rows, bit = new, 2 * bit
-        for at, row in enumerate(rows):
+        for at, row in enumerate(turned(w, kind, rows)):
             here = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {p}, {at}')}, {self.of['n']}")
             w.do(f"store {kind} {row}, ptr {self._at(own, j, here)}, align {self.dtype.size}")
 

@@ -14,6 +14,7 @@ from llvmlite import binding
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from weft_compiler.codegen.options import Options
+from weft_compiler.windows import LINE
 from weft_tensor import errors
 
 _LOCK: Final = threading.RLock()  # what llvmlite does not promise of threads
@@ -64,7 +65,7 @@ class Target:
         """How wide its registers are."""
         if not self.x86:
             return 16
-        return 64 if self.has("avx512f") else 32 if self.has("avx2") else 16
+        return LINE if self.has("avx512f") else 32 if self.has("avx2") else 16
 
 
 _V3: Final = frozenset(("sse4.1", "avx", "avx2", "fma", "f16c"))

@@ -117,7 +117,10 @@ def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:
                 whole = buffers[view.buffer]
                 span = of.spans(dict(parameters), whole.dtype.size)[what]
                 places = found.writes if what in of.writes else found.reads
-                places.setdefault(view.buffer, []).append(_touched(view, whole, span))
+                touched = _touched(view, whole, span)
+                places.setdefault(view.buffer, []).append(touched)
+                if what in of.writes and dict(parameters).get("accumulate"):
+                    found.reads.setdefault(view.buffer, []).append(touched)
         case Check() | While():
             found.ends = True
 

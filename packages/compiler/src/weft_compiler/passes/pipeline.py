@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
 
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
@@ -11,29 +11,36 @@ from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
+from weft_compiler.passes.products import add_in_place, choose
 from weft_compiler.passes.simplify import simplify
 from weft_compiler.passes.sums import cut_sums
 
 Pass = Callable[[Program], Program]
 
-PASSES: Final[tuple[Pass, ...]] = (
-    simplify,
-    merge_loops,
-    contract,
-    block_rows,
-    cut_sums,
-    order_loops,
-)
 
-
-def optimise(program: Program, check: bool = True) -> Program:
+def optimise(program: Program, check: bool = True, vector_bytes: int = 0) -> Program:
     """The program after all passes.
 
     Args:
       check: verify it after each.
+      vector_bytes: of a register of the processor, for which routines of products are chosen.
     """
-    for each in PASSES:
+    for each in passes_for(vector_bytes):
         program = each(program)
         if check:
             verify(program)
     return program
+
+
+def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
+    """The passes in their order; see `optimise`."""
+    return (
+        simplify,
+        add_in_place,
+        merge_loops,
+        contract,
+        block_rows,
+        partial(choose, vector_bytes=vector_bytes),
+        cut_sums,
+        order_loops,
+    )

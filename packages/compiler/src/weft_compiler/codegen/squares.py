@@ -1,0 +1,128 @@
+"""Transposes: squares in registers, and matrices made of them.
+
+Rows of a square are registers.  Each bit of a row's number changes places with the same bit of the
+column's, by a shuffle of two registers for each result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_compiler.codegen.writer import Loops
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+TURN = "weft.turned"
+"""`turned(x, y, rows, columns, x_row, y_row)`: the function of `text`."""
+_NUMBERS = ("rows", "columns", "x_row", "y_row")
+
+
+def turned(w: Loops, kind: str, rows: Sequence[str]) -> list[str]:
+    """The columns of a square as registers.
+
+    Args:
+      kind: the type of a row, of a power of two of elements.
+      rows: as many registers as a row has elements.
+    """
+    size, bit = len(rows), 1
+    while bit < size:
+        new = list(rows)
+        for at in range(size):
+            if not at & bit:
+                pair = f"{kind} {rows[at]}, {kind} {rows[at + bit]}"
+                for half in (0, bit):
+                    lanes = [
+                        lane - bit + size if lane & bit and not half
+                        else lane + size if lane & bit
+                        else lane + half
+                        for lane in range(size)
+                    ]  # fmt: skip
+                    mask = ", ".join(f"i32 {lane}" for lane in lanes)
+                    new[at + half] = w.put(f"shufflevector {pair}, <{size} x i32> <{mask}>")
+        rows, bit = new, 2 * bit
+    return list(rows)
+
+
+def text(dtype: DType, lanes: int) -> str:
+    """The function `turned`: y, columns × rows, is the transpose of x, whose rows are dense.
+
+    Args:
+      lanes: elements of a register.
+    """
+    return _Turn(dtype, lanes).text()
+
+
+def call(w: Loops, x: str, y: str, *numbers: str) -> None:
+    """Write a call: of rows, columns, and how far apart rows of x and of y are."""
+    given = ", ".join(f"i64 {each}" for each in numbers)
+    w.do(f"call void @{TURN}(ptr {x}, ptr {y}, {given})")
+
+
+class _Turn:
+    def __init__(self, dtype: DType, lanes: int) -> None:
+        self.lanes, self.size = lanes, dtype.size
+        self.scalar = "double" if dtype is dtypes.float64 else "float"
+        self.kind = f"<{lanes} x {self.scalar}>"
+        self.suffix = f"v{lanes}f{8 * dtype.size}.p0"
+        self.w = Loops()
+
+    def text(self) -> str:
+        """Whole squares first, in the order of columns, so that whole lines of caches are used."""
+        w, lanes = self.w, self.lanes
+        own = w.put(f"alloca [{lanes} x {self.kind}], align 64")
+        with w.each("%columns", lanes, note=", !llvm.loop !0") as j:
+            columns = w.least(w.put(f"sub i64 %columns, {j}"), str(lanes))
+            wide = w.put(f"icmp eq i64 {columns}, {lanes}")
+            whole = w.select(wide, "i64", w.put(f"and i64 %rows, {-lanes}"), "0")
+            with w.each(whole, lanes, note=", !llvm.loop !0") as i:
+                found = [self._load(i, j, str(at)) for at in range(lanes)]
+                for at, row in enumerate(turned(w, self.kind, found)):
+                    address = self._place(w.put(f"add nsw i64 {j}, {at}"), i)
+                    w.do(f"store {self.kind} {row}, ptr {address}, align {self.size}")
+            with w.each("%rows", lanes, low=whole, note=", !llvm.loop !0") as i:
+                self._part(i, j, columns, own)
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in _NUMBERS)
+        head = f"define internal void @{TURN}(ptr noalias %x, ptr noalias %y, {numbers})"
+        lines = "\n".join(w.lines)
+        return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _part(self, i: str, j: str, columns: str, own: str) -> None:
+        """A square of which some rows or columns are beyond the end."""
+        w, lanes = self.w, self.lanes
+        rows = w.least(w.put(f"sub i64 %rows, {i}"), str(lanes))
+        last, mask = w.put(f"sub i64 {rows}, 1"), self._mask(columns)
+        found = [self._load(i, j, w.least(last, str(at)), mask) for at in range(lanes)]
+        for at, row in enumerate(turned(w, self.kind, found)):
+            w.do(f"store {self.kind} {row}, ptr {w.at(own, self.kind, str(at))}, align 64")
+        mask = self._mask(rows)
+        with w.each(columns, note=", !llvm.loop !0") as k:
+            row = w.put(f"load {self.kind}, ptr {w.at(own, self.kind, k)}, align 64")
+            address = self._place(w.put(f"add nsw i64 {j}, {k}"), i)
+            w.do(
+                f"call void @llvm.masked.store.{self.suffix}({self.kind} {row}, ptr align "
+                f"{self.size} {address}, <{lanes} x i1> {mask})"
+            )
+
+    def _load(self, i: str, j: str, at: str, mask: str = "") -> str:
+        w = self.w
+        row = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {i}, {at}')}, %x_row")
+        address = w.at("%x", self.scalar, row, j)
+        if not mask:
+            return w.put(f"load {self.kind}, ptr {address}, align {self.size}")
+        return w.put(
+            f"call {self.kind} @llvm.masked.load.{self.suffix}(ptr align {self.size} {address}, "
+            f"<{self.lanes} x i1> {mask}, {self.kind} zeroinitializer)"
+        )
+
+    def _place(self, row: str, i: str) -> str:
+        w = self.w
+        return w.at("%y", self.scalar, w.put(f"mul nsw i64 {row}, %y_row"), i)
+
+    def _mask(self, count: str) -> str:
+        """The first of a register's lanes."""
+        w = self.w
+        index = f"<{self.lanes} x i32>"
+        lanes = ", ".join(f"i32 {lane}" for lane in range(self.lanes))
+        every = w.every(index, w.put(f"trunc i64 {count} to i32"))
+        return w.put(f"icmp slt {index} <{lanes}>, {every}")
