@@ -13,7 +13,7 @@ from weft_exec.settings import jit_environment, settings
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_graph.passes import batch_equal, eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.routed_references import read_routed
 
@@ -61,6 +61,7 @@ def prepare(
         note(step.graph.nodes)
         watch("checked", step)
     if host.config.optimize:
+        batch_equal(step)
         simplify(step)
         fold_constants(step, host)
         eliminate_common_subexpressions(step)

@@ -7,6 +7,7 @@ an op, so an op of a stranger's package is treated as a built-in one is.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +16,10 @@ from weft_graph.ir.scalar import Definition, Function
 
 EACH: Final = -1
 """In place of the number of an input: for each output the input at the same position."""
+
+
+Batch = Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]] | None]
+"""From the attributes of a node to an op and its attributes."""
 
 
 class State(enum.Enum):
@@ -94,6 +99,10 @@ class Traits:
       involution: twice, it gives its input again.
       reshapes: its output is its first input where both have the same static shape.
       casts: its output is its first input where both have the same type.
+      stacks: its output is its inputs along a new axis, that of the attribute `axis`.
+      unstacks: its outputs are the parts of its input along the axis of the attribute `axis`.
+      batch: from a node's attributes to the op and the attributes that do for each part of inputs
+        along a new first axis what the node does for one, or to None where there is no such op.
       view: the input whose memory the outputs show, or EACH, or None; of a handle, the memory of
         what is behind it.
       state: what it does with state.
@@ -128,6 +137,9 @@ class Traits:
     involution: bool = False
     reshapes: bool = False
     casts: bool = False
+    stacks: bool = False
+    unstacks: bool = False
+    batch: Batch | None = None
     view: int | None = None
     state: State = State.NONE
     random: bool = False

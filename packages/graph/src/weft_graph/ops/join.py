@@ -302,6 +302,7 @@ register_op(
     {"N": "int >= 1", "T": "type", "axis": "int = 0"},
     _pack_shape,
     value=_pack_value,
+    traits=Traits(stacks=True),
 )
 register_op(
     "Unpack",
@@ -310,7 +311,7 @@ register_op(
     {"num": "int >= 0", "T": "type", "axis": "int = 0"},
     _unpack_shape,
     value=_unpack_value,
-    traits=Traits(view=0, cost=cost_rules.gathered),
+    traits=Traits(unstacks=True, view=0, cost=cost_rules.gathered),
 )
 register_op(
     "Tile",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["cross", "matmul", "trace"]
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
@@ -33,6 +33,14 @@ def _same_batch(node: NodeSpec) -> Sequence[Dims]:
     return shape_rules.batch_matmul(node)
 
 
+def _batch(attrs: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """One product of each of several pairs of matrices; of complex ones it would conjugate."""
+    turned = {"adj_x": attrs["transpose_a"], "adj_y": attrs["transpose_b"]}
+    if attrs["T"].is_complex and any(turned.values()):
+        return None
+    return "BatchMatMulV2", {"T": attrs["T"], **turned}
+
+
 def _declare() -> None:
     register_op(
         "MatMul",
@@ -46,6 +54,7 @@ def _declare() -> None:
                 "transpose_a",
                 "transpose_b",
             ),
+            batch=_batch,
         ),
         doc="The product of two matrices, each transposed first if asked for.",
     )

@@ -6,8 +6,9 @@ number of nodes.
 """
 
 from weft_graph.ir.step_graph import StepGraph
+from weft_graph.passes.batching import batch_equal
 from weft_graph.passes.cse import eliminate_common_subexpressions
 from weft_graph.passes.prune import prune
 from weft_graph.passes.simplify import simplify
 
-__all__ = ["StepGraph", "eliminate_common_subexpressions", "prune", "simplify"]
+__all__ = ["StepGraph", "batch_equal", "eliminate_common_subexpressions", "prune", "simplify"]

@@ -53,11 +53,12 @@ def _key(node: Node) -> Any:
     if node.role is Role.CONSTANT:
         value = attrs["value"]
         return ("Const", attrs["dtype"], _array_key(value), node.device, node.controls)
-    parts = tuple([(name, _hashable(attrs[name])) for name in sorted(attrs)])
+    parts = tuple([(name, hashable(attrs[name])) for name in sorted(attrs)])
     return (node.type, node.inputs, parts, node.device, node.controls)
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
+    """An attribute's value as something that is equal where values are."""
     if isinstance(value, np.ndarray):
         return _array_key(value)
     if isinstance(value, bool | float):

@@ -38,6 +38,8 @@ def _same_as(node: Node, shapes: CertainShapes) -> Output | None:
         return _involution(node)
     if traits.reshapes:
         return _reshape(node, shapes)
+    if traits.stacks:
+        return _stack(node, shapes)
     return _cast(node) if traits.casts else None
 
 
@@ -66,3 +68,14 @@ def _reshape(node: Node, shapes: CertainShapes) -> Output | None:
 def _cast(node: Node) -> Output | None:
     source = node.inputs[0]
     return source if source.dtype is node.outputs[0].dtype else None
+
+
+def _stack(node: Node, shapes: CertainShapes) -> Output | None:
+    """What all parts that are stacked were unstacked from."""
+    parts = node.inputs[0].node
+    if not parts.traits.unstacks or parts.inputs[0].dtype.is_ref:
+        return None
+    same = node.attrs["axis"] == parts.attrs["axis"] and list(node.inputs) == list(parts.outputs)
+    dims = parts.inputs[0].dims
+    known = dims is not None and None not in dims and node.outputs[0].dims == dims
+    return parts.inputs[0] if same and known and shapes.hold_for(parts) else None

@@ -1,0 +1,118 @@
+"""Equal ops of the parts of some tensors, as one op of the tensors.
+
+    a = unstack(x); b = unstack(y)             c = batch_matmul(x, y)
+    c = [matmul(p, q) for p, q in zip(a, b)]
+    z = stack(c)                               z = c
+
+The results are those of the ops one by one, and so are errors, as all shapes are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import StepGraph, place_new_nodes
+from weft_graph.passes.certain_shapes import CertainShapes
+from weft_graph.passes.cse import hashable
+
+_MANY: Final = 4
+"""Ops that are worth a batch."""
+_SMALL: Final = 1 << 16
+"""Bytes of an operand up to which a call costs something beside what it computes. Results of larger
+ones had better not live all at once, nor be computed by one thread."""
+
+
+def batch_equal(step: StepGraph) -> int:
+    """Put one op in the place of equal ones that take all parts of the same tensors.
+
+    Returns: the number of nodes made superfluous.
+    """
+    shapes = CertainShapes()
+    groups: dict[Any, dict[int, Node]] = {}
+    targets = set(step.targets)
+    for node in step.graph.nodes:
+        if node.traits.batch is None or node.controls or node in targets or node.control_outputs:
+            continue
+        parts = [source.node for source in node.inputs]
+        places = {source.index for source in node.inputs}
+        if len(places) == 1 and all(_unstacks_rows(each) for each in parts) and _is_small(node):
+            attrs = tuple([(name, hashable(node.attrs[name])) for name in sorted(node.attrs)])
+            key = (node.type, tuple(parts), attrs, node.device)
+            groups.setdefault(key, {}).setdefault(places.pop(), node)
+    replaced: list[Node] = []
+    for group in groups.values():
+        nodes = [group[place] for place in sorted(group)]
+        whole = [source.node.inputs[0] for source in nodes[0].inputs]
+        counts = {len(source.node.outputs) for source in nodes[0].inputs}
+        if counts != {len(nodes)} or len(nodes) < _MANY:
+            continue
+        certain = all(shapes.hold_for(each.node) for each in whole)
+        if certain and _batch(step, nodes, whole):
+            replaced += nodes
+    if replaced:
+        place_new_nodes(step, step.live_nodes(), {})
+        step.drop_unused(replaced)
+    return len(replaced)
+
+
+def _unstacks_rows(node: Node) -> bool:
+    """Whether a node gives the parts of its input along its first axis."""
+    return (
+        node.traits.unstacks
+        and node.attrs["axis"] == 0
+        and not node.controls
+        and not node.inputs[0].dtype.is_ref
+    )
+
+
+def _is_small(node: Node) -> bool:
+    """Whether shapes are known, and what it takes and gives is small."""
+    values = [*node.inputs, *node.outputs]
+    sizes = [_bytes_of(each) for each in values]
+    return all(0 < size <= _SMALL for size in sizes)
+
+
+def _bytes_of(value: Output) -> int:
+    """Bytes of a value; 0 if nobody knows."""
+    size = value.dtype.size
+    for each in value.dims or (0,):
+        size *= each or 0
+    return size
+
+
+def _batch(step: StepGraph, nodes: Sequence[Node], whole: Sequence[Output]) -> bool:
+    """Let one op of whole tensors, and its parts, stand for nodes, if there is such an op."""
+    first = nodes[0]
+    found = None if first.traits.batch is None else first.traits.batch(first.attrs)
+    if found is None:
+        return False
+    op, attrs = found
+    count, result = len(nodes), first.outputs[0]
+    dims = (count, *(result.dims or ()))
+    own = {name: value for name, value in first.attrs.items() if name not in first.op_def.attrs}
+    made = _added(step, first, op, tuple(whole), {**own, **attrs}, [dims])
+    split = {"num": count, "T": result.dtype, "axis": 0}
+    unstack = first.inputs[0].node.type
+    parts = _added(step, first, unstack, made.outputs, split, [result.dims] * count)
+    for node, part in zip(nodes, parts.outputs, strict=True):
+        step.replace(node.outputs[0], part, reason="batch")
+    return True
+
+
+def _added(
+    step: StepGraph,
+    origin: Node,
+    op: str,
+    inputs: tuple[Output, ...],
+    attrs: dict[str, Any],
+    shapes: Sequence[Any],
+) -> Node:
+    graph = step.graph
+    name = graph.unique_name(f"{origin.name}_batch")
+    types = [origin.outputs[0].dtype] * len(shapes)
+    made = graph.add_derived(origin, lookup_op(op), name, inputs, attrs, types, shapes)
+    made.device = origin.device
+    return made
