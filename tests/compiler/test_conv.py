@@ -48,23 +48,58 @@ def test_windows_of_all_kinds(dtype: str, cpu: str) -> None:
         np.testing.assert_allclose(found, exact, rtol=bound, atol=bound, err_msg=str(of))
 
 
-@pytest.mark.parametrize("cpu", CPUS)
+def first_layer(size: int, channels: int, taps: int, stride: int, dilation: int) -> dict[str, int]:
+    """Windows of few channels: two images, padded by half of what a window spans."""
+    before = dilation * (taps - 1) // 2
+    width = (size + 2 * before - dilation * (taps - 1) - 1) // stride + 1
+    found = {"images": 2, "rows": width, "width": width, "depth": 9, "channels": channels}
+    found |= {"height": size, "breadth": size, "taps_y": taps, "taps_x": taps}
+    found |= {"stride_y": stride, "stride_x": stride, "dilation_y": dilation}
+    return found | {"dilation_x": dilation, "before_y": before, "before_x": before}
+
+
+FIRST = [(20, 3, 3, 1, 1), (19, 1, 5, 1, 1), (31, 3, 7, 2, 1), (18, 5, 2, 3, 1), (24, 3, 3, 1, 3)]
+FIRST += [(9, 40, 1, 1, 1), (8, 1, 1, 2, 1), (16, 6, 12, 1, 1)]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_by_the_filter_of_all_kinds(dtype: str, cpu: str) -> None:
-    random = np.random.default_rng(len(dtype + cpu))
-    for turn in range(12):
-        of = geometry(random)
-        settings = ", ".join(f"{name}={value}" for name, value in of.items())
-        places = of["taps_y"] * of["taps_x"] * of["channels"]
-        program = parse(f"""
+@pytest.mark.parametrize("cpu", CPUS)
+def test_windows_of_first_layers(dtype: str, cpu: str) -> None:
+    """Runs of many neighbouring windows are copied at once, and those at the edges one by one."""
+    random = np.random.default_rng(5)
+    for at, layer in enumerate(FIRST):
+        of = first_layer(*layer)
+        for program in (forward(of, dtype, 0, at % 2), by_filter(of, dtype, 0)):
+            given = [random.normal(size=b.shape).astype(dtype) for b in program.inputs]
+            (exact,) = interpret(program, *given)
+            (found,) = load(program, Options(cpu=cpu))(*given)
+            summed = max(layer[1] * layer[2] ** 2, of["images"] * of["rows"] * of["width"])
+            bound = 4 * summed * np.finfo(dtype).eps
+            np.testing.assert_allclose(found, exact, rtol=bound, atol=bound, err_msg=str(of))
+
+
+def by_filter(of: dict[str, int], dtype: str, accumulate: int) -> Program:
+    """A program of one gradient by the filter."""
+    settings = ", ".join(f"{name}={value}" for name, value in of.items())
+    places = of["taps_y"] * of["taps_x"] * of["channels"]
+    return parse(f"""
 program p(x: {dtype}[{of["images"]}, {of["height"]}, {of["breadth"]}, {of["channels"]}], \
 g: {dtype}[{of["images"]}, {of["rows"]}, {of["width"]}, {of["depth"]}]) \
 -> (y: {dtype}[{of["depth"]}, {places}]):
   for i in {of["depth"]}:
     for j in {places}:
       y[i, j] = g[0, 0, 0, 0]
-  call conv_filter(x[0, 0, 0, 0], g[0, 0, 0, 0], y[0, 0], {settings}, accumulate={turn % 2})
+  call conv_filter(x[0, 0, 0, 0], g[0, 0, 0, 0], y[0, 0], {settings}, accumulate={accumulate})
 """)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_by_the_filter_of_all_kinds(dtype: str, cpu: str) -> None:
+    random = np.random.default_rng(len(dtype + cpu))
+    for turn in range(12):
+        of = geometry(random)
+        program = by_filter(of, dtype, turn % 2)
         verify(program)
         given = [random.normal(size=b.shape).astype(dtype) for b in program.inputs]
         (exact,) = interpret(program, *given)

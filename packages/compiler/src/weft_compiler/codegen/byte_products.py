@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, texts
-from weft_compiler.codegen.conv import GATHERED, Gather
+from weft_compiler.codegen.gather import GATHERED, Gather
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import module, symbol, tiles

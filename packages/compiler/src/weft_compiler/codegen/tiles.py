@@ -231,9 +231,11 @@ def next_rows(w: Loops, s: Tile, left: str) -> tuple[str, str]:
 
 
 @contextmanager
-def tiles(w: Loops, s: Tile, high: str) -> Iterator[tuple[str, str, str]]:
+def tiles(w: Loops, s: Tile, high: str, all_rows: str = "") -> Iterator[tuple[str, str, str]]:
     """Turns over the rows of a matrix, a tile at a time.
 
+    Args:
+      all_rows: how many there are, where `high` is for some of them.
     Yields: the first row, how many there are, and how many `chosen` is to be asked for.
     """
     head, body, done = w.label(), w.label(), w.label()
@@ -247,7 +249,7 @@ def tiles(w: Loops, s: Tile, high: str) -> Iterator[tuple[str, str, str]]:
     w.branch(w.put(f"icmp sgt i64 {left}, 0"), body, done)
     w.begin(body)
     wanted, rows = next_rows(w, s, left)
-    yield first, rows, number_of(w, s, wanted, high)
+    yield first, rows, number_of(w, s, wanted, all_rows or high)
     following = w.put(f"add nsw i64 {first}, {rows}")
     w.lines[at] = f"  {first} = phi i64 [ 0, %{before} ], [ {following}, %{w.block} ]"
     w.go(head)

@@ -1,0 +1,310 @@
+"""The function that gathers parts of windows side by side, which convolutions multiply.
+
+Taps that are neighbours in memory, those of a window's row where taps are not apart, are gathered
+in one copy: a run.  What is outside of x is 0.  Where runs of neighbouring windows are all within a
+line of an image, each is some registers, of which the last may reach beyond its end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_compiler.codegen.writer import Loops
+from weft_compiler.windows import WINDOWS
+
+GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
+"""Which windows, which places of each, and how far apart they are put."""
+_SHORT: Final = 4
+"""Elements that are copied at once where there are fewer than a register holds."""
+
+
+def lanes_of(lanes: int) -> tuple[int, ...]:
+    """How many elements are copied at once by registers of so many."""
+    return tuple(sorted({lanes, min(lanes, _SHORT)}, reverse=True))
+
+
+def are_pixels(w: Loops, row: str) -> str:
+    """Whether windows are the pixels of images, one after the other.
+
+    Args:
+      w: writes a function that has the numbers of WINDOWS.
+      row: the first row.
+    """
+    ones = w.put("mul i64 %taps_y, %taps_x")
+    ones = w.put(f"mul i64 {ones}, {w.put('mul i64 %stride_y, %stride_x')}")
+    zeros = w.put("or i64 %before_y, %before_x")
+    lines = w.put("icmp eq i64 %width, %breadth")
+    whole = w.put("icmp eq i64 %rows, %height")
+    within = w.put(f"icmp sle i64 {w.put(f'add i64 {row}, %rows')}, %height")
+    whole = w.put(f"or i1 {whole}, {w.put('icmp eq i64 %images, 1')}")
+    found = w.put(f"icmp eq i64 {ones}, 1")
+    for each in (w.put(f"icmp eq i64 {zeros}, 0"), lines, whole, within):
+        found = w.put(f"and i1 {found}, {each}")
+    return found
+
+
+class Gather:
+    """`gather(x, y, numbers of WINDOWS, numbers of GATHERED)`: parts of windows side by side.
+
+    Attributes:
+      source, scalar: the types of elements of x and of y in LLVM.
+      lanes: elements that are copied at once, the most first.
+      beyond: whether a copy may write so many elements as the most lanes, less one, beyond those of
+        a part: these are of a part that is gathered later, or of nobody.
+      numbers: names of its integers.
+    """
+
+    numbers: tuple[str, ...] = (*WINDOWS, *GATHERED)
+
+    def __init__(
+        self, scalar: str, lanes: tuple[int, ...], source: str = "", beyond: bool = False
+    ) -> None:
+        self.scalar, self.source, self.lanes = scalar, source or scalar, lanes
+        self.beyond = beyond
+        self.w = Loops()
+
+    def text(self) -> str:
+        """The function."""
+        w = self.w
+        with w.when(are_pixels(w, "%row")):
+            self._pixels()
+            w.do("ret void")
+            w.begin(w.label())  # nobody comes here
+        dense = w.put("icmp eq i64 %dilation_x, 1")
+        row = w.put("mul nsw i64 %taps_x, %channels")
+        run = w.select(dense, "i64", row, "%channels")
+        runs = w.select(dense, "i64", "1", "%taps_x")
+        line = w.put("mul nsw i64 %breadth, %channels")
+        image = w.put(f"mul nsw i64 %height, {line}")
+        windows = w.put("mul nsw i64 %rows, %width")
+        n, rest = w.put(f"sdiv i64 %first, {windows}"), w.put(f"srem i64 %first, {windows}")
+        j = w.put(f"add nsw i64 {w.put(f'sdiv i64 {rest}, %width')}, %row")
+        start = (n, j, w.put(f"srem i64 {rest}, %width"))
+        end = w.put("add nsw i64 %place, %size")
+        head, body, done, before = w.label(), w.label(), w.label(), w.block
+        w.go(head)
+        w.begin(head)
+        place = w.name()
+        at = len(w.lines)
+        w.do("")
+        w.branch(w.put(f"icmp slt i64 {place}, {end}"), body, done)
+        w.begin(body)
+        tap, inside = w.put(f"udiv i64 {place}, {run}"), w.put(f"urem i64 {place}, {run}")
+        size = w.least(w.put(f"sub i64 {run}, {inside}"), w.put(f"sub i64 {end}, {place}"))
+        ky, kx = w.put(f"udiv i64 {tap}, {runs}"), w.put(f"urem i64 {tap}, {runs}")
+        dy = w.put(f"sub i64 {w.put(f'mul nsw i64 {ky}, %dilation_y')}, %before_y")
+        dx = w.put(f"sub i64 {w.put(f'mul nsw i64 {kx}, %dilation_x')}, %before_x")
+        target = w.at("%y", self.scalar, w.put(f"sub i64 {place}, %place"))
+        self._windows(start, (dy, dx, inside), size, (image, line), target)
+        following = w.put(f"add nsw i64 {place}, {size}")
+        w.lines[at] = f"  {place} = phi i64 [ %place, %{before} ], [ {following}, %{w.block} ]"
+        w.go(head)
+        w.begin(done)
+        w.do("ret void")
+        numbers = ", ".join(f"i64 %{name}" for name in self.numbers)
+        lines = "\n".join(w.lines)
+        head = f"define internal void @weft.gather(ptr noalias %x, ptr noalias %y, {numbers})"
+        return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _pixels(self) -> None:
+        w, scalar = self.w, self.source
+        first = w.put(f"add nsw i64 %first, {w.put('mul nsw i64 %row, %width')}")
+        start = w.at("%x", scalar, w.put(f"mul nsw i64 {first}, %channels"), "%place")
+        with w.each("%count") as i:
+            source = w.at(start, scalar, w.put(f"mul nsw i64 {i}, %channels"))
+            place = w.at("%y", self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
+            self._copy(source, place, "%size")
+
+    def _windows(
+        self,
+        start: tuple[str, str, str],
+        moved: tuple[str, str, str],
+        size: str,
+        apart: tuple[str, str],
+        target: str,
+    ) -> None:
+        """A run of places of all windows.
+
+        Args:
+          start: image, row and column of the first window.
+          moved: from a window to the run: rows, columns and elements.
+          apart: elements from an image to the next, and from a row.
+        """
+        w, source_type = self.w, self.source
+        (dy, dx, inside), (image, line) = moved, apart
+        within = self._columns_within(dx, inside, size, line) if self.beyond else None
+        begin, head, body, done = w.block, w.label(), w.label(), w.label()
+        last_row = w.put("add nsw i64 %row, %rows")
+        w.go(head)
+        w.begin(head)
+        i, n, y, x = w.name(), w.name(), w.name(), w.name()
+        at = len(w.lines)
+        w.lines += [""] * 4
+        w.branch(w.put(f"icmp slt i64 {i}, %count"), body, done)
+        w.begin(body)
+        source_y = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {y}, %stride_y')}, {dy}")
+        column = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {x}, %stride_x')}, {dx}")
+        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {column}, %channels')}, {inside}")
+        there = w.put(f"icmp ult i64 {source_y}, %height")
+        lines = w.put(f"mul nsw i64 {source_y}, {line}")
+        offset = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {n}, {image}')}, {lines}")
+        offset = w.put(f"add nsw i64 {offset}, {first}")
+        source = w.at("%x", source_type, offset)
+        place = w.at(target, self.scalar, w.put(f"mul nsw i64 {i}, %apart"))
+        moved_on = "1"
+        if within is not None:
+            run = self._run(i, x, there, within)
+            safe = self._is_safe(offset, run, size, image)
+            many, one, both = w.label(), w.label(), w.label()
+            w.branch(w.put(f"and i1 {w.put(f'icmp sgt i64 {run}, 0')}, {safe}"), many, one)
+            w.begin(many)
+            self._move_run(source, place, run, size)
+            many = w.block
+            w.go(both)
+            w.begin(one)
+        self._window(source, place, there, first, (size, line))
+        if within is not None:
+            one = w.block
+            w.go(both)
+            w.begin(both)
+            moved_on = w.put(f"phi i64 [ {run}, %{many} ], [ 1, %{one} ]")
+        x_next, y_next = w.put(f"add nsw i64 {x}, {moved_on}"), w.put(f"add nsw i64 {y}, 1")
+        wraps = w.put(f"icmp eq i64 {x_next}, %width")
+        ends = w.put(f"and i1 {wraps}, {w.put(f'icmp eq i64 {y_next}, {last_row}')}")
+        new = {
+            i: w.put(f"add nsw i64 {i}, {moved_on}"),
+            n: w.put(f"add nsw i64 {n}, {w.put(f'zext i1 {ends} to i64')}"),
+            y: w.select(ends, "i64", "%row", w.select(wraps, "i64", y_next, y)),
+            x: w.select(wraps, "i64", "0", x_next),
+        }
+        for offset_of, (old, begun) in enumerate(zip(new, ("0", *start), strict=True)):
+            w.lines[at + offset_of] = (
+                f"  {old} = phi i64 [ {begun}, %{begin} ], [ {new[old]}, %{w.block} ]"
+            )
+        w.go(head)
+        w.begin(done)
+
+    def _window(
+        self, source: str, place: str, there: str, first: str, sizes: tuple[str, str]
+    ) -> None:
+        """The run of places of one window, of which some may be outside.
+
+        Args:
+          there: whether its row is in the image.
+          first: where in its line it begins.
+          sizes: of the run, and of a line.
+        """
+        w, (size, line) = self.w, sizes
+        low = self._within(w.put(f"sub i64 0, {first}"), size)
+        low = w.select(there, "i64", low, size)
+        high = self._within(w.put(f"sub i64 {line}, {first}"), size)
+        high = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 {high})")
+        self._fill(place, "0", low)
+        count = w.put(f"sub i64 {high}, {low}")
+        self._copy(w.at(source, self.source, low), w.at(place, self.scalar, low), count)
+        self._fill(place, high, size)
+
+    # ---------------------------------------------------------------------- several windows
+
+    def _columns_within(self, dx: str, inside: str, size: str, line: str) -> tuple[str, str]:
+        """The first and the last window of a line whose run is within it."""
+        w = self.w
+        step = w.put("mul nsw i64 %stride_x, %channels")
+        first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {dx}, %channels')}, {inside}")
+        before = w.put(f"sub i64 {w.put(f'sub i64 {step}, 1')}, {first}")
+        low = w.put(f"sdiv i64 {before}, {step}")
+        low = w.put(f"call i64 @llvm.smax.i64(i64 {low}, i64 0)")
+        left = w.put(f"sub i64 {w.put(f'sub i64 {line}, {size}')}, {first}")
+        none = w.put(f"icmp slt i64 {left}, 0")
+        return low, w.select(none, "i64", "-1", w.put(f"sdiv i64 {left}, {step}"))
+
+    def _run(self, i: str, x: str, there: str, within: tuple[str, str]) -> str:
+        """How many windows from one on are next to each other, with runs within a line; or 0."""
+        w, (low, high) = self.w, within
+        last = w.least(w.put(f"add nsw i64 {high}, 1"), "%width")
+        count = w.least(w.put(f"sub i64 {last}, {x}"), w.put(f"sub i64 %count, {i}"))
+        inside = w.put(f"and i1 {there}, {w.put(f'icmp sge i64 {x}, {low}')}")
+        return w.select(inside, "i64", count, "0")
+
+    def _is_safe(self, offset: str, run: str, size: str, image: str) -> str:
+        """Whether whole registers may be read of some windows: x does not end before."""
+        w, lanes = self.w, self.lanes[0]
+        total = w.put(f"mul nsw i64 %images, {image}")
+        step = w.put("mul nsw i64 %stride_x, %channels")
+        end = w.put(f"add nsw i64 {offset}, {w.put(f'mul nsw i64 {run}, {step}')}")
+        end = w.put(f"add nsw i64 {w.put(f'add nsw i64 {end}, {size}')}, {lanes}")
+        return w.put(f"icmp sle i64 {end}, {total}")
+
+    def _move_run(self, source: str, place: str, run: str, size: str) -> None:
+        """Runs of some windows by whole registers, the last of which may reach beyond."""
+        w, lanes = self.w, self.lanes[0]
+        step = w.put("mul nsw i64 %stride_x, %channels")
+        done = w.label()
+        for registers in (1, 2, 0):
+            here, other = w.label(), w.label()
+            if registers:
+                w.branch(w.put(f"icmp sle i64 {size}, {registers * lanes}"), here, other)
+                w.begin(here)
+            with w.each(run, note=", !llvm.loop !0") as t:
+                x = w.at(source, self.source, w.put(f"mul nsw i64 {t}, {step}"))
+                y = w.at(place, self.scalar, w.put(f"mul nsw i64 {t}, %apart"))
+                for register in range(registers):
+                    self._move(x, y, str(register * lanes), lanes)
+                if not registers:
+                    with w.each(size, lanes, note=", !llvm.loop !0") as k:
+                        self._move(x, y, k, lanes)
+            w.go(done)
+            w.begin(other if registers else done)
+
+    def _within(self, x: str, size: str) -> str:
+        """A number, but from 0 to a size."""
+        return self.w.least(self.w.put(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)"), size)
+
+    def _fill(self, place: str, low: str, high: str) -> None:
+        """What is outside."""
+        w, scalar = self.w, self.scalar
+        with w.when(w.put(f"icmp slt i64 {low}, {high}")), w.each(high, low=low) as k:
+            at = w.at(place, scalar, k)
+            w.do(f"store {scalar} {self.outside}, ptr {at}, align {self.aligned(scalar)}")
+
+    def _copy(self, source: str, place: str, count: str) -> None:
+        """Elements by registers, the last of which may overlap the one before."""
+        w = self.w
+        done = w.label()
+        for lanes in self.lanes:
+            other, less = w.label(), w.label()
+            w.branch(w.put(f"icmp sge i64 {count}, {lanes}"), other, less)
+            w.begin(other)
+            last = w.put(f"sub i64 {count}, {lanes}")
+            with w.each(last, lanes, note=", !llvm.loop !0") as k:
+                self._move(source, place, k, lanes)
+            self._move(source, place, last, lanes)
+            w.go(done)
+            w.begin(less)
+        with w.each(count, note=", !llvm.loop !0") as k:
+            self._move(source, place, k)
+        w.go(done)
+        w.begin(done)
+
+    def _move(self, source: str, place: str, k: str, lanes: int = 0) -> None:
+        w = self.w
+        kinds = [f"<{lanes} x {kind}>" if lanes else kind for kind in (self.source, self.scalar)]
+        at = w.at(source, self.source, k)
+        found = w.put(f"load {kinds[0]}, ptr {at}, align {self.aligned(self.source)}")
+        found = self.stored(found, lanes)
+        place = w.at(place, self.scalar, k)
+        w.do(f"store {kinds[1]} {found}, ptr {place}, align {self.aligned(self.scalar)}")
+
+    @property
+    def outside(self) -> str:
+        """An element that is outside of x."""
+        return "0.0"
+
+    def stored(self, x: str, lanes: int) -> str:
+        """Elements of x as those of y."""
+        return x
+
+    @staticmethod
+    def aligned(scalar: str) -> int:
+        """Bytes of an element."""
+        return {"i8": 1, "i16": 2, "float": 4, "double": 8}[scalar]
