@@ -194,3 +194,45 @@ def test_checked_bounds_catch_a_wrong_rule(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(errors.InternalError, match="an index is out of bounds") as raised:
             session.run(y, {x: X, i: I})  # the last row is asked for
         assert "test_native_faults.py" in str(raised.value)
+
+
+def _awaited(x: Any, i: Any) -> Any:
+    """A check that nothing but the step waits for."""
+    return [wf.group(wf.check_numerics(wf.log(x) * 2.0, "logarithm")), i + 1]
+
+
+def _awaited_in_branch(x: Any, i: Any) -> Any:
+    """The same where the branch is taken."""
+
+    def taken() -> Any:
+        with wf.control_dependencies([wf.check_numerics(wf.log(x), "logarithm")]):
+            return x - 1.0
+
+    return wf.cond(i > 0, taken, lambda: x * 2.0)
+
+
+def _only_shape(x: Any, i: Any) -> Any:
+    """A node whose shape alone is wanted, and which the step runs."""
+    rows = wf.gather(wf.stack([x, x]), [i, i])
+    return [wf.shape(rows) + 1, rows.op]
+
+
+@pytest.mark.parametrize("build", [_awaited, _awaited_in_branch, _only_shape])
+def test_values_that_nobody_takes_are_looked_at(
+    build: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with wf.Graph().as_default():
+        x, i = wf.placeholder(wf.float32, []), wf.placeholder(wf.int32, [])
+        fetches = build(x, i)
+        said = []
+        for mode in ("off", "now"):
+            monkeypatch.setenv("WEFT_JIT", mode)
+            with wf.Session() as session:
+                session.run(fetches, {x: 2.0, i: 1})
+                bad = {x: 2.0, i: 2} if build is _only_shape else {x: -1.0, i: 1}
+                with pytest.raises(errors.InvalidArgumentError) as caught:
+                    session.run(fetches, bad)
+                said.append(str(caught.value))
+                if build is _awaited_in_branch:
+                    assert session.run(fetches, {x: -1.0, i: 0}) == -2.0
+        assert said[0] == said[1]

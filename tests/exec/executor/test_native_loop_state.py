@@ -242,3 +242,28 @@ def test_exponents_of_integers_are_looked_at(ran: list[str]) -> None:
         )
         with pytest.raises(errors.InvalidArgumentError, match="negative integer powers"):
             session.run(power, {x: numbers, y: -numbers[0]})
+
+
+@pytest.mark.parametrize("inside", ["turn", "branch", "loop"])
+def test_turns_look_at_values_that_nobody_takes(inside: str, ran: list[str]) -> None:
+    def checked(a: Any) -> Any:
+        with wf.control_dependencies([wf.check_numerics(wf.log(a), "logarithm")]):
+            return a - 1.0
+
+    def changed(a: Any) -> Any:
+        if inside == "branch":
+            return wf.cond(a < 9.0, lambda: checked(a), lambda: a * 1.0)
+        if inside == "loop":
+            return wf.while_loop(lambda i, _: i < 1, lambda i, a: (i + 1, checked(a)), (0, a))[1]
+        return checked(a)
+
+    start = wf.placeholder(wf.float32, [])
+    last = wf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, changed(a)), (0, start))[1]
+    with wf.Session() as session:
+        assert session.run(last, {start: 4.0}) == 1.0
+        assert len(ran) == 1
+        with pytest.raises(errors.InvalidArgumentError, match=r"logarithm : .* Inf") as caught:
+            session.run(last, {start: 2.0})
+        assert "iteration 2" in str(caught.value)
+        if inside == "branch":
+            assert session.run(last, {start: 9.0}) == 9.0

@@ -7,9 +7,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children
+from weft_compiler.ir.expressions import INDEX, Apply, Expr, Variable, children, number
 from weft_compiler.lower.turns import LastValue
-from weft_compiler.lower.values import Chosen, Element, Elements, Places, Reduction, Value, Written
+from weft_compiler.lower.values import (
+    Chosen,
+    Element,
+    Elements,
+    Places,
+    Reduction,
+    Value,
+    Written,
+    computed,
+)
+from weft_tensor import dtypes
 
 DEEPEST: Final = 32
 """How many values may be computed inside one another before one of them gets memory."""
@@ -84,6 +94,23 @@ def analyse(outputs: Iterable[Value]) -> dict[Value, Facts]:
         for other in found[value].written:
             found[other].in_memory = True
     return found
+
+
+def checks_beside(values: Iterable[Value], wanted: Iterable[Value]) -> dict[Value, Value]:
+    """What some values require that nobody takes, as the errors of kernels do not ask who does.
+
+    Returns: of each of these, and of what is computed for them alone, a value that requires the
+      same and costs nothing.
+    """
+    taken = analyse(wanted)
+    beside = analyse([value for value in values if value not in taken])
+    return {value: _check(value) for value in beside if value.requires and value not in taken}
+
+
+def _check(value: Value) -> Value:
+    check = computed(value.name, dtypes.int32, (), lambda: number(0, dtypes.int32))
+    check.requires = value.requires
+    return check
 
 
 def worth_memory(facts: dict[Value, Facts], given: Iterable[Value]) -> list[Value]:

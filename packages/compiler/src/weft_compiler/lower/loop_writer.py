@@ -32,6 +32,7 @@ from weft_compiler.ir.program import (
 from weft_compiler.lower.analysis import (
     Facts,
     analyse,
+    checks_beside,
     memory_of,
     updates_in_order,
     worth_memory,
@@ -167,8 +168,11 @@ class _LoopWriter(Nests, Emitter):
             for value in effect.takes
         ]
         news = [new for _, new in following]
+        wanted = [turns.test, *news, *taken]
+        checks = checks_beside(turns.made, wanted)
+        turns.paths |= {check: turns.paths.get(value, ()) for value, check in checks.items()}
         # The last are looked at first, so that predicates are there for what they decide.
-        facts = analyse([turns.test, *news, *taken, *reversed(_predicates(turns))])
+        facts = analyse([*wanted, *checks.values(), *reversed(_predicates(turns))])
         self._declare(facts)
         self._outputs += news
         kept = set(worth_memory(facts, {*self._buffers, *news, *taken}))

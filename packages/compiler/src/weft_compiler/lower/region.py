@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, of_scalar, where
 from weft_compiler.ir.program import Program
-from weft_compiler.lower.analysis import analyse, facts_of, memory_of
+from weft_compiler.lower.analysis import analyse, checks_beside, facts_of, memory_of
 from weft_compiler.lower.origins import Fused, nodes_of, origins
 from weft_compiler.lower.registry import (
     Operation,
@@ -146,9 +146,12 @@ def lower(
     known = [value for value in values.values() if value.constant is not None]
     lasts = [values[twins[state]] for state in states]
     updates = list(zip(states.values(), _apart_from_users(lasts, wanted), strict=True))
+    every = [value for _, results in made for value in results]
+    checks = checks_beside(every, [*wanted, *[new for _, new in updates]])
+    ways.paths |= {check: ways.paths.get(value, ()) for value, check in checks.items()}
     reads = list(dict.fromkeys([*first, *([streams] if rows else []), *known]))
     filled: Fused = {}
-    program = write(name, reads, wanted, updates, filled, ways.paths)
+    program = write(name, reads, wanted, updates, filled, ways.paths, list(checks.values()))
     if fused is not None:
         made += [(output.node, [value]) for output, value in zip(outputs, wanted, strict=True)]
         fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))

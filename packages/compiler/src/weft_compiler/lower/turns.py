@@ -67,6 +67,7 @@ class Turns:
       test: whether there is another turn.
       following: the next values.
       effects: in their order.
+      made: what nodes give in a turn.
       paths: of values that are needed in one side of a branch only: when that is.
       taken: values of outside that the loop takes from memory, and as what.
       results: the last values, by variables.
@@ -80,6 +81,7 @@ class Turns:
     test: Value | None = None
     following: list[Value] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    made: list[Value] = field(default_factory=list)
     paths: dict[Value, Path] = field(default_factory=dict)
     taken: list[tuple[Value, Value]] = field(default_factory=list)
     results: dict[Value, Value] = field(default_factory=dict)

@@ -346,6 +346,7 @@ class _Lowering:
 
     def _note(self, values: Sequence[Value], path: Path, turns: Turns) -> None:
         """Note when new values are needed, and those that they are made of."""
+        turns.made += values
         waiting = list(values)
         while waiting:
             value = waiting.pop()

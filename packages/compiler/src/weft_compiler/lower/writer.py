@@ -68,6 +68,7 @@ def write(
     updates: Sequence[tuple[Value, Value]] = (),
     fused: Fused | None = None,
     paths: Mapping[Value, Path] = MappingProxyType({}),
+    checks: Sequence[Value] = (),
 ) -> Program:
     """The program that computes values, a nest of loops for each that gets memory.
 
@@ -77,8 +78,9 @@ def write(
       updates: what is in memory, and what is to be there in its place.
       fused: gets what is computed where each buffer is filled, and for each check.
       paths: when values are computed that one side of a branch alone takes.
+      checks: values that nobody takes, for what they require.
     """
-    writer = Nests(inputs, outputs, updates, paths)
+    writer = Nests(inputs, outputs, updates, paths, checks)
     program = writer.program(name)
     if fused is not None:
         fused.update(writer.fused)
@@ -94,8 +96,10 @@ class Nests:
         outputs: Sequence[Value],
         updates: Sequence[tuple[Value, Value]],
         paths: Mapping[Value, Path] = MappingProxyType({}),
+        checks: Sequence[Value] = (),
     ) -> None:
         self._paths = paths
+        self._checks = checks
         self._inputs = inputs
         self._updates = updates
         self._outputs = [*outputs, *[new for _, new in updates]]
@@ -116,7 +120,7 @@ class Nests:
         """The program of all that is wanted."""
         predicates = predicates_of(self._paths.values())
         # The last are looked at first, so that predicates are there for what they decide.
-        facts = analyse([*self._outputs, *reversed(predicates)])
+        facts = analyse([*self._outputs, *self._checks, *reversed(predicates)])
         self._take([each for each in facts if each.constant is not None])
         for value in dict.fromkeys([*worth_memory(facts, self._buffers), *predicates]):
             if value not in self._buffers:
