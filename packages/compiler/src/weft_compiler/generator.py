@@ -236,8 +236,9 @@ class LlvmGenerator(_Lowering):
         """What becomes of some nodes; see `CodeGenerator`."""
         from weft_compiler.explain import explain
 
-        states = [inputs.index(state) for state in changed(members)]
-        takes = _takes(members, inputs, values)
+        changes = changed(members)
+        states = [inputs.index(state) for state in changes]
+        takes = _takes(changes, inputs, values)
 
         def arrays(program: Program) -> list[Any]:
             made = program.outputs[: len(program.outputs) - len(states)]
@@ -330,20 +331,26 @@ def _called(
       size: that it is for, where its code is for many.
       made: what it was made of.
     """
-    states = [inputs.index(state) for state in changed(members)]
-    takes = _takes(members, inputs, values)
-    return Compiled(program, takes, states, drawing(members), size, made)
+    states = changed(members)
+    position = {source: at for at, source in enumerate(inputs)}
+    updates = [position[state] for state in states]
+    takes = _takes(states, inputs, values)
+    return Compiled(program, takes, updates, drawing(members), size, made)
 
 
 def _takes(
-    members: Sequence[Node], inputs: Sequence[Output], values: Mapping[int, Any]
+    states: Iterable[Output], inputs: Sequence[Output], values: Mapping[int, Any]
 ) -> list[int]:
-    """The positions of the inputs that a program of some nodes is called with."""
-    states = changed(members)
+    """The positions of the inputs that a program is called with.
+
+    Args:
+      states: what its nodes change.
+    """
+    updated = set(states)
     return [
         at
         for at, given in enumerate(inputs)
-        if given.node.role is not Role.CONSTANT and at not in values and given not in states
+        if given.node.role is not Role.CONSTANT and at not in values and given not in updated
     ]
 
 
@@ -376,16 +383,16 @@ class PtxGenerator(_Lowering):
         """Kernels that compute some nodes; see `DeviceCodeGenerator`."""
         from weft_compiler.gpu.code import ptx_code
 
-        states = [inputs.index(state) for state in changed(members)]
+        states = changed(members)
         try:
             program = lower(members[-1].name, members, inputs, outputs, shapes, values)
             made = ptx_code(program, capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
         return made._replace(
-            takes=_takes(members, inputs, values),
+            takes=_takes(states, inputs, values),
             draws=drawing(members),
-            updates=states,
+            updates=[inputs.index(state) for state in states],
             results=made.results[: len(made.results) - len(states)],
         )
 

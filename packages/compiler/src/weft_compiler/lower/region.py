@@ -221,8 +221,9 @@ def changed(members: Sequence[Node]) -> list[Output]:
 
     A reference that one of them gives is that of its first input.
     """
-    of = states_of(members)
-    return list(dict.fromkeys(of[source] for member in members for source in changed_by(member)))
+    changes = [member for member in members if changed_by(member)]
+    of = states_of(changes)
+    return list(dict.fromkeys(of[source] for member in changes for source in changed_by(member)))
 
 
 def states_of(members: Sequence[Node]) -> dict[Output, Output]:

@@ -105,6 +105,7 @@ class RegionCall(Compound):
         region = self._region
         self._take, self._results = gather(inputs), results
         slots = self._slots = dict(zip(region.inputs, inputs, strict=True))
+        wanted = dict(zip(region.outputs, results, strict=True))
         reads: dict[tuple[Node | None, Path], int] = {}
         for member, kernel in zip(region.members, self._kernels, strict=True):
             taken = [
@@ -116,8 +117,8 @@ class RegionCall(Compound):
                 continue
             if member.role is Role.MERGE:
                 taken = [slots[region.branches.sides[member][0].inputs[1]], *taken]
-            if len(member.outputs) == 1 and member.outputs[0] in region.outputs:
-                target = results[region.outputs.index(member.outputs[0])]
+            if len(member.outputs) == 1 and member.outputs[0] in wanted:
+                target = wanted[member.outputs[0]]
             elif member.outputs:
                 made = [new() for _ in member.outputs]
                 self._own.update(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
@@ -25,10 +26,11 @@ class Group:
       holds: whether one of them holds something that others get a reference or handle of.
     """
 
-    __slots__ = ("holds", "members", "stateful")
+    __slots__ = ("_able", "holds", "members", "stateful")
 
     def __init__(self, node: Node) -> None:
         self.members = {node.name: node}
+        self._able: dict[int, int] = {}
         self.stateful = node.op_def.stateful
         self.holds = _holds(node)
 
@@ -46,6 +48,20 @@ class Group:
             for name, node in self.members.items()
             if node.device and (not self.holds or _holds(node))
         }
+
+    def runs_on(self, kind: int, device: DeviceDescription) -> bool:
+        """Whether a device has kernels for all members; of each it is asked once.
+
+        Args:
+          kind: a number that devices with the same kernels have.
+        """
+        known = self._able.get(kind, 0)
+        for node in islice(self.members.values(), known, None):
+            if not _runs_on(device, node):
+                break
+            known += 1
+        self._able[kind] = known
+        return known == len(self.members)
 
 
 class Groups:
@@ -141,9 +157,8 @@ class Groups:
             home = self._home(group)
             found = [i for i in found if self._devices[i].task == home]
         if len(group.members) > 1:
-            members = group.members.values()
             kinds = {self._kinds[i] for i in found}
-            kinds = {k for k in kinds if all(_runs_on(self._devices[k], m) for m in members)}
+            kinds = {kind for kind in kinds if group.runs_on(kind, self._devices[kind])}
             found = [i for i in found if self._kinds[i] in kinds]
         if found:
             return tuple(found)

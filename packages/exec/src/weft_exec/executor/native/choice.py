@@ -130,7 +130,8 @@ def _choose(
         why = "" if node in asked else "nobody asks for it"
         if not why and node not in later:
             why = _why_not(generator, variables, node, sizes, conditionals)
-        why = why or _why_not_there(offer, generator, node, device_type)
+        if not why:
+            why = _why_not_there(offer, generator, node, device_type)
         if not why and are_sizes(node):
             sizes.add(node)
         elif not why and _asks_for_values(generator, node, known, sizes):
@@ -147,7 +148,7 @@ def _choose(
         known[node] = waits = _waits(where, late, waited, ends)
         if where is not None:
             groups.setdefault((where, waits._replace(ends=False)), []).append(node)
-    worth = [members for members in groups.values() if _is_worth_it(generator, members)]
+    worth = [members for members in groups.values() if _is_worth_it(generator, members, sizes)]
     found = [piece for members in worth for piece in _pieces(members, conditionals)]
     for members in found:
         members[:0] = _snapshots(offer, generator, variables, members, asked, conditionals)
@@ -308,7 +309,10 @@ def _asks_for_values(
     generator: Choosing, node: Node, known: Mapping[Node, _Waits], sizes: Collection[Node]
 ) -> bool:
     """Whether a value that decides what is compiled is itself compiled, so nobody knows it."""
-    sources = [node.inputs[at].node for at in generator.needs_value(node)]
+    deciding = generator.needs_value(node)
+    if not deciding:
+        return False
+    sources = [node.inputs[at].node for at in deciding]
     return any(
         source in known and known[source].where is not None and source not in sizes
         for source in sources
@@ -406,11 +410,11 @@ def _why_not_there(offer: Offer, generator: Choosing, node: Node, device_type: s
     return "it is asynchronous, or draws random numbers" if waits else ""
 
 
-def _is_worth_it(generator: Choosing, members: Sequence[Node]) -> bool:
+def _is_worth_it(generator: Choosing, members: Sequence[Node], sizes: Collection[Node]) -> bool:
     """Whether nodes are worth a call; an update of several variables is many passes by kernels."""
     work = [
         node
         for node in members
-        if not (are_sizes(node) or generator.reads(node) or node.role is Role.SWITCH)
+        if not (node in sizes or node.role is Role.SWITCH or generator.reads(node))
     ]
     return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST
