@@ -451,6 +451,7 @@ def test_recursive_functions_end() -> None:
 
 
 @pytest.mark.parametrize("cpus", [1, 2])
+@pytest.mark.kernels
 def test_a_traced_step_teaches_the_model(cpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = placeholder(None, 16)
     w = wf.Variable(np.ones((16, 4), np.float32))

@@ -296,6 +296,7 @@ def network(resource: bool) -> tuple[Any, Any, Any, Any]:
 
 @pytest.mark.parametrize("resource", [False, True])
 @pytest.mark.parametrize("optimizer", ["Adam", "Momentum", "Adagrad", "RMSProp"])
+@pytest.mark.kernels
 def test_training_gives_the_numbers_of_the_cpu(
     optimizer: str, resource: bool, hardware: Accelerator
 ) -> None:

@@ -97,6 +97,19 @@ def test_errors_of_the_side_that_is_not_taken_do_not_appear() -> None:
         assert session.run(found, {p: False, **feed})[1] == 5
 
 
+def test_references_that_a_branch_hands_on_are_no_values() -> None:
+    v = wf.raw_ops.VariableV2(shape=[1], dtype=wf.float32)
+    lacking, there = wf.raw_ops.RefSwitch(data=v, pred=wf.is_variable_initialized(v))
+    with wf.control_dependencies([wf.raw_ops.RefIdentity(input=lacking)]):
+        made = wf.assign(v, [1.0])
+    with wf.control_dependencies([wf.raw_ops.RefIdentity(input=there)]):
+        kept = wf.identity(v)
+    either, which = wf.raw_ops.Merge(inputs=[made, kept])
+    with wf.Session() as session:
+        assert session.run([either, which]) == [[1.0], 0]
+        assert session.run([either, which]) == [[1.0], 1]
+
+
 @pytest.mark.parametrize("resource", [False, True])
 def test_variables_change_where_the_branch_runs(resource: bool) -> None:
     v = wf.Variable(np.zeros(5), use_resource=resource)

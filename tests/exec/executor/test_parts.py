@@ -359,6 +359,7 @@ def halved(value: Any) -> Any:
     return bits.view(np.float32)
 
 
+@pytest.mark.kernels
 def test_chosen_values_lose_half_of_their_bits_on_the_way() -> None:
     x = wf.placeholder(wf.float32, [4])
     with wf.device("/cpu:0"):
@@ -392,6 +393,7 @@ def test_where_the_choice_is_made_does_not_matter() -> None:
         np.testing.assert_array_equal(session.run(z, {x: value}), halved(np.sin(value)))
 
 
+@pytest.mark.kernels
 def test_all_values_of_a_session_may_lose_bits() -> None:
     x = wf.placeholder(wf.float32, [3])
     with wf.device("/cpu:1"):

@@ -12,6 +12,18 @@ from cupy_standin.rawkernel import compiler
 import weft as wf
 
 
+@pytest.fixture(autouse=True)
+def kernels_of_the_stand_in(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in loads no PTX, so nothing is compiled for it but where a test makes it do so."""
+    chosen = getattr(request.node, "callspec", None)
+    if "machine" in request.fixturenames or (
+        chosen is not None and chosen.params.get("somewhere") == "stand-in"
+    ):
+        monkeypatch.setenv("WEFT_JIT", "asked")
+
+
 @pytest.fixture
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """One GPU of the stand-in, or as many and as large as the marker `gpus` says."""

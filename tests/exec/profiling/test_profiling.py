@@ -69,6 +69,7 @@ def test_a_fetched_variable_is_in_the_trace(graph: wf.Graph) -> None:
 
 
 class TestProfile:
+    @pytest.mark.kernels
     def test_by_type_of_op(self, metadata: Any, capsys: Any) -> None:
         found = wf.profiler.profile(
             run_meta=metadata, cmd="op", options=BUILDER.time_and_memory(min_micros=0, min_bytes=0)
@@ -80,6 +81,7 @@ class TestProfile:
         assert times == sorted(times, reverse=True)
         assert found.total_exec_micros == sum(times) > 0
 
+    @pytest.mark.kernels
     def test_by_scope(self, metadata: Any, capsys: Any) -> None:
         options = BUILDER(BUILDER.time_and_memory(0, 0)).order_by("name").build()
         found = wf.profiler.profile(run_meta=metadata, options=options)
@@ -141,6 +143,7 @@ class TestProfile:
         assert profiler.profile_graph(builder.with_step(2).build()).total_exec_micros > 0
 
 
+@pytest.mark.kernels
 def test_a_long_step_is_explained_by_its_longest_nodes(tmp_path: Path) -> None:
     x = wf.placeholder(wf.float32, [64, 64])
     y = x

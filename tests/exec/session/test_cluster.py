@@ -65,6 +65,7 @@ def test_variables_and_feeds_and_fetches_are_with_their_task(hub: Hub, session: 
     np.testing.assert_equal(session.run([v, w.read_value()]), [[6, 8], [12, 16]])
 
 
+@pytest.mark.kernels
 def test_a_loop_and_its_gradient_over_both_tasks(session: Any) -> None:
     x = wf.placeholder(wf.float32, [2])
 

@@ -248,7 +248,8 @@ def reads_state(node: Node) -> bool:
     if len(node.inputs) != 1 or len(node.outputs) != 1 or not computes_with(node.outputs[0].dtype):
         return False
     source = node.inputs[0].dtype
-    by_reference = source.is_ref and node.op_def.traits.identity
+    gives_value = not node.outputs[0].dtype.is_ref
+    by_reference = source.is_ref and node.op_def.traits.identity and gives_value
     return by_reference or (source is dtypes.resource and rule_of(node.type) is not None)
 
 
