@@ -280,3 +280,18 @@ program rows(x: float32[8, 3], at: int64[8]) -> (y: float32[8], sums: float32[8]
 """
     numbers = np.random.default_rng(3).normal(size=(8, 3)).astype(np.float32)
     agree(text, numbers, np.arange(8) % 3, cpus=CPUS, ulps=16)
+
+
+def test_nothing_is_said_of_the_largest_of_halves(capfd: pytest.CaptureFixture[str]) -> None:
+    program = parse(
+        "program p(x: bfloat16[64]) -> (y: bfloat16[]):\n"
+        "  var m = -inf:bfloat16\n"
+        "  vector i in 64:\n    m maximum= x[i] * 2.0:bfloat16\n"
+        "  y[] = m\n"
+    )
+    object_code(module_of(program, Options()).text, target_of(Options()))
+    assert capfd.readouterr().err == ""
+    x = np.random.default_rng(1).normal(size=64).astype(dtypes.bfloat16.numpy)
+    assert load(program)(x)[0] == x.max() * 2
+    x[5] = np.nan
+    assert np.isnan(load(program)(x)[0])

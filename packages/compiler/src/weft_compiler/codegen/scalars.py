@@ -93,7 +93,8 @@ class Scalars:
 
     def combine(self, w: Writer, primitive: str, old: str, new: str, dtype: DType) -> str:
         """A value combined with another, in any order."""
-        if not dtype.is_floating or dtype in HALVES:
+        rounded = dtype in HALVES and primitive in ("add", "mul")
+        if not dtype.is_floating or rounded:
             return self.apply(w, primitive, [old, new], dtype)
         kind = register_type(dtype)
         if primitive in ("add", "mul"):
