@@ -593,3 +593,73 @@ def test_a_loop_without_turns_gives_no_rows(dims: Any, rest: tuple[int, ...]) ->
         last, rows = wf.onnx.Backend.run_model(model, {"n": np.int64(count), "x": x})
         assert last.shape == (3, 2)
         assert rows.shape == shape
+
+
+@pytest.mark.parametrize("declared", [3, "n"])
+@pytest.mark.parametrize("computed", [True, False])
+@pytest.mark.parametrize("start", [-1, -2, -3, -4, -9, 1, 9])
+def test_a_slice_backwards_begins_at_the_first_element_at_the_earliest(
+    start: int, computed: bool, declared: int | str
+) -> None:
+    bounds = {"starts": [start], "ends": [-9], "axes": [1], "steps": [-1]}
+    weights = {name: np.int64(each) for name, each in bounds.items()}
+    given = [_value("axes", 1, dtype=TensorProto.INT64)] if computed else []
+    inputs = [_value("x", 2, declared), *given]
+    fed = [weights.pop("axes")] if computed else []
+    node = helper.make_node("Slice", ["x", *bounds], ["y"])
+    model = _model([node], inputs, [_value("y", 2, "m")], weights)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (found,) = wf.onnx.Backend.run_model(model, [x, *fed])
+    assert found.tolist() == x[:, max(start, -3) :: -1].tolist()
+
+
+def test_a_celu_of_a_scalar_is_one() -> None:
+    nodes = [
+        helper.make_node("Celu", ["x"], ["y"]),
+        helper.make_node("Celu", ["x"], ["z"], alpha=2.0),
+    ]
+    model = _model(nodes, [_value("x")], [_value("y"), _value("z")])
+    found = wf.onnx.Backend.run_model(model, [np.float32(-1.0)])
+    assert [each.shape for each in found] == [(), ()]
+    np.testing.assert_allclose(found, [np.expm1(-1.0), 2 * np.expm1(-0.5)], rtol=1e-6)
+
+
+def test_members_of_sequences_have_ranks() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1),
+        helper.make_node("SequenceInsert", ["parts", "x"], ["more"]),
+        helper.make_node("SequenceAt", ["more", "at"], ["member"]),
+        helper.make_node("ArgMax", ["member"], ["y"], axis=-1),
+        helper.make_node("ConcatFromSequence", ["more"], ["joined"], axis=-1),
+        helper.make_node("ArgMax", ["joined"], ["z"], axis=-1),
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["n", 1]) for name in ("y", "z")
+    ]
+    model = _model(nodes, [_value("x", "n", 3)], outputs, {"at": np.int64(-1)})
+    y, z = wf.onnx.Backend.run_model(model, [np.float32([[0, 2, 1], [5, 4, 3]])])
+    assert y.tolist() == [[1], [0]] and z.tolist() == [[1], [0]]
+
+
+def test_members_of_sequences_have_the_ranks_of_the_branch_that_made_them() -> None:
+    branches = {
+        key: helper.make_graph(
+            [helper.make_node("SequenceConstruct", [name], [key])],
+            key,
+            [],
+            [helper.make_tensor_sequence_value_info(key, TensorProto.FLOAT, None)],
+        )
+        for key, name in (("then_branch", "x"), ("else_branch", "row"))
+    }
+    nodes = [
+        helper.make_node("If", ["c"], ["s"], **branches),
+        helper.make_node("SequenceAt", ["s", "at"], ["y"]),
+    ]
+    inputs = [_value("c", dtype=TensorProto.BOOL), _value("x", 2, 2)]
+    weights = {"at": np.int64(0), "row": np.float32([7.0])}
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    model = _model(nodes, inputs, [out], weights)
+    x = np.ones([2, 2], np.float32)
+    for condition, expected in ((True, [[1.0, 1.0], [1.0, 1.0]]), (False, [7.0])):
+        (found,) = wf.onnx.Backend.run_model(model, [np.bool_(condition), x])
+        assert found.tolist() == expected

@@ -64,6 +64,14 @@ def _elu(operation: Operation) -> Output:
     return nn.elu(x) if alpha == 1.0 else selu_of(x, alpha, 1.0)
 
 
+@importer("Celu", elementwise=True)
+def _celu(operation: Operation) -> Output:
+    x, alpha = operation[0], operation.attribute("alpha", 1.0)
+    if alpha == 1.0:
+        return nn.elu(x)
+    return nn.elu(x / like(alpha, x)) * like(alpha, x)
+
+
 @importer("Selu", elementwise=True)
 def _selu(operation: Operation) -> Output:
     defaults = (1.6732632423543772, 1.0507009873554805)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from weft_graph.ops.permutation import reverse, transpose
 from weft_graph.ops.shapes import rank, reshape, shape
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
+from weft_io.onnx.rules.sequence import common, shapeless
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape, as_dims
 
@@ -47,9 +49,9 @@ def _if(operation: Operation) -> list[Output]:
     found = cond(reshape(operation[0], []), lambda: noted(then), lambda: noted(otherwise))
     results = list(found) if isinstance(found, (list, tuple)) else [found]
     for index, result in enumerate(results):
-        for each in kinds:
-            if result.dtype is dtypes.variant and each[index] is not None:
-                operation.typed(result, each[index])
+        given = [each[index] for each in kinds if each[index] is not None]
+        if result.dtype is dtypes.variant and given:
+            operation.typed(result, reduce(common, given))
     return results
 
 
@@ -159,11 +161,11 @@ def _stacked(array: TensorArray) -> Output:
 
 
 def _pass_kinds(operation: Operation, values: Sequence[Output], others: Sequence[Any]) -> None:
-    """Carried sequences are made of the same in each turn."""
+    """Carried sequences are made of the same in each turn, but for shapes."""
     for value, other in zip(values, others, strict=False):
         kind = operation.kind(value)
         if kind is not None:
-            operation.typed(other, kind)
+            operation.typed(other, shapeless(kind))
 
 
 @importer("Scan")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from onnx import TypeProto
+from collections.abc import Sequence
+from functools import reduce
+
+from onnx import TypeProto, helper
 
 from weft_graph.ir.builder import constant, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ops.shapes import reshape
-from weft_io.onnx.element_types import weft_type
 from weft_io.onnx.operation import Operation, cast
 from weft_io.onnx.registry import importer
 from weft_io.onnx.values import type_and_shape
@@ -20,11 +22,37 @@ def _sequence_of(element: TypeProto) -> TypeProto:
     return found
 
 
-def _any_shape(element: TypeProto) -> TypeProto:
-    """A tensor type without its shape: members of a sequence have shapes of their own."""
+def _tensors(element: TypeProto, dims: Sequence[int | None] | None) -> TypeProto:
+    """The type of tensors of a shape, with the elements of another type."""
+    return helper.make_tensor_type_proto(element.tensor_type.elem_type, dims)
+
+
+def common(one: TypeProto, other: TypeProto) -> TypeProto:
+    """A type that values of both types have, which differ in their shapes at most."""
+    if one.HasField("sequence_type") and other.HasField("sequence_type"):
+        return _sequence_of(common(one.sequence_type.elem_type, other.sequence_type.elem_type))
+    if one.HasField("optional_type") and other.HasField("optional_type"):
+        found = TypeProto()
+        inner = common(one.optional_type.elem_type, other.optional_type.elem_type)
+        found.optional_type.elem_type.CopyFrom(inner)
+        return found
+    if not (one.HasField("tensor_type") and other.HasField("tensor_type")):
+        return one
+    a, b = type_and_shape(one)[1], type_and_shape(other)[1]
+    if a is None or b is None or len(a) != len(b):
+        return _tensors(one, None)
+    return _tensors(one, [x if x == y else None for x, y in zip(a, b, strict=True)])
+
+
+def shapeless(kind: TypeProto) -> TypeProto:
+    """A type without the shapes in it."""
     found = TypeProto()
-    found.tensor_type.elem_type = element.tensor_type.elem_type
-    return found
+    if kind.HasField("sequence_type"):
+        return _sequence_of(shapeless(kind.sequence_type.elem_type))
+    if kind.HasField("optional_type"):
+        found.optional_type.elem_type.CopyFrom(shapeless(kind.optional_type.elem_type))
+        return found
+    return _tensors(kind, None) if kind.HasField("tensor_type") else kind
 
 
 def _element(operation: Operation, index: int = 0) -> TypeProto:
@@ -53,9 +81,8 @@ def _empty(operation: Operation) -> Output:
 @importer("SequenceConstruct")
 def _construct(operation: Operation) -> Output:
     values = [operation[index] for index in range(len(operation.inputs))]
-    return operation.typed(
-        out("TensorSequence", [values]), _sequence_of(_any_shape(operation.type(0)))
-    )
+    kinds = [operation.type(index) for index in range(len(values))]
+    return operation.typed(out("TensorSequence", [values]), _sequence_of(reduce(common, kinds)))
 
 
 def _position(operation: Operation, index: int) -> Output:
@@ -67,7 +94,10 @@ def _insert(operation: Operation) -> Output:
     sequence, given = operation[0], operation.get(2)
     at = out("SequenceLength", [sequence]) if given is None else _position(operation, 2)
     found = out("SequenceInsert", [sequence, operation[1], at])
-    return operation.typed(found, _sequence_of(_any_shape(operation.type(1))))
+    member = operation.type(1)
+    known = operation.type(0).sequence_type
+    element = common(member, known.elem_type) if known.HasField("elem_type") else member
+    return operation.typed(found, _sequence_of(element))
 
 
 @importer("SequenceErase")
@@ -95,14 +125,27 @@ def _split(operation: Operation) -> Output:
     squeeze = sizes is None and not operation.attribute("keepdims", 1)
     given = constant(1, dtypes.int64) if sizes is None else cast(sizes, dtypes.int64)
     found = out("SequenceSplit", [x, given], {"axis": axis, "squeeze": squeeze})
-    return operation.typed(found, _sequence_of(_any_shape(operation.type(0))))
+    dims = None if x.dims is None else list(x.dims)
+    if dims is not None and squeeze:
+        del dims[axis]
+    elif dims is not None:
+        dims[axis] = None
+    return operation.typed(found, _sequence_of(_tensors(operation.type(0), dims)))
 
 
 @importer("ConcatFromSequence")
 def _concat(operation: Operation) -> Output:
-    dtype = weft_type(_element(operation).tensor_type.elem_type)
-    new_axis = bool(operation.attribute("new_axis", 0))
-    attrs = {"T": dtype, "shape": None, "axis": operation.required("axis"), "new_axis": new_axis}
+    dtype, dims = type_and_shape(_element(operation))
+    axis, new_axis = operation.required("axis"), bool(operation.attribute("new_axis", 0))
+    count = None if dims is None else len(dims) + new_axis
+    if dims is not None and count is not None and -count <= axis < count:
+        dims = [*dims[: axis % count], None, *dims[axis % count + (not new_axis) :]]
+    attrs = {
+        "T": dtype,
+        "shape": None if dims is None else tuple(dims),
+        "axis": axis,
+        "new_axis": new_axis,
+    }
     return out("SequenceConcat", [operation[0]], attrs)
 
 

@@ -11,10 +11,13 @@ import numpy as np
 from weft_graph.ir.builder import constant
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import maximum
 from weft_graph.ops.array import zeros_like
+from weft_graph.ops.comparison import less
 from weft_graph.ops.division import floormod
 from weft_graph.ops.gather import gather, tensor_scatter_nd_update
 from weft_graph.ops.join import concat
+from weft_graph.ops.masks import where_v2
 from weft_graph.ops.shapes import expand_dims, shape
 from weft_graph.ops.slicing import strided_slice
 from weft_io.onnx.node_export import NodeExport, Value
@@ -75,6 +78,8 @@ def _ranges(
             raise errors.InvalidArgumentError(
                 f"Slice requires {len(axes)} {name}, got shape {list(each.dims or ())}"
             )
+    if steps is not None:
+        starts = _in_front(x, axes, starts, steps)
     from_end = axes[0] < 0
     first = min(axes) - 1 if from_end else 0  # one more, for all the axes before
     places = [axis - first for axis in axes]
@@ -89,6 +94,20 @@ def _ranges(
         end_mask=whole,
         ellipsis_mask=int(from_end),
     )
+
+
+def _in_front(x: Output, axes: Sequence[int], starts: Output, steps: Output) -> Output:
+    """Where ranges begin: backwards from before the first element is from that one.
+
+    Python has nothing there, ONNX has the first element.
+    """
+    begin, by = constant_value(starts), constant_value(steps)
+    if by is not None and (np.all(by > 0) or (begin is not None and np.all(begin >= -1))):
+        return starts
+    dtype = starts.dtype.base_dtype
+    sizes = shape(x, out_type=dtype)
+    sizes = gather(sizes, floormod(constant(list(axes), dtype), shape(sizes, out_type=dtype)[0]))
+    return where_v2(less(steps, like(0, steps)), maximum(starts, -sizes), starts)
 
 
 def _entries(values: Output, places: Sequence[int], size: int, other: int) -> Output:
@@ -118,7 +137,9 @@ def _ranges_of_computed_axes(
     if steps is None:
         return strided_slice(x, begin, end)
     ones = zeros_like(sizes) + like(1, sizes)
-    return strided_slice(x, begin, end, tensor_scatter_nd_update(ones, rows, steps))
+    by = tensor_scatter_nd_update(ones, rows, steps)
+    begin = where_v2(less(by, like(0, by)), maximum(begin, -sizes), begin)
+    return strided_slice(x, begin, end, by)
 
 
 @exporter("Slice")
