@@ -288,3 +288,20 @@ def test_convolutions_of_images_whose_channels_only_filters_tell() -> None:
         expected = session.run(y, {x: feeds})
     found = ReferenceEvaluator(model).run(None, {"x": feeds})[0]
     np.testing.assert_allclose(found, expected, 1e-6)
+
+
+@pytest.mark.parametrize("declared", [3, None])
+@pytest.mark.parametrize("begin", [-1, -2, -3, -4, -9, 2])
+@pytest.mark.parametrize("end", [None, -9, -4, -3, -2, -1, 0])
+def test_slices_backwards_begin_with_nothing_before_the_first_element(
+    begin: int, end: int | None, declared: int | None
+) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, declared], name="x")
+        model = wf.onnx.export({"y": x[:, begin:end:-1]}, x, session)
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (found,) = ReferenceEvaluator(model).run(None, {"x": value})
+    assert found.tolist() == value[:, begin:end:-1].tolist()
+    for size in (1, 3) if declared is None else (3,):
+        (back,) = wf.onnx.Backend.run_model(model, [value[:, :size]])
+        assert back.tolist() == value[:, :size][:, begin:end:-1].tolist()

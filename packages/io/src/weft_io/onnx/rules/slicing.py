@@ -167,6 +167,7 @@ class _Part:
       gone: axes of the input of which one element is left, without the axis.
       picked: the same by a position that a step computes, a vector of one element.
       new: axes of the result that have one element.
+      fronts: for axes whose ends are cut off before all else, where they end then.
     """
 
     axes: list[int] = field(default_factory=list)
@@ -176,12 +177,16 @@ class _Part:
     gone: list[int] = field(default_factory=list)
     picked: list[tuple[int, Value]] = field(default_factory=list)
     new: list[int] = field(default_factory=list)
+    fronts: dict[int, int] = field(default_factory=dict)
 
 
 @exporter("StridedSlice")
 def _write_strided_slice(export: NodeExport) -> Value:
     part = _part(export)
     found = export[0]
+    if part.fronts:
+        bounds = [0] * len(part.fronts), list(part.fronts.values()), list(part.fronts)
+        found = export.add("Slice", found, *map(export.ints, bounds))
     if part.axes:
         starts, ends = _vector(export, part.starts), _vector(export, part.ends)
         found = export.add(
@@ -250,6 +255,14 @@ def _cut(
         return
     start = (0 if step > 0 else _FAR) if open_begin else _entry(export, 1, i)
     end = (_FAR if step > 0 else _BEFORE) if open_end else _entry(export, 2, i)
+    dims = export.node.inputs[0].dims
+    size = None if dims is None else dims[axis]
+    if step < 0 and isinstance(start, int) and start < -1 and (size is None or start < -size):
+        # Before the first element there is nothing, where ONNX begins at the first one.
+        found.fronts[axis] = start + 1
+        if isinstance(end, int) and _BEFORE < end < 0:
+            end = min(end - start, 0) - 1
+        start = -1
     found.axes.append(axis)
     found.steps.append(step)
     found.starts.append(start)
