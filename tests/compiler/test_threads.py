@@ -50,14 +50,21 @@ program conv(x: float32[{images}, 26, 26, 16], w: float32[3, 3, 16, 32]) -> \
   call conv(x[0, 0, 0, 0], w[0, 0, 0, 0], y[0, 0, 0, 0], images={images}, rows=24, {windows}, \
 packed=0, at 0)
 """
+FEW_WINDOWS = """
+program conv(x: float64[{images}, 2, 9, 62], w: float64[2, 5, 62, 40]) -> \
+(y: float64[{images}, 1, 5, 40]):
+  call conv(x[0, 0, 0, 0], w[0, 0, 0, 0], y[0, 0, 0, 0], images={images}, rows=1, width=5, \
+depth=40, channels=62, height=2, breadth=9, taps_y=2, taps_x=5, stride_y=1, stride_x=1, \
+dilation_y=1, dilation_x=1, before_y=0, before_x=0, packed=0, at 0)
+"""
 FILTER = """
 program filter(x: float32[2, 26, 26, 16], g: float32[2, 24, 24, 32]) -> (y: float32[32, 144]):
   call conv_filter(x[0, 0, 0, 0], g[0, 0, 0, 0], y[0, 0], images=2, rows=24, {windows}, \
 accumulate=0)
 """
 PACKED = """
-program packed(a: float32[{m}, 300], b: float32[9, 300, 32]) -> (c: float32[{m}, 270]):
-  call matmul_packed(a[0, 0], b[0, 0, 0], c[0, 0], m={m}, n=270, k=300, a_row=300, c_row=270, \
+program packed(a: float32[{m}, 300], b: float32[9, 300, 32]) -> (c: float32[{m}, {n}]):
+  call matmul_packed(a[0, 0], b[0, 0, 0], c[0, 0], m={m}, n={n}, k=300, a_row=300, c_row={n}, \
 accumulate=0)
 """
 BYTES = """
@@ -112,9 +119,9 @@ def random_inputs(program: NativeProgram) -> list[Any]:
         CONV.format(images=5, windows=WINDOWS),
         CONV.format(images=1, windows=WINDOWS),
         FILTER.format(windows=WINDOWS),
-        PACKED.format(m=80),
-        PACKED.format(m=300),
-        PACKED.format(m=289),
+        *[FEW_WINDOWS.format(images=images) for images in (17, 23, 31)],
+        *[PACKED.format(m=m, n=270) for m in (80, 289, 300)],
+        *[PACKED.format(m=m, n=12) for m in (354, 515, 611)],
         BYTES.format(m=300),
         BYTES.format(m=70),
         CONV_BYTES.format(images=5),
@@ -128,7 +135,7 @@ def test_results_do_not_depend_on_threads(text: str) -> None:
     assert program.code.module.shares
     inputs = random_inputs(program)
     alone = program(*inputs)
-    for threads in (2, 4, 7):
+    for threads in (2, 3, 4, 7):
         program.threads = threads
         for _ in range(3):
             for one, several in zip(alone, program(*inputs), strict=True):
