@@ -209,3 +209,18 @@ def test_an_image_of_unknown_rank_is_cut_and_padded_as_one() -> None:
     np.testing.assert_array_equal(got[0][1:3], value[:, 1:6])
     assert not got[0][[0, 3]].any()
     np.testing.assert_array_equal(got[1], value[:, 1:4])
+
+
+@pytest.mark.parametrize("op", ["ResizeArea", "ResizeBicubic", "ScaleAndTranslate"])
+def test_pixels_that_are_not_finite_spoil_what_they_weigh_in_alone(op: str) -> None:
+    images = np.ones((1, 6, 6, 1), np.float32)
+    images[0, 0, 0, 0] = np.inf
+    scaled: dict[str, Any] = {}
+    if op == "ScaleAndTranslate":
+        scaled = {"scale": [0.5, 0.5], "translation": [0.0, 0.0], "kernel_type": "triangle"}
+    with wf.Session() as session:
+        resized = session.run(getattr(wf.raw_ops, op)(images=images, size=[3, 3], **scaled))
+    finite = np.isfinite(resized[0, :, :, 0])
+    assert not finite[0, 0]
+    assert finite[2].all()
+    assert finite[:, 2].all()

@@ -58,10 +58,12 @@ def _along(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> Any:
         result = xp.empty(shape, np.float32)
     if taps.between:
         _interpolate(x, axis, taps, xp, result)
-    elif taps.size <= PRODUCT_SIZE * taps.index.shape[1]:
-        _multiply(x, axis, taps, xp, result)
-    else:
+    elif taps.size > PRODUCT_SIZE * taps.index.shape[1]:
         _gather(x, axis, taps, xp, result)
+    else:
+        _multiply(x, axis, taps, xp, result)
+        if x.dtype.kind not in "iu" and not xp.isfinite(result.sum()):
+            _gather(x, axis, taps, xp, result)  # 0 times what is not finite is no number
     return result
 
 
@@ -109,6 +111,8 @@ def _gather(x: Any, axis: int, taps: Taps, xp: Any, result: Any) -> None:
     for index, weight in zip(taps.index.T, taps.weight.T, strict=True):
         part = _wide(_taken(x, index, axis, xp))
         part *= _per_position(weight, axis, x.shape[3], xp)
+        if not weight.all():
+            part[(slice(None),) * axis + (xp.asarray(np.flatnonzero(weight == 0)),)] = 0
         result += part
 
 
