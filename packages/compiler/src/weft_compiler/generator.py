@@ -87,7 +87,7 @@ class Compiled:
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
         self.long = program.statements >= _LONG and not updates
         self.shares = size is not None
-        self._enter = partial(program.enter, *self._first)
+        self._enter = self._entry()
         given = len(program.program.inputs) - len(program.program.constants)
         self._count = given - len(self._first)
 
@@ -111,6 +111,10 @@ class Compiled:
         elif found is not None:
             raise self.program.failure(found)
 
+    def _entry(self) -> Callable[..., Any]:
+        enter = self.program.enter
+        return partial(enter, *self._first) if self._first else enter
+
     @property
     def threads(self) -> int:
         """How many may run a call; see `Generated`."""
@@ -119,7 +123,7 @@ class Compiled:
     @threads.setter
     def threads(self, count: int) -> None:
         self.program.threads = count if self.program.statements >= _WORTH_HELPERS else 1
-        self._enter = partial(self.program.enter, *self._first)
+        self._enter = self._entry()
 
     def interrupt(self) -> None:
         """Make calls end soon; see `Generated`."""

@@ -12,11 +12,14 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from weft_exec.devices.device import Device
+from weft_exec.executor.linear import gather
 from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
@@ -103,6 +106,10 @@ class Specialised:
         self._mode = mode
         self._deciding = deciding(generator, region)
         self._varying = tuple([at for at, source in enumerate(region.inputs) if _varies(source)])
+        kinds = [region.inputs[at].dtype for at in self._varying]
+        variables = any(kind.is_ref or kind is dtypes.resource for kind in kinds)
+        self._shape: Callable[[Any], Shape] = _shape_of if variables else attrgetter("shape")
+        self._take_varying: Callable[[Any], Sequence[Any]] = gather(self._varying)
         self._updates: Sequence[int] = region.node.attrs["updates"]
         self._reads = [
             at
@@ -135,7 +142,7 @@ class Specialised:
         if varying or deciding:
             if self._updates and not self._can_update(inputs):
                 return NotImplemented
-            shapes = tuple([_shape_of(inputs[at]) for at in varying])
+            shapes = tuple(map(self._shape, self._take_varying(inputs)))
             key = shapes, tuple([self._host(inputs[at]).tobytes() for at in deciding])
         made = self._made.get(key, NotImplemented)
         if made is NotImplemented:
@@ -365,21 +372,30 @@ class Specialised:
 
     def _filling(self, generated: Generated) -> Function:
         """Calls a function with inputs, new arrays for its results, and those of variables."""
-        new, takes = self._new, tuple(generated.takes)
+        take = gather(generated.takes)
         run = self._until_closed(generated) if generated.long else generated
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
-        results = [(shape, dtype.numpy) for dtype, shape in generated.results]
+        results = [partial(self._new, shape, dtype.numpy) for dtype, shape in generated.results]
 
-        def call(inputs: Sequence[Any], *arrays: Any) -> Any:
-            given = [inputs[at] for at in takes]
+        def call(inputs: Any, *arrays: Any) -> Any:
+            given = take(inputs)
             if streams:
                 states = [stream.next_state() for stream in streams]
-                given.append(np.array(states, np.uint64))
-            out = [new(shape, dtype) for shape, dtype in results]
+                given = (*given, np.array(states, np.uint64))
+            out = [new() for new in results]
             run(*given, *out, *arrays)
             return out[0] if len(out) == 1 else tuple(out)
 
-        return call
+        if streams or len(results) != 1:
+            return call
+        (new,) = results
+
+        def call_for_one(inputs: Any, *arrays: Any) -> Any:
+            out = new()
+            run(*take(inputs), out, *arrays)
+            return out
+
+        return call_for_one
 
 
 def deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
