@@ -46,9 +46,9 @@ def _parsed(data: bytes, what: str) -> ModelProto:
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
-        raise errors.InvalidArgumentError(f"{what} are no ONNX model: {error}") from error
+        raise errors.InvalidArgumentError(f"{what}: no ONNX model: {error}") from error
     if not model.HasField("graph"):
-        raise errors.InvalidArgumentError(f"{what} are an ONNX model without a graph")
+        raise errors.InvalidArgumentError(f"{what}: an ONNX model without a graph")
     _check_names(model, what)
     return model
 
