@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from weft_compiler.codegen.generated import parts
@@ -29,10 +29,11 @@ class Cut:
       size: the parameter that is smaller for a part; "" for the places, or
         channels, of a filter's gradient.
       count: what it is for the whole.
-      unit: parts have a multiple of so many; the last one has what is left besides.
+      unit: parts have a multiple of so many.
       steps: how many elements a view moves on for each.
       rows: whether the call's number, the first row, moves on too.
       ways: into how many parts for each thread it is cut, at most.
+      least: what is left at the end is a part where it is so many; else it belongs to the last one.
     """
 
     size: str
@@ -41,11 +42,13 @@ class Cut:
     steps: Mapping[int, int]
     rows: bool = False
     ways: int = 2
+    least: int = 1
 
     @property
     def units(self) -> int:
         """How many parts there may be."""
-        return self.count // self.unit
+        whole, left = divmod(self.count, self.unit)
+        return whole + (left >= self.least)
 
 
 def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
@@ -81,7 +84,7 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     if found.count < 2 * unit:
         return None
     ways = found.count if routine == "gemm" and work <= _UNPACKED else found.ways
-    return Cut(found.size, found.count, unit, found.steps, found.rows, ways)
+    return replace(found, unit=unit, ways=ways)
 
 
 def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
@@ -92,7 +95,8 @@ def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
       result: which view c is; those between b and c have an element for each column.
     """
     if of["m"] >= of["n"]:
-        return Cut("m", of["m"], _LINES, {0: of["a_row"], result: of["c_row"]}, ways=1)
+        steps = {0: of["a_row"], result: of["c_row"]}
+        return Cut("m", of["m"], _LINES, steps, ways=1, least=FEW + 1)
     return Cut("n", of["n"], PANEL, {1: column} | dict.fromkeys(range(2, result + 1), 1), ways=1)
 
 
@@ -107,9 +111,10 @@ def _of_windows(of: Mapping[str, int], result: int, unit: int = 1) -> Cut:
     if of["images"] > 1:
         image = of["height"] * of["breadth"] * of["channels"]
         least = _enough_rows(of["rows"] * of["width"])
-        return Cut("images", of["images"], least, {0: image, result: of["rows"] * line})
-    unit = max(unit, _enough_rows(of["width"]))
-    return Cut("rows", of["rows"], unit, {result: line}, rows=True)
+        steps = {0: image, result: of["rows"] * line}
+        return Cut("images", of["images"], least, steps, least=least)
+    least = _enough_rows(of["width"])
+    return Cut("rows", of["rows"], max(unit, least), {result: line}, rows=True, least=least)
 
 
 def _enough_rows(each: int) -> int:
