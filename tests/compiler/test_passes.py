@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
+from weft_compiler.passes.late import move_late
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.pipeline import Pass
@@ -248,3 +250,72 @@ def test_what_other_rows_need_is_made_as_a_whole(rest: str) -> None:
     program = parse(f"{ATTENTION}  alloc s: float32[1024, 1024]\n  {_scores()}  {rest}")
     verify(program)
     assert str(block_rows(program)) == str(program)
+
+
+def test_large_temporaries_are_computed_after_the_routines_before_their_use() -> None:
+    """Memory is held from where it is filled; what small ones would share is worth more."""
+    size = 1024
+
+    def program_of(columns: int) -> Program:
+        return parse(f"""
+program late(x: float32[{size}, {columns}], a: float32[8, 8], v: float32[4]) -> \
+(y: float32[{size}, {columns}], b: float32[8, 8], w: float32[4]):
+  alloc t: float32[{size}, {columns}]
+  alloc u: float32[{size}, {columns}]
+  for i in {size}:
+    for j in {columns}:
+      t[i, j] = x[i, j] * 2.0
+  for i in {size}:
+    for j in {columns}:
+      u[i, j] = t[i, j] + 1.0
+  call gemm(a[0, 0], a[0, 0], b[0, 0], m=8, n=8, k=8, a_row=8, a_column=1, b_row=8, b_column=1, \
+c_row=8, accumulate=0)
+  for k in 4:
+    check v[k] > 0.0, "positive numbers were required"
+    w[k] = v[k]
+  for i in {size}:
+    for j in {columns}:
+      y[i, j] = exp(u[i, j])
+""")
+
+    def order(program: Program) -> list[str]:
+        moved = move_late(program)
+        verify(moved)
+        filled = [
+            next(each.buffer for each in walk((statement,)) if isinstance(each, Store))
+            if isinstance(statement, For)
+            else "call"
+            for statement in moved.body
+            if not isinstance(statement, Allocate)
+        ]
+        return filled
+
+    assert order(program_of(8)) == ["t", "u", "call", "w", "y"]
+    assert order(program_of(512)) == ["call", "w", "t", "u", "y"]
+
+
+def test_large_temporaries_are_not_merged_across_routines() -> None:
+    """Both loops read x, which is in no cache any more when the second is needed."""
+
+    def loops(columns: int) -> int:
+        program = parse(f"""
+program apart(x: float32[1024, {columns}], a: float32[8, 8]) -> \
+(y: float32[1024, {columns}], b: float32[8, 8], z: float32[1024, {columns}]):
+  alloc t: float32[1024, {columns}]
+  for i in 1024:
+    for j in {columns}:
+      y[i, j] = x[i, j] * 2.0
+  call gemm(a[0, 0], a[0, 0], b[0, 0], m=8, n=8, k=8, a_row=8, a_column=1, b_row=8, b_column=1, \
+c_row=8, accumulate=0)
+  for k in 1024:
+    for l in {columns}:
+      t[k, l] = x[k, l] + 1.0
+  call gemm(t[0, 0], a[0, 0], z[0, 0], m=1024, n=8, k=8, a_row={columns}, a_column=1, b_row=8, \
+b_column=1, c_row={columns}, accumulate=0)
+""")
+        merged = merge_loops(program)
+        verify(merged)
+        return sum(isinstance(statement, For) for statement in merged.body)
+
+    assert loops(8) == 1
+    assert loops(512) == 2

@@ -6,7 +6,9 @@
       b[j] = a[j] + y[j]
 
 Two loops are merged where each turn of the second needs nothing of later turns of the first, and
-nothing between them is in the way; loops inside of merged loops are then merged as well.
+nothing between them is in the way; loops inside of merged loops are then merged as well. What is
+large, and of which a loop before a product could only share what it reads, is computed after that:
+memory would be held meanwhile, and what was read is in no cache any more.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Variable, same, substitute
-from weft_compiler.ir.program import Allocate, Body, For, Program, Statement
+from weft_compiler.ir.program import Allocate, Body, Call, For, Program, Statement, walk
 from weft_compiler.ir.ranges import affine
 from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
 from weft_compiler.passes.effects import (
@@ -26,6 +28,7 @@ from weft_compiler.passes.effects import (
     places,
     within,
 )
+from weft_compiler.passes.late import LARGE
 
 FARTHEST: Final = 24
 """How many statements before a loop are looked at for one to merge it with."""
@@ -44,13 +47,17 @@ def _merged(body: Body, outer: Buffers) -> Body:
     buffers = within(outer, body)
     # Buffers may be there earlier than they are used: they are in nobody's way then.
     allocated = [each for each in body if isinstance(each, Allocate)]
+    sizes = {each.buffer.name: each.buffer.bytes for each in allocated}
     done: list[Statement] = []
     effects: list[Effects] = []
     for statement in body:
         if isinstance(statement, Allocate):
             continue
         own = effects_of((statement,), buffers)
-        found = _partner(statement, own, done, effects) if isinstance(statement, For) else None
+        large = sum(sizes.get(buffer, 0) for buffer in own.writes) >= LARGE
+        found = None
+        if isinstance(statement, For):
+            found = _partner(statement, own, done, effects, large)
         if found is None or not isinstance(statement, For):
             done.append(statement)
             effects.append(own)
@@ -64,18 +71,27 @@ def _merged(body: Body, outer: Buffers) -> Body:
 
 
 def _partner(
-    loop: For, own: Effects, done: Sequence[Statement], effects: Sequence[Effects]
+    loop: For,
+    own: Effects,
+    done: Sequence[Statement],
+    effects: Sequence[Effects],
+    large: bool,
 ) -> tuple[int, list[int]] | None:
     """The place of a loop that this one can be merged into.
 
+    Args:
+      large: whether it fills much memory.
     Returns: it, and the places of what has to move before it, since the loop needs it.
     """
     needed: list[int] = []
+    called = False
     for at in range(len(done) - 1, max(-1, len(done) - 1 - FARTHEST), -1):
         other, there = done[at], effects[at]
         meets = any(there.conflicts(effects[k]) for k in needed)
-        if isinstance(other, For) and not meets and _merges(other, there, loop, own):
+        far = large and called and own.reads.keys().isdisjoint(there.writes)
+        if isinstance(other, For) and not (meets or far) and _merges(other, there, loop, own):
             return at, needed[::-1]
+        called |= large and any(isinstance(each, Call) for each in walk((other,)))
         if meets or there.conflicts(own):
             needed.append(at)
             if len(needed) > MOST_MOVED:

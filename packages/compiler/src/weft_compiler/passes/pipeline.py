@@ -9,6 +9,7 @@ from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
+from weft_compiler.passes.late import move_late
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.products import add_in_place, choose
@@ -37,6 +38,7 @@ def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
     return (
         simplify,
         add_in_place,
+        move_late,
         merge_loops,
         contract,
         block_rows,

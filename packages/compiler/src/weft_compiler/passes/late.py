@@ -1,0 +1,49 @@
+"""Large temporaries are computed late: their memory is held from there on.
+
+Values are written in an order in which each comes after what it needs, so what needs inputs alone,
+as the values at points of filters do that the gradient of a convolution takes, comes long before
+it is used. Loops that fill so much memory move behind the routines that are called meanwhile, which
+leave nothing in caches that such a loop would find there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from weft_compiler.ir.program import Allocate, Call, For, Program, Statement, walk
+from weft_compiler.ir.rewrite import replaced
+from weft_compiler.passes.effects import Effects, buffers_of, effects_of, within
+
+LARGE: Final = 1 << 20
+"""Bytes that a loop fills from which on it is moved."""
+
+
+def move_late(program: Program) -> Program:
+    """The program with loops that fill large temporaries before what first needs them."""
+    buffers = within(buffers_of(program), program.body)
+    allocated = [each.buffer for each in program.body if isinstance(each, Allocate)]
+    sizes = {buffer.name: buffer.bytes for buffer in allocated}
+    later: list[tuple[Statement, Effects]] = []  # the last statement first
+    for statement in reversed(program.body):
+        own = effects_of((statement,), buffers)
+        temporary = not own.ends and sizes.keys() >= own.writes.keys()
+        large = temporary and sum([sizes[buffer] for buffer in own.writes]) >= LARGE
+        at = _place(own, later) if large and isinstance(statement, For) else len(later)
+        later.insert(at, (statement, own))
+    return replaced(program, tuple([statement for statement, _ in reversed(later)]))
+
+
+def _place(own: Effects, later: Sequence[tuple[Statement, Effects]]) -> int:
+    """The place of a loop among the statements behind it, of which the last is the first.
+
+    Where one of these ends the program nobody reads what the loop fills.
+    """
+    called = False
+    for at in range(len(later), 0, -1):
+        statement, effects = later[at - 1]
+        if own.conflicts(replace(effects, ends=False)):
+            return at if called else len(later)
+        called |= any(isinstance(each, Call) for each in walk((statement,)))
+    return len(later)
