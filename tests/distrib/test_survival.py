@@ -74,6 +74,7 @@ def model() -> tuple[Any, Any, Any]:
     return step, w, optimizer.minimize(wf.square(w - 10.0), global_step=step)
 
 
+@pytest.mark.kernels
 def test_lost_dropout_and_datasets_go_on_with_the_same_bits(tmp_path: Path) -> None:
     config = wf.ConfigProto()
     config.experimental.deterministic = True

@@ -21,8 +21,9 @@ Build = Callable[[int], Any]
 
 
 @pytest.fixture
-def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """Two GPUs of the stand-in, or what the marker `gpus` says."""
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """Two GPUs of the stand-in, which loads no PTX, or what the marker `gpus` says."""
+    monkeypatch.setenv("WEFT_JIT", "asked")
     marker = request.node.get_closest_marker("gpus")
     with installed(Machine(2) if marker is None else Machine(**marker.kwargs)) as found:
         yield found
