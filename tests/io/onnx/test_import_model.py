@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -663,3 +664,110 @@ def test_members_of_sequences_have_the_ranks_of_the_branch_that_made_them() -> N
     for condition, expected in ((True, [[1.0, 1.0], [1.0, 1.0]]), (False, [7.0])):
         (found,) = wf.onnx.Backend.run_model(model, [np.bool_(condition), x])
         assert found.tolist() == expected
+
+
+def _wide(dtype: Any = np.float32, count: int = 3) -> onnx.ModelProto:
+    """Sums of products with weights of 16 KB and more, whose names make each begin elsewhere."""
+    generator = np.random.default_rng(3)
+    weights = [generator.integers(-9, 9, [64, 64]).astype(dtype) for _ in range(count)]
+    names = ["w" * (index + 1) for index in range(count)]
+    chain = ["x", *(f"h{index}" for index in range(count))]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Add", [chain[index], names[index]], [chain[index + 1]])
+                for index in range(count)
+            ],
+            "wide",
+            [helper.make_tensor_value_info("x", kind, [64, 64])],
+            [helper.make_tensor_value_info(chain[-1], kind, [64, 64])],
+            [onnx.numpy_helper.from_array(w, name) for w, name in zip(weights, names, strict=True)],
+        )
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int64])
+@pytest.mark.parametrize("form", ["path", "bytes", "message"])
+def test_large_weights_are_those_of_the_file(tmp_path: Path, dtype: Any, form: str) -> None:
+    model = _wide(dtype, 5)
+    onnx.save(model, tmp_path / "m.onnx")
+    given = {
+        "path": tmp_path / "m.onnx",
+        "bytes": model.SerializeToString(),
+        "message": model,
+    }[form]
+    with wf.Graph().as_default() as graph, wf.Session() as session:
+        found = wf.onnx.import_model(given)
+        x = np.zeros([64, 64], dtype)
+        y = session.run(found.outputs["h4"], {found.inputs["x"]: x})
+        constants = [each.attrs["value"] for each in graph.nodes if each.type == "Const"]
+    weights = [onnx.numpy_helper.to_array(each) for each in model.graph.initializer]
+    assert len(constants) == 5
+    for constant, weight in zip(constants, weights, strict=True):
+        np.testing.assert_array_equal(constant, weight)
+        assert constant.flags.aligned
+        assert not constant.flags.writeable
+    np.testing.assert_array_equal(y, sum(weights))
+
+
+def test_large_weights_that_do_not_fit_are_named() -> None:
+    model = _wide()
+    model.graph.initializer[1].raw_data = model.graph.initializer[1].raw_data[:-4]
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="'ww' of shape"):
+        wf.onnx.import_model(model.SerializeToString())
+
+
+def test_models_with_large_weights_that_are_mutated_are_those_that_protobuf_reads() -> None:
+    data, generator = _wide(np.int8).SerializeToString(), random.Random(7)
+    heads = [index for index in range(len(data)) if b"wide" in data[index : index + 60]]
+    heads += [i for each in (b"\n\x01w", b"B\x01w", b"B\x02ww") for i in _around(data, each)]
+    same = 0
+    for _ in range(150):
+        found = bytearray(data)
+        found[generator.choice(heads)] = generator.randrange(256)
+        with wf.Graph().as_default() as graph:
+            try:
+                wf.onnx.import_model(bytes(found))
+            except errors.OpError:
+                continue
+        with wf.Graph().as_default() as expected:
+            wf.onnx.import_model(onnx.ModelProto.FromString(bytes(found)))
+        same += 1
+        for ours, theirs in zip(graph.nodes, expected.nodes, strict=True):
+            assert ours.name == theirs.name
+            np.testing.assert_equal(ours.attrs.get("value"), theirs.attrs.get("value"))
+    assert same > 20
+
+
+def _around(data: bytes, text: bytes) -> Iterator[int]:
+    """The places of a text in a model, and those about it."""
+    at = data.find(text)
+    while at >= 0:
+        yield from range(max(at - 12, 0), min(at + 16, len(data)))
+        at = data.find(text, at + 1)
+
+
+def _memory(kind: str) -> int:
+    """Bytes of this process as the system counts them: `VmRSS` now, `VmHWM` at most since reset."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{kind}:")[1].split()[0]) * 1024
+
+
+def test_an_import_takes_the_memory_of_the_file_and_little_more(tmp_path: Path) -> None:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        pytest.skip("this system does not say what a process had at most")
+    weights = [numpy_helper.from_array(np.ones([2**21], np.float32), f"w{i}") for i in range(8)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2**21]) for name in "xy")
+    node = helper.make_node("Sum", ["x", *(each.name for each in weights)], ["y"])
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [x], [y], weights)), tmp_path / "m")
+    del weights
+    size = (tmp_path / "m").stat().st_size
+    with wf.Graph().as_default():
+        wf.onnx.import_model(_wide().SerializeToString())
+        Path("/proc/self/clear_refs").write_text("5")
+        before = _memory("VmRSS")
+        wf.onnx.import_model(tmp_path / "m")
+        assert _memory("VmHWM") - before < 1.3 * size

@@ -6,7 +6,6 @@ __all__ = ["ImportedModel", "import_model"]
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from onnx import (
@@ -28,7 +27,7 @@ from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
 from weft_graph.variables.base import Variable
 from weft_io.onnx.fusing import without_batch_normalizations
-from weft_io.onnx.model import all_nodes, opsets, plain_domain, read
+from weft_io.onnx.model import all_nodes, opsets, plain_domain, read_apart
 from weft_io.onnx.scope import Scope, Shared, plain_name
 from weft_io.onnx.shared_weights import with_products_joined
 from weft_io.onnx.unfolding import Unfolding
@@ -105,21 +104,21 @@ def import_model(
       ...     session.run(model.outputs["y"], {model.inputs["x"]: [-1.0, 2.0]})
       array([0., 2.], dtype=float32)
     """
-    message, folder = read(model)
+    message, folder, apart = read_apart(model)
     scope = name_scope(name or plain_name(message.graph.name) or "onnx")
     with paused_gc(), remembered_values(), one_user_line(), scope:
-        return _added(message, folder, inputs or {}, trainable)
+        return _added(message, Values(folder, apart), inputs or {}, trainable)
 
 
 def _added(
-    model: ModelProto, folder: Path | None, given: Mapping[str, Any], trainable: bool
+    model: ModelProto, values: Values, given: Mapping[str, Any], trainable: bool
 ) -> ImportedModel:
     """Add the nodes of a model to the default graph."""
     graph = model.graph
     versions = opsets(model.opset_import, "the model") or {"": 1}
     refuse_unknown_ops(model)
     frozen = _statistics(graph) if trainable else frozenset()
-    shared = Shared(Values(folder), Unfolding(model), frozen)
+    shared = Shared(values, Unfolding(model), frozen)
     scope = Scope(shared, None, versions)
     weights = {each.name for each in graph.initializer}
     weights |= {each.values.name for each in graph.sparse_initializer}

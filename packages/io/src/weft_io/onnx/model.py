@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
+from weft_io.onnx.large_weights import Bytes, without_large_weights
 from weft_tensor import errors
 from weft_tensor.nesting import shown
 
@@ -26,20 +28,49 @@ def read(model: Any) -> tuple[ModelProto, Path | None]:
     """
     if isinstance(model, ModelProto):
         return model, None
+    data, what, folder = _bytes(model, Path.read_bytes)
+    return _parsed(bytes(data), what), folder
+
+
+def read_apart(model: Any) -> tuple[ModelProto, Path | None, Mapping[bytes, Bytes]]:
+    """As `read`, with words for the bytes of large weights, and the bytes by these words."""
+    if isinstance(model, ModelProto):
+        return model, None, {}
+    data, what, folder = _bytes(model, _changeable)
+    rest, weights = without_large_weights(data)
+    del data  # weights hold what they need of it
+    return _parsed(rest, what), folder, weights
+
+
+def _bytes(
+    model: Any, contents: Callable[[Path], bytes | memoryview]
+) -> tuple[bytes | memoryview, str, Path | None]:
+    """The bytes of a model, what messages call them, and the folder that they are from."""
     if isinstance(model, (bytes, bytearray, memoryview)):
-        return _parsed(bytes(model), f"{len(model)} bytes"), None
+        return bytes(model), f"{len(model)} bytes", None
     if not isinstance(model, (str, os.PathLike)):
         raise errors.InvalidArgumentError(
             f"a model must be a path, bytes or a ModelProto, got {shown(model)}"
         )
     path = Path(model)
     try:
-        data = path.read_bytes()
+        return contents(path), repr(str(path)), path.parent
     except FileNotFoundError:
         raise errors.NotFoundError(f"no file {str(path)!r}") from None
     except OSError as error:
         raise errors.InvalidArgumentError(f"cannot read {str(path)!r}: {error}") from error
-    return _parsed(data, repr(str(path))), path.parent
+
+
+def _changeable(path: Path) -> memoryview:
+    """What is in a file, in memory that may be written to."""
+    with path.open("rb", buffering=0) as file:
+        data = np.empty(os.fstat(file.fileno()).st_size, np.uint8)  # of large pages, not cleared
+        count = file.readinto(data.data) or 0
+        if rest := file.read():  # what one call does not give, as of a pipe
+            data = np.concatenate([data[:count], np.frombuffer(rest, np.uint8)])
+        elif count < data.size:
+            data = data[:count]
+    return data.data
 
 
 def _parsed(data: bytes, what: str) -> ModelProto:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import numpy as np
 from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto, numpy_helper
 
 from weft_io.onnx.element_types import weft_type
+from weft_io.onnx.large_weights import Bytes
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.nesting import shown
@@ -34,10 +36,12 @@ class Values:
 
     Args:
       folder: where external data is; None for a model that came without a place.
+      apart: bytes of large weights by the words that stand for them (`large_weights`).
     """
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, apart: Mapping[bytes, Bytes] | None = None) -> None:
         self._folder = folder
+        self._apart = apart or {}
 
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]:
         """The elements of a tensor; strings as bytes. Numbers may share memory with the message.
@@ -57,12 +61,25 @@ class Values:
             flat[:] = list(tensor.string_data)
             return _shaped(flat, tensor, what)
         try:
-            found = numpy_helper.to_array(tensor)
+            found = self._numbers(tensor, dtype)
         except (ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(
                 f"{what} of shape {list(tensor.dims)} and type {dtype.name} is damaged: {error}"
             ) from error
         return found
+
+    def _numbers(self, tensor: TensorProto, dtype: DType) -> np.ndarray[Any, Any]:
+        raw = self._apart.get(tensor.raw_data) if self._apart else None
+        if raw is None:
+            return numpy_helper.to_array(tensor)
+        if tensor.data_type in _PACKED or sys.byteorder == "big":
+            whole = TensorProto()
+            whole.CopyFrom(tensor)
+            whole.raw_data = raw.tobytes()
+            return numpy_helper.to_array(whole)
+        if tensor.HasField("segment"):
+            raise ValueError("segments are not supported")
+        return raw.view(dtype.numpy).reshape(tuple(tensor.dims))
 
     def _external(self, tensor: TensorProto, dtype: DType, what: str) -> np.ndarray[Any, Any]:
         """What is in a file beside the model, mapped into memory.

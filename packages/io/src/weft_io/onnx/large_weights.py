@@ -1,0 +1,158 @@
+"""The bytes of large weights, which stay in the memory of the file while the rest is parsed.
+
+protobuf copies them into its message, and once more when they are asked for. Here a short word is
+put in the place of each, a random one, so that no file can name it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+_GRAPH: Final = 7  # of ModelProto
+_INITIALIZER: Final = 5  # of GraphProto
+_RAW_DATA: Final = 9  # of TensorProto
+
+_VARINT: Final = 0
+_EIGHT_BYTES: Final = 1
+_BYTES: Final = 2
+_FOUR_BYTES: Final = 5
+_SIZES: Final = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+
+_LARGE: Final = 4096
+"""Bytes of a weight from which on it stays in the file."""
+
+_ALIGNMENT: Final = 16
+"""Of the first element of a weight in memory, as of any array."""
+
+_LONGEST: Final = 10
+"""Bytes of the longest integer."""
+
+
+class _Field(NamedTuple):
+    """A field of a message: its number and wire type, where it begins, and its value's place."""
+
+    number: int
+    wire: int
+    at: int
+    begin: int
+    end: int
+
+
+class _UnclearError(Exception):
+    """The bytes are not of the form that is looked for; protobuf says what is wrong, if it is."""
+
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def without_large_weights(data: bytes | memoryview) -> tuple[bytes, Mapping[bytes, Bytes]]:
+    """Put words in the place of the bytes of the main graph's large weights.
+
+    Args:
+      data: a ModelProto as it is in a file; it need not be a right one. Nobody may use a memoryview
+        afterwards: weights are moved in it to where their elements are aligned.
+    Returns: the same model with words for `raw_data`, and the bytes by these words, uint8, shape
+      (count), in the memory of a memoryview; all of `data` and nothing where there are none or the
+      fields are not found.
+    """
+    try:
+        rest, places = _replaced(data)
+    except _UnclearError:
+        return bytes(data), {}
+    flat = np.frombuffer(data, np.uint8)
+    start, free, kept = flat.ctypes.data, 0, {}
+    for word, (begin, end) in places.items():
+        kept[word] = _aligned(data, flat, (begin, end), (start + begin) % _ALIGNMENT, free)
+        free = end
+    return rest, kept
+
+
+def _aligned(
+    data: bytes | memoryview, flat: Bytes, place: tuple[int, int], shift: int, free: int
+) -> Bytes:
+    """Bytes that are `shift` too far up, moved down as far as `free`, else copied."""
+    begin, end = place
+    if not shift:
+        return flat[begin:end]
+    if isinstance(data, bytes) or begin - shift < free:
+        return flat[begin:end].copy()
+    view = memoryview(data)
+    view[begin - shift : end - shift] = view[begin:end]
+    return flat[begin - shift : end - shift]
+
+
+def _replaced(data: bytes | memoryview) -> tuple[bytes, dict[bytes, tuple[int, int]]]:
+    """The model with words, and where the bytes are that each stands for, in their order."""
+    graphs = [each for each in _fields(data, 0, len(data)) if each.number == _GRAPH]
+    if len(graphs) != 1 or graphs[0].wire != _BYTES:
+        raise _UnclearError
+    view, key, graph = memoryview(data), secrets.token_bytes(16), graphs[0]
+    places: dict[bytes, tuple[int, int]] = {}
+    parts: list[bytes | memoryview] = []
+    done = graph.begin
+    for each in _fields(data, graph.begin, graph.end):
+        if each.number != _INITIALIZER or each.wire != _BYTES or each.end - each.begin < _LARGE:
+            continue
+        raw = [found for found in _fields(data, each.begin, each.end) if found.number == _RAW_DATA]
+        if len(raw) != 1 or raw[0].wire != _BYTES or raw[0].end - raw[0].begin < _LARGE:
+            continue
+        word = key + len(places).to_bytes(4, "big")
+        places[word] = raw[0].begin, raw[0].end
+        before, after = view[each.begin : raw[0].at], view[raw[0].end : each.end]
+        value: list[bytes | memoryview] = [before, _tagged(_RAW_DATA, len(word)), word, after]
+        parts += [view[done : each.at], _tagged(_INITIALIZER, sum(map(len, value))), *value]
+        done = each.end
+    parts.append(view[done : graph.end])
+    size = sum(map(len, parts))
+    rest = b"".join([view[: graph.at], _tagged(_GRAPH, size), *parts, view[graph.end :]])
+    return rest, places
+
+
+def _fields(data: bytes | memoryview, at: int, end: int) -> Iterator[_Field]:
+    """The fields of the message between two places.
+
+    Raises: _UnclearError: it is none, or has groups, which ONNX has not.
+    """
+    while at < end:
+        start = at
+        tag, at = _integer(data, at, end)
+        number, wire = tag >> 3, tag & 7
+        begin = at
+        if wire == _BYTES:
+            size, begin = _integer(data, at, end)
+            at = begin + size
+        elif wire == _VARINT:
+            _, at = _integer(data, at, end)
+        elif wire in _SIZES:
+            at += _SIZES[wire]
+        else:
+            raise _UnclearError
+        if at > end or not number:
+            raise _UnclearError
+        yield _Field(number, wire, start, begin, at)
+
+
+def _integer(data: bytes | memoryview, at: int, end: int) -> tuple[int, int]:
+    """The integer at a place, and where it ends."""
+    value = shift = 0
+    for place in range(at, min(at + _LONGEST, end)):
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place + 1
+        shift += 7
+    raise _UnclearError
+
+
+def _tagged(number: int, size: int) -> bytes:
+    """What stands before a field of so many bytes."""
+    found = bytearray([number << 3 | _BYTES])
+    while size >= 0x80:
+        found.append(size & 0x7F | 0x80)
+        size >>= 7
+    found.append(size)
+    return bytes(found)
