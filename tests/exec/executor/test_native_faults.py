@@ -18,7 +18,7 @@ from weft_compiler.ir.expressions import INDEX, cast
 from weft_compiler.ir.indices import plus
 from weft_compiler.lower.rules import gather
 from weft_compiler.lower.values import Value, moved
-from weft_compiler.native import program as native
+from weft_compiler.native import cache, kept, program as native
 
 
 class Bad(NamedTuple):
@@ -146,7 +146,8 @@ def test_a_compiler_that_fails_leaves_nodes_to_kernels_and_says_so_once(
     name: str, fails: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = _computed("off", monkeypatch, 3.25)
-    monkeypatch.setenv("WEFT_CACHE", "off")
+    monkeypatch.setattr(cache, "directory", lambda: None)
+    monkeypatch.setattr(kept, "_here", {})
     monkeypatch.setattr(native, name, fails)
     monkeypatch.setattr(native, "_codes", {})
     with caplog.at_level(logging.ERROR):
