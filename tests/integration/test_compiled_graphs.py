@@ -18,6 +18,7 @@ import pytest
 import weft as wf
 from weft_compiler.codegen.targets import host
 from weft_compiler.generator import Compiled
+from weft_compiler.native import cache, kept
 from weft_graph.ir.builder import create
 from weft_tensor import errors
 
@@ -664,7 +665,8 @@ def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("weft_compiler.codegen.cuts._ENOUGH", 1)
     monkeypatch.setattr("weft_compiler.passes.order.LEAST_WORK", 1)
     monkeypatch.setattr("weft_compiler.passes.sums.LEAST_WORK", 1)
-    monkeypatch.setenv("WEFT_CACHE", "off")  # which knows nothing of these
+    monkeypatch.setattr(cache, "directory", lambda: None)  # what is kept knows nothing of these
+    monkeypatch.setattr(kept, "_here", {})
     ran: set[int] = set()
     call = Compiled.__call__
 

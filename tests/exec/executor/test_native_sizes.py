@@ -9,6 +9,7 @@ import pytest
 
 import weft as wf
 from weft_compiler.codegen.kernel import Kernel
+from weft_compiler.native import cache, kept
 
 
 @pytest.fixture
@@ -22,7 +23,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         write(self)
 
     monkeypatch.setattr(Kernel, "write", note)
-    monkeypatch.setenv("WEFT_CACHE", "off")
+    monkeypatch.setattr(cache, "directory", lambda: None)
+    monkeypatch.setattr(kept, "_here", {})
     return found
 
 
