@@ -82,6 +82,33 @@ def test_a_step_with_conditionals_and_gradients_is_one_function(
     assert not caplog.records  # nothing ran by kernels
 
 
+def test_the_gradient_of_conditionals_in_conditionals_is_in_their_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def run(session: Any) -> list[Any]:
+        inner, outer = wf.placeholder(wf.bool, []), wf.placeholder(wf.bool, [])
+        x = wf.placeholder(wf.float64, [3, 4])
+        h = wf.tanh(x)
+
+        def nested() -> Any:
+            here = wf.cond(inner, lambda: h * wf.exp(h), lambda: wf.nn.softmax(h))
+            there = wf.cond(wf.reduce_sum(h) > 0, lambda: here * x, lambda: wf.sin(here))
+            return wf.cond(outer, lambda: there * 2.0, lambda: wf.exp(there))
+
+        y = wf.cond(outer, nested, lambda: wf.cond(inner, lambda: wf.square(h), lambda: h))
+        loss = wf.reduce_sum(wf.square(y))
+        fetches = [y, *wf.gradients(loss, [x])]
+        if os.environ["WEFT_JIT"] == "now":
+            assert len(_regions(session, fetches, [x, inner, outer])) == 1
+        found: list[Any] = []
+        for turn in range(8):
+            feed = {x: X * (-1) ** (turn & 1) + 0.1, inner: turn & 2 > 0, outer: turn & 4 > 0}
+            found += session.run(fetches, feed)
+        return found
+
+    _both_ways(monkeypatch, run)
+
+
 def test_errors_of_the_side_that_is_not_taken_do_not_appear() -> None:
     p = wf.placeholder(wf.bool, [])
     x = wf.placeholder(wf.int32, [20])

@@ -82,6 +82,7 @@ class Flow:
         self.frame: dict[Node, Frame] = {}
         self._children: dict[tuple[Frame, str], Frame] = {}
         self._guard: dict[Node, Guard] = {}
+        self._inside: dict[Output, int] = {}
         for node in nodes:
             self._place(node)
         for frame in self.frames:
@@ -119,7 +120,8 @@ class Flow:
             return 0, -source, side
         if isinstance(source, Node):
             return 0, source.index, side
-        return len(self.output_guard(source)), source.node.index, side
+        computed = len(self.output_guard(source))
+        return max(computed, self._inside.get(source, 0)), source.node.index, side
 
     # ------------------------------------------------------------------ one node
 
@@ -151,6 +153,9 @@ class Flow:
             around.cond = node
         elif node.role is Role.NEXT_ITERATION:
             around.following.append(node)
+        elif node.role is Role.SWITCH:
+            decided = predicate(node)
+            self._inside[decided] = min(len(guard), self._inside.get(decided, len(guard)))
         elif node.role is Role.TRIGGER and node.controls:
             guard = frozenset.intersection(*map(self._control_guard, node.controls))
         self._guard[node] = guard
@@ -327,8 +332,28 @@ def exclusive(a: Guard, b: Guard) -> bool:
 
 
 def predicate(switch: Node) -> Output:
-    """What a Switch is decided by, copies of the same value being the same."""
+    """What a Switch is decided by, copies of the same value being the same.
+
+    So is what another conditional hands on, but for the predicate of that one: it is known there.
+    """
     output = switch.inputs[1]
+    while not output.node.inputs or not output.node.inputs[0].dtype.is_ref:
+        node = output.node
+        if node.role is Role.SWITCH:
+            if node.inputs[1].node.role is Role.LOOP_COND or _decides_itself(node):
+                break
+        elif not node.traits.identity:
+            break
+        output = node.inputs[0]
+    return output
+
+
+def _decides_itself(switch: Node) -> bool:
+    """Whether a Switch hands on what it is decided by."""
+    return _uncopied(switch.inputs[0]) is _uncopied(switch.inputs[1])
+
+
+def _uncopied(output: Output) -> Output:
     while output.node.traits.identity and not output.node.inputs[0].dtype.is_ref:
         output = output.node.inputs[0]
     return output
