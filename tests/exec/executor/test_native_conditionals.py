@@ -302,6 +302,12 @@ def test_conditionals_do_what_kernels_do(first: int, monkeypatch: pytest.MonkeyP
         _agree(seed, monkeypatch)
 
 
+def test_a_gradient_needs_the_outer_conditional_of_what_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _agree(2217, monkeypatch)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 3000, 100))
 def test_many_conditionals_do_what_kernels_do(first: int, monkeypatch: pytest.MonkeyPatch) -> None:

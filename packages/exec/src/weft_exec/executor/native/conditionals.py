@@ -43,10 +43,26 @@ class Conditionals:
         self._note()
 
     def _note(self) -> None:
-        self._inside: dict[Node, set[Output]] = {}
-        for decided, nodes in self._open:
-            for node in nodes:
-                self._inside.setdefault(node, set()).add(decided)
+        """Note what is inside, without those that need another one which is not there.
+
+        A gradient takes what is in a conditional inside another through a Switch of the outer one.
+        """
+        count = -1
+        while count != len(self._open):
+            count = len(self._open)
+            self._inside: dict[Node, set[Output]] = {}
+            for decided, nodes in self._open:
+                for node in nodes:
+                    self._inside.setdefault(node, set()).add(decided)
+            self._open = [
+                (decided, nodes)
+                for decided, nodes in self._open
+                if all(
+                    predicate(node) in self._inside[node]
+                    for node in nodes
+                    if node.role is Role.SWITCH
+                )
+            ]
 
     def __contains__(self, node: Node) -> bool:
         """Whether a node is in a conditional, leads into it or out of it."""
@@ -85,10 +101,10 @@ class Conditionals:
             if len({of.get(node) for node in nodes if not _is_left_out(node)} | {None}) == 2
             and all(node in of for node in nodes if not _is_left_out(node))
         ]
-        dropped = len(whole) < len(self._open)
+        before = len(self._open)
         self._open = whole
         self._note()
-        return dropped
+        return len(self._open) < before
 
     def of(self, members: Sequence[Node]) -> Branches:
         """What some nodes, in which conditionals are whole, are in."""
