@@ -163,6 +163,28 @@ def test_variables_change_where_the_branch_runs(resource: bool) -> None:
         assert values == [1.0, -1.0, -1.0] and session.run(v).tolist() == [-1.0] * 5
 
 
+def test_a_predicate_inside_of_a_side_that_is_known_not_to_be_taken() -> None:
+    v = wf.Variable(np.ones(4), use_resource=True)
+    x = wf.placeholder(wf.float64, [None])
+
+    def inner() -> Any:
+        positive = wf.reduce_sum(wf.tanh(x)) > 0
+        return wf.cond(
+            positive, lambda: wf.identity(v.assign_add(wf.sin(x))), lambda: wf.tanh(x) * 2.0
+        )
+
+    first = wf.cond(wf.size(x) > 4, inner, lambda: wf.sin(x))
+    with wf.control_dependencies([first]):
+        then = wf.exp(v.read_value()) * 1.0
+    with wf.Session() as session:
+        session.run(v.initializer)
+        assert len(_regions(session, [first, then], [x])) == 1
+        for _ in range(3):
+            values = session.run([first, then], {x: np.zeros(4)})
+            assert values[0].tolist() == [0.0] * 4
+            np.testing.assert_allclose(values[1], np.full(4, np.e))
+
+
 def test_a_variable_without_a_value_in_the_side_that_is_not_taken() -> None:
     v = wf.Variable(np.ones(5), use_resource=True)
     p = wf.placeholder(wf.bool, [])
@@ -306,6 +328,13 @@ def test_a_gradient_needs_the_outer_conditional_of_what_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _agree(2217, monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [1298, 2264])
+def test_a_change_in_a_branch_of_a_branch_is_chosen_inside_of_the_outer_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _agree(seed, monkeypatch)
 
 
 @pytest.mark.long

@@ -119,9 +119,10 @@ def lower(
             continue
         path = ways.of(member)
         if update_of(member.type) is not None:
-            made.append((member, _change(member, twins, values, olds, path)))
-            ways.note(made[-1][1], path)
-            ways.note([values[twins[source]] for source in changed_by(member)], ())
+            news = _change(member, twins, values, olds)
+            made.append((member, news))
+            for source, new in zip(changed_by(member), news, strict=True):
+                values[twins[source]] = ways.after(path, new, values[twins[source]])
             continue
         if member.role is Role.MERGE:
             values |= zip(
@@ -197,6 +198,18 @@ class _Ways:
         self.note(found, self.of(merge))
         return found
 
+    def after(self, path: Path, new: Value, old: Value) -> Value:
+        """What a variable has after a change at the end of a path.
+
+        An inner branch is chosen inside of the outer one: its predicate has no value elsewhere.
+        """
+        self.note([new], path)
+        for at, (predicate, side) in reversed(list(enumerate(path))):
+            then, otherwise = (new, old) if side else (old, new)
+            new = chosen(new.name, predicate, then, otherwise)
+            self.note([new], path[:at])
+        return new
+
     def note(self, values: Sequence[Value], path: Path) -> None:
         """Note when new values are computed, and those that they are made of."""
         waiting = list(values)
@@ -268,15 +281,13 @@ def state_type(node: Node) -> DType:
 def _change(
     node: Node,
     twins: Mapping[Output, Output],
-    values: dict[Output, Value],
+    values: Mapping[Output, Value],
     olds: Collection[Value],
-    path: Path,
 ) -> Sequence[Value]:
-    """Let the variables that a node changes have what they become; who comes later reads that.
+    """What the variables that a node changes become.
 
     Args:
       olds: what is in the memory of variables.
-      path: when it does.
     """
     update = update_of(node.type)
     assert update is not None
@@ -287,18 +298,7 @@ def _change(
         len({twins[source] for source in changed_by(node)}) == update.states,
         "one update changes a variable twice",
     )
-    news = _new_values(node, update, operands)
-    for source, new in zip(changed_by(node), news, strict=True):
-        values[twins[source]] = _where_it_runs(path, new, values[twins[source]])
-    return news
-
-
-def _where_it_runs(path: Path, new: Value, old: Value) -> Value:
-    """What a variable has after a change in a branch."""
-    for predicate, side in reversed(path):
-        then, otherwise = (new, old) if side else (old, new)
-        new = chosen(new.name, predicate, then, otherwise)
-    return new
+    return _new_values(node, update, operands)
 
 
 def _beside(value: Value, olds: Collection[Value]) -> Value:
