@@ -25,6 +25,7 @@ from weft_exec.executor.native import choice, function, pace as native_pace, reg
 from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.pace import Pace
 from weft_graph.ir.code_generators import generators
+from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.registry import Registry
 
 
@@ -660,6 +661,66 @@ def test_jit_check_names_the_first_node_that_differs(
     ):
         session.run(y, _feed(x))
     assert right.shape == (6,)
+
+
+def test_jit_check_knows_sums_that_cancel_and_what_is_computed_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+    x = wf.placeholder(wf.float64, [3, 4])
+    (slope,) = wf.gradients(wf.reduce_sum(wf.nn.softmax(wf.tanh(x))), [x])
+    with wf.Session(config=config) as session:
+        for seed in range(20):
+            value = np.random.default_rng(seed).normal(size=(3, 4))
+            assert np.abs(session.run(slope, {x: value})).max() < 1e-15
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_jit_check_measures_sums_by_their_terms(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of rows whose terms cancel, another order of adding leaves another rounding."""
+    monkeypatch.setenv("WEFT_JIT", "now")
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+    x = wf.placeholder(dtype, [4, 4000])
+    each = wf.tanh(x)
+    ones = wf.ones([4000, 1], dtype)
+    sums = [wf.reduce_sum(each, 1), wf.reduce_mean(each, 1), wf.matmul(each, ones)]
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(4, 2000))
+    value = rng.permuted(np.concatenate([half, -half], 1), axis=1)
+    with wf.Session(config=config) as session:
+        for one in session.run(sums, {x: value}):
+            assert np.abs(one).max() < 4000 * np.finfo(dtype).eps
+
+
+def test_jit_check_names_what_is_wrong_where_terms_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+    x = wf.placeholder(wf.float64, [6])
+    y = wf.tanh(wf.subtract(x * 1.0, x, name="difference"))
+    elementwise = region._elementwise
+
+    def wrong(op: Any) -> Any:
+        if op.node.type != "Sub":
+            return elementwise(op)
+        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+
+    monkeypatch.setattr(region, "_elementwise", wrong)
+    with (
+        wf.Session(config=config) as session,
+        pytest.raises(errors.InternalError, match=r"(?s)jit_check: Sub gives .*'difference'"),
+    ):
+        session.run(y, {x: np.arange(1.0, 7.0)})
+
+
+@pytest.mark.parametrize("op", ["Add", "AddN", "AddV2", "BiasAdd", "MatMul", "Mean", "Sub", "Sum"])
+def test_what_adds_up_terms_says_so(op: str) -> None:
+    assert traits_of(op).adds
 
 
 def _sine(region: Any, device: Any) -> Any:

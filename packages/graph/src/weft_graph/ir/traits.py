@@ -125,6 +125,10 @@ class Traits:
         references and handles always do.
       overwrites: pairs (output, input): the output may take over the memory of the input. Of an
         elementwise op any input will do that has the output's type and shape.
+      adds: of an op whose elements are sums of terms that may cancel: for each floating input the
+        sign with which they do not, the last one for all further inputs. Of the inputs' magnitudes
+        with these signs it gives the sums of the magnitudes of its terms, and what rounding makes
+        of its elements is relative to those.
       shape_only: the arguments of which only the shape matters.
       routes: it routes values through branches and loops; follows from the role.
       stateful: equal nodes may give different results, or have effects; follows from the rest.
@@ -158,6 +162,7 @@ class Traits:
     host_code: bool = False
     local_handle: bool = False
     overwrites: tuple[tuple[int, int], ...] = ()
+    adds: tuple[int, ...] = ()
     shape_only: frozenset[int] = frozenset()
     routes: bool = field(init=False, default=False)
     stateful: bool = field(init=False, default=False)

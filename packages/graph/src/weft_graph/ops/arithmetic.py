@@ -104,12 +104,25 @@ register_binary(
     "x + y; strings are joined.",
     value=of_two(np.add, operator.add),
     cheap=True,
+    adds=(1,),
 )
 register_binary(
-    "AddV2", NUMBERS, scalar.add, "x + y.", value=of_two(np.add, operator.add), cheap=True
+    "AddV2",
+    NUMBERS,
+    scalar.add,
+    "x + y.",
+    value=of_two(np.add, operator.add),
+    cheap=True,
+    adds=(1,),
 )
 register_binary(
-    "Sub", NUMBERS, scalar.sub, "x - y.", value=of_two(np.subtract, operator.sub), cheap=True
+    "Sub",
+    NUMBERS,
+    scalar.sub,
+    "x - y.",
+    value=of_two(np.subtract, operator.sub),
+    cheap=True,
+    adds=(1, -1),
 )
 register_binary(
     "Mul", NUMBERS, scalar.mul, "x * y.", value=of_two(np.multiply, operator.mul), cheap=True
@@ -159,7 +172,12 @@ register_op(
     {"N": "int >= 1", "T": "{inexact, integral, variant}"},
     shape_rules.merged,
     traits=elementwise(
-        _sum, one_shape=True, in_float32=True, cheap=True, cost=cost_rules.sum_of_many
+        _sum,
+        one_shape=True,
+        in_float32=True,
+        cheap=True,
+        cost=cost_rules.sum_of_many,
+        adds=(1,),
     ),
     doc="The sum of N tensors of one shape.",
 )
@@ -169,7 +187,9 @@ register_op(
     ("sum: T",),
     {"N": "int >= 1", "T": NUMBERS, "shape": "shape"},
     _accumulate_shape,
-    traits=elementwise(_sum, one_shape=True, in_float32=True, cost=cost_rules.sum_of_many),
+    traits=elementwise(
+        _sum, one_shape=True, in_float32=True, cost=cost_rules.sum_of_many, adds=(1,)
+    ),
     doc="The sum of N tensors of one shape.",
 )
 register_op(

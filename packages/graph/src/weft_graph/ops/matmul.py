@@ -55,6 +55,7 @@ def _declare() -> None:
                 "transpose_b",
             ),
             batch=_batch,
+            adds=(1,),
         ),
         doc="The product of two matrices, each transposed first if asked for.",
     )
@@ -74,6 +75,7 @@ def _declare() -> None:
                     "adj_x",
                     "adj_y",
                 ),
+                adds=(1,),
             ),
             doc=doc,
         )

@@ -225,7 +225,7 @@ def _declare_rest() -> None:
         ("output: T",),
         bias,
         _bias_shape,
-        traits=elementwise(add, by_kernel=True, cheap=True),
+        traits=elementwise(add, by_kernel=True, cheap=True, adds=(1,)),
         doc="`value` plus a bias for each channel.",
     )
     register_op(
@@ -234,7 +234,7 @@ def _declare_rest() -> None:
         ("output: T",),
         bias,
         _bias_grad_shape,
-        traits=Traits(cost=cost_rules.per_input(1)),
+        traits=Traits(cost=cost_rules.per_input(1), adds=(1,)),
         doc="The sum over all axes but the channels.",
     )
     for op, doc in (

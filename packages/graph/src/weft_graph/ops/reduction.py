@@ -87,7 +87,9 @@ def _declare() -> None:
             {"keep_dims": "bool = false", "T": types, "Tidx": _AXES},
             shape_rules.reduce,
             value=_VALUES.get(op),
-            traits=Traits(cost=cost_rules.per_input(flops)),
+            traits=Traits(
+                cost=cost_rules.per_input(flops), adds=(1,) if op in {"Sum", "Mean"} else ()
+            ),
             doc=doc,
         )
     for op, doc in (("All", "Whether all are true."), ("Any", "Whether one is true.")):
@@ -134,7 +136,7 @@ def _declare() -> None:
                 "Tidx": _AXES,
             },
             _scan_shape,
-            traits=Traits(cost=cost_rules.per_input(1)),
+            traits=Traits(cost=cost_rules.per_input(1), adds=(1,) if op == "Cumsum" else ()),
             doc=doc,
         )
 

@@ -18,6 +18,9 @@ from weft_tensor import errors
 TOLERANCE: Final = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
 """How far compiled values may be from those of kernels, of the largest number of both tensors."""
 
+ROUNDING: Final = 16
+"""How many times as far from kernels as nodes that are right by themselves a value may be."""
+
 Compute = Callable[[Sequence[Any]], Any]
 """From inputs to a value, or a tuple of several."""
 
@@ -55,17 +58,23 @@ class Checked:
         found = results if isinstance(results, tuple) else (results,)
         by_kernels = self._by_kernels(inputs)
         wanted = tuple([by_kernels[output] for output in region.outputs])
-        seen = [
-            (output.node, value, want)
+        seen: list[tuple[Node, Output | None, Any, Any]] = [
+            (output.node, output, value, want)
             for output, value, want in zip(region.outputs, found, wanted, strict=True)
         ]
         for at, array in zip(updates, arrays, strict=True):
             node = self._last_to_change(region.inputs[at])
-            seen.append((node, array, state_of(inputs[at]).read()))
-        wrong = [each for each in seen if self._differs(*each[1:])]
+            seen.append((node, None, array, state_of(inputs[at]).read()))
+        wrong = [each for each in seen if self._differs(*each[2:])]
         if wrong:
-            copies = [array.copy() for array in before]
-            self._raise(wrong[0], every()(inputs, *copies), by_kernels)
+            made = every()(inputs, *[array.copy() for array in before])
+            made = made if isinstance(made, tuple) else (made,)
+            values = dict(zip(region.inputs, inputs, strict=True))
+            values |= dict(zip(results_of(region.members), made, strict=True))
+            self._raise_first(values, by_kernels)
+            for node, output, value, want in wrong:
+                if not self._explained(output, value, want, values):
+                    raise _error(node, self._host(value), self._host(want))
         return wanted[0] if len(wanted) == 1 else wanted
 
     def _differs(self, value: Any, want: Any) -> bool:
@@ -95,24 +104,67 @@ class Checked:
             values.update(zip(member.outputs, given, strict=False))
         return values
 
-    def _raise(
-        self, seen: tuple[Node, Any, Any], every: Any, by_kernels: dict[Output, Any]
-    ) -> None:
-        """Name the first node that differs: that of a result, if all are right by themselves."""
-        every = every if isinstance(every, tuple) else (every,)
-        outputs = results_of(self._region.members)
-        wrong = [
-            (output.node, value, by_kernels[output])
-            for output, value in zip(outputs, every, strict=True)
-            if self._differs(value, by_kernels[output])
-        ]
-        node, value, want = wrong[0] if wrong else seen
-        raise errors.InternalError(
-            f"jit_check: {node.type} gives {shown(self._host(value), self._host(want))}",
-            op=node.type,
-            node=node.name,
-            line=node.line or None,
+    def _raise_first(self, values: dict[Output, Any], by_kernels: dict[Output, Any]) -> None:
+        """Raise the error of the first node whose kernel makes something else of the same inputs.
+
+        What rounding left of terms that cancel is then no error of those who compute with it.
+        """
+        for member, kernel in self._kernels:
+            wanted: Any = [by_kernels[output] for output in results_of([member])]
+            scales: Sequence[Any] = ()
+            if not (member.traits.stateful or any(source.dtype.is_ref for source in member.inputs)):
+                taken = [values[source] for source in member.inputs]
+                wanted = kernel(*taken)
+                if member.traits.adds:
+                    scales = _several(kernel(*_magnitudes(taken, member.traits.adds)))
+            for at, (output, want) in enumerate(
+                zip(results_of([member]), _several(wanted), strict=False)
+            ):
+                value, want = self._host(values[output]), self._host(want)
+                scale = _largest(self._host(scales[at])) if scales else 0.0
+                if differs(value, want, scale):
+                    raise _error(member, value, want)
+
+    def _explained(
+        self,
+        output: Output | None,
+        value: Any,
+        want: Any,
+        values: dict[Output, Any],
+    ) -> bool:
+        """Whether nodes that are right by themselves are about as far from the kernels."""
+        if output is None:
+            return False
+        want, other = self._host(want), self._host(values[output])
+        if want.dtype.name not in TOLERANCE:
+            return False
+        rounding = _largest(other.astype(np.float64) - want.astype(np.float64))
+        return not differs(
+            self._host(value), want, ROUNDING * rounding / TOLERANCE[want.dtype.name]
         )
+
+
+def _several(given: Any) -> Sequence[Any]:
+    return given if isinstance(given, tuple | list) else (given,)
+
+
+def _magnitudes(inputs: Sequence[Any], signs: Sequence[int]) -> list[Any]:
+    """Inputs of which no terms cancel: see `Traits.adds`."""
+    return [
+        abs(value) * value.dtype.type(signs[min(at, len(signs) - 1)])
+        if value.dtype.name in TOLERANCE
+        else value
+        for at, value in enumerate(inputs)
+    ]
+
+
+def _error(node: Node, value: Any, want: Any) -> errors.InternalError:
+    return errors.InternalError(
+        f"jit_check: {node.type} gives {shown(value, want)}",
+        op=node.type,
+        node=node.name,
+        line=node.line or None,
+    )
 
 
 def results_of(members: Sequence[Node]) -> list[Output]:
@@ -120,13 +172,19 @@ def results_of(members: Sequence[Node]) -> list[Output]:
     return [output for member in members for output in member.outputs if not output.dtype.is_ref]
 
 
-def differs(value: Any, want: Any) -> bool:
-    """Whether a compiled value is another than that of kernels."""
+def differs(value: Any, want: Any, scale: float = 0.0) -> bool:
+    """Whether a compiled value is another than that of kernels.
+
+    Args:
+      scale: the largest sum of magnitudes that was rounded, where terms may have cancelled.
+    """
     value, want = np.asarray(value), np.asarray(want)
-    return value.dtype != want.dtype or value.shape != want.shape or bool(_far(value, want).any())
+    if value.dtype != want.dtype or value.shape != want.shape:
+        return True
+    return bool(_far(value, want, scale).any())
 
 
-def _far(value: Any, want: Any) -> Any:
+def _far(value: Any, want: Any, scale: float = 0.0) -> Any:
     """Where two arrays differ by more than rounding explains."""
     if want.dtype.name not in TOLERANCE:
         return value != want
@@ -134,9 +192,15 @@ def _far(value: Any, want: Any) -> Any:
     finite = np.isfinite(x) & np.isfinite(y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
-        largest = np.abs(y[finite]).max(initial=0.0)
+        largest = max(scale, _largest(y[finite]))
         near = finite & (np.abs(x - y) <= TOLERANCE[want.dtype.name] * largest)
     return ~(same | near)
+
+
+def _largest(value: Any) -> float:
+    """The largest magnitude among finite numbers."""
+    x = np.asarray(value).astype(np.float64)
+    return float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
 
 
 def shown(value: Any, want: Any) -> str:
