@@ -771,3 +771,39 @@ def test_an_import_takes_the_memory_of_the_file_and_little_more(tmp_path: Path) 
         before = _memory("VmRSS")
         wf.onnx.import_model(tmp_path / "m")
         assert _memory("VmHWM") - before < 1.3 * size
+
+
+@pytest.mark.parametrize("x_shape", [(3,), (2, 3), (4, 2, 3), (0, 3)])
+@pytest.mark.parametrize("y_shape", [(3,), (3, 5), (4, 3, 5), (3, 0)])
+@pytest.mark.parametrize("known", ["none", "x", "y"])
+def test_vectors_that_only_a_step_knows_are_rows_and_columns(
+    x_shape: tuple[int, ...], y_shape: tuple[int, ...], known: str
+) -> None:
+    x, y = np.arange(24.0)[: np.prod(x_shape)], np.arange(60.0)[: np.prod(y_shape)]
+    x, y = x.reshape(x_shape), y.reshape(y_shape)
+    kind = TensorProto.DOUBLE
+    given = [
+        helper.make_tensor_value_info(name, kind, each.shape if known == name else None)
+        for name, each in (("x", x), ("y", y))
+    ]
+    result = helper.make_tensor_value_info("z", kind, None)
+    model = _model([helper.make_node("MatMul", ["x", "y"], ["z"])], given, [result])
+    (found,) = wf.onnx.Backend.run_model(model, [x, y])
+    np.testing.assert_array_equal(found, np.matmul(x, y))
+
+
+@pytest.mark.parametrize("size", [0, "n"])
+def test_hardmax_over_no_elements_gives_none(size: int | str) -> None:
+    given = _value("x", 2, size)
+    node = helper.make_node("Hardmax", ["x"], ["y"])
+    model = _model([node], [given], [helper.make_tensor_value_info("y", FLOAT, None)])
+    (found,) = wf.onnx.Backend.run_model(model, [np.zeros((2, 0), np.float32)])
+    assert found.shape == (2, 0)
+
+
+def test_hardmax_of_an_axis_that_a_step_knows() -> None:
+    node = helper.make_node("Hardmax", ["x"], ["y"], axis=0)
+    model = _model([node], [_value("x", "n", 3)], [_value("y", "n", 3)])
+    x = np.float32([[1, -np.inf, np.nan], [1, -np.inf, 9]])
+    (found,) = wf.onnx.Backend.run_model(model, [x])
+    assert found.tolist() == [[1, 1, 1], [0, 0, 0]]

@@ -15,6 +15,7 @@ from weft_graph.ops.elementary import exp, log
 from weft_graph.ops.gather import one_hot
 from weft_graph.ops.identity import identity
 from weft_graph.ops.masks import where_v2
+from weft_graph.ops.padding import pad
 from weft_graph.ops.random import random_uniform
 from weft_graph.ops.reduction import argmax, reduce_max, reduce_prod, reduce_sum
 from weft_graph.ops.shapes import reshape, shape
@@ -138,7 +139,15 @@ def _over(op: str, x: Output, axis: int) -> Output:
         return nn.softmax(x, axis=axis)
     if op == "LogSoftmax":
         return nn.log_softmax(x, axis=axis)
-    return one_hot(argmax(x, axis), shape(x)[axis], axis=axis, dtype=x.dtype.base_dtype)
+    size = None if x.dims is None else x.dims[axis]
+    seen = x if size else _with_one_more(x, axis)
+    return one_hot(argmax(seen, axis), shape(x)[axis], axis=axis, dtype=x.dtype.base_dtype)
+
+
+def _with_one_more(x: Output, axis: int) -> Output:
+    """With one more element at the end of an axis, which is the largest one where there is none."""
+    sides = [(0, int(each == axis)) for each in range(len(x.dims or ()))]
+    return pad(x, sides, constant_values=like(float("-inf"), x))
 
 
 def _of_any_rank(op: str, x: Output, axis: int) -> Output:

@@ -6,13 +6,16 @@ from typing import Final
 
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
+from weft_graph.ops.array import ones
+from weft_graph.ops.comparison import equal
 from weft_graph.ops.contraction import einsum
+from weft_graph.ops.join import concat
 from weft_graph.ops.linalg import matrix_determinant
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.permutation import transpose
-from weft_graph.ops.shapes import expand_dims, squeeze
+from weft_graph.ops.shapes import expand_dims, reshape, shape, squeeze
 from weft_io.onnx.node_export import NodeExport, Value
-from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes
 
@@ -35,10 +38,29 @@ def product(x: Output, y: Output) -> Output:
         dtypes.uint16,
     ):
         return cast(product(cast(x, dtypes.int64), cast(y, dtypes.int64)), dtype)
-    row, column = x.dims is not None and len(x.dims) == 1, y.dims is not None and len(y.dims) == 1
+    if x.dims is None or y.dims is None:
+        return _of_any_rank(x, y)
+    row, column = len(x.dims) == 1, len(y.dims) == 1
     found = matmul(expand_dims(x, 0) if row else x, expand_dims(y, 1) if column else y)
     gone = [axis for axis, there in ((-2, row), (-1, column)) if there]
     return squeeze(found, gone) if gone else found
+
+
+def _of_any_rank(x: Output, y: Output) -> Output:
+    """The product where only a step knows which of the two is a vector, if any."""
+    (row, x_sizes), (column, y_sizes) = ((_is_vector(each), shape(each)) for each in (x, y))
+    found = matmul(
+        reshape(x, concat([ones(row, dtypes.int32), x_sizes], 0)),
+        reshape(y, concat([y_sizes, ones(column, dtypes.int32)], 0)),
+    )
+    sizes = shape(found)
+    rows, columns = sizes[-2:-1], sizes[-1:]
+    return reshape(found, concat([sizes[:-2], rows[row[0] :], columns[column[0] :]], 0))
+
+
+def _is_vector(x: Output) -> Output:
+    """1 for a vector and 0 else, of int32 and shape (1,)."""
+    return cast(equal(reshape(rank_of(x), [1]), [1]), dtypes.int32)
 
 
 @importer("MatMul")
