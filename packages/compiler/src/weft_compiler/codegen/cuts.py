@@ -32,7 +32,7 @@ class Cut:
       unit: parts have a multiple of so many.
       steps: how many elements a view moves on for each.
       rows: whether the call's number, the first row, moves on too.
-      ways: into how many parts for each thread it is cut, at most.
+      chunks: into how many chunks each part is cut, at most.
       least: what is left at the end is a part where it is so many; else it belongs to the last one.
     """
 
@@ -41,7 +41,7 @@ class Cut:
     unit: int
     steps: Mapping[int, int]
     rows: bool = False
-    ways: int = 2
+    chunks: int = 2
     least: int = 1
 
     @property
@@ -75,7 +75,7 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     elif routine == "conv_filter":
         found = Cut("", parts(routine, of), _LINES * 2, {})
     elif routine == "winograd_gradient":
-        found = Cut("", parts(routine, of), _LINES, {}, ways=1)
+        found = Cut("", parts(routine, of), _LINES, {}, chunks=1)
     else:
         return None
     each = max(1, work // max(1, found.count))
@@ -83,8 +83,8 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     unit = -(-unit // found.unit) * found.unit
     if found.count < 2 * unit:
         return None
-    ways = found.count if routine == "gemm" and work <= _UNPACKED else found.ways
-    return replace(found, unit=unit, ways=ways)
+    chunks = found.count if routine == "gemm" and work <= _UNPACKED else found.chunks
+    return replace(found, unit=unit, chunks=chunks)
 
 
 def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
@@ -96,8 +96,8 @@ def _of_product(of: Mapping[str, int], column: int, result: int = 2) -> Cut:
     """
     if of["m"] >= of["n"]:
         steps = {0: of["a_row"], result: of["c_row"]}
-        return Cut("m", of["m"], _LINES, steps, ways=1, least=FEW + 1)
-    return Cut("n", of["n"], PANEL, {1: column} | dict.fromkeys(range(2, result + 1), 1), ways=1)
+        return Cut("m", of["m"], _LINES, steps, chunks=1, least=FEW + 1)
+    return Cut("n", of["n"], PANEL, {1: column} | dict.fromkeys(range(2, result + 1), 1), chunks=1)
 
 
 def _of_windows(of: Mapping[str, int], result: int, unit: int = 1) -> Cut:

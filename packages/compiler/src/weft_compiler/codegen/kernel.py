@@ -467,7 +467,7 @@ class Function:
         sizes = {cut.size: w.put(f"sub i64 {last}, {first}")} if cut.size else {}
         inner._routine(call, given, sizes, others, (first, last))
         alone = blas.many_threads(self.w, self.kernel.blas) if call.routine == "gemm" else ""
-        self._offer(inner, seen, str(cut.units), 1, cut.ways, alone)
+        self._offer(inner, seen, str(cut.units), 1, cut.chunks, alone)
 
     def _routine(
         self,
@@ -531,7 +531,7 @@ class Function:
         seen: Sequence[Seen],
         turns: str,
         grain: int,
-        ways: int,
+        chunks: int,
         unless: str = "",
     ) -> None:
         """Call a function of turns, alone or with others.
@@ -540,7 +540,7 @@ class Function:
           inner: its statements.
           seen: its parameters, after the first and the last turn.
           grain: turns that one thread should do at least.
-          ways: into how many parts for each thread turns are cut.
+          chunks: into how many each thread's part is cut.
           unless: a condition where one does them all.
         """
         kernel, w = self.kernel, self.w
@@ -565,7 +565,7 @@ class Function:
                 kind, value = "i8", w.put(f"zext i1 {value} to i8")
             place = w.put(f"getelementptr i64, ptr {frame}, i64 {at}")
             w.do(f"store {kind} {value}, ptr {place}, align 8")
-        numbers = f"i64 {turns}, i64 {grain}, i64 {ways}, i64 %threads"
+        numbers = f"i64 {turns}, i64 {grain}, i64 {chunks}, i64 %threads"
         shared = w.put(f"call i32 @{threads.SHARE}(ptr @{name}.call, ptr {frame}, {numbers})")
         w.go(done)
         w.begin(done)

@@ -3,17 +3,10 @@
 A program offers the turns of a loop in a slot, and takes chunks of them like everybody who joins.
 Turns are cut into a part for each thread, the same of each loop, so that what a thread wrote it
 finds in its own caches.  Who has done its part goes on with what others have not begun, but for the
-last chunk of somebody who is there.  So nobody waits for a thread that has other work.  The memory:
+last chunk of somebody who is there.  So nobody waits for a thread that has other work.
 
-    0  threads that were made            64  programs that run without the GIL
-    4  whether they are to end          128  threads that help
-    8  whether no more can be made      192  threads that sleep
-    256  a mutex, 384 a condition       512  the threads, then the slots
-
-A slot: the offer (0): its number, odd while it is open, how many joined, and how many of these are
-done; its owner (64), the function (72), its frame (80), the turns (88), those of a chunk (96) and
-of a part (112), how many may help (104) and whether all was taken (120); what went wrong (192);
-then each part's next turn, and whether its thread is there (8), in a line of their own.
+The memory that they share is a pool: its fields, the handles of threads, and slots.  A slot has its
+fields, and then for each part a line with its next turn and whether its thread is there.
 """
 
 from __future__ import annotations
@@ -27,9 +20,45 @@ from weft_compiler.codegen.targets import Target
 
 MOST: Final = 64
 """Threads that may run a program."""
+_LINE: Final = 64
+"""Bytes of a line of the caches: what different threads write is in different ones."""
+
+_POOL: Final = {
+    "made": 0,  # how many threads there are
+    "quit": 4,  # whether they are to end
+    "never": 8,  # whether no more can be made
+    "busy": 64,  # programs that run without the GIL
+    "helping": 128,  # threads that help
+    "sleepers": 192,  # threads that sleep, or are about to
+    "mutex": 256,
+    "condition": 384,
+    "handles": 512,  # of the threads; then the slots
+}
+"""Where the fields of the pool are."""
+_SLOT: Final = {
+    "owner": 64,  # whether somebody uses it
+    "function": 72,  # of turns from one to another
+    "frame": 80,  # what the function is given
+    "turns": 88,
+    "chunk": 96,  # turns of a chunk
+    "most": 104,  # threads that may help
+    "part": 112,  # turns of a part
+    "taken": 120,  # whether all turns have been taken
+    "wrong": 192,  # what a call gave that failed
+    "parts": 256,
+}
+"""Where the fields of a slot are. The first is the offer, a word that changes as a whole."""
+_PART_THERE: Final = 8
+_OFFER: Final = {
+    "joining": 1 << 16,
+    "joined": 16,  # bits that it is shifted by: how many joined
+    "number": 32,  # likewise: how many offers there were, odd while this one is open
+    "closing": 1 << 32,
+    "count": (1 << 16) - 1,  # of the bits of how many joined, and how many of these are done
+}
 _SLOTS: Final = 8
-_SLOT: Final = 256 + 64 * MOST
-_HEAD: Final = 512 + 8 * MOST
+_SLOT_BYTES: Final = _SLOT["parts"] + _LINE * MOST
+_HEAD: Final = _POOL["handles"] + 8 * MOST
 
 SHARE: Final = "weft.share"
 BEGIN: Final = "weft.begin"
@@ -44,12 +73,13 @@ YIELDS: Final = 400
 """How often it lets others run before it sleeps: 0.1 ms and more."""
 
 DECLARATION: Final = f"declare i32 @{SHARE}(ptr, ptr, i64, i64, i64, i64) nounwind\n"
-"""`share(function, frame, turns, grain, ways, threads)`: calls `function(frame, thread, low, high)`
-for all turns, in chunks of a multiple of `grain`, about `ways` in each thread's part. Which turns
-are in one call does not depend on who is there. 0 if all calls gave that, else what one gave."""
+"""`share(function, frame, turns, grain, chunks, threads)`: calls
+`function(frame, thread, low, high)` for all turns: each thread's part in about `chunks` chunks, of
+a multiple of `grain`. Which turns are in one call does not depend on who is there. 0 if all calls
+gave that, else what one gave."""
 
 _ALONE: Final = f"""
-define i32 @{SHARE}(ptr %function, ptr %frame, i64 %turns, i64 %grain, i64 %ways, i64 %threads) {{
+define i32 @{SHARE}(ptr %function, ptr %frame, i64 %turns, i64 %grain, i64 %chunks, i64 %threads) {{
   %found = call i32 %function(ptr %frame, i64 0, i64 0, i64 %turns)
   ret i32 %found
 }}
@@ -84,10 +114,10 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 {pause_declared}
 
 define i32 @{share}(
-    ptr %function, ptr %frame, i64 %turns, i64 %grain, i64 %ways, i64 %threads
+    ptr %function, ptr %frame, i64 %turns, i64 %grain, i64 %chunks, i64 %threads
 ) #0 {{
   %part = call i64 @divided(i64 %turns, i64 %threads, i64 %grain)
-  %chunk = call i64 @divided(i64 %part, i64 %ways, i64 %grain)
+  %chunk = call i64 @divided(i64 %part, i64 %chunks, i64 %grain)
   %one = icmp sge i64 %part, %turns
   br i1 %one, label %alone, label %several
 alone:
@@ -102,7 +132,7 @@ look:
   %offset = mul i64 %at, {slot}
   %place = add i64 %offset, {head}
   %slot = getelementptr i8, ptr @pool, i64 %place
-  %owner = getelementptr i8, ptr %slot, i64 64
+  %owner = getelementptr i8, ptr %slot, i64 {slot_owner}
   %tried = cmpxchg ptr %owner, i32 0, i32 1 acquire monotonic
   %free = extractvalue {{ i32, i1 }} %tried, 1
   br i1 %free, label %offer, label %taken
@@ -132,29 +162,29 @@ next:
 left.serial:
   ret i32 %r
 offer:
-  %p72 = getelementptr i8, ptr %slot, i64 72
-  %p80 = getelementptr i8, ptr %slot, i64 80
-  %p88 = getelementptr i8, ptr %slot, i64 88
-  %p96 = getelementptr i8, ptr %slot, i64 96
-  %p104 = getelementptr i8, ptr %slot, i64 104
-  %p112 = getelementptr i8, ptr %slot, i64 112
-  %p120 = getelementptr i8, ptr %slot, i64 120
-  %p192 = getelementptr i8, ptr %slot, i64 192
-  store ptr %function, ptr %p72
-  store ptr %frame, ptr %p80
-  store atomic i64 %turns, ptr %p88 monotonic, align 8
-  store i64 %chunk, ptr %p96
-  store atomic i64 %helpers, ptr %p104 monotonic, align 8
-  store i64 %part, ptr %p112
-  store atomic i64 0, ptr %p120 monotonic, align 8
-  store atomic i32 0, ptr %p192 monotonic, align 4
+  %function.at = getelementptr i8, ptr %slot, i64 {slot_function}
+  %frame.at = getelementptr i8, ptr %slot, i64 {slot_frame}
+  %turns.at = getelementptr i8, ptr %slot, i64 {slot_turns}
+  %chunk.at = getelementptr i8, ptr %slot, i64 {slot_chunk}
+  %most.at = getelementptr i8, ptr %slot, i64 {slot_most}
+  %part.at = getelementptr i8, ptr %slot, i64 {slot_part}
+  %taken.at = getelementptr i8, ptr %slot, i64 {slot_taken}
+  %wrong.at = getelementptr i8, ptr %slot, i64 {slot_wrong}
+  store ptr %function, ptr %function.at
+  store ptr %frame, ptr %frame.at
+  store atomic i64 %turns, ptr %turns.at monotonic, align 8
+  store i64 %chunk, ptr %chunk.at
+  store atomic i64 %helpers, ptr %most.at monotonic, align 8
+  store i64 %part, ptr %part.at
+  store atomic i64 0, ptr %taken.at monotonic, align 8
+  store atomic i32 0, ptr %wrong.at monotonic, align 4
   br label %begin
 begin:
   %p = phi i64 [ 0, %offer ], [ %p.next, %begin ]
-  %p.line = mul i64 %p, 64
-  %p.offset = add i64 %p.line, 256
+  %p.line = mul i64 %p, {line}
+  %p.offset = add i64 %p.line, {slot_parts}
   %p.place = getelementptr i8, ptr %slot, i64 %p.offset
-  %p.there = getelementptr i8, ptr %p.place, i64 8
+  %p.there = getelementptr i8, ptr %p.place, i64 {part_there}
   %p.first = mul i64 %p, %part
   store atomic i64 %p.first, ptr %p.place monotonic, align 8
   store atomic i64 0, ptr %p.there monotonic, align 8
@@ -163,20 +193,20 @@ begin:
   br i1 %p.all, label %open.it, label %begin
 open.it:
   %before = load atomic i64, ptr %slot monotonic, align 8
-  %number = lshr i64 %before, 32
+  %number = lshr i64 %before, {number}
   %odd = or i64 %number, 1
-  %open = shl i64 %odd, 32
+  %open = shl i64 %odd, {number}
   store atomic i64 %open, ptr %slot seq_cst, align 8
   call void @wake()
   call void @take(ptr %slot, i64 0, i64 0)
   %closed = atomicrmw add ptr %slot, i64 {closing} acq_rel
-  %joined16 = lshr i64 %closed, 16
-  %joined = and i64 %joined16, 65535
+  %joined16 = lshr i64 %closed, {joined}
+  %joined = and i64 %joined16, {count}
   br label %wait
 wait:
   %spins = phi i64 [ 0, %open.it ], [ %spins.next, %again ]
   %now = load atomic i64, ptr %slot acquire, align 8
-  %done = and i64 %now, 65535
+  %done = and i64 %now, {count}
   %all = icmp eq i64 %done, %joined
   br i1 %all, label %end, label %still
 still:
@@ -192,7 +222,7 @@ yield:
 again:
   br label %wait
 end:
-  %wrong = load atomic i32, ptr %p192 monotonic, align 4
+  %wrong = load atomic i32, ptr %wrong.at monotonic, align 4
   store atomic i32 0, ptr %owner release, align 4
   ret i32 %wrong
 }}
@@ -210,30 +240,30 @@ define internal i64 @divided(i64 %turns, i64 %parts, i64 %grain) #0 {{
 }}
 
 define internal void @take(ptr %slot, i64 %thread, i64 %own) noinline #0 {{
-  %p72 = getelementptr i8, ptr %slot, i64 72
-  %p80 = getelementptr i8, ptr %slot, i64 80
-  %p88 = getelementptr i8, ptr %slot, i64 88
-  %p96 = getelementptr i8, ptr %slot, i64 96
-  %p104 = getelementptr i8, ptr %slot, i64 104
-  %p112 = getelementptr i8, ptr %slot, i64 112
-  %p120 = getelementptr i8, ptr %slot, i64 120
-  %p192 = getelementptr i8, ptr %slot, i64 192
-  %function = load ptr, ptr %p72
-  %frame = load ptr, ptr %p80
-  %turns = load atomic i64, ptr %p88 monotonic, align 8
-  %chunk = load i64, ptr %p96
-  %helpers = load atomic i64, ptr %p104 monotonic, align 8
+  %function.at = getelementptr i8, ptr %slot, i64 {slot_function}
+  %frame.at = getelementptr i8, ptr %slot, i64 {slot_frame}
+  %turns.at = getelementptr i8, ptr %slot, i64 {slot_turns}
+  %chunk.at = getelementptr i8, ptr %slot, i64 {slot_chunk}
+  %most.at = getelementptr i8, ptr %slot, i64 {slot_most}
+  %part.at = getelementptr i8, ptr %slot, i64 {slot_part}
+  %taken.at = getelementptr i8, ptr %slot, i64 {slot_taken}
+  %wrong.at = getelementptr i8, ptr %slot, i64 {slot_wrong}
+  %function = load ptr, ptr %function.at
+  %frame = load ptr, ptr %frame.at
+  %turns = load atomic i64, ptr %turns.at monotonic, align 8
+  %chunk = load i64, ptr %chunk.at
+  %helpers = load atomic i64, ptr %most.at monotonic, align 8
   %threads = add i64 %helpers, 1
-  %size = load i64, ptr %p112
+  %size = load i64, ptr %part.at
   br label %part
 part:
   %k = phi i64 [ 0, %0 ], [ %k.next, %other ]
   %sum.own = add i64 %own, %k
   %p = urem i64 %sum.own, %threads
-  %line = mul i64 %p, 64
-  %offset = add i64 %line, 256
+  %line = mul i64 %p, {line}
+  %offset = add i64 %line, {slot_parts}
   %next = getelementptr i8, ptr %slot, i64 %offset
-  %there = getelementptr i8, ptr %next, i64 8
+  %there = getelementptr i8, ptr %next, i64 {part_there}
   %first = mul i64 %p, %size
   %until = add i64 %first, %size
   %end = call i64 @llvm.smin.i64(i64 %until, i64 %turns)
@@ -269,19 +299,19 @@ other:
   %all = icmp eq i64 %k.next, %threads
   br i1 %all, label %done, label %part
 failed:
-  store atomic i32 %found, ptr %p192 monotonic, align 4
+  store atomic i32 %found, ptr %wrong.at monotonic, align 4
   br label %stop
 stop:
   %q = phi i64 [ 0, %failed ], [ %q.next, %stop ]
-  %q.line = mul i64 %q, 64
-  %q.offset = add i64 %q.line, 256
+  %q.line = mul i64 %q, {line}
+  %q.offset = add i64 %q.line, {slot_parts}
   %q.next.turn = getelementptr i8, ptr %slot, i64 %q.offset
   store atomic i64 %turns, ptr %q.next.turn monotonic, align 8
   %q.next = add i64 %q, 1
   %q.all = icmp eq i64 %q.next, %threads
   br i1 %q.all, label %done, label %stop
 done:
-  store atomic i64 1, ptr %p120 monotonic, align 8
+  store atomic i64 1, ptr %taken.at monotonic, align 8
   ret void
 }}
 """
@@ -289,22 +319,22 @@ done:
 _WORK: Final = """
 define internal i64 @offered(ptr %slot) #0 {{
   ; the offer, if one more thread may join it, else 0
-  %p104 = getelementptr i8, ptr %slot, i64 104
-  %p120 = getelementptr i8, ptr %slot, i64 120
+  %most.at = getelementptr i8, ptr %slot, i64 {slot_most}
+  %taken.at = getelementptr i8, ptr %slot, i64 {slot_taken}
   %offer = load atomic i64, ptr %slot acquire, align 8
   %bit = and i64 %offer, {closing}
   %open = icmp ne i64 %bit, 0
   br i1 %open, label %look, label %no
 look:
-  %taken = load atomic i64, ptr %p120 monotonic, align 8
+  %taken = load atomic i64, ptr %taken.at monotonic, align 8
   %more = icmp eq i64 %taken, 0
-  %most = load atomic i64, ptr %p104 monotonic, align 8
-  %joined16 = lshr i64 %offer, 16
-  %joined = and i64 %joined16, 65535
+  %most = load atomic i64, ptr %most.at monotonic, align 8
+  %joined16 = lshr i64 %offer, {joined}
+  %joined = and i64 %joined16, {count}
   %room = icmp slt i64 %joined, %most
-  %busy = load atomic i32, ptr getelementptr (i8, ptr @pool, i64 64) monotonic, align 4
-  %helping = load atomic i32, ptr getelementptr (i8, ptr @pool, i64 128) monotonic, align 4
-  %made = load atomic i32, ptr @pool monotonic, align 4
+  %busy = load atomic i32, ptr {busy} monotonic, align 4
+  %helping = load atomic i32, ptr {helping} monotonic, align 4
+  %made = load atomic i32, ptr {made} monotonic, align 4
   %used = add i32 %busy, %helping
   %fits = icmp sle i32 %used, %made
   %a = and i1 %more, %room
@@ -352,24 +382,24 @@ not:
 leave:
   ret i1 false
 join:
-  %h = atomicrmw add ptr getelementptr (i8, ptr @pool, i64 128), i32 1 monotonic
-  %more = add i64 %offer, 65536
+  %h = atomicrmw add ptr {helping}, i32 1 monotonic
+  %more = add i64 %offer, {joining}
   %tried = cmpxchg ptr %slot, i64 %offer, i64 %more acq_rel monotonic
   %joins = extractvalue {{ i64, i1 }} %tried, 1
   br i1 %joins, label %run, label %gone
 run:
-  %joined16 = lshr i64 %more, 16
-  %thread = and i64 %joined16, 65535
-  %p104 = getelementptr i8, ptr %slot, i64 104
-  %helpers = load atomic i64, ptr %p104 monotonic, align 8
+  %joined16 = lshr i64 %more, {joined}
+  %thread = and i64 %joined16, {count}
+  %most.at = getelementptr i8, ptr %slot, i64 {slot_most}
+  %helpers = load atomic i64, ptr %most.at monotonic, align 8
   %few = icmp sgt i64 %number, %helpers
   %own = select i1 %few, i64 %thread, i64 %number
   call void @take(ptr %slot, i64 %thread, i64 %own)
-  %l1 = atomicrmw sub ptr getelementptr (i8, ptr @pool, i64 128), i32 1 monotonic
+  %l1 = atomicrmw sub ptr {helping}, i32 1 monotonic
   %l2 = atomicrmw add ptr %slot, i64 1 release
   ret i1 true
 gone:
-  %l3 = atomicrmw sub ptr getelementptr (i8, ptr @pool, i64 128), i32 1 monotonic
+  %l3 = atomicrmw sub ptr {helping}, i32 1 monotonic
   ret i1 true
 }}
 
@@ -378,7 +408,7 @@ define internal ptr @work(ptr %numbered) #0 {{
   br label %look
 look:
   %idle = phi i64 [ 0, %0 ], [ 0, %helped ], [ %more, %spin ], [ %more, %yield ], [ 0, %woken ]
-  %quit = load atomic i32, ptr getelementptr (i8, ptr @pool, i64 4) acquire, align 4
+  %quit = load atomic i32, ptr {quit} acquire, align 4
   %ends = icmp ne i32 %quit, 0
   br i1 %ends, label %leave, label %try
 try:
@@ -400,21 +430,21 @@ yield:
   %y = call i32 @sched_yield()
   br label %look
 sleep:
-  %m1 = call i32 @pthread_mutex_lock(ptr getelementptr (i8, ptr @pool, i64 256))
-  %s1 = atomicrmw add ptr getelementptr (i8, ptr @pool, i64 192), i32 1 seq_cst
+  %m1 = call i32 @pthread_mutex_lock(ptr {mutex})
+  %s1 = atomicrmw add ptr {sleepers}, i32 1 seq_cst
   fence seq_cst
   %something = call i1 @any()
-  %quit2 = load atomic i32, ptr getelementptr (i8, ptr @pool, i64 4) acquire, align 4
+  %quit2 = load atomic i32, ptr {quit} acquire, align 4
   %ends2 = icmp ne i32 %quit2, 0
   %stays = or i1 %something, %ends2
   br i1 %stays, label %woken, label %sleeps
 sleeps:
-  %c = call i32 @pthread_cond_wait(ptr getelementptr (i8, ptr @pool, i64 384),
-      ptr getelementptr (i8, ptr @pool, i64 256))
+  %c = call i32 @pthread_cond_wait(ptr {condition},
+      ptr {mutex})
   br label %woken
 woken:
-  %s2 = atomicrmw sub ptr getelementptr (i8, ptr @pool, i64 192), i32 1 seq_cst
-  %m2 = call i32 @pthread_mutex_unlock(ptr getelementptr (i8, ptr @pool, i64 256))
+  %s2 = atomicrmw sub ptr {sleepers}, i32 1 seq_cst
+  %m2 = call i32 @pthread_mutex_unlock(ptr {mutex})
   br label %look
 leave:
   ret ptr null
@@ -424,7 +454,7 @@ leave:
 _LIFE: Final = """
 define internal void @wake() #0 {{
   fence seq_cst
-  %sleepers = load atomic i32, ptr getelementptr (i8, ptr @pool, i64 192) seq_cst, align 4
+  %sleepers = load atomic i32, ptr {sleepers} seq_cst, align 4
   %some = icmp ne i32 %sleepers, 0
   br i1 %some, label %call, label %leave
 call:
@@ -435,9 +465,9 @@ leave:
 }}
 
 define internal void @wake_all() noinline #0 {{
-  %m1 = call i32 @pthread_mutex_lock(ptr getelementptr (i8, ptr @pool, i64 256))
-  %c = call i32 @pthread_cond_broadcast(ptr getelementptr (i8, ptr @pool, i64 384))
-  %m2 = call i32 @pthread_mutex_unlock(ptr getelementptr (i8, ptr @pool, i64 256))
+  %m1 = call i32 @pthread_mutex_lock(ptr {mutex})
+  %c = call i32 @pthread_cond_broadcast(ptr {condition})
+  %m2 = call i32 @pthread_mutex_unlock(ptr {mutex})
   ret void
 }}
 
@@ -445,9 +475,9 @@ define internal void @make(i64 %wanted) #0 {{
   %all = trunc i64 %wanted to i32
   br label %look
 look:
-  %have = load atomic i32, ptr @pool monotonic, align 4
+  %have = load atomic i32, ptr {made} monotonic, align 4
   %enough = icmp sge i32 %have, %all
-  %no = load atomic i32, ptr getelementptr (i8, ptr @pool, i64 8) monotonic, align 4
+  %no = load atomic i32, ptr {never} monotonic, align 4
   %never = icmp ne i32 %no, 0
   %leaves = or i1 %enough, %never
   br i1 %leaves, label %leave, label %one
@@ -460,8 +490,8 @@ leave:
 
 define internal void @make_one(i32 %have) noinline #0 {{
   %old = alloca [128 x i8], align 16
-  %m1 = call i32 @pthread_mutex_lock(ptr getelementptr (i8, ptr @pool, i64 256))
-  %now = load atomic i32, ptr @pool monotonic, align 4
+  %m1 = call i32 @pthread_mutex_lock(ptr {mutex})
+  %now = load atomic i32, ptr {made} monotonic, align 4
   %mine = icmp eq i32 %now, %have
   br i1 %mine, label %create, label %leave
 create:
@@ -470,25 +500,25 @@ create:
   %at = sext i32 %have to i64
   %one.more = add i64 %at, 1
   %number = inttoptr i64 %one.more to ptr
-  %thread = getelementptr i64, ptr getelementptr (i8, ptr @pool, i64 512), i64 %at
+  %thread = getelementptr i64, ptr {handles}, i64 %at
   %c = call i32 @pthread_create(ptr %thread, ptr null, ptr @work, ptr %number)
   %u = call i32 @pthread_sigmask(i32 {set_mask}, ptr %old, ptr null)
   %fine = icmp eq i32 %c, 0
   br i1 %fine, label %made, label %failed
 made:
   %more = add i32 %have, 1
-  store atomic i32 %more, ptr @pool release, align 4
+  store atomic i32 %more, ptr {made} release, align 4
   br label %leave
 failed:
-  store atomic i32 1, ptr getelementptr (i8, ptr @pool, i64 8) monotonic, align 4
+  store atomic i32 1, ptr {never} monotonic, align 4
   br label %leave
 leave:
-  %m2 = call i32 @pthread_mutex_unlock(ptr getelementptr (i8, ptr @pool, i64 256))
+  %m2 = call i32 @pthread_mutex_unlock(ptr {mutex})
   ret void
 }}
 
 define void @{begin}(i64 %threads) #0 {{
-  %b = atomicrmw add ptr getelementptr (i8, ptr @pool, i64 64), i32 1 monotonic
+  %b = atomicrmw add ptr {busy}, i32 1 monotonic
   %many = icmp sgt i64 %threads, 1
   br i1 %many, label %call, label %leave
 call:
@@ -499,22 +529,22 @@ leave:
 }}
 
 define void @{end}() #0 {{
-  %b = atomicrmw sub ptr getelementptr (i8, ptr @pool, i64 64), i32 1 monotonic
+  %b = atomicrmw sub ptr {busy}, i32 1 monotonic
   ret void
 }}
 
 define void @{reset}() #0 {{
   call void @llvm.memset.p0.i64(ptr @pool, i8 0, i64 {pool}, i1 false)
-  %m = call i32 @pthread_mutex_init(ptr getelementptr (i8, ptr @pool, i64 256), ptr null)
-  %c = call i32 @pthread_cond_init(ptr getelementptr (i8, ptr @pool, i64 384), ptr null)
+  %m = call i32 @pthread_mutex_init(ptr {mutex}, ptr null)
+  %c = call i32 @pthread_cond_init(ptr {condition}, ptr null)
   ret void
 }}
 
 define void @{stop}() #0 {{
-  store atomic i32 1, ptr getelementptr (i8, ptr @pool, i64 8) seq_cst, align 4
-  store atomic i32 1, ptr getelementptr (i8, ptr @pool, i64 4) seq_cst, align 4
+  store atomic i32 1, ptr {never} seq_cst, align 4
+  store atomic i32 1, ptr {quit} seq_cst, align 4
   call void @wake_all()
-  %made = load atomic i32, ptr @pool acquire, align 4
+  %made = load atomic i32, ptr {made} acquire, align 4
   br label %look
 look:
   %at = phi i32 [ 0, %0 ], [ %next, %join ]
@@ -522,13 +552,13 @@ look:
   br i1 %more, label %join, label %leave
 join:
   %index = sext i32 %at to i64
-  %place = getelementptr i64, ptr getelementptr (i8, ptr @pool, i64 512), i64 %index
+  %place = getelementptr i64, ptr {handles}, i64 %index
   %thread = load i64, ptr %place
   %j = call i32 @pthread_join(i64 %thread, ptr null)
   %next = add i32 %at, 1
   br label %look
 leave:
-  store atomic i32 0, ptr @pool release, align 4
+  store atomic i32 0, ptr {made} release, align 4
   ret void
 }}
 attributes #0 = {{ nounwind }}
@@ -546,11 +576,15 @@ def text(target: Target) -> str:
     if not supported():
         return triple + _ALONE
     values = {
-        "pool": _HEAD + _SLOTS * _SLOT,
+        **{name: f"getelementptr (i8, ptr @pool, i64 {at})" for name, at in _POOL.items()},
+        **{f"slot_{name}": at for name, at in _SLOT.items()},
+        **_OFFER,
+        "part_there": _PART_THERE,
+        "line": _LINE,
+        "pool": _HEAD + _SLOTS * _SLOT_BYTES,
         "slots": _SLOTS,
-        "slot": _SLOT,
+        "slot": _SLOT_BYTES,
         "head": _HEAD,
-        "closing": 1 << 32,
         "spins": SPINS,
         "sleeps": SPINS + YIELDS,
         "set_mask": signal.SIG_SETMASK.value,
