@@ -16,6 +16,7 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft import errors
 from weft_compiler.generator import Compiled
+from weft_exec.executor.native.interrupts import Stoppable
 
 ROWS = 300_000
 ONCE = 8
@@ -225,3 +226,53 @@ def test_calls_that_were_ended_leave_their_memory_to_others(
                 session.run(step, feeds, wf.RunOptions(timeout_in_ms=5))
         assert session.run(step, feeds) == want
     assert not copies
+
+
+def _counting() -> tuple[Any, Any]:
+    """A loop of as many turns as are fed, and where they are fed."""
+    turns = wf.placeholder(wf.int64, [])
+    return turns, wf.while_loop(lambda i: i < turns, lambda i: i + 1, [wf.constant(0, wf.int64)])
+
+
+def test_short_loops_are_not_watched(
+    running: list[Compiled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[int] = []
+    set_wakeup_fd = signal.set_wakeup_fd
+    monkeypatch.setattr(
+        signal, "set_wakeup_fd", lambda *a, **k: watched.append(a[0]) or set_wakeup_fd(*a, **k)
+    )
+    with wf.Graph().as_default(), wf.Session() as session:
+        turns, last = _counting()
+        assert session.run(last, {turns: 100}) == 100
+        assert not watched
+        assert session.run(last, {turns: 10_000_000}) == 10_000_000
+        assert len(watched) == 2  # set, and put back
+        assert session.run(last, {turns: 100}) == 100  # as the last one was long
+        assert len(watched) == 4
+        assert session.run(last, {turns: 100}) == 100
+        assert len(watched) == 4
+        for _ in range(20):
+            assert session.run(last, {turns: 100_000}) == 100_000
+        watched.clear()
+        assert session.run(last, {turns: 100}) == 100
+        assert len(watched) == 2  # which tries had better not be made of
+
+
+def test_ctrl_c_ends_a_loop_whose_calls_were_short(running: list[Compiled]) -> None:
+    def interrupt() -> None:
+        wait_until(lambda: len(watched))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with wf.Graph().as_default(), wf.Session() as session:
+        turns, last = _counting()
+        assert session.run(last, {turns: 100}) == 100
+        watched: list[int] = []
+        with pytest.MonkeyPatch.context() as patch:
+            begin = Stoppable._begin
+            patch.setattr(Stoppable, "_begin", lambda self: watched.append(1) or begin(self))
+            thread = _in_thread(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                session.run(last, {turns: 1 << 62})
+            thread.join()
+        assert session.run(last, {turns: 100}) == 100

@@ -17,13 +17,13 @@ from weft_exec.executor.native import loops as native_loops
 def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The loops that ran compiled, each time that they did."""
     found: list[str] = []
-    kept = native_loops.CompiledLoop._kept
+    last = native_loops.CompiledLoop._last_values
 
     def note(self: Any, *given: Any) -> Any:
         found.append(self._whole.loop.frame.name)
-        return kept(self, *given)
+        return last(self, *given)
 
-    monkeypatch.setattr(native_loops.CompiledLoop, "_kept", note)
+    monkeypatch.setattr(native_loops.CompiledLoop, "_last_values", note)
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found
@@ -140,7 +140,9 @@ def test_whoever_runs_a_loop_streams_go_on(ran: list[str], monkeypatch: pytest.M
             for count, kernels in zip((2, 3, 0, 2, 0, 1), (0, 1, 0, 0, 1, 0), strict=True):
                 with monkeypatch.context() as patch:
                     if kernels:
-                        patch.setattr(native_loops.CompiledLoop, "_places", lambda *_: None)
+                        patch.setattr(
+                            native_loops.CompiledLoop, "__call__", lambda *_: NotImplemented
+                        )
                     found[-1].append(session.run(drawn, {turns: count}))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
     assert len(ran) == 4

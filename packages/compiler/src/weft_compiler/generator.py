@@ -104,7 +104,7 @@ class Compiled:
         found = self._enter(*arrays)
         if found is NotImplemented:
             # Scalars, and arrays that are not dense, become arrays that are.
-            dense = [np.require(array, None, "C") for array in arrays[: self._count]]
+            dense = [np.asarray(array, order="C") for array in arrays[: self._count]]
             found = self._enter(*dense, *arrays[self._count :])
         if found is NotImplemented:
             self.program(*self._first, *arrays[: self._count], out=arrays[self._count :])

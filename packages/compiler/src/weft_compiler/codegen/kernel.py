@@ -86,6 +86,11 @@ def turns(body: Body) -> int:
     return count
 
 
+def _statements(body: Body) -> int:
+    """As `turns`, but of loops that note their own turns."""
+    return 1 + turns(tuple([each for each in body if not isinstance(each, While)]))
+
+
 def _is_innermost(loop: For) -> bool:
     return not any(isinstance(each, For | While | Call) for each in walk(loop.body))
 
@@ -191,6 +196,7 @@ class Function:
         self.groups: list[str] = []
         self.outside: dict[str, int] = {}  # of a buffer, how many of these loops it outlives
         self.arena, self.interrupt = "%arena", "%interrupt"
+        self.since = ""  # a slot: about how many statements ran since the last look at that flag
 
     def finish(self, name: str, parameters: str) -> None:
         """End the function, and give it a name and parameters."""
@@ -339,7 +345,7 @@ class Function:
         head, inside, done = w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
-        self._poll()
+        self._poll_at_times(_statements(loop.body))
         w.branch(self.value(loop.condition), inside, done)
         w.begin(inside)
         self.body(loop.body)
@@ -432,6 +438,22 @@ class Function:
         """Leave where the flag is set that interrupts programs."""
         flag = self.w.put(f"load atomic i32, ptr {self.interrupt} monotonic, align 4")
         self._leave_unless(self.w.put(f"icmp eq i32 {flag}, 0"), str(INTERRUPTED))
+
+    def _poll_at_times(self, statements: int) -> None:
+        """Poll once that many statements, and those that were noted before, are `_LONG`."""
+        w = self.w
+        if not self.since:
+            self.since = "%statements"
+            self.slots.append(f"  {self.since} = alloca i64\n  store i64 0, ptr {self.since}")
+        noted = w.put(f"add i64 {w.put(f'load i64, ptr {self.since}')}, {statements}")
+        looking, going_on = w.label(), w.label()
+        w.do(f"store i64 {noted}, ptr {self.since}")
+        w.branch(w.put(f"icmp ult i64 {noted}, {_LONG}"), going_on, looking)
+        w.begin(looking)
+        self._poll()
+        w.do(f"store i64 0, ptr {self.since}")
+        w.go(going_on)
+        w.begin(going_on)
 
     def _call(self, call: Call) -> None:
         """A call, by this thread, or in parts by several."""

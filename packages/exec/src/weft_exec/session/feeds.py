@@ -54,7 +54,9 @@ def _scalar_converter(output: Output) -> Converter:
     dtype = output.dtype.base_dtype
     kind = dtype.numpy.type
     exact = {kind}
-    if dtype.is_floating:
+    if dtype.is_integer:
+        exact.add(int)
+    elif dtype.is_floating:
         exact |= {float, int}
     elif dtype.is_complex:
         exact |= {float, int, complex}
@@ -64,6 +66,8 @@ def _scalar_converter(output: Output) -> Converter:
             try:
                 return kind(value)
             except OverflowError as cause:
+                if dtype.is_integer:
+                    return _general(output, value)  # says which numbers there are
                 raise errors.InvalidArgumentError(
                     f"{output.name} is fed an integer that {dtype.name} does not hold",
                     node=output.node.name,

@@ -148,7 +148,7 @@ class CompiledLoop:
         """The last values; NotImplemented or a record where the kernels are to run."""
         if self._refused > _REFUSED:
             return NotImplemented
-        places = self._places(values)
+        places = self._places(values) if self._whole.kept else []
         if places is None:
             return NotImplemented
         if self._whole.reads:
@@ -284,7 +284,7 @@ class CompiledLoop:
         if generated is None:
             return None
         generated.threads = self._threads
-        run = interrupts.Stoppable(generated)
+        run = interrupts.Stoppable(generated, tried=True)
         with self._lock:
             self._stoppable.add(run)
             if self._closed:  # meanwhile
@@ -300,6 +300,12 @@ class CompiledLoop:
         finals = sum(self._wanted)
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
         pops = sum(kept.use is Use.POP for kept in self._whole.kept)
+
+        def call_plain(asked: tuple[Sequence[Any], Sequence[Place]]) -> Any:
+            values, _ = asked
+            out = [new(shape, dtype) for shape, dtype in results]
+            run(*[values[at] for at in takes], *out)
+            return self._last_values(out)
 
         def call(asked: tuple[Sequence[Any], Sequence[Place]]) -> Any:
             values, places = asked
@@ -329,7 +335,8 @@ class CompiledLoop:
                     for state, new_state in zip(states, made, strict=True)
                 ]
 
-        return call
+        plain = not (self._whole.kept or streams or self._checked)
+        return call_plain if plain else call
 
     def _apart(self, places: Sequence[Place], out: Sequence[Any]) -> list[Any]:
         """What a function has filled for each place."""
