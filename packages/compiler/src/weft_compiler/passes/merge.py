@@ -36,6 +36,8 @@ MOST_MOVED: Final = 4
 """How many statements may move before a loop for the sake of one that is merged with it."""
 MOST_BUFFERS: Final = 16
 """How many buffers a merged loop may touch: each stream of memory wants a page and a prefetcher."""
+MOST_STATEMENTS: Final = 150
+"""How many statements a merged loop may have: LLVM takes longer for each where there are more."""
 
 
 def merge_loops(program: Program) -> Program:
@@ -107,6 +109,8 @@ def _merges(first: For, before: Effects, second: For, after: Effects) -> bool:
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
     shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
     if not shared or len(buffers) > MOST_BUFFERS:
+        return False
+    if sum(1 for _ in walk((first, second))) > MOST_STATEMENTS:
         return False
     return all(
         _own_place(buffer, first.variable, before, second.variable, after)

@@ -23,8 +23,8 @@ from weft_tensor import dtypes
 
 LEAST: Final = 2
 """How many nodes that compute something make a region worth its call."""
-MOST: Final = 200
-"""Nodes of a region: the time to compile one grows faster than it does."""
+MOST: Final = 1000
+"""Nodes of a region: a step gains nothing by one until all of it is compiled."""
 
 
 class Choice(NamedTuple):
