@@ -19,7 +19,7 @@ from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import region
 from weft_compiler.lower.values import computed
 from weft_compiler.native import cache
-from weft_exec.executor import compilers
+from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import Claim
 from weft_exec.executor.native import choice, function, pace as native_pace, regions
 from weft_exec.executor.native.function import Specialised
@@ -61,6 +61,18 @@ def test_nodes_become_one_call_for_each_choice_of_shapes(generated: list[Any]) -
         want = np.tanh(strided * 2 + 1).sum()
         np.testing.assert_allclose(session.run(y, {x: strided}), want, rtol=1e-5)
     assert [ops for ops, _ in generated] == [["Mul", "AddV2", "Tanh", "Sum"]] * 3
+
+
+def test_results_are_fetched_without_copies(
+    generated: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[Any] = []
+    monkeypatch.setattr(executable, "copied", lambda value: copied.append(value) or value.copy())
+    x = wf.placeholder(wf.float32, [100, 300])
+    with wf.Session() as session:
+        results = [session.run(wf.tanh(x) + 1.0, {x: np.ones([100, 300])}) for _ in range(2)]
+    assert generated and not copied
+    assert results[0].flags.writeable and not np.shares_memory(*results)
 
 
 @pytest.mark.parametrize(("size", "threads"), [(1000, 1), (1 << 21, 2)])

@@ -64,6 +64,8 @@ class Claim(NamedTuple):
       shares: whether several threads run the function, so that it needs none of the step's pool.
       branches: what of them runs in a side of a branch only, with all Switches that lead there and
         all Merges behind; nothing else of these branches may be outside.
+      fresh: whether all results of the function are new arrays, which nobody else holds, so that
+        whoever fetches them needs no copies.
     """
 
     members: Sequence[Node]
@@ -73,6 +75,7 @@ class Claim(NamedTuple):
     draws: Collection[Node] = ()
     shares: bool = False
     branches: Branches = NO_BRANCHES
+    fresh: bool = False
 
     def where(self, member: Node, where: Callable[[Node], object]) -> object:
         """The same for all members: the frame, and under which condition all of them run.
@@ -392,7 +395,13 @@ def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kern
             raise_located(compiler_error(region, device, "could not be compiled", error))
         return RegionCall(region, device, place, function)
 
-    return Kernel(REGION, ANY_DEVICE, make, {}, heavy=heavy, alias=True, asynchronous=False)
+    fresh = [at for at, o in enumerate(region.outputs) if claim.fresh and _is_fresh(o.node, place)]
+    return Kernel(REGION, ANY_DEVICE, make, {}, heavy=heavy, alias=True, fresh=frozenset(fresh))
+
+
+def _is_fresh(member: Node, place: Placement) -> bool:
+    """Whether a member's kernel makes its results anew."""
+    return not member.traits.routes and not place(member)[1].may_share(member)
 
 
 def _replace(

@@ -155,7 +155,7 @@ class Derivation:
         results = [self.slot(node) for _ in node.outputs]
         self.slots.update(zip(node.outputs, results, strict=True))
         if kernel.may_share(node):
-            self.shared.update(node.outputs)
+            self.shared.update(o for at, o in enumerate(node.outputs) if at not in kernel.fresh)
         target: int | slice = results[0] if results else 0
         if len(results) > 1:
             target = slice(results[0], results[-1] + 1)

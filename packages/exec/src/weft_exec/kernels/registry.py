@@ -96,6 +96,7 @@ class Kernel:
         shapes and axes; or `ALL`.
       heavy: worth a thread of the pool when something else can run meanwhile.
       alias: the result may share memory with an input, though the op is not declared as a view.
+      fresh: the places of outputs that share none even so.
       asynchronous: `fn(ctx, inputs, done)`. Whoever looks a kernel up finds this set where the
         op's traits say it; a registration sets it only for a kernel that waits though the op does
         not, such as one that leaves its work to a stream.
@@ -109,6 +110,7 @@ class Kernel:
     heavy: bool = False
     alias: bool = False
     asynchronous: bool = False
+    fresh: Collection[int] = ()
 
     def may_share(self, node: Node) -> bool:
         """Whether what it gives may share memory with its inputs, or with a variable."""

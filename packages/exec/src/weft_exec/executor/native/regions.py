@@ -90,6 +90,7 @@ class NativeRegions:
                 draws=[member for member in members if generator.draws(member)],
                 shares=chosen.conditionals.device(members[0]).config.compiled_threads > 1,
                 branches=chosen.conditionals.of(members),
+                fresh=True,
             )
             for members in chosen.regions
         ]
