@@ -532,3 +532,23 @@ def test_the_kernels_work_over_any_array_module(
         other = _kernel(floats(4).handle, device, "GPU")(np.int32(4))[0]
         _kernel(pieces.flow, device, "GPU")(other, whole, lengths, flow)
         np.testing.assert_array_equal(xp.asnumpy(other.resource.read(1)), wanted[1])
+
+
+@pytest.mark.parametrize("clear", [True, False])
+def test_rows_of_one_array_are_stacked_as_a_whole(clear: bool) -> None:
+    rows = placeholder(dtypes.float32, [3, 2])
+    array = floats(3, clear_after_read=clear).unstack(rows)
+    stacked = array.stack()
+    with control_dependencies([stacked]):
+        again = array.read(1)
+    fed = np.arange(6, dtype=np.float32).reshape(3, 2)
+    with Session() as session:
+        found = session.run(stacked, {rows: fed})
+        np.testing.assert_array_equal(found, fed)
+        found[:] = 9.0
+        assert fed[0, 0] == 0.0
+        if clear:
+            with pytest.raises(errors.InvalidArgumentError, match="cannot be read twice"):
+                session.run(again, {rows: fed})
+        else:
+            np.testing.assert_array_equal(session.run(again, {rows: fed}), fed[1])

@@ -143,7 +143,13 @@ def _gather(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle, indices: Any, flow: Any) -> Any:
         state = _array_of(handle, dtype)
         state.refine(dims)
-        values = state.gather(_vector(indices, "indices"))
+        places = _vector(indices, "indices")
+        whole = state.gather_all(places)
+        if whole is not None:
+            result = new_array(device, whole.shape, dtype.numpy)
+            device.xp.copyto(result, whole)
+            return result
+        values = state.gather(places)
         if not values:
             return new_array(device, (0, *_known(state, state.dims, "element_shape")), dtype.numpy)
         return _stacked(values, dtype.numpy, device)

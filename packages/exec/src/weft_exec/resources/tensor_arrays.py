@@ -291,6 +291,19 @@ class TensorArrayState:
         self._check_open()
         return [self.read(index) for index in indices]
 
+    def gather_all(self, indices: Sequence[int]) -> Any:
+        """The array whose rows all elements are, if there is one and they are asked for in order.
+
+        Else None, and nothing was read. The array may belong to others.
+        """
+        whole = self.whole
+        if whole is None or list(indices) != list(range(len(self.places))):
+            return None
+        if self.clear:
+            self.places = [whole.shape[1:]] * len(self.places)
+            self.whole = None
+        return whole
+
     def _missing(self, index: int, shape: Shape | None) -> Any:
         """Zeros for an element that was never written."""
         if shape is not None:
