@@ -94,3 +94,40 @@ def test_a_kernel_that_leaves_its_arrays_is_found_out() -> None:
         "    cupy.RawKernel(code, 'f')((1,), (1,), (cupy.zeros(4096, np.float32), np.int32(4096)))",
     )
     assert "heap-buffer-overflow" in done.stderr
+
+
+def test_the_standin_runs_a_graph_when_it_is_launched_and_not_before(machine: Machine) -> None:
+    import cupy
+
+    pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
+    x = cupy.ones(8, np.float32)
+    with cupy.cuda.using_allocator(pool.malloc), stream:
+        stream.begin_capture()
+        y = x + 1.0
+        z = y * 2.0
+        graph = stream.end_capture()
+    assert np.isnan(z.get()).all()  # nothing has run yet
+    x.fill(3.0)
+    graph.launch(cupy.cuda.Stream(null=True))
+    assert z.get().tolist() == [8.0] * 8
+
+
+def test_the_standin_refuses_what_cannot_be_captured(machine: Machine) -> None:
+    import cupy
+
+    x, stream = cupy.ones((4, 4), np.float32), cupy.cuda.Stream(non_blocking=True)
+    for work, error in (
+        (lambda: cupy.matmul(x, x), NotImplementedError),
+        (lambda: float(x[0, 0]), RuntimeError),
+        (lambda: x.get(), RuntimeError),
+        (lambda: cupy.nonzero(x), RuntimeError),
+    ):
+        with stream:
+            stream.begin_capture()
+            with pytest.raises(error):
+                work()
+            if error is RuntimeError:
+                with pytest.raises(RuntimeError, match="Invalidated"):
+                    stream.end_capture()
+            else:
+                stream.end_capture()

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from cupy_standin import arrays, cuda, functions, nccl, rawkernel
+from cupy_standin import arrays, cublas, cuda, functions, nccl, rawkernel
 from cupy_standin.cuda import Machine, RaceError, machine
 
 __all__ = ["Machine", "RaceError", "install", "installed", "machine"]
@@ -56,9 +56,11 @@ def install(found: Machine) -> dict[str, ModuleType]:
 @contextmanager
 def installed(found: Machine | None = None) -> Iterator[Machine]:
     """The stand-in in CuPy's place for a while, with weft looking for GPUs anew."""
-    from weft_exec.gpu import cudnn, discovery
+    from weft_exec.gpu import cudnn, discovery, products
 
     found = found or Machine()
+    load, products.load = products.load, cublas.Cublas
+    products.forget()
     before = {name: sys.modules.get(name) for name in sys.modules if name.split(".")[0] == "cupy"}
     discovery.forget()
     cudnn.forget()
@@ -69,5 +71,7 @@ def installed(found: Machine | None = None) -> Iterator[Machine]:
         for name in modules:
             sys.modules.pop(name, None)
         sys.modules.update({k: v for k, v in before.items() if v is not None})
+        products.load = load
+        products.forget()
         discovery.forget()
         cudnn.forget()

@@ -23,25 +23,31 @@ class _Data:
     """As the `data` of CuPy's arrays: where their memory begins."""
 
     def __init__(self, array: ndarray) -> None:
-        self._array = array
+        # As CuPy's, it holds the memory, and no array.
+        self._a, self._buffer, self._pointer = array._a, array._buffer, array._pointer
         self.ptr = array._a.ctypes.data
         at[self.ptr] = array
 
     def copy_from_device_async(self, src: _Data, size: int, stream: Any = None) -> None:
-        assert size == src._array.nbytes == self._array.nbytes
+        assert size == src._a.nbytes == self._a.nbytes
         stream = stream or cuda.current_stream()
-        seq = stream.begin("copy from device")
-        src._array._buffer.read(stream, seq)
-        self._array._buffer.write(stream, seq)
-        self._array._a[...] = src._array._a
+        seq = stream.begin("copy from device")  # which no graph of ours has
+        src._buffer.read(stream, seq)
+        self._buffer.write(stream, seq)
+        self._a[...] = src._a
 
 
 class ndarray:  # noqa: N801, as CuPy's
     """An array on a device; NumPy's functions and arrays have nothing to do with it."""
 
-    __slots__ = ("__weakref__", "_a", "_buffer", "base")
+    __slots__ = ("__weakref__", "_a", "_buffer", "_pointer", "base")
 
-    def __init__(self, array: Any, base: ndarray | None = None) -> None:
+    def __init__(self, array: Any, base: Any = None, memptr: _Data | None = None) -> None:
+        if memptr is not None:  # as CuPy's: a shape, a type, and memory of another array
+            assert memptr._a.flags.c_contiguous and memptr._a.dtype == base
+            self._a, self.base, self._buffer = memptr._a.view(), None, memptr._buffer
+            self._a, self._pointer = self._a.reshape(array), memptr._pointer
+            return
         if not isinstance(array, np.ndarray):
             array = np.asarray(array)
         if array.dtype.kind not in _KINDS or array.dtype.itemsize > 16:
@@ -49,9 +55,10 @@ class ndarray:  # noqa: N801, as CuPy's
         self._a = array
         self.base = None if base is None else base if base.base is None else base.base
         if base is None:
-            self._buffer = cuda.Buffer(cuda.allocate(array.nbytes) if array.nbytes else None)
+            self._pointer = cuda.allocate(array.nbytes) if array.nbytes else None
+            self._buffer = cuda.Buffer(self._pointer)
         else:
-            self._buffer = base._buffer
+            self._pointer, self._buffer = base._pointer, base._buffer
 
     # ------------------------------------------------------------ what NumPy may not
 
@@ -87,8 +94,7 @@ class ndarray:  # noqa: N801, as CuPy's
 
     @real.setter
     def real(self, value: Any) -> None:
-        touched("real", (value,), (self,))
-        self._a.real = host_of(value)
+        enqueue("real", (value,), (self,), lambda: setattr(self._a, "real", host_of(value)))
 
     @property
     def imag(self) -> ndarray:
@@ -98,8 +104,7 @@ class ndarray:  # noqa: N801, as CuPy's
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        touched("imag", (value,), (self,))
-        self._a.imag = host_of(value)
+        enqueue("imag", (value,), (self,), lambda: setattr(self._a, "imag", host_of(value)))
 
     # ------------------------------------------------------------------- views
 
@@ -107,8 +112,7 @@ class ndarray:  # noqa: N801, as CuPy's
         found = self._a.reshape(*shape)
         if np.shares_memory(found, self._a) or not found.size:
             return ndarray(found, self)
-        touched("reshape", (self,), ())
-        return fresh(found)
+        return computed("reshape", (self,), lambda: self._a.reshape(*shape))
 
     def transpose(self, *axes: Any) -> ndarray:
         return ndarray(self._a.transpose(*axes), self)
@@ -125,17 +129,13 @@ class ndarray:  # noqa: N801, as CuPy's
     # ------------------------------------------------------------------ copies
 
     def astype(self, dtype: Any, order: str = "K", copy: bool = True) -> ndarray:
-        touched("astype", (self,), ())
-        with np.errstate(all="ignore"):
-            return fresh(self._a.astype(dtype))
+        return computed("astype", (self,), lambda: self._a.astype(dtype))
 
     def copy(self, order: str = "C") -> ndarray:
-        touched("copy", (self,), ())
-        return fresh(self._a.copy())
+        return computed("copy", (self,), self._a.copy)
 
     def fill(self, value: Any) -> None:
-        touched("fill", (value,), (self,))
-        self._a.fill(host_of(value))
+        enqueue("fill", (value,), (self,), lambda: self._a.fill(host_of(value)))
 
     def get(
         self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True
@@ -166,8 +166,7 @@ class ndarray:  # noqa: N801, as CuPy's
         return self._look().item()
 
     def _reduced(self, name: str, *args: Any, **options: Any) -> ndarray:
-        touched(name, (self,), ())
-        return fresh(getattr(self._a, name)(*args, **options))
+        return computed(name, (self,), lambda: getattr(self._a, name)(*args, **options))
 
     def min(self, axis: Any = None, keepdims: bool = False) -> ndarray:
         return self._reduced("min", axis, keepdims=keepdims)
@@ -221,14 +220,15 @@ class ndarray:  # noqa: N801, as CuPy's
             array = self._a[(*found, ...) if isinstance(found, tuple) else (found, ...)]
         if _is_basic(found):
             return ndarray(array, self)
-        touched("getitem", (self, key), ())
-        return fresh(array)
+        if cuda.current_stream().captured is not None and _has_mask(found):
+            cuda.current_stream().begin("getitem")  # whose size the host has to know
+        return computed("getitem", (self, key), lambda: self._a[index(key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        touched("setitem", (key, value), (self,))
-        with np.errstate(all="ignore"):
-            given = np.asarray(host_of(value)).astype(self.dtype)
-            self._a[index(key)] = given
+        def store() -> None:
+            self._a[index(key)] = np.asarray(host_of(value)).astype(self.dtype)
+
+        enqueue("setitem", (key, value), (self,), store)
 
     def __repr__(self) -> str:
         return f"<array {self.dtype}{list(self.shape)} of the stand-in>"
@@ -289,11 +289,58 @@ def _arrays(values: Any) -> list[ndarray]:
     return []
 
 
+def _has_mask(key: Any) -> bool:
+    entries = key if isinstance(key, tuple) else (key,)
+    return any(getattr(each, "dtype", None) == np.bool_ for each in entries)
+
+
+def enqueue(what: str, sources: Any, targets: Any, work: Any) -> None:
+    """Run what reads and writes arrays on the current stream; or note it down for a graph."""
+
+    def run() -> None:
+        touched(what, sources, targets)
+        with np.errstate(all="ignore"):
+            work()
+
+    stream = cuda.current_stream()
+    if stream.captured is None:
+        run()
+    else:
+        stream.capture(run, [array._buffer for array in _arrays([sources, targets])])
+
+
+def computed(what: str, sources: Any, function: Any) -> Any:
+    """What a function gives, as new arrays; in a graph that is seen when it is launched."""
+    if cuda.current_stream().captured is None:
+        touched(what, sources, ())
+        with np.errstate(all="ignore"):
+            found = function()
+        return type(found)(map(fresh, found)) if isinstance(found, tuple | list) else fresh(found)
+    with np.errstate(all="ignore"):
+        found = function()  # of what happens to be there, for the shape alone
+    several = isinstance(found, tuple | list)
+    made = [fresh(_undefined(each)) for each in (found if several else [found])]
+
+    def work() -> None:
+        again = function()
+        for array, value in zip(made, again if several else [again], strict=True):
+            array._a[...] = value
+
+    enqueue(what, sources, made, work)
+    return type(found)(made) if several else made[0]
+
+
+def _undefined(value: Any) -> Any:
+    value = np.asarray(value)
+    return np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)
+
+
 def fresh(array: Any) -> ndarray:
     """A new array that the current stream has just written."""
     made = ndarray(np.ascontiguousarray(array).reshape(np.shape(array)))
     stream = cuda.current_stream()
-    made._buffer.write(stream, stream.seq)
+    if stream.captured is None:
+        made._buffer.write(stream, stream.seq)
     return made
 
 
@@ -302,17 +349,22 @@ def operate(name: str, function: Any, inputs: Any, out: Any = None, **options: A
     for value in inputs:
         if not isinstance(value, ndarray | np.generic | bool | int | float | complex):
             raise TypeError(f"Unsupported type {type(value)}")
-    touched(name, inputs, (out,))
     result = _loop(name, inputs, options.get("dtype"))
-    with np.errstate(all="ignore"):
+
+    def compute() -> Any:
         found = np.asarray(function(*[host_of(value) for value in inputs], **options))
-    if result is not None:
-        found = found.astype(result)
+        return found if result is None else found.astype(result)
+
     if out is None:
-        return fresh(found)
-    if not np.can_cast(found.dtype, out.dtype, "same_kind"):
-        raise TypeError(f"{name}: output must be {out.dtype}, got {found.dtype}")
-    out._a[...] = found
+        return computed(name, inputs, compute)
+
+    def store() -> None:
+        found = compute()
+        if not np.can_cast(found.dtype, out.dtype, "same_kind"):
+            raise TypeError(f"{name}: output must be {out.dtype}, got {found.dtype}")
+        out._a[...] = found
+
+    enqueue(name, inputs, (out,), store)
     return out
 
 

@@ -153,6 +153,8 @@ class Stream:
         self.seq = 0
         self.knows: dict[int, int] = {}
         self.captured: list[Any] | None = None
+        self.invalid = False
+        self.allocated: dict[int, _Place] = {}
         self.ptr = self.number
         streams[self.ptr] = self
 
@@ -183,20 +185,31 @@ class Stream:
         _machine.log.append((self.name, f"wait {id(event)}"))
 
     def synchronize(self) -> None:
-        pass
+        if self.captured is not None:
+            raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported: synchronize")
+        _seen[self.number] = max(_seen.get(self.number, 0), self.seq)
 
     def begin_capture(self, mode: int | None = None) -> None:
         assert not self.null and self.captured is None
-        self.captured = []
+        self.captured, self.invalid, self.allocated = [], False, {}
 
     def end_capture(self) -> Graph:
         assert self.captured is not None, "nothing is captured"
         captured, self.captured = self.captured, None
-        return Graph(captured)
+        if self.invalid:
+            raise CUDARuntimeError("cudaErrorStreamCaptureInvalidated")
+        return Graph(captured, self.allocated)
+
+    def capture(self, run: Any, buffers: Any) -> None:
+        """Note a launch down, and the memory that it will touch."""
+        assert self.captured is not None
+        self.allocated.update((id(b.place), b.place) for b in buffers if b.place is not None)
+        self.captured.append(run)
 
     def begin(self, what: str) -> int:
         """Enqueue something; returns its number."""
         if self.captured is not None:
+            self.invalid = True
             raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
         self.seq += 1
         _machine.log.append((self.name, what))
@@ -206,14 +219,33 @@ class Stream:
 _default = Stream(null=True)
 
 
-class Graph:
-    """As `cupy.cuda.Graph`: launches that were captured."""
+class _Place:
+    """Memory that a graph touches: still held, or nobody else's since it was freed."""
 
-    def __init__(self, launches: list[Any]) -> None:
+    def __init__(self, pointer: MemoryPointer) -> None:
+        self._held = weakref.ref(pointer)
+        self._pool = weakref.ref(pointer.pool) if pointer.pool is not None else lambda: None
+
+    def given(self) -> int:
+        """How often its pool has given out memory; 0 of none that is there."""
+        pool = self._pool()
+        return 0 if pool is None else pool.given
+
+    def is_held(self) -> bool:
+        return self._held() is not None
+
+
+class Graph:
+    """As `cupy.cuda.Graph`: launches that were captured, at the addresses of then."""
+
+    def __init__(self, launches: list[Any], places: dict[int, _Place]) -> None:
         self._launches = launches
+        self._places = [(place, place.given()) for place in places.values()]
 
     def launch(self, stream: Stream | None = None) -> None:
         stream = stream or current_stream()
+        if not all(place.is_held() or 0 < given == place.given() for place, given in self._places):
+            raise RaceError("a graph touches memory that may be of others by now")
         _machine.log.append((stream.name, f"graph of {len(self._launches)}"))
         with stream:
             for launch in self._launches:
@@ -221,10 +253,13 @@ class Graph:
 
 
 class Buffer:
-    """Memory of an array: who wrote it last, who has read it since, and who pays for it."""
+    """Memory of an array: who wrote it last, and who has read it since.
+
+    Who pays for it is with arrays alone: a graph knows buffers, and keeps no memory by that.
+    """
 
     def __init__(self, pointer: Any) -> None:
-        self.pointer = pointer
+        self.place = None if pointer is None else _Place(pointer)
         self.device = current_device()
         self.writer: tuple[Stream, int] | None = None
         self.readers: dict[Stream, int] = {}
@@ -273,17 +308,24 @@ class MemoryPool:
         self._used = [0] * _machine.count
         self._total = [0] * _machine.count
         self._limit = [0] * _machine.count
+        self._allocator = allocator
+        self._chunks: list[Any] = []
+        self.given = 0
 
     def malloc(self, size: int) -> MemoryPointer:
         device = current_device()
+        self.given += 1
         size = -(-size // 512) * 512
         grown = max(0, self._used[device] + size - self._total[device])
         limit = self._limit[device]
         if limit and self._total[device] + grown > limit:
             raise OutOfMemoryError(f"Out of memory allocating {size} bytes (limit {limit})")
-        if _machine.used[device] + grown > _machine.memory:
+        if self._allocator is not None and grown:
+            self._chunks.append(self._allocator(grown))
+        elif _machine.used[device] + grown > _machine.memory:
             raise OutOfMemoryError(f"Out of memory allocating {size} bytes")
-        _machine.used[device] += grown
+        else:
+            _machine.used[device] += grown
         self._total[device] += grown
         self._used[device] += size
         return MemoryPointer(self, size, device)

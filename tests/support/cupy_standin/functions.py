@@ -8,10 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from cupy_standin.arrays import SURFACE, fresh, host_of, ndarray, operate, touched
+from cupy_standin import cuda
+from cupy_standin.arrays import (
+    SURFACE,
+    computed,
+    enqueue,
+    fresh,
+    host_of,
+    ndarray,
+    operate,
+    touched,
+)
 
 _VIEWS = {"broadcast_to", "expand_dims", "moveaxis", "diagonal", "ascontiguousarray"}
 _FROM_HOST = {"array", "asarray"}
+_OF_CUBLAS = {"matmul", "dot", "tensordot", "einsum", "vdot", "inner", "outer", "kron"}
+_SYNCHRONOUS = {"nonzero", "unique", "flatnonzero", "argwhere", "sort", "argsort", "lexsort",
+                "bincount", "array_equal", "allclose"}  # fmt: skip
+"""Functions that wait for the GPU, or may."""
 
 
 class Ufunc:
@@ -33,8 +47,12 @@ class Ufunc:
             raise NotImplementedError(f"{self.name}.at")
         if array.dtype.name not in ("int32", "float32", "float64", "uint32", "uint64"):
             raise TypeError(f"{self.name}.at does not support {array.dtype}")
-        touched(f"{self.name}.at", (array, indices, values), (array,))
-        self._function.at(array._a, host_of(indices), host_of(values))
+        enqueue(
+            f"{self.name}.at",
+            (array, indices, values),
+            (array,),
+            lambda: self._function.at(array._a, host_of(indices), host_of(values)),
+        )
 
 
 def _function(name: str, parameters: list[str] | None) -> Callable[..., Any]:
@@ -48,18 +66,48 @@ def _function(name: str, parameters: list[str] | None) -> Callable[..., Any]:
             if len(args) > len(parameters):
                 raise TypeError(f"{name}() takes {len(parameters)} arguments, got {len(args)}")
         out = options.pop("out", None)
-        touched(name, (list(args), list(options.values())), (out,))
         kind = options.get("kind")
         if kind not in (None, "stable"):
             raise ValueError("unsupported kind")
         take = _given if name in _FROM_HOST else host_of
-        with np.errstate(all="ignore"):
-            found = function(
+
+        def compute() -> Any:
+            return function(
                 *[take(value) for value in args], **{k: host_of(v) for k, v in options.items()}
             )
+
+        sources = (list(args), list(options.values()))
+        if cuda.current_stream().captured is not None:
+            return _captured(name, sources, compute, args, out)
+        touched(name, sources, (out,))
+        with np.errstate(all="ignore"):
+            found = compute()
         return _result(name, found, args, out)
 
     return call
+
+
+def _captured(name: str, sources: Any, compute: Any, args: Any, out: Any) -> Any:
+    """What becomes part of a graph; what CuPy or CUDA refuses there is refused."""
+    if name in _OF_CUBLAS:
+        what = "calling cuBLAS API during stream capture is currently unsupported"
+        raise NotImplementedError(what)
+    if name in _SYNCHRONOUS or (name in _FROM_HOST and isinstance(args[0], np.ndarray)):
+        cuda.current_stream().begin(name)
+    if out is not None:
+
+        def store() -> None:
+            out._a[...] = compute()
+
+        enqueue(name, sources, (out,), store)
+        return out
+    if name in ("empty", "empty_like"):
+        return fresh(compute())
+    if name in _VIEWS and isinstance(args[0], ndarray):
+        found = compute()
+        if np.shares_memory(found, args[0]._a) or not found.size:
+            return args[0] if found is args[0]._a else ndarray(found, args[0])
+    return computed(name, sources, compute)
 
 
 def _given(value: Any) -> Any:
@@ -85,11 +133,15 @@ def _result(name: str, found: Any, args: Any, out: Any) -> Any:
 
 
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = None) -> None:
-    touched("copyto", (src, where), (dst,))
     if isinstance(src, np.ndarray):
         raise TypeError("Unsupported type numpy.ndarray")
     mask = True if where is None else host_of(where)
-    np.copyto(dst._a, host_of(src), casting=casting, where=mask)
+    enqueue(
+        "copyto",
+        (src, where),
+        (dst,),
+        lambda: np.copyto(dst._a, host_of(src), casting=casting, where=mask),
+    )
 
 
 def _as_strided(x: Any, shape: Any = None, strides: Any = None) -> Any:
@@ -163,8 +215,8 @@ def special_functions() -> dict[str, Any]:
 
 def _special(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*inputs: Any) -> Any:
-        touched(name, inputs, ())
-        with np.errstate(all="ignore"):
-            return fresh(function(*[host_of(value) for value in inputs], out=None))
+        return computed(
+            name, inputs, lambda: function(*[host_of(value) for value in inputs], out=None)
+        )
 
     return call

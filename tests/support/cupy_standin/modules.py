@@ -62,17 +62,21 @@ class Function:
             or not 0 < grid[0] < 1 << 31
         ):
             raise cuda.CUDARuntimeError(f"CUDA_ERROR_INVALID_VALUE: {grid}, {block}")
-        # As a graph does, this keeps addresses, and not the arrays.
+        # As a graph does, this keeps addresses, and not the arrays. What was freed would be NumPy's
+        # again, and not the pool's as on a GPU: so it stays, and a graph asks the pool.
         buffers = [arg._buffer for arg in args]
+        held = [arg._a for arg in args]
         addresses = [ctypes.c_void_p(arg._a.ctypes.data).value or 0 for arg in args]
-        run = partial(self._run, grid[0], block[0], buffers, addresses)
-        captured = cuda.current_stream().captured
-        if captured is not None:
-            captured.append(run)
+        run = partial(self._run, grid[0], block[0], buffers, addresses, held)
+        stream = cuda.current_stream()
+        if stream.captured is not None:
+            stream.capture(run, buffers)
         else:
             run()
 
-    def _run(self, blocks: int, threads: int, buffers: list[Any], addresses: list[int]) -> None:
+    def _run(
+        self, blocks: int, threads: int, buffers: list[Any], addresses: list[int], held: list[Any]
+    ) -> None:
         stream = cuda.current_stream()
         seq = stream.begin(self._name)
         for buffer in buffers:

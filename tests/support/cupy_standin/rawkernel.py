@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cupy_standin.arrays import ndarray, touched
+from cupy_standin.arrays import enqueue, ndarray
 
 _SHIM: Final = (Path(__file__).parent / "cuda_shim.hpp").read_text()
 _KERNEL: Final = re.compile(r'extern "C" __global__ void (\w+)\(')
@@ -108,16 +108,22 @@ class RawKernel:
         values = [_argument(self._name, arg, parameter) for arg, parameter in pairs]
         read = [arg for arg, parameter in pairs if parameter[0] == "<"]
         written = [arg for arg, parameter in pairs if parameter[0] == ">"]
-        touched(self._name, read, written)
         sizes = [*grid, *(1,) * (3 - len(grid)), block[0]]
         if not all(size > 0 for size in sizes) or block[0] > _THREADS or len(block) > 1:
             raise ValueError(f"invalid launch of {self._name}: {grid}, {block}")
         pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         run = getattr(_compiled(self._code), f"weft_run_{self._name}")
-        with _lock:
-            apart = run(pointers, (ctypes.c_uint * 4)(*sizes))
-        if apart:
-            raise AssertionError(f"threads of a block of {self._name} pass different barriers")
+
+        held = [arg._a for arg in args if isinstance(arg, ndarray)], values
+
+        def launch() -> None:
+            assert len(held[1]) == len(wanted)
+            with _lock:
+                apart = run(pointers, (ctypes.c_uint * 4)(*sizes))
+            if apart:
+                raise AssertionError(f"threads of a block of {self._name} pass different barriers")
+
+        enqueue(self._name, read, written, launch)
 
 
 def _argument(kernel: str, value: Any, parameter: str) -> Any:

@@ -254,6 +254,19 @@ def jit_environment() -> str:
     return said
 
 
+def graphs_environment() -> bool:
+    """Whether GPUs may capture steps into graphs: unless `WEFT_GPU_GRAPHS` says off.
+
+    Raises: InvalidArgumentError: it says something else.
+    """
+    said = os.environ.get("WEFT_GPU_GRAPHS", "on")
+    if said not in ("on", "off"):
+        raise errors.InvalidArgumentError(
+            f"the environment variable WEFT_GPU_GRAPHS must be on or off, got {said!r}"
+        )
+    return said == "on"
+
+
 def get_jit() -> str:
     """Whether `set_jit` asked for compiled steps: "autoclustering", or "" if it did not.
 

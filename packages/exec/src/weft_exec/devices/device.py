@@ -134,6 +134,22 @@ class Device:
         """
         return factory(node, self)
 
+    def in_graphs(self) -> bool:
+        """Whether long runs of instructions are worth more than to begin with some of them."""
+        return False
+
+    def graphed(self, segment: Any) -> None:
+        """Take note of instructions that will run in a line, a `Segment`.
+
+        A device may put something in their place that does the same.
+        """
+
+    @property
+    def matmul(self) -> Callable[..., Any]:
+        """The product of matrices of the array module, `matmul(a, b, out=None)`."""
+        found: Callable[..., Any] = self.xp.matmul
+        return found
+
     def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """An uninitialised array, from the pool when it is large."""
         count = dtype.itemsize

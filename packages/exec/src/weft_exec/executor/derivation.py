@@ -48,7 +48,9 @@ class Derivation:
         place: Placement,
         overlap: Overlap,
         bring_in: Callable[[Any], Any] | None = None,
+        together: bool = False,
     ) -> None:
+        self._together = together
         self.step = step
         self.place = place
         self.overlap = overlap
@@ -68,7 +70,7 @@ class Derivation:
         kept = frozenset(fetch.slot for fetch in fetches)
         linear, plan = None, None
         if self._overlaps(self.items):
-            entries, uses = group(self.items, kept)
+            entries, uses = group(self.items, kept, self._together)
             plan = StepPlan.of_root(entries, uses.get(None, {}))
         else:
             linear = in_line(self.items, kept)

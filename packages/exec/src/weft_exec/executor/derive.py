@@ -24,6 +24,7 @@ def derive(
     nodes: Sequence[Node] | None = None,
     bring_in: Callable[[Any], Any] | None = None,
     budget: MemoryBudget | None = None,
+    together: bool = False,
 ) -> Executable:
     """The executable of a step graph.
 
@@ -34,13 +35,14 @@ def derive(
       nodes: its live nodes, in the order in which they should run; `by_priority` by default.
       bring_in: makes values of the device of constants, where that has memory of its own.
       budget: what compilers may let its nodes take of their device's memory; None for no limit.
+      together: whether nothing gains from beginning before all has come that comes at once.
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
     loops = compile_loops(step, nodes, place, overlap) if budget is None else {}
     nodes, place = compile_regions(step, nodes, place, overlap, budget, loops)
     if not has_control_flow(nodes):
-        return Derivation(step, place, overlap, bring_in).derive(nodes)
+        return Derivation(step, place, overlap, bring_in, together).derive(nodes)
     flow = Flow(nodes)
     if isolate_fetches(step, flow):
         place_of = {node: i for i, node in enumerate(nodes)}

@@ -241,16 +241,17 @@ class Entry:
 
 
 def group(
-    items: Sequence[Item], kept: Collection[int]
+    items: Sequence[Item], kept: Collection[int], together: bool = False
 ) -> tuple[tuple[Entry, ...], dict[Frame | None, dict[int, int]]]:
     """Entries for `items`.
 
     Args:
       items: in an order that keeps dependencies, back edges of loops left out.
       kept: slots that are fetched and must not be forgotten.
+      together: whether what waits for values that come at once may as well wait for all of them.
     Returns: the entries, and by frame, for each slot that crosses entries, how many use it.
     """
-    _assign_levels(items)
+    _assign_levels(items, together)
     members: dict[Item, list[Item]] = {}
     for item in items:
         members.setdefault(item.find(), []).append(item)
@@ -321,14 +322,17 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
             entry.ahead += 1
 
 
-def _assign_levels(items: Sequence[Item]) -> None:
+def _assign_levels(items: Sequence[Item], together: bool) -> None:
     """Set the level of each item and the set it is behind, and join those that share an entry."""
     step = len(items) + 1  # more than there are levels between one transfer and the next
+    at_once = {item for item in items if together and _comes_at_once(item)}
+    least = step + 1 if at_once else 0
     bit = 1
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
         item.behind = _union([need.behind for need in sources])
-        if item.kind == RECEIVE or (item.asynchronous and item.node.traits.asynchronous):
+        waits = item.kind == RECEIVE or (item.asynchronous and item.node.traits.asynchronous)
+        if waits and item not in at_once:
             item.behind |= bit
             bit <<= 1
         item.level = max([need.level + _rises(need, item) for need in sources], default=0)
@@ -336,12 +340,18 @@ def _assign_levels(items: Sequence[Item]) -> None:
             item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
         if item.alone:
             continue
+        item.level = max(item.level, least)
         for need in sources:
             if need.level == item.level and need.behind == item.behind:
                 mine, other = item.find(), need.find()
                 if mine is not other:
                     late, early = sorted((mine, other), key=lambda i: -i.position)
                     late.group = early
+
+
+def _comes_at_once(item: Item) -> bool:
+    """Whether it receives what its sender has when the step begins, and waits for nothing here."""
+    return item.kind == RECEIVE and item.node.attrs.get(DEPTH, 0) <= 1 and not item.sources
 
 
 def _union(sets: Sequence[int]) -> int:

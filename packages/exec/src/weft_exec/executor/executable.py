@@ -73,6 +73,13 @@ class Executable:
         """
         return [fetch.take(slots) for fetch in self.fetches]
 
+    @property
+    def segments(self) -> list[Segment]:
+        """What runs in a line: all, or what each entry of the ready queue runs."""
+        if self.linear is not None:
+            return [self.linear]
+        return [entry.segment for entry in self.plan.entries] if self.plan is not None else []
+
     def cancel(self) -> None:
         """Let running steps end at the next node, with a CancelledError, and later ones at once."""
         if self.linear is not None:

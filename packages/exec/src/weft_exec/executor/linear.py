@@ -124,6 +124,17 @@ class Segment:
             [inner.draws for inner in self._segments()]
         )
 
+    def become(self, whole_segment: Compound) -> None:
+        """Run something else instead, which has the instructions and their nodes."""
+        self.instructions[:] = [(whole_segment, whole, 0, ())]
+        self._count = 1
+        self._compounds = (whole_segment,)
+        self.nodes, self.devices = self.nodes[-1:], self.devices[-1:]
+
+    def copy(self) -> Segment:
+        """Another one of the same instructions."""
+        return Segment(self.instructions, self.nodes, self.devices)
+
     def cancel(self) -> None:
         """Make running loops end at the next node, and later ones at once."""
         self.instructions.clear()

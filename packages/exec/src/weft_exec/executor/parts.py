@@ -187,7 +187,10 @@ def derive_part(
     """
     away = device.memory_space != HOST
     bring_in = device.from_host if away else None
-    executable = derive(part.step, placing_on(device), overlap, part.nodes, bring_in, budget)
+    place = placing_on(device)
+    executable = derive(part.step, place, overlap, part.nodes, bring_in, budget, device.in_graphs())
+    for segment in executable.segments:
+        device.graphed(segment)
     for entry in executable.plan.entries if executable.plan is not None else ():
         if entry.kind != RECEIVE or entry.node is None or _is_signal(entry.node):
             continue

@@ -97,6 +97,7 @@ class RegionCall(Compound):
         self._own: set[int] = set()
         self._take = gather([])
         self._results: Sequence[int] = ()
+        self._inputs: Sequence[int] = ()
         self._members = Segment([], [], [])
         self._skips = 0
 
@@ -104,6 +105,7 @@ class RegionCall(Compound):
         """Let members find their inputs and put their results where those outside do."""
         region = self._region
         self._take, self._results = gather(inputs), results
+        self._inputs = tuple(inputs)
         slots = self._slots = dict(zip(region.inputs, inputs, strict=True))
         wanted = dict(zip(region.outputs, results, strict=True))
         reads: dict[tuple[Node | None, Path], int] = {}
@@ -210,6 +212,31 @@ class RegionCall(Compound):
         finally:
             del failed  # its traceback holds this frame
         return False
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is a function."""
+        return self._function is not None
+
+    @property
+    def deciding(self) -> frozenset[int]:
+        """The slots whose values, and not only shapes, decide what the function does."""
+        positions: Sequence[int] = getattr(self._function, "deciding", range(len(self._inputs)))
+        return frozenset([self._inputs[at] for at in positions])
+
+    def by_function(self, slots: Slots) -> bool:
+        """Compute the results by the function and by nothing else; returns whether it has.
+
+        Raises: what the function raises.
+        """
+        if self._function is None:
+            return False
+        values = self._function(*self._take(slots))
+        if values is NotImplemented or isinstance(values, ByKernels):
+            return False
+        self._check(values)
+        self._put(slots, values)
+        return True
 
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
         """As a call; kernels with `check` and `trace` around each, else they share the time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from weft_exec.gpu.capture import current
 from weft_tensor import errors
 from weft_tensor.allocator import AllocatorStatistics
 from weft_tensor.buffer import Buffer
@@ -39,7 +40,16 @@ class GpuAllocator:
     def malloc(self, size: int) -> Any:
         """Memory for CuPy's arrays; what CuPy calls while the device's kernels run.
 
+        What a thread allocates while it captures a graph belongs to the graph.
+
         Raises: ResourceExhaustedError: the limit is reached, or the GPU has no more.
+        """
+        return self.chunk(size) if current.capture is None else current.capture.pool.malloc(size)
+
+    def chunk(self, size: int) -> Any:
+        """Memory of this pool, whatever is captured.
+
+        Raises: ResourceExhaustedError: as `malloc`.
         """
         try:
             found = self._pool.malloc(size)
@@ -76,7 +86,7 @@ class GpuAllocator:
         free = self._limit - self.statistics().bytes_reserved
         if self._limit and free > 0:
             with self._cupy.cuda.Device(self._index):
-                self.malloc(free // 512 * 512)  # freed at once, and kept by the pool
+                self.chunk(free // 512 * 512)  # freed at once, and kept by the pool
 
     def statistics(self) -> AllocatorStatistics:
         """The counters now; the peak is that of allocations of at least 1 MiB."""

@@ -12,11 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_exec.gpu.capture import Capture, current
 from weft_exec.gpu.launch import settled
+from weft_exec.kernels.random import stream_of
 from weft_graph.ir.code_generators import (
     NO_BRANCHES,
     Branches,
@@ -59,6 +62,8 @@ class GpuFunction:
         self.threads = 1  # of the host's
         self._device = device
         self._messages = code.messages
+        self._streams = [stream_of(node, device.resources) for node in code.draws]
+        self._memory = code.memory
         self._lock = threading.Lock()
         cupy = device.xp
         with device.active():
@@ -76,6 +81,9 @@ class GpuFunction:
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`. What is of the host among the arrays is brought in."""
         device, count = self._device, len(self.updates)
+        if current.capture is not None:
+            self._capture(current.capture, arrays)
+            return
         with device.active():
             dense = [device.xp.ascontiguousarray(device.own(array)) for array in arrays]
             whole = [each.reshape(array.shape) for each, array in zip(dense, arrays, strict=True)]
@@ -86,12 +94,34 @@ class GpuFunction:
                 if used.data.ptr != array.data.ptr:  # a variable that is not dense
                     device.xp.copyto(array, used)
 
-    def _enqueue(self, arrays: Sequence[Any]) -> None:
-        def launch() -> None:
-            for function, each in self._launches:
-                given = [arrays[at] for at in each.arrays]
-                function((each.blocks,), (each.threads,), (self._arena, self._flag, *given))
+    def _capture(self, capture: Capture, arrays: Sequence[Any]) -> None:
+        """Become part of a graph, which has memory and a flag of its own.
 
+        Raises: NotCaptured: of what it checks the host would have to be told in between.
+        """
+        device, cupy, count = self._device, self._device.xp, len(self.updates)
+        given = list(arrays)
+        if self._streams:
+            at = len(self.takes)
+            given[at] = capture.drawn(given[at], self._streams)
+        whole = [cupy.ascontiguousarray(device.own(array)).reshape(array.shape) for array in given]
+        if count:
+            capture.note_change()
+        flag = capture.check() if self._messages else self._flag
+        arena = cupy.empty(max(1, self._memory), np.uint8)
+        self._launch([*self._constants, *whole], arena, flag)
+        for array, used in list(zip(given, whole, strict=True))[len(given) - count :]:
+            if used.data.ptr != array.data.ptr:
+                cupy.copyto(array, used)
+        capture.kept.append(self)
+
+    def _launch(self, arrays: Sequence[Any], arena: Any, flag: Any) -> None:
+        for function, each in self._launches:
+            given = [arrays[at] for at in each.arrays]
+            function((each.blocks,), (each.threads,), (arena, flag, *given))
+
+    def _enqueue(self, arrays: Sequence[Any]) -> None:
+        launch = partial(self._launch, arrays, self._arena, self._flag)
         if len(self._launches) > 1:
             self._graphs.launch(launch, tuple([array.data.ptr for array in arrays]))
         else:

@@ -12,11 +12,13 @@ import importlib
 import importlib.util
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.gpu.capture import current
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Cudnn:
         self.lock = threading.Lock()
         self.cupy = hardware.cupy
         self.handle = module.create_handle()
+        self._compute = hardware.compute
         module.set_stream(handle=self.handle, stream=hardware.compute.ptr)
         self._graphs: dict[Any, tuple[Any, dict[str, Any], int]] = {}
 
@@ -55,7 +58,20 @@ class Cudnn:
             graph, tensors, size = found
             workspace = self.cupy.empty(max(size, 1), np.uint8)
             pack = {tensors[name]: value for name, value in values.items()}
-            graph.execute(pack, workspace, handle=self.handle)
+            with self._captured():
+                graph.execute(pack, workspace, handle=self.handle)
+
+    @contextmanager
+    def _captured(self) -> Iterator[None]:
+        """Let the handle follow to the stream that this thread captures, if it does."""
+        if current.capture is None:
+            yield
+            return
+        self.module.set_stream(handle=self.handle, stream=current.capture.stream.ptr)
+        try:
+            yield
+        finally:
+            self.module.set_stream(handle=self.handle, stream=self._compute.ptr)
 
     def _built(self, build: Callable[[Any], dict[str, Any]]) -> tuple[Any, dict[str, Any], int]:
         module = self.module

@@ -23,6 +23,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
+    from weft_exec.executor.linear import Segment
     from weft_graph.ir.code_generators import CodeGenerator, DeviceCodeGenerator
     from weft_graph.ir.node import Node
     from weft_tensor.shape import Dims
@@ -86,6 +87,25 @@ class GpuDevice(Device):
         if keeps_variables(dtype):
             return self.core.new_variable(name, dtype, dims)
         return super().new_variable(name, dtype, dims)
+
+    @property
+    def matmul(self) -> Callable[..., Any]:
+        """CuPy's product of matrices; one of cuBLAS itself while a graph is captured."""
+        from weft_exec.gpu.products import matmul_of
+
+        return matmul_of(self)
+
+    def in_graphs(self) -> bool:
+        """Whether there may be graphs: all of it is one stream anyway."""
+        from weft_exec.settings import graphs_environment
+
+        return graphs_environment()
+
+    def graphed(self, segment: Segment) -> None:
+        """Let what runs in a line be launched as CUDA graphs, where that is sound and asked for."""
+        from weft_exec.gpu.step_graphs import graphed
+
+        graphed(self, segment)
 
     def code_generator(self, inner: DeviceCodeGenerator) -> CodeGenerator:
         """What makes functions of this GPU's arrays, by kernels that are generated."""

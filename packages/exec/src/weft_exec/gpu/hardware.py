@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.gpu.allocator import GpuAllocator
+from weft_exec.gpu.capture import current, forbid
 from weft_exec.gpu.worker import Worker
 from weft_exec.resources.resources import Done
 
@@ -72,11 +73,16 @@ class Gpu:
 
     @contextmanager
     def active(self, stream: Any = None) -> Iterator[None]:
-        """Let CuPy work on this GPU, its pool and a stream, by default that of kernels."""
+        """Let CuPy work on this GPU, its pool and a stream.
+
+        By default that is the one of kernels, or what this thread captures instead of it.
+        """
         cuda = self.cupy.cuda
+        if stream is None:
+            stream = self.compute if current.capture is None else current.capture.stream
         with (
             cuda.Device(self.index),
-            self.compute if stream is None else stream,
+            stream,
             cuda.using_allocator(self.allocator.malloc),
         ):
             yield
@@ -93,6 +99,8 @@ class Gpu:
         """
         if not value.size:
             return self._empty(value)
+        if current.capture is not None:
+            return current.capture.constant(value)
         staged = self._pinned(value.shape, value.dtype)
         np.copyto(staged, value)
 
@@ -106,6 +114,7 @@ class Gpu:
 
         Raises: ResourceExhaustedError: it does not fit.
         """
+        forbid("a value of another GPU")
         if not value.size:
             return self._empty(value)
         with source.active():
@@ -170,6 +179,7 @@ class Gpu:
 
     def _begin(self, value: Any) -> Callable[[], Any]:
         """Enqueue a copy out, and return what waits for it."""
+        forbid("a value that the host looks at")
         if not value.size:
             return lambda: np.empty(value.shape, value.dtype)
         with self.active():

@@ -33,7 +33,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
     small = size is not None and size <= LARGE
     empty, element = device.empty, dtype.numpy
     limit = LARGE // element.itemsize
-    matmul: Any = device.xp.matmul
+    matmul = device.matmul
 
     def run(a: Any, b: Any) -> Any:
         if ta:
@@ -67,7 +67,7 @@ def _narrow_matmul(node: Node, device: Device) -> KernelFunction:
         if a.ndim != 2 or b.ndim != 2:
             raise _misfit(a, b)
         x, y = a.astype(np.float32), b.astype(np.float32)
-        return as_exact(device.xp.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
+        return as_exact(device.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
 
     return run
 
@@ -77,7 +77,7 @@ def _batch_matmul(node: Node, device: Device) -> KernelFunction:
     adj_x, adj_y = node.attrs["adj_x"], node.attrs["adj_y"]
     dtype = node.outputs[0].dtype
     xp, narrow = device.xp, dtype in NARROW
-    element, matmul = dtype.numpy, xp.matmul
+    element, matmul = dtype.numpy, device.matmul
 
     def run(x: Any, y: Any) -> Any:
         if narrow:

@@ -95,6 +95,7 @@ class _Launched:
     def __init__(self, function: Specialised, launched: Callable[..., Any]) -> None:
         self._launched = launched
         self.stop = function.stop
+        self.deciding = function.deciding
 
     def __call__(self, *inputs: Any) -> Any:
         return self._launched(*inputs)

@@ -161,6 +161,11 @@ class Specialised:
                 raise
             return NotImplemented
 
+    @property
+    def deciding(self) -> Sequence[int]:
+        """The positions of the inputs whose values decide what is compiled."""
+        return self._deciding
+
     def stop(self) -> None:
         """Make calls that run end, since their session is closed."""
         with self._lock:
