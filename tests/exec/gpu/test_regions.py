@@ -13,6 +13,7 @@ from weft_testing.gpu_programs import assembling
 
 import weft as wf
 from weft_exec.gpu.compiled import GpuFunction, Graphs
+from weft_exec.gpu.measure import Clock
 
 
 class Seen:
@@ -242,3 +243,50 @@ def test_turns_of_loops_and_branches_are_kernels_that_the_host_launches(seen: Se
     (got,), (want,) = on_gpu(build), on_cpu(build)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     assert seen.calls >= 5  # one in each turn at least
+
+
+def test_explain_measures_kernels_beside_the_limits_of_the_gpu(seen: Seen) -> None:
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        x = wf.placeholder(wf.float32, [64, 256], name="x")
+        w = wf.Variable(numbers(64, 256))
+        h = wf.nn.softmax(wf.tanh(x) * w)
+        step = wf.train.MomentumOptimizer(1.0, 0.9).minimize(wf.reduce_sum(h * h))
+        with wf.Session(config=config()) as session:
+            session.run(wf.global_variables_initializer())
+            report = session.explain([step, h], feed_dict={x: numbers(64, 256)})
+            value = session.run(w)
+    assert report.functions and seen.calls == 0
+    kernels = [kernel for function in report.functions for kernel in function.kernels]
+    assert all(kernel.seconds is not None and kernel.seconds > 0 for kernel in kernels)
+    assert {"Softmax", "Tanh", "ApplyMomentum"} <= {n.type for k in kernels for n in k.nodes}
+    limits = report.functions[0].limits
+    assert limits is not None and limits.float32 > limits.float64 > 0 and limits.bandwidth > 0
+    assert "of memory" in str(report) and limits.said in str(report)
+    assert all(".target sm_" in text for text in report.assembly.values())
+    assert not np.array_equal(value, numbers(64, 256))  # the step ran once, as it is
+
+
+def test_traces_tell_the_time_of_a_region_by_the_clock_of_the_gpu(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    by_gpu = Clock.nanoseconds
+
+    def note(self: Clock) -> int:
+        assert by_gpu(self) > 0
+        told.append(7_000_000)
+        return told[-1]
+
+    monkeypatch.setattr(Clock, "nanoseconds", note)
+    with wf.Graph().as_default(), wf.device("/gpu:0"):
+        y = wf.nn.softmax(wf.tanh(wf.Variable(numbers(300, 400))) * 2.0)
+        metadata = wf.RunMetadata()
+        options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+        with wf.Session(config=config()) as session:
+            session.run(wf.global_variables_initializer())
+            session.run(y.op)
+            session.run(y.op, options=options, run_metadata=metadata)
+    (stats,) = [each for each in metadata.step_stats.dev_stats if "GPU" in each.device]
+    spans = {each.node_name: each.all_end_rel_micros for each in stats.node_stats}
+    assert {"Tanh", "Softmax"} <= spans.keys() and len(told) == 1
+    assert abs(spans["Tanh"] + spans["Softmax"] + spans.get("mul", 0) - 7000) < 100

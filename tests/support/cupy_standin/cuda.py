@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,6 +125,8 @@ class Event:
     ) -> None:
         self.knows: dict[Any, int] | None = None
         self.stream: Stream | None = None
+        self.timed = not disable_timing
+        self.at = 0.0
 
     @property
     def done(self) -> bool:
@@ -138,6 +141,13 @@ class Event:
             raise CUDARuntimeError("the gate was never opened")
         for number, seq in self.knows.items():
             _seen[number] = max(_seen.get(number, 0), seq)
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    """As `cupy.cuda.get_elapsed_time`, in milliseconds; kernels here end when they are enqueued."""
+    if not (start_event.timed and end_event.timed and end_event.knows is not None):
+        raise CUDARuntimeError("cudaErrorInvalidResourceHandle")
+    return (end_event.at - start_event.at) * 1e3
 
 
 class Stream:
@@ -175,6 +185,7 @@ class Stream:
         event = event or Event()
         event.knows = {**self.knows, self.number: self.seq}
         event.stream = self
+        event.at = time.perf_counter()
         _machine.log.append((self.name, f"record {id(event)}"))
         return event
 
@@ -425,6 +436,7 @@ def namespace() -> SimpleNamespace:
         Event=Event,
         MemoryPool=MemoryPool,
         Stream=Stream,
+        get_elapsed_time=get_elapsed_time,
         function=SimpleNamespace(Module=_module_class()),
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         runtime=runtime,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from weft_compiler.codegen.module import module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.targets import assembly, target_of
+from weft_compiler.gpu.code import PtxCode, code_of, module_for
+from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.ir.nests import flops, moved, names_in, nests_of
 from weft_compiler.ir.program import Allocate, Body, Program, walk
 from weft_compiler.ir.verifier import verify
@@ -58,7 +60,7 @@ def explain(
         members[-1].name,
         tuple(members),
         tuple(shapes),
-        _kernels(program, members, fused, _times(program, options, given)),
+        _kernels(program, nests_of(program), members, fused, _times(program, options, given)),
         code.module.shared + code.module.thread,
         lowering,
         code.seconds,
@@ -66,6 +68,45 @@ def explain(
         seconds,
         str(program),
         lambda: assembly(module_of(program, options).text, code.target),
+    )
+
+
+def explain_for_gpu(
+    members: Sequence[Node],
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    shapes: Sequence[Shape],
+    values: Mapping[int, Any],
+    capability: tuple[int, int],
+    deterministic: bool,
+) -> tuple[PtxCode, CompiledFunction]:
+    """The kernels of some nodes on a GPU, and what they do; how fast is for who has one to tell.
+
+    Args:
+      members, inputs, outputs, shapes, values: as of `CodeGenerator.generate`.
+      capability, deterministic: as of `DeviceCodeGenerator.generate`.
+    Raises: Unsupported, UnimplementedError: they cannot be compiled for these.
+    """
+    fused: dict[str, list[Node]] = {}
+    started = time.perf_counter()
+    name = members[-1].name
+    lowered = lower(name, members, inputs, outputs, shapes, values, fused=fused)
+    program = optimise_for_gpu(lowered)
+    lowering = time.perf_counter() - started
+    module = module_for(program, capability, deterministic)
+    code = code_of(program, module)
+    return code, CompiledFunction(
+        name,
+        tuple(members),
+        tuple(shapes),
+        _kernels(program, [step.body for step in module.steps], members, fused, None),
+        module.arena,
+        lowering,
+        time.perf_counter() - started - lowering,
+        False,
+        0.0,
+        str(program),
+        lambda: code.image,
     )
 
 
@@ -100,6 +141,7 @@ def _fastest(
 
 def _kernels(
     program: Program,
+    nests: Iterable[Body],
     members: Sequence[Node],
     fused: Mapping[str, Sequence[Node]],
     seconds: Sequence[float] | None,
@@ -107,7 +149,7 @@ def _kernels(
     position = {node: at for at, node in enumerate(members)}
     own, buffers = _allocated(program), program.buffers
     found = []
-    for at, nest in enumerate(nests_of(program)):
+    for at, nest in enumerate(nests):
         names = names_in(nest) & fused.keys()
         nodes = {node for name in names for node in fused[name] if node in position}
         filled = [name for name in fused if name in names]

@@ -387,12 +387,43 @@ class PtxGenerator(_Lowering):
         """Kernels that compute some nodes; see `DeviceCodeGenerator`."""
         from weft_compiler.gpu.code import ptx_code
 
-        states = changed(members)
         try:
             program = lower(members[-1].name, members, inputs, outputs, shapes, values)
             made = ptx_code(program, capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
+        return self._called(made, members, inputs, values)
+
+    def explain(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+        capability: tuple[int, int],
+        deterministic: bool,
+    ) -> tuple[PtxCode, CompiledFunction]:
+        """The same, and what the kernels do; see `DeviceCodeGenerator`."""
+        from weft_compiler.explain import explain_for_gpu
+
+        try:
+            made, found = explain_for_gpu(
+                members, inputs, outputs, shapes, values, capability, deterministic
+            )
+        except (Unsupported, errors.UnimplementedError) as why:
+            raise NotGenerated(str(why)) from why
+        return self._called(made, members, inputs, values), found
+
+    def _called(
+        self,
+        made: PtxCode,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        values: Mapping[int, Any],
+    ) -> PtxCode:
+        """Kernels as their callers see them, who know nothing of constants and updates."""
+        states = changed(members)
         return made._replace(
             takes=_takes(states, inputs, values),
             draws=drawing(members),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft_compiler.gpu.module import gpu_module, ptx_of, target_of_capability
+from weft_compiler.gpu.module import GpuModule, gpu_module, ptx_of, target_of_capability
 from weft_compiler.gpu.pipeline import optimise_for_gpu
 from weft_compiler.ir.program import Program
 from weft_graph.ir.code_generators import Launch, Shape
@@ -37,8 +37,19 @@ def ptx_code(lowered: Program, capability: tuple[int, int], deterministic: bool)
     Raises: UnimplementedError: something in it has no code for GPUs.
     """
     program = optimise_for_gpu(lowered)
-    target = target_of_capability(*capability)
-    module = gpu_module(program, target, atomics=not deterministic)
+    return code_of(program, module_for(program, capability, deterministic))
+
+
+def module_for(program: Program, capability: tuple[int, int], deterministic: bool) -> GpuModule:
+    """The kernels of an optimised program.
+
+    Raises: UnimplementedError: as of `ptx_code`.
+    """
+    return gpu_module(program, target_of_capability(*capability), atomics=not deterministic)
+
+
+def code_of(program: Program, module: GpuModule) -> PtxCode:
+    """What whoever has a GPU needs of a program and its kernels."""
     constants = [b.name for b in program.inputs if b.name in program.constants]
     given = [b.name for b in program.inputs if b.name not in program.constants]
     order = {name: at for at, name in enumerate(constants)}

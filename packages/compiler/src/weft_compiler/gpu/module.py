@@ -34,12 +34,14 @@ class Step:
         of some buffers.
       blocks, threads: how many blocks, and threads in each.
       buffers: the names of the program's inputs and outputs that it takes.
+      body: what it computes.
     """
 
     name: str
     blocks: int
     threads: int
     buffers: tuple[str, ...]
+    body: Body
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,13 @@ def gpu_module(
         ]
     )
     steps = [
-        Step(each.name, each.launch.blocks, each.launch.threads, tuple(each.buffers))
+        Step(
+            each.name,
+            each.launch.blocks,
+            each.launch.threads,
+            tuple(each.buffers),
+            each.launch.body,
+        )
         for each in functions
         if each.launch.count
     ]

@@ -134,6 +134,13 @@ class Device:
         """
         return factory(node, self)
 
+    def clock(self) -> Any:
+        """What measures the time that the device takes from now on: `nanoseconds()`.
+
+        None where the host's clock tells as much.
+        """
+        return None
+
     def in_graphs(self) -> bool:
         """Whether long runs of instructions are worth more than to begin with some of them."""
         return False

@@ -241,12 +241,16 @@ class RegionCall(Compound):
     def call_checked(self, check: Check, trace: StepTrace | None, *inputs: Any) -> None:
         """As a call; kernels with `check` and `trace` around each, else they share the time."""
         (slots,) = inputs
+        clock = self._device.clock() if trace is not None else None
         started = time.time_ns()
         if self(slots, lambda slots: self._members.run_checked(slots, check, trace)) and trace:
             values = [slots[result] for result in self._results]
             sizes = dict(zip(self._region.outputs, values, strict=True))
             from weft_exec.costs.shares import parts_of
 
+            if clock is not None:  # it began when what was enqueued before was done
+                taken = clock.nanoseconds()
+                started = time.time_ns() - taken
             trace.share(parts_of(self._region.members), self._device.name, started, sizes)
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,13 +20,13 @@ import numpy as np
 
 from weft_exec.gpu.capture import Capture, current
 from weft_exec.gpu.launch import settled
+from weft_exec.gpu.measure import fastest, roofline
 from weft_exec.kernels.random import stream_of
 from weft_graph.ir.code_generators import (
     NO_BRANCHES,
     Branches,
     DeviceCode,
     DeviceCodeGenerator,
-    NotGenerated,
     Shape,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
@@ -139,6 +140,31 @@ class GpuFunction:
             self._flag.fill(0)
             raise errors.InvalidArgumentError(self._messages[failed - 1])
 
+    def measured(self, inputs: Sequence[Any]) -> list[float]:
+        """Seconds of each of its kernels in its fastest run, on copies of inputs of the host.
+
+        Raises: InvalidArgumentError: a check failed.
+        """
+        device, xp = self._device, self._device.xp
+        with device.active(), self._lock:
+            given = [device.own(np.array(inputs[at])) for at in self.takes]
+            given += [device.own(np.zeros((len(self.draws), 6), np.uint64))] if self.draws else []
+            results = [xp.empty(shape, dtype.numpy) for dtype, shape in self.results]
+            updated = [device.own(np.array(inputs[at])) for at in self.updates]
+            arrays = [*self._constants, *map(device.own, given), *results, *updated]
+            launches = [
+                partial(
+                    function,
+                    (each.blocks,),
+                    (each.threads,),
+                    (self._arena, self._flag, *[arrays[at] for at in each.arrays]),
+                )
+                for function, each in self._launches
+            ]
+            seconds = fastest(device, launches)
+            self._raise_what_failed()
+        return seconds
+
     def interrupt(self) -> None:
         """Nothing: what a GPU has begun it ends, in milliseconds."""
 
@@ -242,13 +268,36 @@ class GpuGenerator:
         )
         return GpuFunction(code, device)
 
-    def explain(self, *asked: Any) -> CompiledFunction:
-        """Refuse: what runs on a GPU is not measured."""
-        raise NotGenerated("functions on GPUs are not measured")
+    def explain(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        given: Sequence[Any],
+        values: Mapping[int, Any],
+        branches: Branches = NO_BRANCHES,
+    ) -> CompiledFunction:
+        """What the kernels of some nodes do, with the time of each by the GPU's clock."""
+        device = self._device
+        code, found = self._inner.explain(
+            members,
+            inputs,
+            outputs,
+            [array.shape for array in given],
+            values,
+            device.properties.compute_capability,
+            device.config.deterministic,
+        )
+        seconds = GpuFunction(code, device).measured([np.asarray(array) for array in given])
+        kernels = [
+            replace(kernel, seconds=each)
+            for kernel, each in zip(found.kernels, seconds, strict=True)
+        ]
+        return replace(found, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
 
     def roofline(self) -> Roofline:
-        """Refuse: what runs on a GPU is not measured."""
-        raise NotGenerated("functions on GPUs are not measured")
+        """What the GPU can do; see `measure.py`."""
+        return roofline(self._device)
 
 
 def launched(device: GpuDevice, function: Callable[..., Any]) -> Callable[..., Any]:

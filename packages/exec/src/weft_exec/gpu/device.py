@@ -24,6 +24,7 @@ from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
     from weft_exec.executor.linear import Segment
+    from weft_exec.gpu.measure import Clock
     from weft_graph.ir.code_generators import CodeGenerator, DeviceCodeGenerator
     from weft_graph.ir.node import Node
     from weft_tensor.shape import Dims
@@ -94,6 +95,12 @@ class GpuDevice(Device):
         from weft_exec.gpu.products import matmul_of
 
         return matmul_of(self)
+
+    def clock(self) -> Clock:
+        """What measures by the GPU's clock."""
+        from weft_exec.gpu.measure import Clock
+
+        return Clock(self)
 
     def in_graphs(self) -> bool:
         """Whether there may be graphs: all of it is one stream anyway."""

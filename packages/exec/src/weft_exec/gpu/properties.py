@@ -20,6 +20,10 @@ _CORES: Final = {5: 128, 6: 64, 7: 64, 8: 64, 9: 128, 10: 128, 12: 128}
 _OTHER_CORES: Final = {(6, 1): 128, (6, 2): 128, (8, 6): 128, (8, 7): 128, (8, 9): 128}
 
 
+_FULL_DOUBLE: Final = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (10, 3)}
+"""GPUs that have half as many units for float64 as for float32."""
+
+
 class GpuProperties(NamedTuple):
     """What CUDA tells of a GPU.
 
@@ -57,12 +61,18 @@ def read_properties(cupy: Any, index: int) -> GpuProperties:
     )
 
 
+def peak(found: GpuProperties) -> tuple[float, float]:
+    """Operations of float32 and of float64 per second, multiply-adds counting two."""
+    usual, capability = DEVICES["GPU"].flops, found.compute_capability
+    cores = _OTHER_CORES.get(capability) or _CORES.get(capability[0], 128)
+    single = 2.0 * found.multiprocessors * cores * found.clock or usual
+    return single, single / (2 if capability in _FULL_DOUBLE else 32 if capability < (8, 6) else 64)
+
+
 def performance_of(found: GpuProperties) -> DevicePerformance:
     """Float32 operations and bytes per second that kernels may reach."""
     usual = DEVICES["GPU"]
-    capability = found.compute_capability
-    cores = _OTHER_CORES.get(capability) or _CORES.get(capability[0], 128)
-    flops = 2.0 * found.multiprocessors * cores * found.clock * _REACHED
+    flops = peak(found)[0] * _REACHED if found.clock else 0
     bandwidth = 2.0 * found.memory_clock * found.bus / 8 * _REACHED
     return DevicePerformance(flops or usual.flops, bandwidth or usual.bandwidth, _OVERHEAD)
 

@@ -148,7 +148,7 @@ class StepGraph(Compound):
             return
         try:
             self._seen = self._watch(slots)
-        except BaseException:
+        except BaseException:  # because whatever ended it, what was noted is of no use
             self._runs = 1  # so the next one is watched
             raise
         self._cut()

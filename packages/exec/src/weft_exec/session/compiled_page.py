@@ -34,13 +34,20 @@ def text_of(functions: Sequence[CompiledFunction], limits: Roofline | None) -> I
     """Lines on functions and their kernels."""
     for function in functions:
         yield f"function {function.name}: {summary(function)}"
-        rows = [HEADER, *[cells(kernel, limits) for kernel in function.kernels]]
+        own = function.limits or limits
+        rows = [HEADER, *[cells(kernel, own) for kernel in function.kernels]]
         names = [row[0] if len(row[0]) <= _NAME else f"…{row[0][1 - _NAME :]}" for row in rows]
         width = max(map(len, names))
         for name, (_, *rest) in zip(names, rows, strict=True):
             yield f"  {name:{width}}" + "".join(f"{cell:>10}" for cell in rest)
-    if limits is not None:
-        yield machine(limits)
+    yield from map(machine, all_limits(functions, limits))
+
+
+def all_limits(
+    functions: Sequence[CompiledFunction], limits: Roofline | None
+) -> Sequence[Roofline]:
+    """The limits that functions have: the processor's, where there are some of it, and devices'."""
+    return list(dict.fromkeys(filter(None, [limits, *(each.limits for each in functions)])))
 
 
 def summary(function: CompiledFunction) -> str:
@@ -59,7 +66,7 @@ def summary(function: CompiledFunction) -> str:
 def machine(limits: Roofline) -> str:
     """The limits, in a line."""
     return (
-        f"limits, measured with one thread: {limits.bandwidth / 1e9:.1f} GB/s of memory, "
+        f"limits, {limits.said}: {limits.bandwidth / 1e9:.1f} GB/s of memory, "
         f"{limits.float32 / 1e9:.1f} GFLOP/s of float32, {limits.float64 / 1e9:.1f} of float64"
     )
 
@@ -105,7 +112,7 @@ def page(
             "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">",
             f"<title>A step, explained</title><style>{_STYLE}</style></head><body>",
             "<h1>A step, explained</h1>",
-            f"<p>{escape(machine(limits))}</p>" if limits is not None else "",
+            *[f"<p>{escape(machine(each))}</p>" for each in all_limits(functions, limits)],
             "<p>A kernel of the table or the picture shows its loops when it is clicked.</p>",
             *body,
             "<h2>Graph</h2>",
@@ -120,7 +127,9 @@ def _function(at: int, function: CompiledFunction, limits: Roofline | None) -> I
     yield f"<h2>{escape(function.name)}</h2><p>{escape(summary(function))}</p><table>"
     yield "<tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in HEADER) + "</tr>"
     for number, kernel in enumerate(function.kernels):
-        row = "".join(f"<td>{escape(cell)}</td>" for cell in cells(kernel, limits))
+        row = "".join(
+            f"<td>{escape(cell)}</td>" for cell in cells(kernel, function.limits or limits)
+        )
         yield f'<tr data-kernel="{at}-{number}">{row}</tr>'
     yield "</table>"
     for number, kernel in enumerate(function.kernels):

@@ -86,7 +86,7 @@ class StepReport:
                 self.functions.append(region.explain())
             except NotGenerated as why:
                 self.left.update((member.type, str(why)) for member in region.members)
-        if self.functions:
+        if any(function.limits is None for function in self.functions):
             self.limits = generators.lookup(generators.keys()[0]).roofline()
 
     @property

@@ -336,6 +336,19 @@ class DeviceCodeGenerator(Choosing, Protocol):
         """
         ...
 
+    def explain(
+        self,
+        members: Sequence[Node],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        shapes: Sequence[Shape],
+        values: Mapping[int, Any],
+        capability: tuple[int, int],
+        deterministic: bool,
+    ) -> tuple[DeviceCode, CompiledFunction]:
+        """As `generate`, with what it does: a kernel for each launch, whose times nobody knows."""
+        ...
+
 
 device_generators: Final[Registry[DeviceCodeGenerator]] = Registry(
     "code generator of a device type", group="weft_graph.code_generators"

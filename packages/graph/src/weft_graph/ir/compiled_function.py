@@ -11,16 +11,18 @@ from weft_tensor.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What one thread of a machine can do at most, measured.
+    """What one thread of a machine, or a device, can do at most.
 
     Attributes:
-      bandwidth: bytes in a second, of arrays much larger than the caches.
+      bandwidth: bytes in a second, of arrays much larger than the caches, measured.
       float32, float64: multiplications and additions in a second.
+      said: of what, and how that was found.
     """
 
     bandwidth: float
     float32: float
     float64: float
+    said: str = "measured with one thread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class CompiledFunction:
       program: its loops, in the compiler's language.
       assembly: makes the text of its machine code.
       calls: how often the step called it.
+      limits: what its device can do; None for the processor.
     """
 
     name: str
@@ -82,3 +85,4 @@ class CompiledFunction:
     program: str
     assembly: Callable[[], str]
     calls: int = 1
+    limits: Roofline | None = None

@@ -11,6 +11,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Claim, Offer
 from weft_exec.executor.native.choice import choose
 from weft_exec.executor.native.function import Mode, Specialised
+from weft_exec.executor.native.watch import watched
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import state_of
 from weft_graph.ir.code_generators import (
@@ -56,6 +57,9 @@ def _claims(
     offer: Offer, inner: DeviceCodeGenerator, asked: set[Node], device_type: str, mode: Mode
 ) -> Iterable[Claim]:
     def make(region: Region, device: Any) -> Callable[..., Any]:
+        seen = watched(device.code_generator(inner), region, device.to_host)
+        if seen is not None:
+            return seen
         checked = any(CHECKED in member.attrs for member in region.members)
         function = _Region(device.code_generator(inner), region, device, mode, checked)
         return _Launched(function, device.launched(function))

@@ -74,7 +74,7 @@ class NativeRegions:
         generator = generators.lookup(names[0])
 
         def make(region: Region, device: Device) -> Specialised | Watched:
-            seen = watched(generator, region)
+            seen = watched(generator, region, device.to_host)
             if seen is not None:
                 return seen
             checked = any(CHECKED in member.attrs for member in region.members)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -28,9 +28,12 @@ class Watched:
       calls: how many there were.
     """
 
-    def __init__(self, generator: CodeGenerator, region: Region) -> None:
+    def __init__(
+        self, generator: CodeGenerator, region: Region, to_host: Callable[[Any], Any]
+    ) -> None:
         self._generator = generator
         self._region = region
+        self._to_host = to_host
         self._given: list[Any] = []
         self._lock = threading.Lock()
         self.calls = 0
@@ -40,8 +43,14 @@ class Watched:
         with self._lock:
             self.calls += 1
             if self.calls == 1:
-                self._given = [_array(value) for value in inputs]
+                self._given = [self._array(value) for value in inputs]
         return NotImplemented
+
+    def _array(self, value: Any) -> Any:
+        """A copy of an input, or of what the variable has that it refers to, on the host."""
+        if isinstance(value, VariableState | ResourceHandle):
+            value = state_of(value).read()
+        return np.array(self._to_host(value), order="C")
 
     @property
     def members(self) -> Sequence[Node]:
@@ -72,18 +81,17 @@ def watching() -> Iterator[list[Watched]]:
         _watched.reset(token)
 
 
-def watched(generator: CodeGenerator, region: Region) -> Watched | None:
-    """What runs a region, where steps are planned to be explained."""
+def watched(
+    generator: CodeGenerator, region: Region, to_host: Callable[[Any], Any]
+) -> Watched | None:
+    """What runs a region, where steps are planned to be explained.
+
+    Args:
+      to_host: brings values of the region's device into the host's memory.
+    """
     found = _watched.get()
     if found is None:
         return None
-    made = Watched(generator, region)
+    made = Watched(generator, region, to_host)
     found.append(made)
     return made
-
-
-def _array(value: Any) -> Any:
-    """A copy of an input, or of what the variable has that it refers to."""
-    if isinstance(value, VariableState | ResourceHandle):
-        value = state_of(value).read()
-    return np.array(value, order="C")

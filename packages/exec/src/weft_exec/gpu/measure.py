@@ -1,0 +1,92 @@
+"""Times by the clock of a GPU, and what it can do at most."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.gpu.properties import peak
+from weft_graph.ir.compiled_function import Roofline
+
+if TYPE_CHECKING:
+    from weft_exec.gpu.device import GpuDevice
+
+_SECONDS: Final = 0.1
+"""How long something is run, to find its fastest run, but at least so often:"""
+_RUNS: Final = 5
+_MOST_RUNS: Final = 200
+_COPIED: Final = 256 << 20
+"""Bytes of the array whose copy is timed; less where less is free."""
+
+_lock = threading.Lock()
+_known: dict[tuple[int, int], Roofline] = {}
+"""By the GPU, and by what stands for it: one of another process of tests is another."""
+
+
+def fastest(device: GpuDevice, launches: Sequence[Callable[[], Any]]) -> list[float]:
+    """Seconds of each of some launches in its fastest run, between events of the stream.
+
+    Called while the device is active.
+    """
+    if not launches:
+        return []
+    cuda, least = device.xp.cuda, [float("inf")] * len(launches)
+    begun = time.perf_counter()
+    for run in range(_MOST_RUNS):
+        if run >= _RUNS and time.perf_counter() - begun > _SECONDS:
+            break
+        events = [cuda.Event() for _ in range(len(launches) + 1)]
+        events[0].record()
+        for launch, event in zip(launches, events[1:], strict=True):
+            launch()
+            event.record()
+        events[-1].synchronize()
+        for at in range(len(launches)):
+            taken = cuda.get_elapsed_time(events[at], events[at + 1]) * 1e-3
+            least[at] = min(least[at], taken)
+    return least
+
+
+def roofline(device: GpuDevice) -> Roofline:
+    """What a GPU can do: its bandwidth measured by a copy, its operations by its properties."""
+    key = device.hardware.index, id(device.hardware)
+    with _lock:
+        if key not in _known:
+            _known[key] = _roofline(device)
+        return _known[key]
+
+
+def _roofline(device: GpuDevice) -> Roofline:
+    xp, found = device.xp, device.properties
+    free = int(xp.cuda.runtime.memGetInfo()[0])
+    count = max(1, min(_COPIED, free // 8) // 4)
+    with device.active():
+        source, target = xp.zeros(count, np.float32), xp.empty(count, np.float32)
+        (seconds,) = fastest(device, [lambda: xp.copyto(target, source)])
+    single, double = peak(found)
+    said = f"{found.name}, bandwidth measured by a copy, operations by its clock"
+    return Roofline(2 * source.nbytes / max(seconds, 1e-9), single, double, said)
+
+
+class Clock:
+    """The time that the GPU takes for what is enqueued from now on."""
+
+    def __init__(self, device: GpuDevice) -> None:
+        self._device = device
+        with device.active():
+            self._begun = device.xp.cuda.Event()
+            self._begun.record()
+
+    def nanoseconds(self) -> int:
+        """Wait for what was enqueued, and tell how long it took, by the GPU's clock."""
+        cuda = self._device.xp.cuda
+        with self._device.active():
+            ended = cuda.Event()
+            ended.record()
+            ended.synchronize()
+            taken: float = cuda.get_elapsed_time(self._begun, ended)
+            return round(taken * 1e6)
