@@ -59,6 +59,15 @@ GPU_TITLES = {
     "gpu_vgg_a": "VGG-A, batch 64",
     "gpu_googlenet": "GoogLeNet, batch 128",
 }
+COMPILED_TITLES = {
+    "gpu_layer_norm": "layer norm and GELU, 4 M floats",
+    "gpu_adamw": "AdamW, 10 M parameters",
+    "gpu_cross_entropy": "softmax cross-entropy and its gradient, 400 × 10,000",
+    "gpu_block_128": "transformer block, training, batch 8, 128 tokens",
+    "gpu_block_1024": "the same, 1,024 tokens",
+    "gpu_gru": "GRU over 100 steps, training",
+    "gpu_decode": "one token of a small GPT with a cache",
+}
 FUSED_TITLES = {
     "gpu_elementwise": "six elementwise ops on 16 M floats",
     "gpu_softmax": "softmax of 16,384 rows of 1,024",
@@ -67,23 +76,35 @@ FUSED_TITLES = {
     "gpu_sum": "sum of squares, 64 M floats",
     "gpu_columns": "sums of 64 columns of 1 M squares",
 }
-GPU_PROGRAMS = [
-    Program(
-        name,
-        (Row(f"{name}_train", f"{title}, train step on a GPU"),),
-        ("weft", "torch", "torch-compile"),
-        "gpu_rows.py",
-    )
-    for name, title in GPU_TITLES.items()
-] + [
-    Program(
-        name,
-        (Row(name, f"{title}, on a GPU"),),
-        ("weft", "torch", "torch-compile", "jax"),
-        "gpu_fused.py",
-    )
-    for name, title in FUSED_TITLES.items()
-]
+GPU_PROGRAMS = (
+    [
+        Program(
+            name,
+            (Row(name, f"{title}, on a GPU"),),
+            ("weft",) if name == "gpu_decode" else ("weft", "torch", "torch-compile"),
+            "gpu_rows.py",
+        )
+        for name, title in COMPILED_TITLES.items()
+    ]
+    + [
+        Program(
+            name,
+            (Row(f"{name}_train", f"{title}, train step on a GPU"),),
+            ("weft", "torch", "torch-compile"),
+            "gpu_rows.py",
+        )
+        for name, title in GPU_TITLES.items()
+    ]
+    + [
+        Program(
+            name,
+            (Row(name, f"{title}, on a GPU"),),
+            ("weft", "torch", "torch-compile", "jax"),
+            "gpu_fused.py",
+        )
+        for name, title in FUSED_TITLES.items()
+    ]
+)
 
 
 def plans(op: str, title: str) -> list[Program]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cupy_standin import machine
 from weft_testing.gpu_programs import assembling
 
 import weft as wf
@@ -170,7 +171,9 @@ def test_a_check_in_a_graph_leaves_the_step_to_kernels(seen: Launches) -> None:
     assert seen.graphs >= 4 and seen.refused == 1
 
 
-def test_turns_of_a_loop_are_graphs_and_counters_stay_on_the_host(seen: Launches) -> None:
+def test_turns_of_a_loop_are_graphs_and_counters_stay_on_the_host(
+    seen: Launches, somewhere: str
+) -> None:
     def build(x: Any) -> Any:
         w = wf.constant(numbers(20, 20) * 0.3)
 
@@ -183,6 +186,8 @@ def test_turns_of_a_loop_are_graphs_and_counters_stay_on_the_host(seen: Launches
     got, want = both(build, [[numbers(6, 20, seed=i)] for i in range(3)])
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
     assert seen.graphs >= 30
+    if somewhere == "stand-in":  # what is fetched is all that is read back
+        assert sum(what == "copy out" for _, what in machine().log) == 3
 
 
 def test_steps_of_several_threads_do_not_mix(seen: Launches) -> None:
@@ -241,3 +246,61 @@ def test_values_of_the_host_that_keep_changing_capture_no_more_graphs(
     said = [each.getMessage() for each in caplog.records]
     assert len([words for words in said if "keeps changing" in words]) == 1
     assert not seen.graphs
+
+
+def norm(x: Any, size: int) -> Any:
+    mean, variance = wf.nn.moments(x, [-1], keep_dims=True)
+    return (x - mean) * wf.rsqrt(variance + 1e-5) * wf.Variable(wf.ones([size]))
+
+
+def block(x: Any) -> Any:
+    """A transformer block in training: 2 texts of 6 tokens, width 16, 2 heads."""
+    parts = wf.split(wf.matmul(norm(x, 16), wf.Variable(numbers(16, 48) * 0.3)), 3, 1)
+    q, k, v = (wf.transpose(wf.reshape(p, [2, 6, 2, 8]), [0, 2, 1, 3]) for p in parts)
+    scores = wf.nn.softmax(wf.matmul(q, k, transpose_b=True) * 0.35)
+    merged = wf.reshape(wf.transpose(wf.matmul(scores, v), [0, 2, 1, 3]), [12, 16])
+    h = x + wf.matmul(merged, wf.Variable(numbers(16, 16) * 0.3))
+    wide = wf.matmul(norm(h, 16), wf.Variable(numbers(16, 32) * 0.3))
+    h += wf.matmul(wide * wf.sigmoid(wide * 1.702), wf.Variable(numbers(32, 16) * 0.3))
+    loss = wf.reduce_mean(wf.square(h))
+    with wf.control_dependencies([wf.train.AdamOptimizer(0.01).minimize(loss)]):
+        return wf.identity(loss)
+
+
+def recurrent(x: Any) -> Any:
+    """A GRU over 5 steps, in training."""
+    gates, inner = wf.Variable(numbers(16, 16) * 0.3), wf.Variable(numbers(16, 8) * 0.3)
+
+    def step(h: Any, now: Any) -> Any:
+        reset, keep = wf.split(wf.sigmoid(wf.matmul(wf.concat([now, h], 1), gates)), 2, 1)
+        new = wf.tanh(wf.matmul(wf.concat([now, reset * h], 1), inner))
+        return keep * h + (1.0 - keep) * new
+
+    loss = wf.reduce_mean(wf.square(wf.scan(step, x, wf.zeros([4, 8]))))
+    train = wf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    with wf.control_dependencies([train]):
+        return wf.identity(loss)
+
+
+def decayed(x: Any) -> Any:
+    """AdamW on three variables."""
+    variables = [wf.Variable(numbers(40, seed=k)) for k in range(3)]
+    decay = [wf.assign_sub(v, v * 0.001) for v in variables]
+    with wf.control_dependencies(decay):
+        pairs = [(x * (k + 1.0), v) for k, v in enumerate(variables)]
+        train = wf.train.AdamOptimizer(0.01).apply_gradients(pairs)
+    with wf.control_dependencies([train]):
+        return wf.add_n([wf.identity(v) for v in variables])
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "steps"),
+    [(block, (12, 16), 9), (recurrent, (5, 4, 8), 5), (decayed, (40,), 9)],
+    ids=["transformer block", "GRU", "AdamW"],
+)
+def test_rows_of_the_benchmarks_are_right(
+    seen: Launches, build: Callable[..., Any], shape: Any, steps: int
+) -> None:
+    got, want = both(build, [[numbers(*shape, seed=i)] for i in range(steps)])
+    np.testing.assert_allclose(got, want, rtol=2e-3, atol=1e-5)
+    assert seen.graphs

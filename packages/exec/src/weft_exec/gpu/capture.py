@@ -10,12 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from weft_exec.gpu.device import GpuDevice
 
 
 class NotCaptured(Exception):  # noqa: N818 - it is no error of a program
@@ -33,6 +30,8 @@ class NotCaptured(Exception):  # noqa: N818 - it is no error of a program
 class Capture:
     """One capture, which its thread makes.
 
+    Args:
+      hardware: the GPU, a `Gpu`.
     Attributes:
       stream: what is captured.
       draws: arrays that the states of random streams have to be in before each launch, and these
@@ -44,11 +43,11 @@ class Capture:
       at_end: what is called when the capture has ended.
     """
 
-    def __init__(self, device: GpuDevice) -> None:
-        self._device = device
-        self._cupy = cupy = device.xp
+    def __init__(self, hardware: Any) -> None:
+        self._hardware = hardware
+        self._cupy = cupy = hardware.cupy
         self.pool = cupy.cuda.MemoryPool(self._chunk)
-        with cupy.cuda.Device(device.hardware.index):
+        with cupy.cuda.Device(hardware.index):
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self._side = cupy.cuda.Stream(non_blocking=True)
         self.draws: list[tuple[Any, Sequence[Any]]] = []
@@ -61,14 +60,14 @@ class Capture:
 
     def _chunk(self, size: int) -> Any:
         """Memory of the device's own pool, where that has blocks: its stream's of kernels."""
-        with self._device.hardware.compute:
-            return self._device.hardware.allocator.chunk(size)
+        with self._hardware.compute:
+            return self._hardware.allocator.chunk(size)
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
         """Let what this thread allocates be the graph's, and kernels of nodes go to the stream."""
         assert current.capture is None, "captures do not nest"
-        hardware = self._device.hardware
+        hardware = self._hardware
         current.capture = self
         try:
             with hardware.active(hardware.compute):
@@ -114,9 +113,10 @@ class Capture:
 
 
 class _Current(threading.local):
-    """What this thread captures."""
+    """What this thread captures, and how many products of matrices it has asked CuPy for."""
 
     capture: Capture | None = None
+    products = 0
 
 
 current = _Current()

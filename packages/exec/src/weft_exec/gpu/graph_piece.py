@@ -39,8 +39,6 @@ TRIES: Final = 64
 _COST: Final = 4
 """Such calls that a capture counts as, where variables keep moving."""
 
-_PRODUCTS: Final = ("MatMul", "BatchMatMul", "BatchMatMulV2")
-
 _log: Final = logging.getLogger(__name__)
 
 
@@ -75,6 +73,7 @@ class GraphPiece:
             if each.kind is Kind.DEVICE:
                 taken |= {s: v for s, v in each.reads.items() if s not in made and s not in taken}
                 made |= each.writes
+        self._multiplies = any(each.multiplies for each in run)
         self._taken = sorted(taken)
         self._known = _known_by_value(lines, run)
         self._varying: set[int] = set()
@@ -140,7 +139,7 @@ class GraphPiece:
             if not again or self._tries > TRIES:
                 return None
             try:
-                comes = _Comes(self._taken, fixed, self._varying, self._dead)
+                comes = _Comes(self._taken, fixed, self._varying, self._dead, self._multiplies)
                 graph = _Graph(self._device, self._line, comes, self._results, slots)
             except NotCaptured as why:
                 self._last = ()
@@ -180,19 +179,21 @@ class GraphPiece:
 
 
 class _Comes(NamedTuple):
-    """The slots of what comes into a graph.
+    """What a graph is told of what comes into it: slots, for the most part.
 
     Attributes:
       taken: all.
       fixed: of arrays that were the same in the call before.
       varying: of values of the host that differ from call to call.
       dead: those that nobody needs afterwards, and others.
+      multiplies: whether there are products of matrices.
     """
 
     taken: Sequence[int]
     fixed: Collection[int]
     varying: Collection[int]
     dead: Collection[int]
+    multiplies: bool
 
 
 class _Shaped(NamedTuple):
@@ -308,7 +309,7 @@ class _Graph:
     ) -> None:
         self._device = device
         self._lock = threading.Lock()
-        self._capture = capture = Capture(device)
+        self._capture = capture = Capture(device.hardware)
         self._shadows: dict[int, _Shadow] = {}
         self._host: dict[int, Any] = {}
         self._objects: dict[int, Any] = {}
@@ -318,7 +319,7 @@ class _Graph:
         self._dead = set(comes.dead)
         with capture.under_way():
             mine = self._places(line, slots, comes)
-            self._results = self._captured(line, mine, results)
+            self._results = self._captured(line, mine, results, comes.multiplies)
 
     # ------------------------------------------------------------------ capturing
 
@@ -366,10 +367,12 @@ class _Graph:
             found = self._shadows[id(state)] = _Shadow(state, array, self._device.new_array)
         return found
 
-    def _captured(self, line: Segment, mine: Slots, wanted: Sequence[int]) -> Mapping[int, Any]:
+    def _captured(
+        self, line: Segment, mine: Slots, wanted: Sequence[int], multiplies: bool
+    ) -> Mapping[int, Any]:
         """Capture; returns where the results will be."""
         capture, stream = self._capture, self._capture.stream
-        if any(node.type in _PRODUCTS for node in line.nodes):
+        if multiplies:
             with suppress(NotCaptured):  # then the product says so, which is to blame
                 prepare(capture, self._device)
         # Other threads go on meanwhile, which a stricter mode than the default would not let them.

@@ -1,19 +1,19 @@
-"""Times by the clock of a GPU, and what it can do at most."""
+"""Times by the clock of a GPU, and what it can do at most.
+
+Devices are `GpuDevice`s here, which use this module.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from weft_exec.gpu.properties import peak
 from weft_graph.ir.compiled_function import Roofline
-
-if TYPE_CHECKING:
-    from weft_exec.gpu.device import GpuDevice
 
 _SECONDS: Final = 0.1
 """How long something is run, to find its fastest run, but at least so often:"""
@@ -27,7 +27,7 @@ _known: dict[tuple[int, int], Roofline] = {}
 """By the GPU, and by what stands for it: one of another process of tests is another."""
 
 
-def fastest(device: GpuDevice, launches: Sequence[Callable[[], Any]]) -> list[float]:
+def fastest(device: Any, launches: Sequence[Callable[[], Any]]) -> list[float]:
     """Seconds of each of some launches in its fastest run, between events of the stream.
 
     Called while the device is active.
@@ -51,7 +51,7 @@ def fastest(device: GpuDevice, launches: Sequence[Callable[[], Any]]) -> list[fl
     return least
 
 
-def roofline(device: GpuDevice) -> Roofline:
+def roofline(device: Any) -> Roofline:
     """What a GPU can do: its bandwidth measured by a copy, its operations by its properties."""
     key = device.hardware.index, id(device.hardware)
     with _lock:
@@ -60,7 +60,7 @@ def roofline(device: GpuDevice) -> Roofline:
         return _known[key]
 
 
-def _roofline(device: GpuDevice) -> Roofline:
+def _roofline(device: Any) -> Roofline:
     xp, found = device.xp, device.properties
     free = int(xp.cuda.runtime.memGetInfo()[0])
     count = max(1, min(_COPIED, free // 8) // 4)
@@ -75,7 +75,7 @@ def _roofline(device: GpuDevice) -> Roofline:
 class Clock:
     """The time that the GPU takes for what is enqueued from now on."""
 
-    def __init__(self, device: GpuDevice) -> None:
+    def __init__(self, device: Any) -> None:
         self._device = device
         with device.active():
             self._begun = device.xp.cuda.Event()

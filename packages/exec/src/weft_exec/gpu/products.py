@@ -1,7 +1,8 @@
 """Products of matrices while a CUDA graph is captured, by cuBLAS itself.
 
 CuPy refuses to call cuBLAS while a stream is captured.  So this module has a handle of its own, and
-a workspace that belongs to the graph.  All that is asked of cuBLAS is one function.
+a workspace that belongs to the graph.  All that is asked of cuBLAS is one function.  What is called
+a device here is a `GpuDevice`, which uses this module.
 """
 
 from __future__ import annotations
@@ -10,14 +11,11 @@ import ctypes
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from weft_exec.gpu.capture import Capture, NotCaptured, current
-
-if TYPE_CHECKING:
-    from weft_exec.gpu.device import GpuDevice
 
 _WORKSPACE: Final = 4 << 20
 _LARGE_WORKSPACE: Final = 32 << 20
@@ -116,7 +114,7 @@ def _operand(layout: Layout, kind: int) -> list[Any]:
     return [place, ctypes.c_int(kind), ctypes.c_int(line), ctypes.c_longlong(matrix)]
 
 
-def prepare(capture: Capture, device: GpuDevice) -> None:
+def prepare(capture: Capture, device: Any) -> None:
     """Make the handle of a capture, before it begins: cuBLAS allocates memory for it.
 
     Raises: NotCaptured: there is no cuBLAS, or it refuses.
@@ -145,7 +143,7 @@ def forget() -> None:
     _loaded.cache_clear()
 
 
-def matmul_of(device: GpuDevice) -> Callable[..., Any]:
+def matmul_of(device: Any) -> Callable[..., Any]:
     """The product of matrices on a GPU, `matmul(a, b, out=None)`."""
     cupy = device.xp
     by_cupy = cupy.matmul
@@ -153,6 +151,7 @@ def matmul_of(device: GpuDevice) -> Callable[..., Any]:
     def matmul(a: Any, b: Any, out: Any = None) -> Any:
         if current.capture is not None:
             return _captured(current.capture, cupy, a, b, out)
+        current.products += 1
         return by_cupy(a, b) if out is None else by_cupy(a, b, out=out)
 
     return matmul

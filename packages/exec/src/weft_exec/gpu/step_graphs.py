@@ -19,6 +19,7 @@ import numpy as np
 
 from weft_exec.executor.linear import Check, Compound, Instruction, Segment, Slots
 from weft_exec.executor.region import RegionCall
+from weft_exec.gpu.capture import current
 from weft_exec.gpu.residency import is_of_host, stays
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.resources.resources import ResourceHandle, VariableState
@@ -51,12 +52,14 @@ class Seen(NamedTuple):
       at: its position.
       reads: the slots that it takes, with what was in them.
       writes: the slots that it fills.
+      multiplies: whether it asks for products of matrices.
     """
 
     at: int
     kind: Kind
     reads: dict[int, Any]
     writes: frozenset[int]
+    multiplies: bool
 
 
 class _Watched(list[Any]):
@@ -170,6 +173,7 @@ class StepGraph(Compound):
         inner, found, watched = self._inner, [], _Watched(slots)
         for at, instruction in enumerate(list(inner.instructions)):
             watched.forget()
+            products = current.products
             line = Segment([instruction], inner.nodes[at : at + 1], inner.devices[at : at + 1])
             line.run(watched)
             dead = instruction[3]
@@ -177,7 +181,8 @@ class StepGraph(Compound):
             given = {slot: list.__getitem__(watched, slot) for slot in watched.writes}
             kind = self._kind(instruction, inner.nodes[at], watched.reads, given.values())
             writes = frozenset(watched.writes.difference(dead))
-            found.append(Seen(at, kind, self._held(watched.reads), writes))
+            multiplies = current.products > products
+            found.append(Seen(at, kind, self._held(watched.reads), writes, multiplies))
             for slot, value in given.items():
                 slots[slot] = value
         return found
