@@ -212,22 +212,24 @@ def test_steps_of_several_threads_do_not_mix(seen: Launches) -> None:
     assert not wrong and seen.graphs >= 10
 
 
-@pytest.mark.parametrize("said", ["off", "sometimes"])
+@pytest.mark.parametrize("said", ["on", "off", "deterministic", "sometimes"])
 def test_graphs_can_be_forbidden(
     seen: Launches, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setenv("WEFT_GPU_GRAPHS", said)
+    monkeypatch.setenv("WEFT_GPU_GRAPHS", "on" if said == "deterministic" else said)
+    asked = config()
+    asked.experimental.deterministic = said == "deterministic"
     with wf.Graph().as_default(), wf.device("/gpu:0"):
         y = wf.matmul(wf.tanh(wf.Variable(numbers(20, 20))) * 2.0, numbers(20, 20)) + 1.0
-        with wf.Session(config=config()) as session:
-            if said != "off":
+        with wf.Session(config=asked) as session:
+            if said == "sometimes":
                 with pytest.raises(wf.errors.InvalidArgumentError, match="WEFT_GPU_GRAPHS"):
                     session.run(wf.global_variables_initializer())
                 return
             session.run(wf.global_variables_initializer())
             for _ in range(6):
                 session.run(y)
-    assert not seen.captured
+    assert bool(seen.captured) is (said == "on")
 
 
 def test_values_of_the_host_that_keep_changing_capture_no_more_graphs(

@@ -103,10 +103,13 @@ class GpuDevice(Device):
         return Clock(self)
 
     def in_graphs(self) -> bool:
-        """Whether there may be graphs: all of it is one stream anyway."""
+        """Whether there may be graphs: all of it is one stream anyway.
+
+        Not where bits have to be equal: cuBLAS may multiply in another way in a graph.
+        """
         from weft_exec.settings import graphs_environment
 
-        return graphs_environment()
+        return graphs_environment() and not self.config.deterministic
 
     def graphed(self, segment: Segment) -> None:
         """Let what runs in a line be launched as CUDA graphs, where that is sound and asked for."""

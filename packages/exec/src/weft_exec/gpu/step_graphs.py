@@ -23,7 +23,6 @@ from weft_exec.gpu.capture import current
 from weft_exec.gpu.residency import is_of_host, stays
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.resources.resources import ResourceHandle, VariableState
-from weft_exec.settings import graphs_environment
 from weft_graph.ir.node import Node
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class _Watched(list[Any]):
 
 def graphed(device: GpuDevice, segment: Segment) -> None:
     """Let a segment be launched as graphs, where something in it is compiled; loops in it, too."""
-    if not graphs_environment():
+    if not device.in_graphs():
         return
     for function, *_ in segment.instructions:
         if isinstance(function, Compound) and not isinstance(function, RegionCall):
