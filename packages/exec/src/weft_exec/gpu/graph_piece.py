@@ -22,9 +22,10 @@ import numpy as np
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.linear import Instruction, Segment, Slots
 from weft_exec.executor.region import RegionCall
-from weft_exec.gpu.capture import Capture, NotCaptured, current
+from weft_exec.gpu.capture import Capture, NotCaptured
 from weft_exec.gpu.products import prepare
 from weft_exec.gpu.residency import is_of_host
+from weft_exec.gpu.shadows import Shadow, leading_to
 from weft_exec.gpu.step_graphs import Kind, Seen, state_in
 from weft_exec.resources.resources import ResourceHandle, VariableState
 from weft_tensor import errors
@@ -235,64 +236,6 @@ def _description(device: GpuDevice, value: Any) -> Any:
     return id(value)
 
 
-class _Shadow(VariableState):
-    """What stands for a variable while a graph is captured: its memory, and nothing of its state.
-
-    Attributes:
-      of: the variable.
-      changed: whether it was.
-    """
-
-    def __init__(self, of: VariableState, array: Any, empty: Callable[..., Any]) -> None:
-        super().__init__(of.name, of.dtype, of.dims, of.container, of.xp, empty)
-        self.of = of
-        self.changed = False
-        self.place = array.data.ptr
-        self.end = self.place + array.nbytes
-        self.shape = array.shape
-        self._memory = array.data
-        self._value = of.xp.ndarray(array.shape, array.dtype, self._memory)
-
-    def assign(self, value: Any, validate_shape: bool = True) -> None:
-        """As of a variable."""
-        self._note()
-        super().assign(value, validate_shape)
-
-    def update(self, fn: Callable[..., Any], *args: Any) -> None:
-        """As of a variable."""
-        self._note()
-        super().update(fn, *args)
-
-    def replace(self, fn: Callable[..., Any], *args: Any) -> None:
-        """As of a variable."""
-        self._note()
-        super().replace(fn, *args)
-
-    def _take(self) -> Any:
-        self._note()
-        return super()._take()
-
-    def _note(self) -> None:
-        assert current.capture is not None
-        current.capture.note_change()
-        self.changed = True
-
-    def holds(self, array: Any) -> bool:
-        """Whether an array is in the memory of the variable."""
-        return bool(self.place <= array.data.ptr < self.end)
-
-    def put_back(self) -> None:
-        """Let the graph end with the value where it was.
-
-        Raises: NotCaptured: it has another shape now.
-        """
-        value = self._value
-        if value.data.ptr != self.place:
-            if value.shape != self.shape:
-                raise NotCaptured("a variable gets another shape")
-            self.xp.copyto(self.xp.ndarray(self.shape, value.dtype, self._memory), value)
-
-
 class _Graph:
     """Instructions, captured for what is in the slots now.
 
@@ -310,12 +253,12 @@ class _Graph:
         self._device = device
         self._lock = threading.Lock()
         self._capture = capture = Capture(device.hardware)
-        self._shadows: dict[int, _Shadow] = {}
+        self._shadows: dict[int, Shadow] = {}
         self._host: dict[int, Any] = {}
         self._objects: dict[int, Any] = {}
         self._fixed: dict[int, Any] = {}
         self._inputs: dict[int, Any] = {}
-        self._snapshots: dict[int, _Shadow] = {}
+        self._snapshots: dict[int, Shadow] = {}
         self._dead = set(comes.dead)
         with capture.under_way():
             mine = self._places(line, slots, comes)
@@ -339,7 +282,7 @@ class _Graph:
         if state is not None:
             self._objects[slot] = value
             shadow = self._shadow(state)
-            return shadow if state is value else _leading_to(value, shadow)
+            return shadow if state is value else leading_to(value, shadow)
         if not device.is_own(value) and slot not in comes.varying:
             self._host[slot] = value
             return value
@@ -353,18 +296,18 @@ class _Graph:
         self._inputs[slot] = made = device.xp.empty(value.shape, value.dtype)
         return made
 
-    def _holding(self, array: Any) -> _Shadow | None:
+    def _holding(self, array: Any) -> Shadow | None:
         """The variable whose value an array is."""
         found = [s for s in self._shadows.values() if self._has_place(s, array)]
         return found[0] if found and array.size else None
 
-    def _shadow(self, state: VariableState) -> _Shadow:
+    def _shadow(self, state: VariableState) -> Shadow:
         found = self._shadows.get(id(state))
         if found is None:
             array: Any = state.read() if state.is_initialized else None
             if not self._device.is_own(array) or not array.flags.c_contiguous:
                 raise NotCaptured(f"variable {state.name} has no value on the GPU")
-            found = self._shadows[id(state)] = _Shadow(state, array, self._device.new_array)
+            found = self._shadows[id(state)] = Shadow(state, array, self._device.new_array)
         return found
 
     def _captured(
@@ -422,10 +365,10 @@ class _Graph:
             if device.is_own(value):
                 if any(shadow.holds(value) for shadow in changed):
                     value = value.copy()  # before what comes after it gets there
-            elif isinstance(value, _Shadow):
+            elif isinstance(value, Shadow):
                 value = value.of
-            elif isinstance(value, ResourceHandle) and isinstance(value.resource, _Shadow):
-                value = _leading_to(value, value.resource.of)
+            elif isinstance(value, ResourceHandle) and isinstance(value.resource, Shadow):
+                value = leading_to(value, value.resource.of)
             elif value is not None:
                 raise NotCaptured("it gives a value of the host")
             found[slot] = value
@@ -454,14 +397,14 @@ class _Graph:
             and all([self._is_there(shadow) for shadow in self._shadows.values()])
         )
 
-    def _is_there(self, shadow: _Shadow) -> bool:
+    def _is_there(self, shadow: Shadow) -> bool:
         """Whether a variable is where it was."""
         if not shadow.of.is_initialized:
             return False
         array = shadow.of.read()
         return self._device.is_own(array) and self._has_place(shadow, array)
 
-    def _has_place(self, shadow: _Shadow, array: Any) -> bool:
+    def _has_place(self, shadow: Shadow, array: Any) -> bool:
         return bool(array.data.ptr == shadow.place and array.shape == shadow.shape)
 
     def launch(self, slots: Slots) -> bool:
@@ -525,10 +468,6 @@ class _Graph:
     def _failed(self) -> bool:
         """Wait for what is checked, if something is; returns whether a check failed."""
         return any([int(self._device.to_host(flag)[0]) for flag in self._capture.checks])
-
-
-def _leading_to(handle: ResourceHandle, state: VariableState) -> ResourceHandle:
-    return ResourceHandle(handle.device, handle.container, handle.name, state)
 
 
 def _is_same(value: Any, known: Any) -> bool:
