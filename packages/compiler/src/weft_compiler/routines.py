@@ -5,6 +5,7 @@ Their machine code is made by the modules of `weft_compiler.codegen`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -304,6 +305,110 @@ def _pack_bytes(b: Any, panels: Any, sums: Any, **of: int) -> None:
     sums[: totals.size] = totals.reshape(-1)
 
 
+# ---------------------------------------------------------------------------- pairs
+
+PAIR: Final = 2
+"""Rows of each column that a panel of bfloat16 has side by side: (panels, pairs, columns, 2), with
+zeros where rows or columns end. It has as many columns as one of bytes."""
+
+
+def pair_panels(n: int, k: int) -> tuple[int, ...]:
+    """The shape of panels of a matrix, k×n."""
+    return -(-n // PANEL), -(-k // PAIR), PANEL, PAIR
+
+
+def packed_pairs(matrix: Any) -> Any:
+    """A matrix of bfloat16, (k, n), as panels."""
+    k, n = matrix.shape
+    whole = np.zeros((k + k % PAIR, n + -n % PANEL), matrix.dtype)
+    whole[:k, :n] = matrix
+    shape = pair_panels(n, k)
+    panels = whole.reshape(shape[1], PAIR, shape[0], PANEL).transpose(2, 0, 3, 1)
+    return np.ascontiguousarray(panels)
+
+
+def _unpacked_pairs(panels: Any, n: int, k: int) -> Any:
+    """The matrix that panels hold, (k, n), of float32."""
+    shape = pair_panels(n, k)
+    whole = panels[: math.prod(shape)].reshape(shape).transpose(1, 3, 0, 2)
+    return whole.reshape(shape[1] * PAIR, -1)[:k, :n].astype(np.float32)
+
+
+def _wrong_pairs(views: windows.Views) -> str:
+    """Whether all views are of bfloat16, but for the last, where there are three."""
+    *given, last = [dtype for dtype, _ in views.values()]
+    wanted = dtypes.bfloat16 if len(views) == 2 else dtypes.float32
+    if {*given} == {dtypes.bfloat16} and last is wanted:
+        return ""
+    return f"operands of bfloat16 and a result of {wanted.name} were required"
+
+
+def _pair_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    dense = {"b_row": of["n"], "b_column": 1}
+    return {**_matrices({**of, **dense}), "b": math.prod(pair_panels(of["n"], of["k"]))}
+
+
+def _wrong_matmul_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
+    if min(of.values()) < 0 or of["k"] < 1:
+        return "sizes and strides of at least 0, and a depth of at least 1, were required"
+    if of["m"] > 1 and of["c_row"] < of["n"]:
+        return "rows overlap"
+    return _wrong_pairs(views) or windows.too_few(views, _pair_spans(of))
+
+
+def _matmul_pairs(a: Any, b: Any, c: Any, **of: int) -> None:
+    left = _matrix(a, of["m"], of["k"], of["a_row"], of["a_column"]).astype(np.float32)
+    right = _unpacked_pairs(b, of["n"], of["k"])
+    _matrix(c, of["m"], of["n"], of["c_row"], 1)[...] = left @ right
+
+
+def _conv_pairs_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    return {
+        "x": windows.elements_of(of),
+        "w": math.prod(pair_panels(of["depth"], windows.places_of(of))),
+        "y": windows.taken(of) * of["depth"],
+    }
+
+
+def _wrong_conv_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
+    sizes = {name: of[name] for name in windows.WINDOWS}
+    wrong = windows.wrong_windows({"x": views["x"]}, sizes) or _wrong_pairs(views)
+    return wrong or windows.too_few(views, _conv_pairs_spans(of))
+
+
+def _conv_pairs(x: Any, w: Any, y: Any, row: int, **of: int) -> None:
+    filters = _unpacked_pairs(w, of["depth"], windows.places_of(of))
+    result = y[: windows.taken(of) * of["depth"]].reshape(-1, of["depth"])
+    result[...] = windows.windows_of(x.astype(np.float32), of, row) @ filters
+
+
+def _wrong_filter_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
+    wrong = windows.wrong_windows({"x": views["x"]}, of) or _wrong_pairs(views)
+    return wrong or windows.too_few(views, windows.filter_spans(of))
+
+
+def _conv_filter_pairs(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
+    windows.conv_filter(x.astype(np.float32), g.astype(np.float32), y, accumulate, **of)
+
+
+def _pack_pairs_spans(of: Mapping[str, int]) -> Mapping[str, int]:
+    return {
+        "b": _pack_spans(of)["b"],
+        "panels": math.prod(pair_panels(of["n"], of["k"])),
+    }
+
+
+def _wrong_pack_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
+    if min(of.values()) < 0:
+        return "sizes and strides of at least 0 were required"
+    return _wrong_pairs(views) or windows.too_few(views, _pack_pairs_spans(of))
+
+
+def _pack_pairs(b: Any, panels: Any, **of: int) -> None:
+    whole = packed_pairs(_matrix(b, of["k"], of["n"], of["b_row"], of["b_column"]))
+    panels[: whole.size] = whole.reshape(-1)
+
+
 # ---------------------------------------------------------------------------- all
 
 _PRODUCT: Final = (
@@ -439,6 +544,47 @@ _ROUTINES: Final = {
         lambda of, _: _pack_spans(of),
         lambda of: of["n"] * of["k"],
     ),
+    "matmul_pairs": Routine(
+        "matmul_pairs",
+        ("a", "b", "c"),
+        ("m", "n", "k", "a_row", "a_column", "c_row"),
+        frozenset("c"),
+        _wrong_matmul_pairs,
+        _matmul_pairs,
+        lambda of, _: _pair_spans(of),
+        _products,
+    ),
+    "conv_pairs": Routine(
+        "conv_pairs",
+        ("x", "w", "y"),
+        windows.WINDOWS,
+        frozenset("y"),
+        _wrong_conv_pairs,
+        _conv_pairs,
+        lambda of, _: _conv_pairs_spans(of),
+        windows.conv_work,
+        ("row",),
+    ),
+    "conv_filter_pairs": Routine(
+        "conv_filter_pairs",
+        ("x", "g", "y"),
+        (*windows.WINDOWS, "accumulate"),
+        frozenset("y"),
+        _wrong_filter_pairs,
+        _conv_filter_pairs,
+        lambda of, _: windows.filter_spans(of),
+        windows.conv_work,
+    ),
+    "pack_pairs": Routine(
+        "pack_pairs",
+        ("b", "panels"),
+        ("n", "k", "b_row", "b_column"),
+        frozenset(["panels"]),
+        _wrong_pack_pairs,
+        _pack_pairs,
+        lambda of, _: _pack_pairs_spans(of),
+        lambda of: of["n"] * of["k"],
+    ),
 }
 """`matmul`: the product of the matrices a, m×k, and b, k×n, is stored in c, m×n, or added to it.
 Strides are in elements; c's columns are neighbours.
@@ -474,6 +620,15 @@ are the sums of their columns, is stored in c, m×n, of int32.
 is stored in y as by `conv`.
 
 `pack_bytes`: panels and sums of a matrix b, k×n; of uint8 less 128 each.
+
+`matmul_pairs`: the product of a, m×k, and of panels of pairs, k×n, all of bfloat16, is stored in
+c, m×n, of float32. Strides of a are in elements.
+
+`conv_pairs`: the same of the windows of x and of filters; it is stored in y as by `conv`.
+
+`conv_filter_pairs`: the same as `conv_filter` of x and g of bfloat16; y is of float32.
+
+`pack_pairs`: panels of pairs of a matrix b, k×n.
 
 `turn`: the transpose of the matrix x, rows × columns, is stored in y. Rows are dense, and `x_row`
 and `y_row` elements apart."""

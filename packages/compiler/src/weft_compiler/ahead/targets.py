@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import host, require_features
+from weft_compiler.codegen.targets import host, require_features, without
 from weft_tensor import errors
 
 PROCESSORS: Final = {
@@ -39,7 +39,8 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
     """
     if target == "native":
         here = host()
-        own = (here.cpu, here.features) if not cpu else (cpu, "")
+        # Who runs the object may not have asked the system for AMX: it has to be named.
+        own = (here.cpu, without(here.features, ["amx-"])) if not cpu else (cpu, "")
         _require(here.triple, features)
         return Options(contract, False, False, own[0], _joined(own[1], features), here.triple)
     match = re.fullmatch(r"(\w+?)-(linux|android|none|wasi)(-\w+)?", target)

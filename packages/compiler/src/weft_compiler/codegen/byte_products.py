@@ -1,25 +1,19 @@
 """The routines `matmul_bytes`, `conv_bytes` and `pack_bytes`: products of bytes, exact in int32.
 
-    for blocks of NC columns:
-      for blocks of KC of what is summed over:
-        for rows in tiles:
-          copy that part of these rows, or of these windows    # stays in the first cache
-          for columns in tiles:
-            kernel: c tile = or += rows times panel of b
-
-Their kernels are those of `weft_compiler.codegen.byte_tiles`.
+Their loops are those of `weft_compiler.codegen.group_products`, their kernels those of
+`weft_compiler.codegen.byte_tiles`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, texts
-from weft_compiler.codegen.gather import GATHERED, Gather
+from weft_compiler.codegen.gather import GATHERED
+from weft_compiler.codegen.group_products import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tile_kernels import chosen
-from weft_compiler.codegen.tiles import module, symbol, tiles
+from weft_compiler.codegen.tiles import module, symbol
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import PANEL_BYTES, WINDOWS
@@ -36,13 +30,11 @@ _VIEWS: Final = {
     "conv_bytes": ("x", "w", "sums", "y"),
     "pack_bytes": ("b", "panels", "sums"),
 }
-_SHORT: Final = (16, 8, 4)
-"""Bytes that are copied at once where there are fewer than a register holds."""
 
 
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
     """Bytes that a call works in."""
-    return 0 if routine == "pack_bytes" else byte_shape(dtype, target).panel_bytes
+    return 0 if routine == "pack_bytes" else own_bytes(byte_shape(dtype, target))
 
 
 def declaration(routine: str, dtype: DType) -> str:
@@ -58,25 +50,13 @@ def module_text(dtype: DType, target: Target) -> str:
     return module(target, *texts(s), _Bytes(s).text(), *routines)
 
 
-def _function(routine: str, dtype: DType, w: Loops) -> str:
-    """A routine, of its instructions."""
-    w.do("ret void")
-    views = [f"ptr noalias %{name}" for name in _VIEWS[routine]]
-    numbers = [f"i64 %{name}" for name in _PARAMETERS[routine]]
-    given = ", ".join([*views, *numbers, "ptr noalias %workspace"])
-    lines = "\n".join(w.lines)
-    return f"define void @{symbol(routine, dtype)}({given}) #0 {{\nentry:\n{lines}\n}}\n"
-
-
-class _Bytes(Gather):
+class _Bytes(GroupGather):
     """`gather` of bytes, as kernels take them; `outside` is what is outside of an image."""
 
     numbers = (*WINDOWS, *GATHERED, "outside")
 
     def __init__(self, s: ByteShape) -> None:
-        widest = s.lanes * 4
-        lanes = (widest, *[short for short in _SHORT if short < widest])
-        super().__init__(s.copied, lanes, "i8")
+        super().__init__(s, "i8", s.lanes * 4)
         self.s = s
         self._outside = s.as_copied(self.w, self.w.put("trunc i64 %outside to i8"))
 
@@ -88,88 +68,33 @@ class _Bytes(Gather):
         return self.s.as_copied(self.w, x, lanes)
 
 
-class _Driver:
-    """What both products have: loops over blocks, and the calls within."""
+class _Matmul(Driver):
+    extra, sums = "0", True
 
-    def __init__(self, s: ByteShape) -> None:
-        self.s = s
-        self.w = Loops()
-
-    def multiply(
-        self,
-        size: tuple[str, str, str],
-        views: tuple[str, str],
-        c_row: str,
-        copy: Callable[[str, str, str, str], None],
-    ) -> None:
-        """The loops.
-
-        Args:
-          size: m, n and k.
-          views: the panels and the result.
-          copy: writes what copies rows: given the first, how many, and the same of columns.
-        """
-        w, s, (m, n, k), (b, c) = self.w, self.s, size, views
-        fours = self._fours(k)
-        with w.each(n, s.columns) as jc:
-            last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
-            with w.each(k, s.depth) as pc:
-                depth = w.least(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
-                add = w.put(f"icmp sgt i64 {pc}, 0")
-                done = w.put(f"mul nsw i64 {pc}, {PANEL}")
-                here = self._fours(depth)
-                with tiles(w, s, m) as (i, rows, wanted):
-                    copy(i, rows, pc, depth)
-                    start = w.at(c, "i32", w.put(f"mul nsw i64 {i}, {c_row}"))
-                    with w.each(last, s.width, low=jc) as j:
-                        of = w.put(f"mul nsw i64 {w.put(f'sdiv i64 {j}, {PANEL}')}, {fours}")
-                        of = w.put(f"mul nsw i64 {of}, {PANEL_BYTES}")
-                        inside = w.put(f"mul nsw i64 {w.put(f'srem i64 {j}, {PANEL}')}, {FOUR}")
-                        panel = w.at(b, "i8", of, done, inside)
-                        columns = w.put(f"sub i64 {n}, {j}")
-                        kernel = chosen(w, s, wanted, columns)
-                        sums, place = w.at("%sums", "i32", j), w.at(start, "i32", j)
-                        w.do(
-                            f"call void {kernel}(ptr %workspace, ptr {panel}, i64 {here}, "
-                            f"ptr {place}, i64 {c_row}, i64 {columns}, i1 {add}, ptr {sums})"
-                        )
-
-    def _fours(self, count: str) -> str:
-        """Groups of four of so many."""
-        return self.w.put(f"lshr i64 {self.w.put(f'add nsw i64 {count}, {FOUR - 1}')}, 2")
-
-
-class _Matmul(_Driver):
     def text(self) -> str:
         self.multiply(("%m", "%n", "%k"), ("%b", "%c"), "%c_row", self._copy)
-        return _function("matmul_bytes", self.s.dtype, self.w)
+        return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"))
 
     def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
-        """Rows as the pixels of an image of one row, whose channels are a row's elements."""
-        w, s = self.w, self.s
-        start = w.at("%a", "i8", w.put(f"mul nsw i64 {i}, %a_row"), pc)
-        of = dict.fromkeys(WINDOWS, "1") | {
-            "width": rows, "breadth": rows, "channels": "%a_row", "before_y": "0", "before_x": "0"
-        }  # fmt: skip
-        of |= dict(zip(GATHERED, ("0", rows, "0", depth, str(s.row), "0"), strict=True))
-        given = ", ".join(f"i64 {of[name]}" for name in (*WINDOWS, *GATHERED))
-        w.do(f"call void @weft.gather(ptr {start}, ptr %workspace, {given}, i64 0)")
+        start = self.w.at("%a", "i8", self.w.put(f"mul nsw i64 {i}, %a_row"), pc)
+        self.copy_rows(start, "%a_row", rows, depth)
 
 
-class _Conv(_Driver):
+class _Conv(Driver):
+    extra, sums = "%outside", True
+
     def text(self) -> str:
         w = self.w
         windows = w.put("mul nsw i64 %rows, %width")
         windows = w.put(f"mul nsw i64 %images, {windows}")
         taps = w.put("mul nsw i64 %taps_y, %taps_x")
         places = w.put(f"mul nsw i64 {taps}, %channels")
-        self.multiply((windows, "%depth", places), ("%w", "%y"), "%depth", self._copy)
-        return _function("conv_bytes", self.s.dtype, w)
+        self.multiply((windows, "%depth", places), ("%w", "%y"), "%depth", self.copy_windows)
+        return self.function("conv_bytes", self.s.dtype, *_given("conv_bytes"))
 
-    def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
-        numbers = (*[f"%{x}" for x in WINDOWS], i, rows, pc, depth, str(self.s.row), "%row")
-        given = ", ".join(f"i64 {x}" for x in (*numbers, "%outside"))
-        self.w.do(f"call void @weft.gather(ptr %x, ptr %workspace, {given})")
+
+def _given(routine: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return _VIEWS[routine], _PARAMETERS[routine]
 
 
 class _Pack:
@@ -204,7 +129,7 @@ class _Pack:
                 self._each(first, j, place)
                 w.go(done)
                 w.begin(done)
-        return _function("pack_bytes", self.dtype, w)
+        return function("pack_bytes", self.dtype, w, *_given("pack_bytes"))
 
     def _signed(self, x: str, lanes: int = 0) -> str:
         """Bytes with a sign: of those without one, less 128."""

@@ -3,6 +3,7 @@
 A panel of b has four bytes of each of its columns side by side.  A step of a kernel multiplies them
 with four bytes of each row of a.  What does that depends on the processor:
 
+    tdpbssd, tdpbusd  tiles of 16 rows and 16 columns, in registers of their own
     vpdpbusd          four products of a lane and their sum, of bytes without sign and with one
     sdot              the same, of bytes with a sign
     pmaddwd           two products of 16 bits: each column has two lanes, which are added in the end
@@ -17,14 +18,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from weft_compiler.codegen.group_kernels import PARAMETERS, GroupKernel
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tile_kernels import Element, TileKernel, kernels
+from weft_compiler.codegen import tile_registers
+from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR
-from weft_compiler.windows import PANEL_BYTES
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
@@ -37,6 +39,7 @@ _DEPTH: Final = 1024
 class Dot(enum.Enum):
     """How four bytes are multiplied."""
 
+    TILES = "tdpbssd"
     UNSIGNED = "vpdpbusd"
     SIGNED = "sdot"
     PAIRS = "pmaddwd"
@@ -47,6 +50,8 @@ class Dot(enum.Enum):
 def dot_of(target: Target) -> Dot:
     """The fastest that a processor has, and whose sums are exact."""
     if target.x86:
+        if target.has_tiles("int8"):
+            return Dot.TILES
         wide = target.has("avx512vnni") and target.vector_bytes == 64
         narrow = target.has("avxvnni") and target.vector_bytes == 32
         return Dot.UNSIGNED if wide or narrow else Dot.PAIRS
@@ -78,7 +83,22 @@ class ByteShape:
     @property
     def parts(self) -> int:
         """Lanes of a column."""
-        return 1 if self.dot in (Dot.UNSIGNED, Dot.SIGNED) else 2
+        return 1 if self.dot in (Dot.TILES, Dot.UNSIGNED, Dot.SIGNED) else 2
+
+    @property
+    def group(self) -> int:
+        """Elements of a column that are side by side in a panel."""
+        return FOUR
+
+    @property
+    def result(self) -> str:
+        """The type of an element of the result in LLVM."""
+        return "i32"
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether registers are tiles."""
+        return self.dot is Dot.TILES
 
     @property
     def vectors(self) -> int:
@@ -113,7 +133,8 @@ class ByteShape:
     @property
     def panel_bytes(self) -> int:
         """Bytes of the copied rows of a."""
-        return self.rows[0] * self.row * self.size
+        rows = tile_registers.ROWS if self.in_tiles else self.rows[0]
+        return rows * self.row * self.size
 
     @property
     def added(self) -> int:
@@ -144,25 +165,24 @@ def byte_shape(dtype: DType, target: Target) -> ByteShape:
 
 def texts(s: ByteShape) -> list[str]:
     """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    if s.in_tiles:
+        multiply = "tdpbssd" if s.dtype is dtypes.int8 else "tdpbusd"
+        return tile_registers.texts(multiply, s.row * s.size)
     return kernels(s, lambda *sizes: _Kernel(s, *sizes))
 
 
-class _Kernel(TileKernel):
-    """A tile of c: `kernel(a, b, fours, c, c_row, columns, add, sums)`."""
+class _Kernel(GroupKernel):
+    """A tile of c: `kernel(a, b, groups, c, c_row, columns, add, sums)`."""
 
-    parameters = (
-        "ptr noalias %a, ptr noalias %b, i64 %fours, ptr noalias %c, i64 %c_row, "
-        "i64 %columns, i1 %add, ptr noalias %sums"
-    )
+    parameters = f"{PARAMETERS}, ptr noalias %sums"
 
-    def __init__(self, s: ByteShape, rows: int, vectors: int, masked: bool, alone: bool) -> None:
-        super().__init__(s, Element("i32", 4, "add"), rows, vectors, masked, alone)
+    def __init__(self, s: ByteShape, *sizes: Any) -> None:
+        super().__init__(s, Element("i32", 4, "add"), sizes, s.parts, FOUR, (s.copied, s.row))
         self.s = s
-        self.sums = vectors * s.parts
 
     def totals(self) -> list[list[str]]:
         """The sums of products."""
-        return [self._whole(row) for row in self._product()]
+        return [self._whole(row) for row in super().totals()]
 
     def corrections(self) -> list[str]:
         """What the result has too little, since something was added to a."""
@@ -176,51 +196,21 @@ class _Kernel(TileKernel):
             for v, start in enumerate(starts)
         ]
 
-    def _product(self) -> list[list[str]]:
-        """The sums of products, in a loop over groups of four."""
-        w, tile = self.w, range(self.rows)
-        head, body, done = w.label(), w.label(), w.label()
-        before = w.block
-        w.go(head)
-        w.begin(head)
-        p, totals = w.name(), [[w.name() for _ in range(self.sums)] for _ in tile]
-        at = len(w.lines)
-        for _ in range(1 + self.rows * self.sums):
-            w.do("")
-        w.branch(w.put(f"icmp slt i64 {p}, %fours"), body, done)
-        w.begin(body)
-        start = w.at("%b", "i8", w.put(f"mul nsw i64 {p}, {PANEL_BYTES}"))
-        b = [self._columns(start, v) for v in range(self.sums)]
-        here = w.at("%a", self.s.copied, w.put(f"mul nsw i64 {p}, {FOUR}"))
-        new = [
-            self._row(w.at(here, self.s.copied, str(i * self.s.row)), b, totals[i]) for i in tile
-        ]
-        following = w.put(f"add nsw i64 {p}, 1")
-        w.go(head, ", !llvm.loop !0")
-        lines = [f"  {p} = phi i64 [ 0, %{before} ], [ {following}, %{body} ]"]
-        for i in tile:
-            for old, total in zip(totals[i], new[i], strict=True):
-                zero = f"[ zeroinitializer, %{before} ]"
-                lines.append(f"  {old} = phi {self.kind} {zero}, [ {total}, %{body} ]")
-        w.lines[at : at + len(lines)] = lines
-        w.begin(done)
-        return totals
-
     @property
     def _bytes(self) -> int:
         """Bytes of b that go with a register of sums."""
         return self.s.lanes * FOUR // self.s.parts
 
-    def _columns(self, start: str, v: int) -> str:
+    def columns_of(self, start: str, v: int) -> list[str]:
         """Four bytes of each of some columns."""
         w, count = self.w, self._bytes
         place = w.at(start, "i8", str(v * count))
         found = w.put(f"load <{count} x i8>, ptr {place}, align 1")
         if self.s.copied == "i8":
-            return found
-        return w.put(f"sext <{count} x i8> {found} to <{count} x i16>")
+            return [found]
+        return [w.put(f"sext <{count} x i8> {found} to <{count} x i16>")]
 
-    def _row(self, place: str, b: list[str], totals: list[str]) -> list[str]:
+    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
         """Four elements of a row of a, with those of all columns."""
         w, s = self.w, self.s
         word, count = f"i{32 * s.size}", self._bytes
@@ -228,7 +218,7 @@ class _Kernel(TileKernel):
         many = f"<{count // FOUR} x {word}>"
         every = w.put(f"bitcast {many} {w.every(many, x)} to <{count} x {s.copied}>")
         step = _STEPS[s.dot]
-        return [step(w, s, total, every, y) for y, total in zip(b, totals, strict=True)]
+        return [step(w, s, total, every, y) for (y,), total in zip(b, totals, strict=True)]
 
     def _whole(self, sums: list[str]) -> list[str]:
         """The columns of a row, of the lanes of each."""

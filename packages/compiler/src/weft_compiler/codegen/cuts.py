@@ -8,7 +8,7 @@ from typing import Final
 
 from weft_compiler.codegen.generated import parts
 from weft_compiler.codegen.tile_kernels import FEW
-from weft_compiler.routines import FOUR, PANEL
+from weft_compiler.routines import FOUR, PAIR, PANEL
 from weft_compiler.windows import TILE
 
 _ENOUGH: Final = 1 << 19
@@ -17,6 +17,8 @@ _UNPACKED: Final = 1 << 23
 """Products of numbers up to which BLAS gets a part of `_ENOUGH` after the other. OpenBLAS packs
 what is more than 10^6 into memory that threads share in turns, so one finds there what another
 wrote: 32×512×512 by two threads takes 140 µs so, and 97 in such parts."""
+_FASTER: Final = 4
+"""Of how many products of bfloat16 a processor computes as many as of one of float32."""
 _LINES: Final = 16
 """Rows of a product that a part has a multiple of; of columns it has whole panels."""
 
@@ -58,6 +60,8 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
       of: its parameters.
       work: products of numbers that it takes.
     """
+    if routine.endswith("_pairs"):
+        work //= _FASTER
     if work < 2 * _ENOUGH:
         return None
     if routine in ("gemm", "matmul"):
@@ -66,13 +70,15 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
         found = _of_product(of, of["k"])
     elif routine == "matmul_bytes":
         found = _of_product(of, -(-of["k"] // FOUR) * FOUR, result=3)
-    elif routine == "conv":
+    elif routine == "matmul_pairs":
+        found = _of_product(of, -(-of["k"] // PAIR) * PAIR)
+    elif routine in ("conv", "conv_pairs"):
         found = _of_windows(of, result=2)
     elif routine == "conv_bytes":
         found = _of_windows(of, result=3)
     elif routine == "winograd":
         found = _of_windows(of, result=3, unit=TILE)
-    elif routine == "conv_filter":
+    elif routine in ("conv_filter", "conv_filter_pairs"):
         found = Cut("", parts(routine, of), _LINES * 2, {})
     elif routine == "winograd_gradient":
         found = Cut("", parts(routine, of), _LINES, {}, chunks=1)

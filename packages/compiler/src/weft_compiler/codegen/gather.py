@@ -51,9 +51,11 @@ class Gather:
       lanes: elements that are copied at once, the most first.
       beyond: whether a copy may write so many elements as the most lanes, less one, beyond those of
         a part: these are of a part that is gathered later, or of nobody.
+      name: what it is called.
       numbers: names of its integers.
     """
 
+    name = "weft.gather"
     numbers: tuple[str, ...] = (*WINDOWS, *GATHERED)
 
     def __init__(
@@ -103,7 +105,7 @@ class Gather:
         w.do("ret void")
         numbers = ", ".join(f"i64 %{name}" for name in self.numbers)
         lines = "\n".join(w.lines)
-        head = f"define internal void @weft.gather(ptr noalias %x, ptr noalias %y, {numbers})"
+        head = f"define internal void @{self.name}(ptr noalias %x, ptr noalias %y, {numbers})"
         return f"{head} noinline #0 {{\nentry:\n{lines}\n}}\n"
 
     def _pixels(self) -> None:

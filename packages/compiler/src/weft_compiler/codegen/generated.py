@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from weft_compiler.codegen import byte_products, conv, matmul
+from weft_compiler.codegen import byte_products, conv, matmul, pair_products
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import symbol
 from weft_compiler.windows import places_of
@@ -42,8 +42,17 @@ _MODULES: Final[dict[str, _Module]] = {
     "matmul_bytes": byte_products,
     "conv_bytes": byte_products,
     "pack_bytes": byte_products,
+    "matmul_pairs": pair_products,
+    "conv_pairs": pair_products,
+    "conv_filter_pairs": pair_products,
+    "pack_pairs": pair_products,
 }
-_LIBRARIES: Final = {"matmul": matmul, "conv": conv, "matmul_bytes": byte_products}
+_LIBRARIES: Final = {
+    "matmul": matmul,
+    "conv": conv,
+    "matmul_bytes": byte_products,
+    "matmul_pairs": pair_products,
+}
 """Modules by the name of one of their routines."""
 
 
@@ -51,6 +60,8 @@ def supported(routine: str, dtype: DType) -> bool:
     """Whether there is machine code of a routine for a type."""
     if _MODULES.get(routine) is byte_products:
         return dtype in (dtypes.int8, dtypes.uint8)
+    if _MODULES.get(routine) is pair_products:
+        return dtype is dtypes.bfloat16
     return routine in _MODULES and dtype in (dtypes.float32, dtypes.float64)
 
 
@@ -71,7 +82,7 @@ def parts(routine: str, of: Mapping[str, int]) -> int:
     """
     if routine == "winograd_gradient":
         return of["channels"]
-    return places_of(of) if routine == "conv_filter" else 0
+    return places_of(of) if routine in ("conv_filter", "conv_filter_pairs") else 0
 
 
 def library(routine: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import platform
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from llvmlite import binding
@@ -60,6 +62,14 @@ class Target:
             return feature in _LEVELS.get(self.cpu, frozenset())
         return feature in _FAMILIES.get(self.family, _ARM64)
 
+    def has_tiles(self, of: str) -> bool:
+        """Whether it has registers of tiles (AMX).
+
+        Args:
+          of: what it multiplies there: "int8" or "bf16".
+        """
+        return self.x86 and self.has("amx-tile") and self.has(f"amx-{of}")
+
     @property
     def vector_bytes(self) -> int:
         """How wide its registers are."""
@@ -93,7 +103,7 @@ def host() -> Target:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         binding.initialize_native_asmparser()
-    features = binding.get_host_cpu_features().flatten()
+    features = permitted(binding.get_host_cpu_features().flatten())
     return Target(binding.get_process_triple(), binding.get_host_cpu_name(), features)
 
 
@@ -104,11 +114,62 @@ def target_of(options: Options) -> Target:
     """
     if options.cpu:
         _require_known(options.triple or host().triple, options.cpu)
+    features = options.features
     if options.triple:
-        return Target(options.triple, options.cpu, options.features, alone=True)
-    if options.cpu:
-        return Target(host().triple, options.cpu, options.features)
-    return host()
+        found = Target(options.triple, options.cpu, features, alone=True)
+    elif options.cpu:
+        found = Target(host().triple, options.cpu, permitted(features))
+    else:
+        found = host()
+    return found if options.contract else replace(found, features=without(found.features, _BF16))
+
+
+_BF16: Final = ("amx-bf16", "avx512bf16", "bf16")
+"""Dots of bfloat16, which take numbers near zero for zero."""
+
+
+def without(features: str, names: Sequence[str]) -> str:
+    """Features, of which some are not there.
+
+    Args:
+      names: those, whole or only how they begin, where they end with a dash.
+    """
+    found = []
+    for each in filter(None, features.split(",")):
+        name = each[1:]
+        gone = any(name == of or (of.endswith("-") and name.startswith(of)) for of in names)
+        found.append(f"-{name}" if gone else each)
+    return ",".join(found)
+
+
+def permitted(features: str) -> str:
+    """Features that code in this process may use: those of AMX where the system lets it."""
+    if "+amx-tile" in features.split(",") and not may_use_tiles():
+        return without(features, ["amx-"])
+    return features
+
+
+@functools.cache
+def may_use_tiles() -> bool:
+    """Ask the system, once for the process and its threads, to let them use AMX.
+
+    A thread's state takes 8 KB more then, so Linux has to know.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    try:
+        library = ctypes.CDLL(None)
+        asked = [ctypes.c_long(each) for each in (_ARCH_PRCTL, _REQUEST, _TILES)]
+        return int(library.syscall(*asked)) == 0
+    except (OSError, AttributeError):  # a C library that cannot be asked
+        return False
+
+
+_ARCH_PRCTL: Final = 158
+_REQUEST: Final = 0x1023
+"""ARCH_REQ_XCOMP_PERM."""
+_TILES: Final = 18
+"""XFEATURE_XTILEDATA."""
 
 
 @functools.cache

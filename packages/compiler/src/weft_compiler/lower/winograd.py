@@ -108,4 +108,4 @@ def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Mapping[str
         )
         return (Allocate(sums), Call("winograd_gradient", views, tuple(of.items())))
 
-    return Value(op.name, op.dtype(), op.shape(), Written((x, gradient), write))
+    return Value(op.name, x.dtype, op.shape(), Written((x, gradient), write))

@@ -20,18 +20,20 @@ from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Call, If, Statement, Store
-from weft_compiler.lower.panels import packed
+from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.matmul import product_of
+from weft_compiler.lower.rules.matmul import sums_of, widened
+from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Value, Written, computed, moved
 from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
+from weft_compiler.routines import PAIR, PANEL, packed_pairs, pair_panels
 from weft_compiler.windows import panel_columns
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-_TYPES: Final = (dtypes.float32, dtypes.float64)
+_TYPES: Final = (dtypes.float32, dtypes.float64, *NARROW)
 
 _FEW: Final = 128
 """Windows of an image below which one call takes all images: filters are read once for a call."""
@@ -105,9 +107,21 @@ def as_layout(x: Value, layout: str, name: str) -> Value:
     return moved(name, x, shape, lambda *at: (*at[:axis], *at[axis + 1 :], at[axis]))
 
 
+def _operand(op: Operation, x: Value) -> Value:
+    """An operand as routines take it: those of float16 are float32 before."""
+    return widened(op.name, x) if x.dtype is dtypes.float16 else x
+
+
+def _rounded(op: Operation, x: Value, layout: str = "") -> Value:
+    """A result in the type of an op, and its layout."""
+    if x.dtype is not op.dtype():
+        x = computed(f"{x.name}_rounded", op.dtype(), x.shape, x.at)
+    return as_layout(x, layout, op.name) if layout else x
+
+
 @lowers("Conv2D", by_kernel=by_kernel)
 def _conv(op: Operation) -> Value:
-    x, filters = op.inputs
+    x, filters = (_operand(op, each) for each in op.inputs)
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout = op.attr("data_format")
     axes = axes_of(op, x.shape, filters.shape[:2])
@@ -115,15 +129,16 @@ def _conv(op: Operation) -> Value:
     require(last.shape[-1] == filters.shape[2], "the filter has another depth than the input")
     windows = x.shape[0] * math.prod(axis.count for axis in axes)
     w = filters
-    if filters.constant is not None or windows >= _MANY:
+    pairs = filters.dtype is dtypes.bfloat16
+    if filters.constant is not None or windows >= _MANY or pairs:
         w = _packed(filters, [range(k) for k in filters.shape[:2]])
     found = _convolved(op, last, w, axes, filters.shape[3])
-    return as_layout(found, layout, op.name)
+    return _rounded(op, found, layout)
 
 
 @lowers("Conv2DBackpropInput", known=(0,), by_kernel=by_kernel)
 def _by_input(op: Operation) -> Value:
-    filters, gradient = op.inputs[1:]
+    filters, gradient = (_operand(op, each) for each in op.inputs[1:])
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), filters.shape
     axes = axes_of(op, op.shape(), (high, wide))
@@ -134,7 +149,7 @@ def _by_input(op: Operation) -> Value:
     require(last.shape == expected, "shapes do not fit")
     phases = [_phases(axis, size) for axis, size in zip(axes, sizes, strict=True)]
     if _is_sparse(phases, axes, last.dtype, channels):
-        return as_layout(_spread(op.name, last, filters, axes, shape), layout, op.name)
+        return _rounded(op, _spread(op.name, last, filters, axes, shape), layout)
     parts: list[Value | None] = []
     for y, x in product(*phases):
         if not y.taps or not x.taps:
@@ -143,9 +158,9 @@ def _by_input(op: Operation) -> Value:
         w = _packed(filters, [y.taps, x.taps], turned=True)
         parts.append(_convolved(op, last, w, [y.axis, x.axis], channels, "_part"))
     if len(parts) == 1 and parts[0] is not None:
-        return as_layout(parts[0], layout, op.name)
+        return _rounded(op, parts[0], layout)
     steps = [axis.stride for axis in axes]
-    return as_layout(_interleaved(op, shape, parts, steps), layout, op.name)
+    return _rounded(op, _interleaved(op, shape, parts, steps), layout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +196,7 @@ def _is_sparse(
     phases: Sequence[Sequence[_Phase]], axes: Sequence[Axis], dtype: DType, channels: int
 ) -> bool:
     """Whether convolutions of phases multiply mostly with zeros, of margins or of unused lanes."""
-    lanes = panel_columns(dtype) // 2
+    lanes = (PANEL if dtype is dtypes.bfloat16 else panel_columns(dtype)) // 2
     used = math.prod(sum(each.axis.count * len(each.taps) for each in axis) for axis in phases)
     there = math.prod(axis.count * axis.taps for axis in axes) * channels
     return used * -(-channels // lanes) * lanes > _WASTE * there
@@ -203,7 +218,7 @@ def _spread(
         )
 
     a, b = rows_of(gradient, windows), rows_of(filters, taps)
-    terms = product_of(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
+    terms = sums_of(f"{name}_terms", a, b, (a.shape[0], b.shape[0]), transpose_b=True)
 
     def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         def add(n: Expr, *at: Expr) -> Body:
@@ -222,7 +237,7 @@ def _spread(
         zeros = filled(unique, y, number(0, y.dtype))
         return (*zeros, *nest(unique, (*windows, *taps), add))
 
-    return Value(f"{name}_spread", gradient.dtype, tuple(shape), Written((terms,), write))
+    return Value(f"{name}_spread", terms.dtype, tuple(shape), Written((terms,), write))
 
 
 def _interleaved(
@@ -230,7 +245,8 @@ def _interleaved(
 ) -> Value:
     """A tensor of parts, each every so many places of its rows and columns."""
     given = [part for part in parts if part is not None]
-    zero = number(0, op.dtype())
+    dtype = given[0].dtype if given else op.dtype()
+    zero = number(0, dtype)
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         memory = dict(zip(map(id, given), buffers, strict=True))
@@ -252,7 +268,7 @@ def _interleaved(
             body += nest(unique, (shape[0], *sizes, shape[3]), store)
         return body
 
-    return Value(f"{op.name}_whole", op.dtype(), tuple(shape), Written(given, write))
+    return Value(f"{op.name}_whole", dtype, tuple(shape), Written(given, write))
 
 
 @lowers("Conv2DBackpropFilter", known=(1,), by_kernel=by_kernel)
@@ -260,13 +276,14 @@ def _by_filter(op: Operation) -> Value:
     require(op.dtype() in _TYPES, f"a convolution of {op.dtype().name}")
     layout, (high, wide, channels, depth) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x, gradient = channels_last(op.inputs[0], layout), channels_last(op.inputs[2], layout)
+    x, gradient = (channels_last(_operand(op, op.inputs[at]), layout) for at in (0, 2))
     require(x.shape[-1] == channels, "the filter has another depth than the input")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
     require(gradient.shape == expected, "shapes do not fit")
-    if not op.direct and fits(x, _slides(axes), depth):
+    pairs = x.dtype is dtypes.bfloat16
+    if not (op.direct or pairs) and fits(x, _slides(axes), depth):
         of = parameters_of(x, axes, depth, x.shape[0], axes[0].count)
-        return gradient_by_points(op, x, gradient, of)
+        return _rounded(op, gradient_by_points(op, x, gradient, of))
 
     def write(unique: Unique, y: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         zeros = filled(unique, y, number(0, y.dtype))
@@ -282,14 +299,16 @@ def _by_filter(op: Operation) -> Value:
             ]
             target = load(y, y.shape, [index(0)] * 4)
             of = parameters_of(x, axes, depth, count, axes[0].count) | {"accumulate": 1}
-            return (Call("conv_filter", (*views, target), tuple(of.items())),)
+            routine = "conv_filter_pairs" if pairs else "conv_filter"
+            return (Call(routine, (*views, target), tuple(of.items())),)
 
         whole = images // step
         body = [*zeros, *nest(unique, (whole,), lambda i: call(times(i, step), step))]
         return [*body, *(call(index(whole * step), images % step) if images % step else ())]
 
     turned = (depth, high, wide, channels)
-    found = Value(f"{op.name}_turned", op.dtype(), turned, Written((x, gradient), write))
+    dtype = dtypes.float32 if pairs else x.dtype
+    found = Value(f"{op.name}_turned", dtype, turned, Written((x, gradient), write))
     places = high * wide * channels
 
     def turn(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
@@ -297,7 +316,7 @@ def _by_filter(op: Operation) -> Value:
         of = {"rows": depth, "columns": places, "x_row": places, "y_row": depth}
         return (Call("turn", views, tuple(of.items())),) if depth * places else ()
 
-    return Value(op.name, op.dtype(), op.shape(), Written((found,), turn))
+    return _rounded(op, Value(op.name, dtype, op.shape(), Written((found,), turn)))
 
 
 # ---------------------------------------------------------------------------- forward
@@ -310,6 +329,8 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
       taps: of both axes, which of the filter's there are.
       turned: whether they lead from its last axis to the one before.
     """
+    if filters.dtype is dtypes.bfloat16:
+        return _packed_pairs(filters, taps, turned)
     columns = panel_columns(filters.dtype)
     channels, depth = filters.shape[:1:-1] if turned else filters.shape[2:]
     panels = -(-depth // columns)
@@ -319,21 +340,18 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
         array = array.swapaxes(2, 3) if turned else array
         return packed(f"{filters.name}_packed", filters, array)
 
-    def tap(i: Expr, j: Expr) -> list[Expr]:
-        return [plus(times(k, of.step), of.start) for k, of in zip((i, j), taps, strict=True)]
-
     def element(p: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> Expr:
         at = plus(times(p, columns), o)
         if panels * columns == depth:
-            return filters.at(*tap(i, j), c, at)
+            return filters.at(*_tap(taps, i, j), c, at)
         there = apply("less", at, index(depth))
-        return where(there, filters.at(*tap(i, j), c, clamped(at, depth)), zero)
+        return where(there, filters.at(*_tap(taps, i, j), c, clamped(at, depth)), zero)
 
     def turn(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
         """What columns beyond the last have is never stored anywhere."""
 
         def call(p: Expr, i: Expr, j: Expr, count: int) -> Body:
-            first = [*tap(i, j), times(p, columns), index(0)]
+            first = [*_tap(taps, i, j), times(p, columns), index(0)]
             views = load(given, filters.shape, first), load(y, shape, [p, i, j, *[index(0)] * 2])
             of = {"rows": count, "columns": channels, "x_row": channels, "y_row": columns}
             return (Call("turn", views, tuple(of.items())),)
@@ -349,6 +367,60 @@ def _packed(filters: Value, taps: Sequence[range], turned: bool = False) -> Valu
     if turned:
         return Value(name, filters.dtype, shape, Written((filters,), turn))
     return computed(name, filters.dtype, shape, element)
+
+
+def _tap(taps: Sequence[range], *at: Expr) -> list[Expr]:
+    """Which of a filter's taps are at a place."""
+    return [plus(times(k, of.step), of.start) for k, of in zip(at, taps, strict=True)]
+
+
+def _turned(filters: Value, taps: Sequence[range]) -> Value:
+    """Some taps of filters that lead from their last axis to the one before."""
+    shape = (len(taps[0]), len(taps[1]), *filters.shape[:1:-1])
+    return moved(
+        f"{filters.name}_turned", filters, shape, lambda i, j, c, o: [*_tap(taps, i, j), o, c]
+    )
+
+
+def _packed_pairs(filters: Value, taps: Sequence[range], turned: bool) -> Value:
+    """Filters of bfloat16 as panels of pairs; see `_packed`."""
+    channels, depth = filters.shape[:1:-1] if turned else filters.shape[2:]
+    count = len(taps[0]) * len(taps[1])
+    shape, name = pair_panels(depth, count * channels), f"{filters.name}_packed"
+    if filters.constant is not None:
+        array = filters.constant[np.ix_(*taps)]
+        array = array.swapaxes(2, 3) if turned else array
+        found = aligned(shape, array.dtype)
+        found[...] = packed_pairs(array.reshape(-1, depth))
+        return Value(name, filters.dtype, shape, constant=found)
+    if turned and channels % PAIR:  # pairs would be of two taps
+        filters, turned = _turned(filters, taps), False
+
+    def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
+        first = [index(0)] * 4
+
+        def call(at: Sequence[Expr], to: Sequence[Expr], of: dict[str, int]) -> Body:
+            views = load(given, filters.shape, at), load(panels, shape, to)
+            return (Call("pack_pairs", views, tuple(of.items())),)
+
+        if not turned:
+            of = {"n": depth, "k": count * channels, "b_row": depth, "b_column": 1}
+            return call(first, first, of) if math.prod(filters.shape) else ()
+
+        def tap(p: Expr, i: Expr, j: Expr, columns: int) -> Body:
+            places = _tap(taps, i, j)
+            row = times(plus(times(i, len(taps[1])), j), channels // PAIR)
+            of = {"n": columns, "k": channels, "b_row": 1, "b_column": channels}
+            return call([*places, times(p, PANEL), index(0)], [p, row, *first[2:]], of)
+
+        whole, rest = divmod(depth, PANEL)
+        body = nest(unique, (whole, *map(len, taps)), lambda *at: tap(*at, PANEL))
+        if rest:
+            last = index(whole)
+            body = (*body, *nest(unique, tuple(map(len, taps)), lambda *at: tap(last, *at, rest)))
+        return body if channels else ()
+
+    return Value(name, filters.dtype, shape, Written((filters,), write))
 
 
 def _convolved(
@@ -369,12 +441,17 @@ def _convolved(
                 load(buffers[1], w.shape, [index(0)] * w.rank),
                 load(target, shape, [image, row, index(0), index(0)]),
             )
-            of = parameters_of(x, axes, depth, images, rows) | {"packed": int(w.rank == 5)}
+            of = parameters_of(x, axes, depth, images, rows)
+            if pairs:
+                return (Call("conv_pairs", views, tuple(of.items()), (row,)),)
+            of |= {"packed": int(w.rank == 5)}
             return (Call("conv", views, tuple(of.items()), (row,)),)
 
         return call_by_rows(unique, shape, axes, call)
 
-    return Value(name, x.dtype, shape, Written((x, w), write))
+    pairs = x.dtype is dtypes.bfloat16
+    dtype = dtypes.float32 if pairs else x.dtype
+    return Value(name, dtype, shape, Written((x, w), write))
 
 
 def _slides(axes: Sequence[Axis]) -> Slides:

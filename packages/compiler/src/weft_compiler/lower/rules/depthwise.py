@@ -9,12 +9,21 @@ from typing import Final
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, by_kernel, channels_last
+from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, channels_last
 from weft_compiler.lower.values import Reduction, Value, computed, moved
+from weft_graph.ir.node import Node
 from weft_graph.ops.windows import spatial_axes
+from weft_tensor import dtypes
 
 MOST_TAPS: Final = 64
 """Taps of a window that are terms of one expression, at most."""
+
+
+def by_kernel(node: Node) -> str:
+    """Why a convolution had better run by its kernel, or ""."""
+    dtype = node.outputs[0].dtype
+    wide = dtype in (dtypes.float32, dtypes.float64)
+    return "" if wide else f"no rule says how a convolution of {dtype.name} is computed"
 
 
 def _require_few(taps: int) -> None:

@@ -8,7 +8,7 @@ from math import prod
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import reshaped
 from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.rules.matmul import by_kernel, product_of, widened
+from weft_compiler.lower.rules.matmul import by_kernel, sums_of, widened
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, computed, moved
 from weft_graph.ops.einsum import einsum_terms
@@ -31,7 +31,7 @@ def _einsum(op: Operation) -> Value:
         axes = _axes(term, x.rank, hidden)
         for axis, size in zip(axes, x.shape, strict=True):
             sizes[axis] = max(size, sizes.get(axis, 1)) if size and sizes.get(axis) != 0 else 0
-        named.append((axes, widened(op.name, x)))
+        named.append((axes, x))
     wanted = _axes(result, len(op.shape()), hidden)
     kept = tuple(dict.fromkeys(wanted))
     axes, total = _plain(op, *named[0])
@@ -70,7 +70,7 @@ def _plain(op: Operation, axes: Axes, x: Value) -> tuple[Axes, Value]:
 def _summed(op: Operation, axes: Axes, x: Value, kept: set[str]) -> Value:
     """An operand added up over the axes that nobody else has."""
     gone = [at for at, axis in enumerate(axes) if axis not in kept]
-    return reduce(f"{op.name}_{x.name}_sum", x, gone, "add") if gone else x
+    return reduce(f"{op.name}_{x.name}_sum", widened(op.name, x), gone, "add") if gone else x
 
 
 def _product(
@@ -99,7 +99,7 @@ def _product(
     lead = [sizes[axis] for axis in batch]
     shape = (*lead, prod(sizes[axis] for axis in rows), prod(sizes[axis] for axis in columns))
     name = f"{op.name}_product"
-    total = product_of(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
+    total = sums_of(name, a_matrix, b_matrix, shape, transpose_a, transpose_b)
     whole = tuple([sizes[axis] for axis in found])
     apart = moved(name, total, whole, lambda *at: reshaped(at, whole, shape), dense=True)
     return found, apart

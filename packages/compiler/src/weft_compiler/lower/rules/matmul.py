@@ -15,10 +15,11 @@ from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Call, Statement
-from weft_compiler.lower.panels import packed
+from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
+from weft_compiler.routines import packed_pairs, pair_panels
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
@@ -75,8 +76,7 @@ def product_of(
       shape: of the result.
     """
     if a.dtype in NARROW:
-        x, y = widened(name, a), widened(name, b)
-        total = product_of(f"{name}_wide", x, y, shape, transpose_a, transpose_b)
+        total = sums_of(f"{name}_wide", a, b, shape, transpose_a, transpose_b)
         return computed(name, a.dtype, shape, total.at)
     if not a.dtype.is_floating:
         return _of_integers(name, a, b, shape, transpose_a, transpose_b)
@@ -103,8 +103,7 @@ def product_of(
             return filled(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
         routine = "gemm" if k > 1 and addresses() else "matmul"
-        most = _SMALL_TURNED if transpose_b else _SMALL
-        if math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS:
+        if _are_small(a, shape, transpose_a, transpose_b):
             routine = "small_matmul"
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
@@ -118,6 +117,90 @@ def product_of(
         return nest(unique, shape[:-2], product)
 
     return Value(name, a.dtype, tuple(shape), Written((a, b), write))
+
+
+def sums_of(
+    name: str,
+    a: Value,
+    b: Value,
+    shape: Sequence[int],
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Value:
+    """The same as `product_of`, but for numbers of 16 bits in float32, in which they are added."""
+    if a.dtype is b.dtype is dtypes.bfloat16 and not _are_small(a, shape, transpose_a, transpose_b):
+        return _of_pairs(name, a, b, shape, transpose_a, transpose_b)
+    if a.dtype in NARROW or b.dtype in NARROW:
+        a, b = widened(name, a), widened(name, b)
+    return product_of(name, a, b, shape, transpose_a, transpose_b)
+
+
+def _are_small(a: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool) -> bool:
+    """Whether products have a function for their sizes; see `_MANY`."""
+    (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
+    most = _SMALL_TURNED if transpose_b else _SMALL
+    return math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS
+
+
+def _of_pairs(
+    name: str, a: Value, b: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool
+) -> Value:
+    """The product of matrices of bfloat16 in float32."""
+    (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
+    if not math.prod(shape) or not k:
+        return computed(name, dtypes.float32, shape, lambda *_: number(0, dtypes.float32))
+    panels = _panels(b, transpose_b)
+    alone = not transpose_a and math.prod(b.shape[:-2]) == 1
+    of = {
+        "m": math.prod(shape[:-1]) if alone else m,
+        "n": n,
+        "k": k,
+        "a_row": 1 if transpose_a else k,
+        "a_column": m if transpose_a else 1,
+        "c_row": n,
+    }
+
+    def write(unique: Unique, c: Buffer, *operands: Buffer) -> Sequence[Statement]:
+        given = list(zip(operands, (a, panels), (2, 4), strict=True))
+
+        def product(*at: Expr) -> Body:
+            views = []
+            for buffer, value, end in given:
+                lead = broadcast(value.shape[:-end], at) if at else [index(0)] * (value.rank - end)
+                views.append(load(buffer, value.shape, [*lead, *[index(0)] * end]))
+            lead = at or [index(0)] * (len(shape) - 2)
+            views.append(load(c, shape, [*lead, index(0), index(0)]))
+            return (Call("matmul_pairs", tuple(views), tuple(of.items())),)
+
+        return product() if alone else nest(unique, shape[:-2], product)
+
+    return Value(name, dtypes.float32, tuple(shape), Written((a, panels), write))
+
+
+def _panels(b: Value, transposed: bool) -> Value:
+    """Matrices of bfloat16 as panels of pairs: (..., panels, pairs, columns, 2)."""
+    lead, (k, n) = b.shape[:-2], b.shape[:-3:-1] if transposed else b.shape[-2:]
+    shape = (*lead, *pair_panels(n, k))
+    if b.constant is not None:
+        whole = b.constant.swapaxes(-1, -2) if transposed else b.constant
+        found = aligned(shape, whole.dtype)
+        parts = found.reshape(-1, *shape[-4:])
+        for at, matrix in enumerate(whole.reshape(-1, k, n)):
+            parts[at] = packed_pairs(matrix)
+        return Value(f"{b.name}_pairs", b.dtype, shape, constant=found)
+    of = {"n": n, "k": k, "b_row": 1 if transposed else n, "b_column": k if transposed else 1}
+
+    def write(unique: Unique, panels: Buffer, given: Buffer) -> Sequence[Statement]:
+        def call(*at: Expr) -> Body:
+            views = (
+                load(given, b.shape, [*at, index(0), index(0)]),
+                load(panels, shape, [*at, *[index(0)] * 4]),
+            )
+            return (Call("pack_pairs", views, tuple(of.items())),)
+
+        return nest(unique, lead, call)
+
+    return Value(f"{b.name}_pairs", b.dtype, shape, Written((b,), write))
 
 
 def _of_integers(

@@ -1,0 +1,238 @@
+"""Loops of products whose second operand are panels of groups, for bytes and for bfloat16.
+
+for blocks of NC columns:
+  for blocks of KC of what is summed over:
+    for rows in tiles:
+      copy that part of these rows, or of these windows    # stays in the first cache
+      for columns in tiles:
+        kernel: c tile = or += rows times panel of b
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+from weft_compiler.codegen import tile_registers
+from weft_compiler.codegen.gather import GATHERED, Gather
+from weft_compiler.codegen.tile_kernels import Tile, chosen
+from weft_compiler.codegen.tiles import symbol, tiles
+from weft_compiler.codegen.writer import Loops
+from weft_compiler.routines import FOUR, PANEL
+from weft_compiler.windows import PANEL_BYTES, WINDOWS
+from weft_tensor.dtypes import DType
+
+SHORT: Final = (16, 8, 4)
+"""Elements that are copied at once where there are fewer than a register holds."""
+
+
+class GroupShape(Tile, Protocol):
+    """The sizes of tiles and blocks.
+
+    Attributes:
+      dtype: of a.
+      columns, depth: NC and KC, in elements.
+      copied, size: the type of copied elements of a in LLVM, and its bytes.
+      row: how many of these copied rows are apart.
+      panel_bytes: of all copied rows.
+      group: elements of a column of b that are side by side.
+      result: the type of an element of the result in LLVM.
+      in_tiles: whether registers are tiles.
+    """
+
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def copied(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def row(self) -> int: ...
+    @property
+    def panel_bytes(self) -> int: ...
+    @property
+    def group(self) -> int: ...
+    @property
+    def result(self) -> str: ...
+    @property
+    def in_tiles(self) -> bool: ...
+
+
+def own_bytes(s: GroupShape) -> int:
+    """Bytes that a product works in, before what else its routine wants."""
+    return s.panel_bytes + (tile_registers.OWN_BYTES if s.in_tiles else 0)
+
+
+class GroupGather(Gather):
+    """`gather` of small elements, as kernels take them."""
+
+    def __init__(self, s: GroupShape, source: str, widest: int) -> None:
+        lanes = (widest, *[short for short in SHORT if short < widest])
+        super().__init__(s.copied, lanes, source)
+
+
+class Driver:
+    """The loops, and the calls within.
+
+    Attributes:
+      extra: what `gather` is given besides the numbers of windows.
+      sums: whether kernels are given the sums of columns, `%sums`.
+    """
+
+    extra = ""
+    sums = False
+
+    def __init__(self, s: GroupShape) -> None:
+        self.s = s
+        self.w = Loops()
+        if s.in_tiles:
+            tile_registers.begin(self.w)
+            self.w.do(f"%own = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
+
+    def function(
+        self, routine: str, dtype: DType, views: Sequence[str], numbers: Sequence[str]
+    ) -> str:
+        """The routine, of its instructions."""
+        if self.s.in_tiles:
+            tile_registers.end(self.w)
+        return function(routine, dtype, self.w, views, numbers)
+
+    def multiply(
+        self,
+        size: tuple[str, str, str],
+        views: tuple[str, str],
+        c_row: str,
+        copy: Callable[[str, str, str, str], None],
+    ) -> None:
+        """The loops.
+
+        Args:
+          size: m, n and k.
+          views: the panels and the result.
+          copy: writes what copies rows: given the first, how many, and the same of columns.
+        """
+        w, s, (m, n, k), (b, c) = self.w, self.s, size, views
+        groups = self.groups(k)
+        with w.each(n, s.columns) as jc:
+            last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
+            with w.each(k, s.depth) as pc:
+                depth = w.least(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
+                add = w.put(f"icmp sgt i64 {pc}, 0")
+                panels = w.at(b, "i8", w.put(f"mul nsw i64 {pc}, {PANEL_BYTES // s.group}"))
+                block = (jc, last, panels, groups)
+                with self.rows(m) as (i, rows, wanted):
+                    copy(i, rows, pc, depth)
+                    self.columns((wanted, w.put(f"sub i64 {m}, {i}")), block, n, depth, (
+                        w.at(c, s.result, w.put(f"mul nsw i64 {i}, {c_row}")), c_row, add
+                    ))  # fmt: skip
+
+    def columns(
+        self,
+        rows: tuple[str, str],
+        block: tuple[str, str, str, str],
+        n: str,
+        depth: str,
+        c: tuple[str, str, str],
+    ) -> None:
+        """All columns of a tile.
+
+        Args:
+          rows: the number of their kernels, and how many are left.
+          block: the first column, the one after the last, where the panels of all columns are, and
+            how many groups there are from a panel to the next.
+          n: all columns.
+          depth: of the copied rows.
+          c: where the tile's rows begin, how far apart they are, and whether they are added to.
+        """
+        w, s = self.w, self.s
+        (wanted, left), (first, last, panels, groups), (start, c_row, add) = rows, block, c
+        here = self.groups(depth)
+        with w.each(last, s.width, low=first) as j:
+            of = w.put(f"mul nsw i64 {w.put(f'sdiv i64 {j}, {PANEL}')}, {groups}")
+            of = w.put(f"mul nsw i64 {of}, {PANEL_BYTES}")
+            inside = w.put(f"mul nsw i64 {w.put(f'srem i64 {j}, {PANEL}')}, {FOUR}")
+            panel = w.at(panels, "i8", of, inside)
+            columns = w.put(f"sub i64 {n}, {j}")
+            place = w.at(start, s.result, j)
+            if s.in_tiles:
+                tile_registers.call(w, panel, here, (place, c_row), (left, columns, add))
+            else:
+                sums = f", ptr {w.at('%sums', 'i32', j)}" if self.sums else ""
+                w.do(
+                    f"call void {chosen(w, s, wanted, columns)}(ptr %workspace, ptr {panel}, "
+                    f"i64 {here}, ptr {place}, i64 {c_row}, i64 {columns}, i1 {add}{sums})"
+                )
+
+    @contextmanager
+    def rows(self, m: str) -> Iterator[tuple[str, str, str]]:
+        """Turns over rows, a tile at a time; see `tiles`."""
+        if not self.s.in_tiles:
+            with tiles(self.w, self.s, m) as found:
+                yield found
+            return
+        with self.w.each(m, tile_registers.ROWS) as i:
+            rows = self.w.least(self.w.put(f"sub i64 {m}, {i}"), str(tile_registers.ROWS))
+            yield i, rows, "0"
+
+    def groups(self, count: str) -> str:
+        """Groups of so many elements."""
+        shift = self.s.group.bit_length() - 1
+        more = self.w.put(f"add nsw i64 {count}, {self.s.group - 1}")
+        return self.w.put(f"lshr i64 {more}, {shift}")
+
+    def copy_rows(self, start: str, apart: str, rows: str, depth: str) -> None:
+        """Rows as the pixels of an image of one row, whose channels are a row's elements."""
+        of = dict.fromkeys(WINDOWS, "1") | {
+            "width": rows, "breadth": rows, "channels": apart, "before_y": "0", "before_x": "0"
+        }  # fmt: skip
+        of |= dict(zip(GATHERED, ("0", rows, "0", depth, str(self.s.row), "0"), strict=True))
+        self.gather(start, of, ", i64 0" if self.extra else "")
+        self.end_rows(rows, depth)
+
+    def copy_windows(self, i: str, rows: str, pc: str, depth: str) -> None:
+        """Some places of some windows of %x."""
+        of = {name: f"%{name}" for name in WINDOWS}
+        of |= dict(zip(GATHERED, (i, rows, pc, depth, str(self.s.row), "%row"), strict=True))
+        self.gather("%x", of, f", i64 {self.extra}" if self.extra else "")
+        self.end_rows(rows, depth)
+
+    def gather(
+        self,
+        x: str,
+        of: Mapping[str, str],
+        extra: str,
+        y: str = "%workspace",
+        plain: bool = False,
+    ) -> None:
+        """A call of `gather`, or of the one that leaves elements as they are."""
+        given = ", ".join(f"i64 {of[name]}" for name in (*WINDOWS, *GATHERED))
+        name = "weft.gather.plain" if plain else Gather.name
+        self.w.do(f"call void @{name}(ptr {x}, ptr {y}, {given}{extra})")
+
+    def end_rows(self, rows: str, depth: str) -> None:
+        """Zeros after copied rows, where kernels take more of them: what is there may be NaN."""
+        w, s = self.w, self.s
+        if not s.in_tiles and s.result == "i32":
+            return
+        unit = tile_registers.STEP // s.size if s.in_tiles else s.group
+        rest = w.put(f"and i64 {depth}, {unit - 1}")
+        with w.when(w.put(f"icmp ne i64 {rest}, 0")), w.each(rows, note=", !llvm.loop !0") as i:
+            place = w.put(f"mul nsw i64 {i}, {s.row}")
+            place = w.at("%workspace", s.copied, place, depth)
+            w.do(f"store <{tile_registers.STEP} x i8> zeroinitializer, ptr {place}, align 1")
+
+
+def function(
+    routine: str, dtype: DType, w: Loops, views: Sequence[str], numbers: Sequence[str]
+) -> str:
+    """A routine, of its instructions."""
+    w.do("ret void")
+    given = [f"ptr noalias %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
+    lines = "\n".join(w.lines)
+    head = f"define void @{symbol(routine, dtype)}({', '.join(given)}, ptr noalias %workspace)"
+    return f"{head} #0 {{\nentry:\n{lines}\n}}\n"

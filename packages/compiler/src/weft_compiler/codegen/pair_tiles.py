@@ -1,0 +1,214 @@
+"""Tiles of products of bfloat16, whose sums are of float32.
+
+A panel of b has two elements of each of its columns side by side: a pair.  What multiplies pairs
+depends on the processor:
+
+    tdpbf16ps         tiles of 16 rows and 16 columns, in registers of their own
+    vdpbf16ps, bfdot  two products of a lane and their sum
+    widened           elements of b become two registers of float32, those of a as they are copied
+
+The first two take operands of less than 2^-126 for zeros, and give zeros for such sums.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Final
+
+from weft_compiler.codegen import tile_registers
+from weft_compiler.codegen.group_kernels import GroupKernel
+from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tile_kernels import Element, kernels
+from weft_compiler.codegen.tiles import ROWS
+from weft_compiler.codegen.writer import Loops
+from weft_compiler.routines import PAIR, PANEL
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_BLOCK_BYTES: Final = 1 << 20
+_DEPTH: Final = 1024
+"""Bytes of a row of a that are copied at once."""
+_PAD: Final = 64
+
+
+class Pairs(enum.Enum):
+    """How two pairs are multiplied."""
+
+    TILES = "tdpbf16ps"
+    DOT = "vdpbf16ps"
+    WIDE = "widened"
+
+
+def pairs_of(target: Target) -> Pairs:
+    """The fastest that a processor has."""
+    if target.has_tiles("bf16"):
+        return Pairs.TILES
+    # Where there are instructions for float16 too, those for bfloat16 take thrice the time of two
+    # products of float32: that is Intel's; AMD's are as fast as one.
+    wide = target.x86 and target.has("avx512bf16") and target.vector_bytes == 64
+    wide = wide and not target.has("avx512fp16")
+    narrow = target.family == "aarch64" and "+bf16" in target.features.split(",")
+    return Pairs.DOT if wide or narrow else Pairs.WIDE
+
+
+@dataclass(frozen=True, slots=True)
+class PairShape:
+    """The sizes of tiles and blocks.
+
+    Attributes:
+      lanes: sums in a register.
+      rows: of the tiles there are kernels for, the largest first.
+    """
+
+    target: Target
+    way: Pairs
+    lanes: int
+    rows: tuple[int, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """Of a and b."""
+        return dtypes.bfloat16
+
+    @property
+    def vectors(self) -> int:
+        """Registers of a row of a tile's result."""
+        return 2
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return PANEL if self.in_tiles else self.vectors * self.lanes
+
+    @property
+    def columns(self) -> int:
+        """NC."""
+        return _BLOCK_BYTES // _DEPTH
+
+    @property
+    def copied(self) -> str:
+        """The type of copied elements of a in LLVM."""
+        return "float" if self.way is Pairs.WIDE else "i16"
+
+    @property
+    def size(self) -> int:
+        """Bytes of a copied element of a."""
+        return 4 if self.way is Pairs.WIDE else 2
+
+    @property
+    def depth(self) -> int:
+        """KC."""
+        return _DEPTH // self.size
+
+    @property
+    def row(self) -> int:
+        """How many elements apart copied rows of a are."""
+        return self.depth + _PAD // self.size
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of the copied rows of a."""
+        return self.most_rows * self.row * self.size
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of a that are copied at once."""
+        return tile_registers.ROWS if self.in_tiles else self.rows[0]
+
+    @property
+    def group(self) -> int:
+        """Elements of a column that are side by side in a panel."""
+        return PAIR
+
+    @property
+    def result(self) -> str:
+        """The type of an element of the result in LLVM."""
+        return "float"
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether registers are tiles."""
+        return self.way is Pairs.TILES
+
+    def as_copied(self, w: Loops, x: str, lanes: int = 0) -> str:
+        """Elements of a, or one of them, as kernels take them."""
+        if self.copied == "i16":
+            return x
+        kind, wide = (f"<{lanes} x {of}>" if lanes else of for of in ("i16", "i32"))
+        shift = f"<{', '.join(['i32 16'] * lanes)}>" if lanes else "16"
+        bits = w.put(f"shl {wide} {w.put(f'zext {kind} {x} to {wide}')}, {shift}")
+        return w.put(f"bitcast {wide} {bits} to {wide.replace('i32', 'float')}")
+
+
+def pair_shape(target: Target) -> PairShape:
+    """The sizes for a processor."""
+    width = target.vector_bytes
+    return PairShape(target, pairs_of(target), width // 4, ROWS[width])
+
+
+def texts(s: PairShape) -> list[str]:
+    """The kernels of all sizes, and the tables that `chosen` finds them in."""
+    if s.in_tiles:
+        return tile_registers.texts("tdpbf16ps", s.row * s.size)
+    return kernels(s, lambda *sizes: (_Wide if s.way is Pairs.WIDE else _Dot)(s, *sizes))
+
+
+class _Kernel(GroupKernel):
+    def __init__(self, s: PairShape, *sizes: Any) -> None:
+        super().__init__(s, Element("float", 4, "fadd"), sizes, 1, PAIR, (s.copied, s.row))
+        self.s = s
+
+    def words(self, start: str, v: int) -> str:
+        """Pairs of some columns, each as an integer."""
+        place = self.w.at(start, "i32", str(v * self.s.lanes))
+        return self.w.put(f"load <{self.s.lanes} x i32>, ptr {place}, align 4")
+
+
+class _Wide(_Kernel):
+    """Two products in float32, one after the other."""
+
+    def columns_of(self, start: str, v: int) -> list[str]:
+        w, lanes, words = self.w, self.s.lanes, self.words(start, v)
+        kind = f"<{lanes} x i32>"
+        first = w.put(f"shl {kind} {words}, <{', '.join(['i32 16'] * lanes)}>")
+        second = w.put(f"and {kind} {words}, <{', '.join(['i32 -65536'] * lanes)}>")
+        return [w.put(f"bitcast {kind} {each} to {self.kind}") for each in (first, second)]
+
+    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
+        w = self.w
+        for at in range(PAIR):
+            x = w.put(f"load float, ptr {w.at(place, 'float', str(at))}, align 4")
+            every = w.every(self.kind, x)
+            totals = [
+                w.call(f"llvm.fmuladd.{self.suffix}", self.kind, every, y[at], total)
+                for y, total in zip(b, totals, strict=True)
+            ]
+        return totals
+
+
+class _Dot(_Kernel):
+    """An instruction that multiplies pairs and adds both products."""
+
+    def columns_of(self, start: str, v: int) -> list[str]:
+        kind = f"<{self.s.lanes} x i32>"
+        return [self.w.put(f"bitcast {kind} {self.words(start, v)} to {self._pairs}")]
+
+    @property
+    def _pairs(self) -> str:
+        return f"<{PAIR * self.s.lanes} x bfloat>"
+
+    def row_of(self, place: str, b: list[list[str]], totals: list[str]) -> list[str]:
+        w, many = self.w, f"<{self.s.lanes} x i32>"
+        x = w.put(f"load i32, ptr {place}, align 2")
+        every = w.put(f"bitcast {many} {w.every(many, x)} to {self._pairs}")
+        function = "llvm.x86.avx512bf16.dpbf16ps.512"
+        if not self.s.target.x86:
+            function = "llvm.aarch64.neon.bfdot.v4f32.v8bf16"
+        return [
+            w.put(
+                f"call {self.kind} @{function}({self.kind} {total}, {self._pairs} {every}, "
+                f"{self._pairs} {y})"
+            )
+            for (y,), total in zip(b, totals, strict=True)
+        ]

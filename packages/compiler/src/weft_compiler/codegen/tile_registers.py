@@ -1,0 +1,215 @@
+"""Products by AMX, whose registers are tiles: 16 rows of 64 bytes.
+
+A tile of a has 64 bytes of each of 16 rows, one of b 16 rows of a panel, each of which has 4 bytes
+of 16 columns, and a sum is 16×16 numbers of 32 bits.  A kernel keeps two by two sums: 32 rows of a
+times a whole panel.  Where fewer are wanted it computes them in memory of its own, of whole tiles
+that nobody looks at beyond the end.
+
+Registers of tiles belong to who configures them, and are given back when a routine ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_compiler.codegen.writer import Loops
+from weft_compiler.routines import PANEL
+from weft_compiler.windows import LINE, PANEL_BYTES
+
+ROWS: Final = 32
+"""Rows of a that a kernel takes."""
+STEP: Final = 64
+"""Bytes of a row of a, of which a tile has as many; what is copied ends with zeros up to them."""
+_TILE: Final = 16
+_OWN: Final = ROWS * PANEL_BYTES
+_LAST: Final = _TILE * PANEL_BYTES
+OWN_BYTES: Final = _OWN + _LAST
+"""Bytes that kernels work in: a result, and the last rows of a panel with zeros after them."""
+
+_SIZES: Final = "@weft.sizes.of.tiles"
+_PARAMETERS: Final = "ptr noalias %a, ptr noalias %b, i64 %groups, ptr noalias %c"
+
+
+def begin(w: Loops) -> None:
+    """Configure the registers, all of whose tiles are whole."""
+    w.do(f"call void @llvm.x86.ldtilecfg(ptr {_SIZES})")
+
+
+def end(w: Loops) -> None:
+    """Give the registers back."""
+    w.do("call void @llvm.x86.tilerelease()")
+
+
+def texts(multiply: str, row: int) -> list[str]:
+    """The kernels, and `@weft.tiles` that chooses among them.
+
+    Args:
+      multiply: the instruction, such as "tdpbf16ps".
+      row: how many bytes copied rows of a are apart.
+    """
+    numbers = [1, *[0] * 15, *[STEP, 0] * 8, *[0] * 16, *[_TILE] * 8, *[0] * 8]
+    sizes = ", ".join(f"i8 {each}" for each in numbers[:LINE])
+    tiles = [_Kernel(multiply, row, *each).text() for each in ((1, 1), (1, 2), (2, 1), (2, 2))]
+    return [
+        f"{_SIZES} = internal constant [{LINE} x i8] [{sizes}], align {LINE}",
+        *tiles,
+        _Chooser().text(),
+    ]
+
+
+def call(w: Loops, panel: str, groups: str, c: tuple[str, str], size: tuple[str, str, str]) -> None:
+    """Write a call: a tile of c is set, or added to.
+
+    Args:
+      panel: where a panel of b is.
+      groups: how many rows it has.
+      c: the place of the tile, and how far apart its rows are, in elements.
+      size: rows and columns that are left, and whether the tile is added to.
+    """
+    (place, apart), (rows, columns, add) = c, size
+    w.do(
+        f"call void @weft.tiles(ptr %workspace, ptr {panel}, i64 {groups}, ptr {place}, "
+        f"i64 {apart}, i64 {rows}, i64 {columns}, i1 {add}, ptr %own)"
+    )
+
+
+class _Kernel:
+    """`tiles(a, b, groups, c, c_row, add, last)`, with `c_row` in bytes."""
+
+    def __init__(self, multiply: str, row: int, rows: int, columns: int) -> None:
+        self.multiply, self.row = multiply, row
+        self.rows, self.columns = rows, columns
+        self.w = Loops()
+
+    def text(self) -> str:
+        w = self.w
+        adding, zeros, begun = w.label(), w.label(), w.label()
+        w.branch("%add", adding, zeros)
+        w.begin(adding)
+        self._sums("tileloadd64")
+        w.go(begun)
+        w.begin(zeros)
+        for at in range(self.rows * self.columns):
+            w.do(f"call void @llvm.x86.tilezero(i8 {at})")
+        w.go(begun)
+        w.begin(begun)
+        steps = w.put(f"lshr i64 %groups, {_TILE.bit_length() - 1}")
+        with w.each(steps, note=", !llvm.loop !0") as p:
+            self._step(p, w.at("%b", "i8", w.put(f"mul nsw i64 {p}, {_LAST}")))
+        rest = w.put(f"and i64 %groups, {_TILE - 1}")
+        with w.when(w.put(f"icmp ne i64 {rest}, 0")):
+            self._copy_last(steps, rest)
+            self._step(steps, "%last")
+        self._sums("tilestored64")
+        w.do("ret void")
+        lines = "\n".join(w.lines)
+        name = f"@weft.tiles.{self.rows}.{self.columns}"
+        head = f"define internal void {name}({_PARAMETERS}, i64 %c_row, i1 %add"
+        return f"{head}, ptr noalias %last) noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _sums(self, move: str) -> None:
+        """All sums from memory, or there."""
+        w = self.w
+        for i in range(self.rows):
+            row = w.put(f"mul nsw i64 %c_row, {i * _TILE}")
+            for j in range(self.columns):
+                place = w.at("%c", "i8", row, str(j * STEP))
+                register = i * self.columns + j
+                w.do(f"call void @llvm.x86.{move}(i8 {register}, ptr {place}, i64 %c_row)")
+
+    def _step(self, p: str, b: str) -> None:
+        """The next tiles of a, times those of b."""
+        w = self.w
+        a = w.at("%a", "i8", w.put(f"mul nsw i64 {p}, {STEP}"))
+        first = self.rows * self.columns
+        second = first + self.rows
+        for j in range(self.columns):
+            place = w.at(b, "i8", str(j * STEP))
+            w.do(
+                f"call void @llvm.x86.tileloadd64(i8 {second + j}, ptr {place}, i64 {PANEL_BYTES})"
+            )
+        for i in range(self.rows):
+            place = w.at(a, "i8", str(i * _TILE * self.row))
+            w.do(f"call void @llvm.x86.tileloadd64(i8 {first + i}, ptr {place}, i64 {self.row})")
+            for j in range(self.columns):
+                registers = f"i8 {i * self.columns + j}, i8 {first + i}, i8 {second + j}"
+                w.do(f"call void @llvm.x86.{self.multiply}({registers})")
+
+    def _copy_last(self, steps: str, rest: str) -> None:
+        """The last rows of a panel, and zeros: what comes after them may be no memory of ours."""
+        w = self.w
+        size = w.put(f"mul nsw i64 {rest}, {PANEL_BYTES}")
+        source = w.at("%b", "i8", w.put(f"mul nsw i64 {steps}, {_LAST}"))
+        _move(w, source, "%last", size)
+        with w.each(str(_LAST), STEP, low=size, note=", !llvm.loop !0") as at:
+            place = w.at("%last", "i8", at)
+            w.do(f"store <{STEP} x i8> zeroinitializer, ptr {place}, align 1")
+
+
+def _move(w: Loops, source: str, place: str, size: str) -> None:
+    """Bytes, as many as whole registers have."""
+    kind = f"<{STEP} x i8>"
+    with w.each(size, STEP, note=", !llvm.loop !0") as at:
+        x = w.put(f"load {kind}, ptr {w.at(source, 'i8', at)}, align 1")
+        w.do(f"store {kind} {x}, ptr {w.at(place, 'i8', at)}, align 1")
+
+
+class _Chooser:
+    """`tiles(a, b, groups, c, c_row, rows, columns, add, own)`, with `c_row` in elements."""
+
+    def __init__(self) -> None:
+        self.w = Loops()
+
+    def text(self) -> str:
+        w = self.w
+        wide = w.put(f"icmp sge i64 %columns, {PANEL}")
+        whole = w.put(f"and i1 {wide}, {w.put(f'icmp sge i64 %rows, {ROWS}')}")
+        row = w.put("mul nsw i64 %c_row, 4")
+        last = w.put(f"getelementptr i8, ptr %own, i64 {_OWN}")
+        given = "ptr %a, ptr %b, i64 %groups"
+        direct, own = w.label(), w.label()
+        w.branch(whole, direct, own)
+        w.begin(direct)
+        rest = f"ptr %c, i64 {row}, i1 %add, ptr {last}"
+        w.do(f"call void @weft.tiles.2.2({given}, {rest})")
+        w.do("ret void")
+        w.begin(own)
+        with w.when("%add"):
+            self._copy("%c", row, "%own", str(PANEL_BYTES))
+        names = ["@weft.tiles.1.1", "@weft.tiles.1.2", "@weft.tiles.2.1", "@weft.tiles.2.2"]
+        two = w.put(f"icmp sgt i64 %columns, {_TILE}")
+        both = w.put(f"icmp sgt i64 %rows, {_TILE}")
+        few, many = w.select(two, "ptr", *names[1::-1]), w.select(two, "ptr", *names[3:1:-1])
+        kernel = w.select(both, "ptr", many, few)
+        rest = f"ptr %own, i64 {PANEL_BYTES}, i1 %add, ptr {last}"
+        w.do(f"call void {kernel}({given}, {rest})")
+        self._copy("%own", str(PANEL_BYTES), "%c", row)
+        w.do("ret void")
+        lines = "\n".join(w.lines)
+        head = (
+            f"define internal void @weft.tiles({_PARAMETERS}, i64 %c_row, i64 %rows, i64 %columns"
+        )
+        return f"{head}, i1 %add, ptr noalias %own) noinline #0 {{\nentry:\n{lines}\n}}\n"
+
+    def _copy(self, source: str, apart: str, place: str, apart_there: str) -> None:
+        """The rows and columns that there are."""
+        w = self.w
+        kind, index = f"<{_TILE} x i32>", ", ".join(f"i32 {lane}" for lane in range(_TILE))
+        rows = w.least("%rows", str(ROWS))
+        masks = []
+        for first in (0, _TILE):
+            left = w.put(f"trunc i64 {w.put(f'sub i64 %columns, {first}')} to i32")
+            masks.append(w.put(f"icmp slt {kind} <{index}>, {w.every(kind, left)}"))
+        with w.each(rows, note=", !llvm.loop !0") as i:
+            x = w.at(source, "i8", w.put(f"mul nsw i64 {i}, {apart}"))
+            y = w.at(place, "i8", w.put(f"mul nsw i64 {i}, {apart_there}"))
+            for at, mask in enumerate(masks):
+                here, there = w.at(x, "i8", str(at * STEP)), w.at(y, "i8", str(at * STEP))
+                found = w.put(
+                    f"call {kind} @llvm.masked.load.v16i32.p0(ptr align 4 {here}, "
+                    f"<{_TILE} x i1> {mask}, {kind} zeroinitializer)"
+                )
+                w.do(
+                    f"call void @llvm.masked.store.v16i32.p0({kind} {found}, ptr align 4 {there}, "
+                    f"<{_TILE} x i1> {mask})"
+                )
