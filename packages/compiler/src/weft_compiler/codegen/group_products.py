@@ -118,17 +118,20 @@ class Driver:
         """
         w, s, (m, n, k), (b, c) = self.w, self.s, size, views
         groups = self.groups(k)
-        with w.each(n, s.columns) as jc:
+        several = str(tile_registers.BLOCK) if s.in_tiles else m
+        with w.each(n, s.columns) as jc, w.each(m, several) as ic:
             last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), n)
+            count = w.least(w.put(f"sub i64 {m}, {ic}"), several)
             with w.each(k, s.depth) as pc:
                 depth = w.least(w.put(f"sub i64 {k}, {pc}"), str(s.depth))
                 add = w.put(f"icmp sgt i64 {pc}, 0")
                 panels = w.at(b, "i8", w.put(f"mul nsw i64 {pc}, {PANEL_BYTES // s.group}"))
                 block = (jc, last, panels, groups)
-                with self.rows(m) as (i, rows, wanted):
-                    copy(i, rows, pc, depth)
-                    self.columns((wanted, w.put(f"sub i64 {m}, {i}")), block, n, depth, (
-                        w.at(c, s.result, w.put(f"mul nsw i64 {i}, {c_row}")), c_row, add
+                with self.rows(count) as (i, rows, wanted):
+                    first = w.put(f"add nsw i64 {ic}, {i}")
+                    copy(first, rows, pc, depth)
+                    self.columns((wanted, w.put(f"sub i64 {count}, {i}")), block, n, depth, (
+                        w.at(c, s.result, w.put(f"mul nsw i64 {first}, {c_row}")), c_row, add
                     ))  # fmt: skip
 
     def columns(

@@ -26,9 +26,10 @@ from weft_compiler.routines import PAIR, PANEL
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-_BLOCK_BYTES: Final = 1 << 20
+_COLUMNS: Final = 512
 _DEPTH: Final = 1024
-"""Bytes of a row of a that are copied at once."""
+_TILES_DEPTH: Final = 512
+"""Bytes of a row of a that are copied at once; with a panel, they stay in the first cache."""
 _PAD: Final = 64
 
 
@@ -84,7 +85,7 @@ class PairShape:
     @property
     def columns(self) -> int:
         """NC."""
-        return _BLOCK_BYTES // _DEPTH
+        return _COLUMNS
 
     @property
     def copied(self) -> str:
@@ -99,7 +100,7 @@ class PairShape:
     @property
     def depth(self) -> int:
         """KC."""
-        return _DEPTH // self.size
+        return (_TILES_DEPTH if self.in_tiles else _DEPTH) // self.size
 
     @property
     def row(self) -> int:

@@ -18,6 +18,9 @@ from weft_compiler.windows import LINE, PANEL_BYTES
 
 ROWS: Final = 32
 """Rows of a that a kernel takes."""
+BLOCK: Final = 128
+"""Rows of a result that all of what is summed over is added to before the next, which stay in a
+cache."""
 STEP: Final = 64
 """Bytes of a row of a, of which a tile has as many; what is copied ends with zeros up to them."""
 _TILE: Final = 16
