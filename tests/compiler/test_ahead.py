@@ -52,6 +52,10 @@ def convnet() -> tuple[dict[str, Output], dict[str, Output], dict[str, Any]]:
         "rest": wf.floormod(x, 0.3),
         "functions": wf.stack([wf.tanh(x), wf.erf(x), wf.sin(x * 9), wf.pow(wf.abs(x), 2.5)]),
         "halves": wf.cast(wf.cast(x, wf.float16) * 3, wf.bfloat16),
+        "pairs": wf.matmul(wf.cast(flat, wf.bfloat16), wf.cast(weights(24, 35), wf.bfloat16)),
+        "windows": wf.nn.conv2d(
+            wf.cast(x, wf.bfloat16), wf.cast(weights(3, 3, 3, 40), wf.bfloat16), 1, "SAME"
+        ),
         "counts": wf.cast(x * 50, wf.int8) * 3,
         "wide": wf.exp(wf.cast(x, wf.float64)),
     }
@@ -97,6 +101,22 @@ def test_other_machines_compute_it(target: str, tmp_path: Path) -> None:
         pytest.skip(f"needs {emulator} and ziglang")
     made, arrays, want = compiled(target)
     agree(linked_and_run(made, arrays, tmp_path), want)
+
+
+def test_dots_of_bfloat16_are_used_where_they_are_named(tmp_path: Path) -> None:
+    if which("qemu-aarch64") is None or not find_spec("ziglang"):
+        pytest.skip("needs qemu-aarch64 and ziglang")
+    draw = np.random.default_rng(2)
+    w = wf.constant(draw.standard_normal((33, 37)).astype("f"))
+    x = wf.placeholder(wf.float32, [9, 33])
+    y = wf.matmul(wf.cast(x, wf.bfloat16), wf.cast(w, wf.bfloat16))
+    array = draw.standard_normal((9, 33)).astype("f")
+    want = wanted({"y": y}, {x: array})
+    for features in ("+bf16", ""):
+        made = compile_graph({"x": x}, {"y": y}, "aarch64-linux", name="net", features=features)
+        words = np.frombuffer(made.object[: len(made.object) & -4], "<u4")
+        assert ((words & 0xFFE0FC00) == 0x6E40FC00).any() == bool(features)  # bfdot
+        agree(linked_and_run(made, [array], tmp_path), want)
 
 
 def products_of_bytes() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:

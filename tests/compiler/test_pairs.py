@@ -96,7 +96,7 @@ def test_products_of_all_sizes(way: str) -> None:
 
 @pytest.mark.parametrize("way", OPTIONS)
 def test_what_is_not_finite_stays_in_its_row_and_column(way: str) -> None:
-    """Also where rows that are copied end within a step: what was there before is none of theirs."""
+    """Also where copied rows end within a step: what was there before is none of theirs."""
     m, n, k = 70, 40, 1024 + 17
     random = np.random.default_rng(3)
     a, b = numbers(random, m, k), numbers(random, k, n)

@@ -145,6 +145,18 @@ def test_products_are_chosen_by_their_sizes() -> None:
     assert not generated(300, 300, 0, 4)
 
 
+def test_a_larger_second_cache_has_more_products_generated() -> None:
+    def generated(m: int, n: int, k: int, size: int, cache: int) -> bool:
+        of = {"m": m, "n": n, "k": k, "a_column": 1, "b_column": 1}
+        return is_generated(of, size, 64, cache << 20)
+
+    for sizes in ((512, 512, 512, 8), (64, 1024, 1024, 4), (256, 2048, 2048, 4)):
+        assert generated(*sizes, 2)
+        assert not generated(*sizes, 1)
+    assert not generated(1024, 1024, 1024, 4, 2)  # as fast
+    assert not generated(32, 1024, 1024, 8, 2)
+
+
 @pytest.mark.skipif(host().vector_bytes < 64, reason="chosen for AVX-512")
 def test_regions_have_the_products_that_are_chosen() -> None:
     import weft as wf

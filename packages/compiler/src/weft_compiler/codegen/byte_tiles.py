@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weft_compiler.codegen.group_kernels import PARAMETERS, GroupKernel
-from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen import tile_registers
+from weft_compiler.codegen.group_kernels import PAD, PARAMETERS, GroupKernel
+from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
 from weft_compiler.codegen.writer import Loops
@@ -31,7 +31,6 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _BLOCK_BYTES: Final = 1 << 19
-_PAD: Final = 64
 _DEPTH: Final = 1024
 """Bytes of a row of a that are copied at once."""
 
@@ -128,7 +127,7 @@ class ByteShape:
     @property
     def row(self) -> int:
         """How many elements apart copied rows of a are."""
-        return self.depth + _PAD // self.size
+        return self.depth + PAD // self.size
 
     @property
     def panel_bytes(self) -> int:

@@ -11,6 +11,8 @@ from typing import Final
 from weft_compiler.codegen.tile_kernels import Element, Tile, TileKernel
 from weft_compiler.windows import PANEL_BYTES
 
+PAD: Final = 64
+"""Bytes between copied rows of a."""
 PARAMETERS: Final = (
     "ptr noalias %a, ptr noalias %b, i64 %groups, ptr noalias %c, i64 %c_row, i64 %columns, i1 %add"
 )

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from weft_compiler.codegen import tile_registers
 from weft_compiler.codegen.gather import GATHERED, Gather
+from weft_compiler.codegen.group_kernels import PAD
 from weft_compiler.codegen.tile_kernels import Tile, chosen
 from weft_compiler.codegen.tiles import symbol, tiles
 from weft_compiler.codegen.writer import Loops
@@ -28,39 +29,57 @@ SHORT: Final = (16, 8, 4)
 
 
 class GroupShape(Tile, Protocol):
-    """The sizes of tiles and blocks.
-
-    Attributes:
-      dtype: of a.
-      columns, depth: NC and KC, in elements.
-      copied, size: the type of copied elements of a in LLVM, and its bytes.
-      row: how many of these copied rows are apart.
-      panel_bytes: of all copied rows.
-      group: elements of a column of b that are side by side.
-      result: the type of an element of the result in LLVM.
-      in_tiles: whether registers are tiles.
-    """
+    """The sizes of tiles and blocks."""
 
     @property
-    def dtype(self) -> DType: ...
+    def dtype(self) -> DType:
+        """The type of a's elements."""
+        ...
+
     @property
-    def columns(self) -> int: ...
+    def columns(self) -> int:
+        """NC, in elements."""
+        ...
+
     @property
-    def depth(self) -> int: ...
+    def depth(self) -> int:
+        """KC, in elements."""
+        ...
+
     @property
-    def copied(self) -> str: ...
+    def copied(self) -> str:
+        """The type of copied elements of a in LLVM."""
+        ...
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Bytes of a copied element."""
+        ...
+
     @property
-    def row(self) -> int: ...
+    def row(self) -> int:
+        """How many elements copied rows are apart."""
+        ...
+
     @property
-    def panel_bytes(self) -> int: ...
+    def panel_bytes(self) -> int:
+        """Bytes of all copied rows."""
+        ...
+
     @property
-    def group(self) -> int: ...
+    def group(self) -> int:
+        """Elements of a column of b that are side by side."""
+        ...
+
     @property
-    def result(self) -> str: ...
+    def result(self) -> str:
+        """The type of an element of the result in LLVM."""
+        ...
+
     @property
-    def in_tiles(self) -> bool: ...
+    def in_tiles(self) -> bool:
+        """Whether registers are tiles."""
+        ...
 
 
 def own_bytes(s: GroupShape) -> int:
@@ -73,7 +92,7 @@ class GroupGather(Gather):
 
     def __init__(self, s: GroupShape, source: str, widest: int) -> None:
         lanes = (widest, *[short for short in SHORT if short < widest])
-        super().__init__(s.copied, lanes, source)
+        super().__init__(s.copied, lanes, source, beyond=widest * s.size <= PAD)
 
 
 class Driver:

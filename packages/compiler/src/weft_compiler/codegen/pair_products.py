@@ -1,6 +1,7 @@
 """The routines `matmul_pairs`, `conv_pairs`, `conv_filter_pairs` and `pack_pairs`, of bfloat16.
 
-Sums are of float32.  The loops of the first two are those of `weft_compiler.codegen.group_products`.
+Sums are of float32.  The loops of the first two are those of
+`weft_compiler.codegen.group_products`.
 
     conv_filter_pairs: y, depth × places = the transpose of g, windows × depth, times windows of x
 
@@ -98,7 +99,7 @@ class _Pairs(GroupGather):
     """`gather` of bfloat16, as kernels take it."""
 
     def __init__(self, s: PairShape) -> None:
-        super().__init__(s, "i16", s.lanes * PAIR)
+        super().__init__(s, "i16", s.lanes * PAIR if s.copied == "i16" else s.lanes)
         self.s = s
 
     @property
@@ -115,7 +116,7 @@ class _Plain(GroupGather):
     name = "weft.gather.plain"
 
     def __init__(self, s: PairShape) -> None:
-        super().__init__(s, "i16", s.lanes * PAIR)
+        super().__init__(s, "i16", s.lanes)
         self.scalar = "i16"
 
     @property

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weft_compiler.codegen import tile_registers
-from weft_compiler.codegen.group_kernels import GroupKernel
+from weft_compiler.codegen.group_kernels import PAD, GroupKernel
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
@@ -30,7 +30,6 @@ _COLUMNS: Final = 512
 _DEPTH: Final = 1024
 _TILES_DEPTH: Final = 512
 """Bytes of a row of a that are copied at once; with a panel, they stay in the first cache."""
-_PAD: Final = 64
 
 
 class Pairs(enum.Enum):
@@ -105,7 +104,7 @@ class PairShape:
     @property
     def row(self) -> int:
         """How many elements apart copied rows of a are."""
-        return self.depth + _PAD // self.size
+        return self.depth + PAD // self.size
 
     @property
     def panel_bytes(self) -> int:

@@ -13,6 +13,8 @@ before the loop.
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -38,26 +40,30 @@ from weft_compiler.windows import LINE
 
 _SMALL: Final = 10**6
 """Multiplications up to which OpenBLAS for AVX-512 packs nothing."""
-_LARGE: Final = 1 << 20
-"""Bytes of a second operand that a second cache holds."""
+_CACHE: Final = 1 << 20
+"""Bytes of a second cache where nobody tells, which also were those of Zen 4."""
 _FEW: Final = {8: 1 << 62, 56: 1 << 22}
-"""Rows of a product that reads it a few times only, and how many bytes it may have then."""
+"""Rows of a product that reads its second operand a few times only, and how many bytes that may
+have then. Else it should fit into a second cache."""
+_SEVERAL: Final = {512: 1 << 24}
+"""The same besides where that cache is twice as large."""
 _FEWEST: Final = 4
 """Rows of a product from which on a second operand is transposed before a loop."""
 _FILLED: Final = 2 / 3
 """Part of the registers of a narrow result that should be columns."""
 
 
-def is_generated(of: Mapping[str, int], size: int, vector_bytes: int) -> bool:
+def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int = _CACHE) -> bool:
     """Whether `matmul` takes less time than `gemm`.
 
-    This is what `benchmarks/RESULTS.md` has of Zen 4 with OpenBLAS. Other processors than those
-    with AVX-512 were not measured.
+    This is what `benchmarks/RESULTS.md` has of Zen 4 and of Sapphire Rapids with OpenBLAS. Other
+    processors than those with AVX-512 were not measured.
 
     Args:
       of: the parameters of the product.
       size: bytes of an element.
       vector_bytes: of a register.
+      cache: bytes of the second cache: the processors differ in that, and in what BLAS does best.
     """
     m, n, k = of["m"], of["n"], of["k"]
     if vector_bytes < LINE or not m or not n or not k:
@@ -70,7 +76,17 @@ def is_generated(of: Mapping[str, int], size: int, vector_bytes: int) -> bool:
         return turned_b and m >= 2 * lanes
     if m == 1:
         return not turned_b
-    return n * k * size <= next((most for rows, most in _FEW.items() if m <= rows), _LARGE)
+    few = _FEW | _SEVERAL if cache >= 2 * _CACHE else _FEW
+    return n * k * size <= next((most for rows, most in few.items() if m <= rows), cache)
+
+
+@functools.cache
+def second_cache() -> int:
+    """Bytes of the second cache of this machine."""
+    try:
+        return os.sysconf("SC_LEVEL2_CACHE_SIZE") or _CACHE
+    except (AttributeError, OSError, ValueError):  # systems that do not tell
+        return _CACHE
 
 
 def choose(program: Program, vector_bytes: int) -> Program:
@@ -84,7 +100,7 @@ def choose(program: Program, vector_bytes: int) -> Program:
     def chosen(statement: Statement) -> Statement:
         if isinstance(statement, Call) and statement.routine == "gemm":
             of, dtype = dict(statement.parameters), statement.views[0].dtype
-            if is_generated(of, dtype.size, vector_bytes):
+            if is_generated(of, dtype.size, vector_bytes, second_cache()):
                 return replace(statement, routine="matmul")
         return map_bodies(statement, inside)
 
