@@ -26,7 +26,7 @@ from weft_compiler.routines import PAIR, PANEL
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-_COLUMNS: Final = 512
+_COLUMNS: Final = 1024
 _DEPTH: Final = 1024
 _TILES_DEPTH: Final = 512
 """Bytes of a row of a that are copied at once; with a panel, they stay in the first cache."""

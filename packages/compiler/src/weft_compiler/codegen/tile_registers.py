@@ -18,7 +18,7 @@ from weft_compiler.windows import LINE, PANEL_BYTES
 
 ROWS: Final = 32
 """Rows of a that a kernel takes."""
-BLOCK: Final = 128
+BLOCK: Final = 256
 """Rows of a result that all of what is summed over is added to before the next, which stay in a
 cache."""
 STEP: Final = 64

@@ -43,6 +43,7 @@ _MAY_VARY: Final = {
     "gemm": {"m", "k"},
     "matmul_packed": {"m"},
     "matmul_bytes": {"m"},
+    "matmul_pairs": {"m"},
     "philox": {"blocks"},
 }
 """Parameters that may be known at run only: of products rows, and what is summed over."""

@@ -62,7 +62,7 @@ _BLOCK: Final = 1 << 21
 than what the third one is slower by."""
 _FEWEST, _MOST = 16, 256
 """Rows of a block."""
-_PRODUCTS: Final = ("gemm", "matmul")
+_PRODUCTS: Final = ("gemm", "matmul", "matmul_pairs")
 
 
 def block_rows(program: Program) -> Program:

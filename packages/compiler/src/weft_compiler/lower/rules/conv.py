@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Final
 
@@ -129,8 +130,8 @@ def _conv(op: Operation) -> Value:
     require(last.shape[-1] == filters.shape[2], "the filter has another depth than the input")
     windows = x.shape[0] * math.prod(axis.count for axis in axes)
     w = filters
-    pairs = filters.dtype is dtypes.bfloat16
-    if filters.constant is not None or windows >= _MANY or pairs:
+    in_pairs = filters.dtype is dtypes.bfloat16
+    if filters.constant is not None or windows >= _MANY or in_pairs:
         w = _packed(filters, [range(k) for k in filters.shape[:2]])
     found = _convolved(op, last, w, axes, filters.shape[3])
     return _rounded(op, found, layout)
@@ -280,8 +281,8 @@ def _by_filter(op: Operation) -> Value:
     require(x.shape[-1] == channels, "the filter has another depth than the input")
     expected = (x.shape[0], *[axis.count for axis in axes], depth)
     require(gradient.shape == expected, "shapes do not fit")
-    pairs = x.dtype is dtypes.bfloat16
-    if not (op.direct or pairs) and fits(x, _slides(axes), depth):
+    in_pairs = x.dtype is dtypes.bfloat16
+    if not (op.direct or in_pairs) and fits(x, _slides(axes), depth):
         of = parameters_of(x, axes, depth, x.shape[0], axes[0].count)
         return _rounded(op, gradient_by_points(op, x, gradient, of))
 
@@ -299,7 +300,7 @@ def _by_filter(op: Operation) -> Value:
             ]
             target = load(y, y.shape, [index(0)] * 4)
             of = parameters_of(x, axes, depth, count, axes[0].count) | {"accumulate": 1}
-            routine = "conv_filter_pairs" if pairs else "conv_filter"
+            routine = "conv_filter_pairs" if in_pairs else "conv_filter"
             return (Call(routine, (*views, target), tuple(of.items())),)
 
         whole = images // step
@@ -307,7 +308,7 @@ def _by_filter(op: Operation) -> Value:
         return [*body, *(call(index(whole * step), images % step) if images % step else ())]
 
     turned = (depth, high, wide, channels)
-    dtype = dtypes.float32 if pairs else x.dtype
+    dtype = dtypes.float32 if in_pairs else x.dtype
     found = Value(f"{op.name}_turned", dtype, turned, Written((x, gradient), write))
     places = high * wide * channels
 
@@ -407,17 +408,17 @@ def _packed_pairs(filters: Value, taps: Sequence[range], turned: bool) -> Value:
             of = {"n": depth, "k": count * channels, "b_row": depth, "b_column": 1}
             return call(first, first, of) if math.prod(filters.shape) else ()
 
-        def tap(p: Expr, i: Expr, j: Expr, columns: int) -> Body:
+        def tap(columns: int, p: Expr, i: Expr, j: Expr) -> Body:
             places = _tap(taps, i, j)
             row = times(plus(times(i, len(taps[1])), j), channels // PAIR)
             of = {"n": columns, "k": channels, "b_row": 1, "b_column": channels}
             return call([*places, times(p, PANEL), index(0)], [p, row, *first[2:]], of)
 
         whole, rest = divmod(depth, PANEL)
-        body = nest(unique, (whole, *map(len, taps)), lambda *at: tap(*at, PANEL))
+        body = nest(unique, (whole, *map(len, taps)), partial(tap, PANEL))
         if rest:
-            last = index(whole)
-            body = (*body, *nest(unique, tuple(map(len, taps)), lambda *at: tap(last, *at, rest)))
+            last = partial(tap, rest, index(whole))
+            body = (*body, *nest(unique, tuple(map(len, taps)), last))
         return body if channels else ()
 
     return Value(name, filters.dtype, shape, Written((filters,), write))
@@ -442,15 +443,15 @@ def _convolved(
                 load(target, shape, [image, row, index(0), index(0)]),
             )
             of = parameters_of(x, axes, depth, images, rows)
-            if pairs:
+            if in_pairs:
                 return (Call("conv_pairs", views, tuple(of.items()), (row,)),)
             of |= {"packed": int(w.rank == 5)}
             return (Call("conv", views, tuple(of.items()), (row,)),)
 
         return call_by_rows(unique, shape, axes, call)
 
-    pairs = x.dtype is dtypes.bfloat16
-    dtype = dtypes.float32 if pairs else x.dtype
+    in_pairs = x.dtype is dtypes.bfloat16
+    dtype = dtypes.float32 if in_pairs else x.dtype
     return Value(name, dtype, shape, Written((x, w), write))
 
 

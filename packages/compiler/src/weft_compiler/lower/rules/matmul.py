@@ -164,12 +164,12 @@ def _of_pairs(
         given = list(zip(operands, (a, panels), (2, 4), strict=True))
 
         def product(*at: Expr) -> Body:
+            at = at or (index(0),) * (len(shape) - 2)
             views = []
             for buffer, value, end in given:
-                lead = broadcast(value.shape[:-end], at) if at else [index(0)] * (value.rank - end)
+                lead = broadcast(value.shape[:-end], at)
                 views.append(load(buffer, value.shape, [*lead, *[index(0)] * end]))
-            lead = at or [index(0)] * (len(shape) - 2)
-            views.append(load(c, shape, [*lead, index(0), index(0)]))
+            views.append(load(c, shape, [*at, index(0), index(0)]))
             return (Call("matmul_pairs", tuple(views), tuple(of.items())),)
 
         return product() if alone else nest(unique, shape[:-2], product)
