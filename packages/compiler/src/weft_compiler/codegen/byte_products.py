@@ -7,12 +7,14 @@ Their loops are those of `weft_compiler.codegen.group_products`, their kernels t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, texts
+from weft_compiler.codegen.byte_tiles import ByteShape, byte_shape, dot_of_rows, texts
 from weft_compiler.codegen.gather import GATHERED
 from weft_compiler.codegen.group_products import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.targets import Target
+from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.codegen.tiles import module, symbol
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL
@@ -46,8 +48,26 @@ def declaration(routine: str, dtype: DType) -> str:
 def module_text(dtype: DType, target: Target) -> str:
     """The module that defines all of them."""
     s = byte_shape(dtype, target)
-    routines = [_Matmul(s).text(), _Conv(s).text(), _Pack(s.dtype).text()]
-    return module(target, *texts(s), _Bytes(s).text(), *routines)
+    routines = [_Conv(s).text(), _Pack(s.dtype).text()]
+    if not s.in_tiles:
+        return module(target, *texts(s), _Bytes(s).text(), _Matmul(s).text(), *routines)
+    few = replace(s, dot=dot_of_rows(target))
+    gathers = [_Bytes(s).text(), _Bytes(few, _FewRows.gathering).text()]
+    products = [_Matmul(s).text(_MANY), _FewRows(few).text(_FEW), _chosen(s.dtype)]
+    return module(target, *texts(s), *texts(few), *gathers, *products, *routines)
+
+
+_FEW, _MANY = "weft.few.rows", "weft.many.rows"
+
+
+def _chosen(dtype: DType) -> str:
+    """`matmul_bytes` where there are registers of tiles: few rows would leave them empty."""
+    w, (views, numbers) = Loops(), _given("matmul_bytes")
+    given = [f"ptr %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
+    few = w.put(f"icmp sle i64 %m, {FEW}")
+    name = w.select(few, "ptr", f"@{_FEW}", f"@{_MANY}")
+    w.do(f"call void {name}({', '.join(given)}, ptr %workspace)")
+    return function("matmul_bytes", dtype, w, views, numbers)
 
 
 class _Bytes(GroupGather):
@@ -55,9 +75,9 @@ class _Bytes(GroupGather):
 
     numbers = (*WINDOWS, *GATHERED, "outside")
 
-    def __init__(self, s: ByteShape) -> None:
+    def __init__(self, s: ByteShape, name: str = GroupGather.name) -> None:
         super().__init__(s, "i8", s.lanes * 4)
-        self.s = s
+        self.s, self.name = s, name
         self._outside = s.as_copied(self.w, self.w.put("trunc i64 %outside to i8"))
 
     @property
@@ -71,13 +91,18 @@ class _Bytes(GroupGather):
 class _Matmul(Driver):
     extra, sums = "0", True
 
-    def text(self) -> str:
+    def text(self, within: str = "") -> str:
+        """The function of the routine, or one of its ways."""
         self.multiply(("%m", "%n", "%k"), ("%b", "%c"), "%c_row", self._copy)
-        return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"))
+        return self.function("matmul_bytes", self.s.dtype, *_given("matmul_bytes"), within)
 
     def _copy(self, i: str, rows: str, pc: str, depth: str) -> None:
         start = self.w.at("%a", "i8", self.w.put(f"mul nsw i64 {i}, %a_row"), pc)
         self.copy_rows(start, "%a_row", rows, depth)
+
+
+class _FewRows(_Matmul):
+    gathering = "weft.gather.few"
 
 
 class _Conv(Driver):

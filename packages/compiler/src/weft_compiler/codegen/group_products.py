@@ -99,10 +99,12 @@ class Driver:
     """The loops, and the calls within.
 
     Attributes:
-      extra: what `gather` is given besides the numbers of windows.
+      gathering: what `gather` is called.
+      extra: what it is given besides the numbers of windows.
       sums: whether kernels are given the sums of columns, `%sums`.
     """
 
+    gathering = Gather.name
     extra = ""
     sums = False
 
@@ -114,12 +116,17 @@ class Driver:
             self.w.do(f"%own = getelementptr i8, ptr %workspace, i64 {s.panel_bytes}")
 
     def function(
-        self, routine: str, dtype: DType, views: Sequence[str], numbers: Sequence[str]
+        self,
+        routine: str,
+        dtype: DType,
+        views: Sequence[str],
+        numbers: Sequence[str],
+        within: str = "",
     ) -> str:
-        """The routine, of its instructions."""
+        """The routine, of its instructions; see `function`."""
         if self.s.in_tiles:
             tile_registers.end(self.w)
-        return function(routine, dtype, self.w, views, numbers)
+        return function(routine, dtype, self.w, views, numbers, within)
 
     def multiply(
         self,
@@ -233,7 +240,7 @@ class Driver:
     ) -> None:
         """A call of `gather`, or of the one that leaves elements as they are."""
         given = ", ".join(f"i64 {of[name]}" for name in (*WINDOWS, *GATHERED))
-        name = "weft.gather.plain" if plain else Gather.name
+        name = "weft.gather.plain" if plain else self.gathering
         self.w.do(f"call void @{name}(ptr {x}, ptr {y}, {given}{extra})")
 
     def end_rows(self, rows: str, depth: str) -> None:
@@ -250,11 +257,21 @@ class Driver:
 
 
 def function(
-    routine: str, dtype: DType, w: Loops, views: Sequence[str], numbers: Sequence[str]
+    routine: str,
+    dtype: DType,
+    w: Loops,
+    views: Sequence[str],
+    numbers: Sequence[str],
+    within: str = "",
 ) -> str:
-    """A routine, of its instructions."""
+    """A routine, of its instructions.
+
+    Args:
+      within: what a function of the module is called that is a way of the routine.
+    """
     w.do("ret void")
     given = [f"ptr noalias %{name}" for name in views] + [f"i64 %{name}" for name in numbers]
     lines = "\n".join(w.lines)
-    head = f"define void @{symbol(routine, dtype)}({', '.join(given)}, ptr noalias %workspace)"
+    name = f"internal void @{within}" if within else f"void @{symbol(routine, dtype)}"
+    head = f"define {name}({', '.join(given)}, ptr noalias %workspace)"
     return f"{head} #0 {{\nentry:\n{lines}\n}}\n"
