@@ -23,7 +23,7 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
-from weft_compiler.routines import PAIR, pair_panels
+from weft_compiler.pairs import PAIR, pair_panels
 from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors

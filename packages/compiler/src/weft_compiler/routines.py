@@ -5,14 +5,13 @@ Their machine code is made by the modules of `weft_compiler.codegen`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler import windows
+from weft_compiler import pairs, windows
 from weft_tensor import dtypes, errors
 
 STATE: Final = 6
@@ -65,32 +64,13 @@ def routine(name: str) -> Routine:
     return _ROUTINES[name]
 
 
-def _matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
-    size = view.itemsize
-    return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
-
-
 def _wrong_matmul(views: windows.Views, of: Mapping[str, int]) -> str:
     if len({dtype for dtype, _ in views.values()}) != 1:
         return "elements of one type were required"
     if min(of.values()) < 0:
         return "sizes and strides of at least 0 were required"
-    wrong = windows.too_few(views, _matrices(of))
+    wrong = windows.too_few(views, windows.matrices(of))
     return wrong or ("" if of["c_row"] >= of["n"] or of["m"] <= 1 else "rows of c overlap")
-
-
-def _matrices(of: Mapping[str, int]) -> Mapping[str, int]:
-    """How many elements the matrices of a product span."""
-    m, n, k = of["m"], of["n"], of["k"]
-    sizes = {
-        "a": (m, k, of["a_row"], of["a_column"]),
-        "b": (k, n, of["b_row"], of["b_column"]),
-        "c": (m, n, of["c_row"], 1),
-    }
-    return {
-        name: (rows - 1) * row + (columns - 1) * column + 1 if rows and columns else 0
-        for name, (rows, columns, row, column) in sizes.items()
-    }
 
 
 def _products(of: Mapping[str, int]) -> int:
@@ -98,9 +78,9 @@ def _products(of: Mapping[str, int]) -> int:
 
 
 def _matmul(a: Any, b: Any, c: Any, **of: int) -> None:
-    left = _matrix(a, of["m"], of["k"], of["a_row"], of["a_column"])
-    right = _matrix(b, of["k"], of["n"], of["b_row"], of["b_column"])
-    result = _matrix(c, of["m"], of["n"], of["c_row"], 1)
+    left = windows.matrix(a, of["m"], of["k"], of["a_row"], of["a_column"])
+    right = windows.matrix(b, of["k"], of["n"], of["b_row"], of["b_column"])
+    result = windows.matrix(c, of["m"], of["n"], of["c_row"], 1)
     result[...] = left @ right + (result if of["accumulate"] else 0)
 
 
@@ -117,15 +97,15 @@ def _packed_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
     columns = windows.PANEL_BYTES // size
     panels = -(-of["n"] // columns) * of["k"] * columns
     dense = {"a_column": 1, "b_row": of["n"], "b_column": 1}
-    return {**_matrices({**of, **dense}), "b": panels}
+    return {**windows.matrices({**of, **dense}), "b": panels}
 
 
 def _matmul_packed(a: Any, b: Any, c: Any, **of: int) -> None:
     columns = windows.PANEL_BYTES // b.itemsize
     panels = -(-of["n"] // columns)
     right = b[: panels * of["k"] * columns].reshape(panels, of["k"], columns).swapaxes(0, 1)
-    left = _matrix(a, of["m"], of["k"], of["a_row"], 1)
-    result = _matrix(c, of["m"], of["n"], of["c_row"], 1)
+    left = windows.matrix(a, of["m"], of["k"], of["a_row"], 1)
+    result = windows.matrix(c, of["m"], of["n"], of["c_row"], 1)
     product = left @ right.reshape(of["k"], panels * columns)[:, : of["n"]]
     result[...] = product + (result if of["accumulate"] else 0)
 
@@ -173,7 +153,7 @@ _PHILOX_PRODUCTS: Final = 20
 
 
 FOUR: Final = 4
-PANEL: Final = windows.PANEL_BYTES // FOUR
+PANEL: Final = pairs.PANEL
 """Columns of a panel of bytes, which has four rows of each column side by side: (panels, fours,
 columns, 4), with zeros where rows or columns end. Their sums are beside them: (panels, columns)."""
 
@@ -195,7 +175,7 @@ def _wrong_turn(views: windows.Views, of: Mapping[str, int]) -> str:
 
 
 def _turn(x: Any, y: Any, rows: int, columns: int, x_row: int, y_row: int) -> None:
-    _matrix(y, columns, rows, y_row, 1)[...] = _matrix(x, rows, columns, x_row, 1).T
+    windows.matrix(y, columns, rows, y_row, 1)[...] = windows.matrix(x, rows, columns, x_row, 1).T
 
 
 # ---------------------------------------------------------------------------- bytes
@@ -251,10 +231,10 @@ def packed(matrix: Any) -> tuple[Any, Any]:
 
 
 def _matmul_bytes(a: Any, b: Any, sums: Any, c: Any, **of: int) -> None:
-    left = _matrix(a, of["m"], of["k"], of["a_row"], 1).astype(np.int32)
+    left = windows.matrix(a, of["m"], of["k"], of["a_row"], 1).astype(np.int32)
     right = unpacked(b, of["n"], of["k"])
     assert (sums[: of["n"]] == right.sum(0)).all()
-    _matrix(c, of["m"], of["n"], of["c_row"], 1)[...] = left @ right
+    windows.matrix(c, of["m"], of["n"], of["c_row"], 1)[...] = left @ right
 
 
 def _conv_bytes_spans(of: Mapping[str, int]) -> Mapping[str, int]:
@@ -298,115 +278,11 @@ def _wrong_pack(views: windows.Views, of: Mapping[str, int]) -> str:
 
 
 def _pack_bytes(b: Any, panels: Any, sums: Any, **of: int) -> None:
-    matrix = _matrix(b, of["k"], of["n"], of["b_row"], of["b_column"])
+    matrix = windows.matrix(b, of["k"], of["n"], of["b_row"], of["b_column"])
     signed = matrix if b.dtype == np.int8 else (matrix ^ np.uint8(128)).view(np.int8)
     whole, totals = packed(signed)
     panels[: whole.size] = whole.reshape(-1)
     sums[: totals.size] = totals.reshape(-1)
-
-
-# ---------------------------------------------------------------------------- pairs
-
-PAIR: Final = 2
-"""Rows of each column that a panel of bfloat16 has side by side: (panels, pairs, columns, 2), with
-zeros where rows or columns end. It has as many columns as one of bytes."""
-
-
-def pair_panels(n: int, k: int) -> tuple[int, ...]:
-    """The shape of panels of a matrix, k×n."""
-    return -(-n // PANEL), -(-k // PAIR), PANEL, PAIR
-
-
-def packed_pairs(matrix: Any) -> Any:
-    """A matrix of bfloat16, (k, n), as panels."""
-    k, n = matrix.shape
-    whole = np.zeros((k + k % PAIR, n + -n % PANEL), matrix.dtype)
-    whole[:k, :n] = matrix
-    shape = pair_panels(n, k)
-    panels = whole.reshape(shape[1], PAIR, shape[0], PANEL).transpose(2, 0, 3, 1)
-    return np.ascontiguousarray(panels)
-
-
-def _unpacked_pairs(panels: Any, n: int, k: int) -> Any:
-    """The matrix that panels hold, (k, n), of float32."""
-    shape = pair_panels(n, k)
-    whole = panels[: math.prod(shape)].reshape(shape).transpose(1, 3, 0, 2)
-    return whole.reshape(shape[1] * PAIR, -1)[:k, :n].astype(np.float32)
-
-
-def _wrong_pairs(views: windows.Views) -> str:
-    """Whether all views are of bfloat16, but for the last, where there are three."""
-    *given, last = [dtype for dtype, _ in views.values()]
-    wanted = dtypes.bfloat16 if len(views) == 2 else dtypes.float32
-    if {*given} == {dtypes.bfloat16} and last is wanted:
-        return ""
-    return f"operands of bfloat16 and a result of {wanted.name} were required"
-
-
-def _pair_spans(of: Mapping[str, int]) -> Mapping[str, int]:
-    dense = {"b_row": of["n"], "b_column": 1}
-    return {**_matrices({**of, **dense}), "b": math.prod(pair_panels(of["n"], of["k"]))}
-
-
-def _wrong_matmul_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
-    if min(of.values()) < 0 or of["k"] < 1:
-        return "sizes and strides of at least 0, and a depth of at least 1, were required"
-    if of["m"] > 1 and of["c_row"] < of["n"]:
-        return "rows overlap"
-    return _wrong_pairs(views) or windows.too_few(views, _pair_spans(of))
-
-
-def _matmul_pairs(a: Any, b: Any, c: Any, **of: int) -> None:
-    left = _matrix(a, of["m"], of["k"], of["a_row"], of["a_column"]).astype(np.float32)
-    right = _unpacked_pairs(b, of["n"], of["k"])
-    _matrix(c, of["m"], of["n"], of["c_row"], 1)[...] = left @ right
-
-
-def _conv_pairs_spans(of: Mapping[str, int]) -> Mapping[str, int]:
-    return {
-        "x": windows.elements_of(of),
-        "w": math.prod(pair_panels(of["depth"], windows.places_of(of))),
-        "y": windows.taken(of) * of["depth"],
-    }
-
-
-def _wrong_conv_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
-    sizes = {name: of[name] for name in windows.WINDOWS}
-    wrong = windows.wrong_windows({"x": views["x"]}, sizes) or _wrong_pairs(views)
-    return wrong or windows.too_few(views, _conv_pairs_spans(of))
-
-
-def _conv_pairs(x: Any, w: Any, y: Any, row: int, **of: int) -> None:
-    filters = _unpacked_pairs(w, of["depth"], windows.places_of(of))
-    result = y[: windows.taken(of) * of["depth"]].reshape(-1, of["depth"])
-    result[...] = windows.windows_of(x.astype(np.float32), of, row) @ filters
-
-
-def _wrong_filter_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
-    wrong = windows.wrong_windows({"x": views["x"]}, of) or _wrong_pairs(views)
-    return wrong or windows.too_few(views, windows.filter_spans(of))
-
-
-def _conv_filter_pairs(x: Any, g: Any, y: Any, accumulate: int, **of: int) -> None:
-    windows.conv_filter(x.astype(np.float32), g.astype(np.float32), y, accumulate, **of)
-
-
-def _pack_pairs_spans(of: Mapping[str, int]) -> Mapping[str, int]:
-    return {
-        "b": _pack_spans(of)["b"],
-        "panels": math.prod(pair_panels(of["n"], of["k"])),
-    }
-
-
-def _wrong_pack_pairs(views: windows.Views, of: Mapping[str, int]) -> str:
-    if min(of.values()) < 0:
-        return "sizes and strides of at least 0 were required"
-    return _wrong_pairs(views) or windows.too_few(views, _pack_pairs_spans(of))
-
-
-def _pack_pairs(b: Any, panels: Any, **of: int) -> None:
-    whole = packed_pairs(_matrix(b, of["k"], of["n"], of["b_row"], of["b_column"]))
-    panels[: whole.size] = whole.reshape(-1)
 
 
 # ---------------------------------------------------------------------------- all
@@ -418,7 +294,7 @@ _PRODUCT: Final = (
 )
 _ROUTINES: Final = {
     "matmul": Routine(
-        "matmul", *_PRODUCT, _wrong_matmul, _matmul, lambda of, _: _matrices(of), _products
+        "matmul", *_PRODUCT, _wrong_matmul, _matmul, lambda of, _: windows.matrices(of), _products
     ),
     "matmul_packed": Routine(
         "matmul_packed",
@@ -435,11 +311,11 @@ _ROUTINES: Final = {
         *_PRODUCT,
         _wrong_small,
         _matmul,
-        lambda of, _: _matrices(of),
+        lambda of, _: windows.matrices(of),
         _products,
     ),
     "gemm": Routine(
-        "gemm", *_PRODUCT, _wrong_gemm, _matmul, lambda of, _: _matrices(of), _products
+        "gemm", *_PRODUCT, _wrong_gemm, _matmul, lambda of, _: windows.matrices(of), _products
     ),
     "conv": Routine(
         "conv",
@@ -549,9 +425,9 @@ _ROUTINES: Final = {
         ("a", "b", "c"),
         ("m", "n", "k", "a_row", "a_column", "c_row"),
         frozenset("c"),
-        _wrong_matmul_pairs,
-        _matmul_pairs,
-        lambda of, _: _pair_spans(of),
+        pairs.wrong_matmul,
+        pairs.matmul,
+        lambda of, _: pairs.matmul_spans(of),
         _products,
     ),
     "conv_pairs": Routine(
@@ -559,9 +435,9 @@ _ROUTINES: Final = {
         ("x", "w", "y"),
         windows.WINDOWS,
         frozenset("y"),
-        _wrong_conv_pairs,
-        _conv_pairs,
-        lambda of, _: _conv_pairs_spans(of),
+        pairs.wrong_conv,
+        pairs.conv,
+        lambda of, _: pairs.conv_spans(of),
         windows.conv_work,
         ("row",),
     ),
@@ -570,8 +446,8 @@ _ROUTINES: Final = {
         ("x", "g", "y"),
         (*windows.WINDOWS, "accumulate"),
         frozenset("y"),
-        _wrong_filter_pairs,
-        _conv_filter_pairs,
+        pairs.wrong_filter,
+        pairs.conv_filter,
         lambda of, _: windows.filter_spans(of),
         windows.conv_work,
     ),
@@ -580,9 +456,9 @@ _ROUTINES: Final = {
         ("b", "panels"),
         ("n", "k", "b_row", "b_column"),
         frozenset(["panels"]),
-        _wrong_pack_pairs,
-        _pack_pairs,
-        lambda of, _: _pack_pairs_spans(of),
+        pairs.wrong_pack,
+        pairs.pack,
+        lambda of, _: pairs.pack_spans(of),
         lambda of: of["n"] * of["k"],
     ),
 }

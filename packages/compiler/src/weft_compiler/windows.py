@@ -1,5 +1,7 @@
 """What routines that look at windows of images read and write, and what they compute.
 
+What routines over matrices share is at the end.
+
 `weft_compiler.routines` tells what each is. Functions named `wrong` say what is wrong with a call,
 or "", those named `spans` how many elements of each view it may touch.
 """
@@ -244,3 +246,23 @@ def too_few(views: Views, spans: Mapping[str, int]) -> str:
         if needed > views[name][1]:
             return f"{name} needs {needed} elements, and there are {views[name][1]}"
     return ""
+
+
+def matrix(view: Any, rows: int, columns: int, row: int, column: int) -> Any:
+    """A matrix in flat memory, with its strides in elements."""
+    size = view.itemsize
+    return np.lib.stride_tricks.as_strided(view, (rows, columns), (row * size, column * size))
+
+
+def matrices(of: Mapping[str, int]) -> Mapping[str, int]:
+    """How many elements the matrices of a product span."""
+    m, n, k = of["m"], of["n"], of["k"]
+    sizes = {
+        "a": (m, k, of["a_row"], of["a_column"]),
+        "b": (k, n, of["b_row"], of["b_column"]),
+        "c": (m, n, of["c_row"], 1),
+    }
+    return {
+        name: (rows - 1) * row + (columns - 1) * column + 1 if rows and columns else 0
+        for name, (rows, columns, row, column) in sizes.items()
+    }

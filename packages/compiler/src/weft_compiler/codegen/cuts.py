@@ -8,7 +8,8 @@ from typing import Final
 
 from weft_compiler.codegen.generated import parts
 from weft_compiler.codegen.tile_kernels import FEW
-from weft_compiler.routines import FOUR, PAIR, PANEL
+from weft_compiler.pairs import PAIR
+from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import TILE
 
 _ENOUGH: Final = 1 << 19

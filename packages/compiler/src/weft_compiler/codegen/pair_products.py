@@ -26,7 +26,8 @@ from weft_compiler.codegen.pair_tiles import PairShape, pair_shape, texts
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tiles import module, symbol
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PAIR, PANEL
+from weft_compiler.pairs import PAIR
+from weft_compiler.routines import PANEL
 from weft_compiler.windows import LINE, PANEL_BYTES, WINDOWS, places_of
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

@@ -22,7 +22,8 @@ from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import Element, kernels
 from weft_compiler.codegen.tiles import ROWS
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.routines import PAIR, PANEL
+from weft_compiler.pairs import PAIR
+from weft_compiler.routines import PANEL
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

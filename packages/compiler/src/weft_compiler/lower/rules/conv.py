@@ -27,7 +27,8 @@ from weft_compiler.lower.rules.matmul import sums_of, widened
 from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Value, Written, computed, moved
 from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
-from weft_compiler.routines import PAIR, PANEL, packed_pairs, pair_panels
+from weft_compiler.pairs import PAIR, packed_pairs, pair_panels
+from weft_compiler.routines import PANEL
 from weft_compiler.windows import panel_columns
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis, pairs, slide, spatial_axes

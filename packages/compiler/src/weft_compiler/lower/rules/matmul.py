@@ -19,7 +19,7 @@ from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
-from weft_compiler.routines import packed_pairs, pair_panels
+from weft_compiler.pairs import packed_pairs, pair_panels
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
