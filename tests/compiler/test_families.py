@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from weft_testing.ahead import loaded
+from weft_testing.both_ways import Build, by_both, outputs
 
 import weft as wf
 from weft_compiler.ahead import compile_graph
 from weft_compiler.lower import registry
-from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
 from weft_tensor import errors
-
-Build = Callable[..., Sequence[Output]]
-
-
-def by_both(
-    monkeypatch: pytest.MonkeyPatch, build: Build, *arrays: Any
-) -> tuple[list[Any], list[Any]]:
-    """What kernels and compiled code give for some feeds."""
-    found = []
-    for mode in ("off", "now"):
-        monkeypatch.setenv("WEFT_JIT", mode)
-        with wf.Graph().as_default(), wf.Session() as session:
-            feeds = [wf.placeholder(array.dtype, array.shape) for array in arrays]
-            fetches = list(build(*[wf.identity(feed) for feed in feeds]))
-            values = dict(zip(feeds, arrays, strict=True))
-            if mode == "now":
-                assert session.explain(fetches, feeds).compiled
-            found.append(session.run(fetches, values))
-    return found[0], found[1]
-
-
-def outputs(op: str, inputs: Sequence[Any], **attrs: Any) -> Sequence[Output]:
-    return create(op, list(inputs), attrs).outputs
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "float16"])

@@ -359,7 +359,10 @@ def _takes(
 
 
 _LIBRARIES: Final = tuple(
-    [f"{__package__}.lower.rules.{family}" for family in ("conv", "depthwise", "matmul")]
+    [
+        f"{__package__}.lower.rules.{family}"
+        for family in ("block_lstm", "block_rnn", "conv", "depthwise", "matmul")
+    ]
 )
 """Modules of rules of ops that NVIDIA's libraries compute."""
 

@@ -1,0 +1,566 @@
+"""Block LSTMs: all steps of a layer, and their gradients.
+
+A layer is a product for the inputs of all steps and a loop over the steps, each a product of the
+state and one loop over what all gates do then. Its gradient is such a loop the other way round, and
+products for all steps after it. Narrow types are computed in float32 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from weft_compiler.blas import addresses
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    cast,
+    index,
+    number,
+    where,
+)
+from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.program import Allocate, Body, Buffer, Call, For, If, Let, Statement, Store
+from weft_compiler.lower.panels import packed
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.block_rnn import (
+    Cell,
+    Flow,
+    add,
+    by_peephole,
+    mul,
+    results,
+    sigmoid,
+)
+from weft_compiler.lower.rules.matmul import by_panels, widened
+from weft_compiler.lower.rules.reduction import reduce
+from weft_compiler.lower.values import Elements, Requirement, Value, Written, computed, moved
+from weft_graph.ir.constant_value import constant_value
+
+_GATES: Final = ("i", "cs", "f", "o", "ci", "co", "h")
+"""What a step of an LSTM gives."""
+
+
+@dataclass(eq=False)
+class _Part(Elements):
+    """One of the results of a layer, which are in memory together.
+
+    Attributes:
+      of: all of them.
+      which: of them.
+    """
+
+    of: Value
+    which: int
+
+
+def _parts(op: Operation, whole: Value) -> list[Value]:
+    """The results of a layer, in its own type."""
+    return [
+        Value(
+            f"{op.name}_{name}",
+            op.dtype(at),
+            whole.shape[1:],
+            _Part(lambda *i, at=at: cast(whole.at(at, *i), op.dtype(at)), whole, at),
+        )
+        for at, name in enumerate(_GATES)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrices:
+    """Matrices that lie behind each other in memory.
+
+    Attributes:
+      value: that has them.
+      first: the indices of the first element.
+    """
+
+    value: Value
+    first: tuple[int, ...]
+
+    def view(self, memory: dict[Value, Buffer]) -> Load:
+        """The first element."""
+        return load(memory[self.value], self.value.shape, self.first)
+
+    def at(self, memory: dict[Value, Buffer], *indices: Expr) -> Load:
+        """An element, by its last indices."""
+        lead = [index(each) for each in self.first[: len(self.first) - len(indices)]]
+        return load(memory[self.value], self.value.shape, [*lead, *indices])
+
+
+def _matrices(value: Value) -> _Matrices:
+    """A value of any axes; one of the results of a layer where that has it."""
+    of = value.definition
+    if isinstance(of, _Part) and of.of.dtype is value.dtype:
+        return _Matrices(of.of, (of.which, *[0] * value.rank))
+    return _Matrices(value, (0,) * value.rank)
+
+
+def _product(
+    views: tuple[Load, Load, Load],
+    sizes: tuple[int, int, int],
+    a: tuple[int, int],
+    b: tuple[int, int],
+    adds: bool = False,
+) -> Body:
+    """The call for a product of matrices.
+
+    Args:
+      sizes: m, n and k.
+      a, b: elements from a row and from a column of an operand to the next.
+      adds: to what is there.
+    """
+    m, n, k = sizes
+    if not m * n * k:
+        return ()
+    of = {"m": m, "n": n, "k": k, "a_row": a[0], "a_column": a[1], "b_row": b[0], "b_column": b[1]}
+    of |= {"c_row": n, "accumulate": int(adds)}
+    return (Call("gemm" if k > 1 and addresses() else "matmul", views, tuple(of.items())),)
+
+
+class _Layer:
+    """An LSTM over all steps.
+
+    Attributes:
+      known: how many steps there are, where that is known.
+      steps: how many there is room for.
+    """
+
+    def __init__(self, op: Operation, kind: str) -> None:
+        self.op, self.name = op, op.name
+        self.count, given = op.inputs[0], op.inputs[1:9]
+        self.given = [widened(op.name, x) for x in given]
+        self.x, self.cs_prev, self.h_prev, self.w, *self.peepholes, self.bias = self.given
+        (self.steps, self.batch, self.depth), self.width = self.x.shape, self.h_prev.shape[1]
+        self.dtype = self.x.dtype
+        self.cell = Cell.of(op, kind, self.width)
+        known = constant_value(op.node.inputs[0])
+        self.known = None if known is None else int(known)
+        self.row = (self.batch, self.width)
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """That there are so many steps."""
+
+        def within() -> Expr:
+            low = apply("less_equal", index(0), cast(self.count.at(), INDEX))
+            return apply("bit_and", low, apply("less_equal", self.count.at(), index(self.steps)))
+
+        said = f"steps from 0 to {self.steps} were required"
+        return () if self.known is not None else (Requirement((), within, said),)
+
+    @property
+    def operands(self) -> list[Value]:
+        """What its loop takes."""
+        unknown = [self.count] if self.known is None else []
+        return [*self.given, *unknown]
+
+    def there(self, step: Expr, count: Expr | None = None) -> Expr | None:
+        """Whether a step is one; None where all are."""
+        if self.known is not None:
+            return None if self.known == self.steps else apply("less", step, index(self.known))
+        return apply("less", step, cast(self.count.at(), INDEX) if count is None else count)
+
+    def guarded(self, step: Expr, memory: dict[Value, Buffer], then: Body, otherwise: Body) -> Body:
+        """What is done in a step, and what beyond the last."""
+        count = None if self.known is not None else load(memory[self.count], (), ())
+        there = self.there(step, count)
+        return then if there is None else (If(there, then, otherwise),)
+
+    def within(self, value: Value) -> Value:
+        """Values of steps, with zeros beyond the last, so that nothing there counts."""
+        if self.known == self.steps:
+            return value
+        zero = number(0, value.dtype)
+
+        def element(*at: Expr) -> Expr:
+            there = self.there(at[0])
+            assert there is not None
+            return where(there, value.at(*at), zero)
+
+        return computed(f"{value.name}_within", value.dtype, value.shape, element)
+
+
+@lowers("BlockLSTM", "BlockLSTMV2")
+def _lstm(op: Operation) -> list[Value]:
+    layer = _Layer(op, op.node.type)
+    shape = (len(_GATES), layer.steps, *layer.row)
+    weights = _split_weights(layer)
+    operands = [*layer.operands, *weights]
+
+    def write(unique: Unique, results: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        if 0 in shape:
+            return ()
+        memory = dict(zip(operands, buffers, strict=True))
+        return _Forward(layer, weights, unique, results, memory).body()
+
+    whole = Value(f"{op.name}_steps", layer.dtype, shape, Written(operands, write))
+    whole.requires = layer.requirements()
+    return _parts(op, whole)
+
+
+def _split_weights(layer: _Layer) -> list[Value]:
+    """The weights of inputs and of states, packed, where they are known; else nothing."""
+    array, depth = layer.w.constant, layer.depth
+    if array is None or not depth or not array.size:
+        return []
+    parts = (array[:depth], array[depth:])
+    return [packed(f"{layer.w.name}_packed", layer.w, part) for part in parts]
+
+
+class _Forward:
+    """Writes the steps of a layer.
+
+    Args:
+      weights: of inputs and states, packed, or nothing.
+      results: what it fills.
+      memory: the buffers of operands.
+    """
+
+    def __init__(
+        self,
+        layer: _Layer,
+        weights: Sequence[Value],
+        unique: Unique,
+        results: Buffer,
+        memory: dict[Value, Buffer],
+    ) -> None:
+        self.layer, self.weights, self.unique = layer, weights, unique
+        self.results, self.memory = results, memory
+        rows = (layer.steps, layer.batch, 4 * layer.width)
+        self.gates = Buffer(unique("gates"), layer.dtype, rows)
+        self.cell, self.state = (
+            Buffer(unique(name), layer.dtype, layer.row) for name in ("cell", "state")
+        )
+        self.lets: list[Statement] = []
+
+    def load(self, value: Value, *at: Expr | int) -> Load:
+        return load(self.memory[value], value.shape, at)
+
+    def body(self) -> Body:
+        """All of it."""
+        layer, zeros = self.layer, [index(0)] * 3
+        rows = layer.steps * layer.batch
+
+        def begin(b: Expr, j: Expr) -> Body:
+            return (
+                Store(self.cell.name, (b, j), self.load(layer.cs_prev, b, j)),
+                Store(self.state.name, (b, j), self.load(layer.h_prev, b, j)),
+            )
+
+        turn = Variable(INDEX, self.unique("turn"))
+        zero = number(0, layer.dtype)
+        beyond = nest(
+            self.unique,
+            (len(_GATES), *layer.row),
+            lambda k, b, j: (Store(self.results.name, (k, turn, b, j), zero),),
+        )
+        product = self.product(self.load(layer.x, *zeros), 0, self.of_gates(0), rows)
+        first = product or filled(self.unique, self.gates, zero)
+        return (
+            *map(Allocate, (self.gates, self.cell, self.state)),
+            *first,
+            *nest(self.unique, layer.row, begin),
+            For(
+                turn.name,
+                index(layer.steps),
+                layer.guarded(turn, self.memory, self.step(turn), beyond),
+            ),
+        )
+
+    def of_gates(self, step: Expr | int) -> Load:
+        at = (index(step) if isinstance(step, int) else step, index(0), index(0))
+        return Load(self.gates.dtype, self.gates.name, at)
+
+    def product(self, a: Load, which: int, c: Load, rows: int) -> Body:
+        """That of inputs, or of a state, which is added."""
+        layer = self.layer
+        k, n = (layer.depth, layer.width)[which], 4 * layer.width
+        if self.weights:
+            weights = self.load(self.weights[which], 0, 0, 0)
+            call = by_panels((a, weights, c), rows, n, k, a_row=k)
+            of = {**dict(call.parameters), "accumulate": which}
+            return (Call(call.routine, call.views, tuple(of.items())),)
+        b = self.load(layer.w, which * layer.depth, 0)
+        return _product((a, b, c), (rows, n, k), (k, 1), (n, 1), bool(which))
+
+    def step(self, turn: Expr) -> Body:
+        """One step."""
+        state = Load(self.state.dtype, self.state.name, (index(0), index(0)))
+        return (
+            *self.product(state, 1, self.of_gates(turn), self.layer.batch),
+            *nest(self.unique, self.layer.row, lambda b, j: self.element(turn, b, j)),
+        )
+
+    def name(self, name: str, value: Expr) -> Expr:
+        """A name for what is used twice."""
+        found = Variable(value.dtype, self.unique(name))
+        self.lets.append(Let(found.name, value))
+        return found
+
+    def element(self, turn: Expr, b: Expr, j: Expr) -> Body:
+        """What a step gives, and the states after it."""
+        layer, cell = self.layer, self.layer.cell
+        before = self.name("before", Load(layer.dtype, self.cell.name, (b, j)))
+
+        def gate(name: str) -> Expr:
+            column = cell.column(name, j)
+            given = Load(layer.dtype, self.gates.name, (turn, b, column))
+            return cell.biased(name, given, self.load(layer.bias, column))
+
+        def sees(name: str, state: Expr, which: int) -> Expr:
+            weight = self.load(layer.peepholes[which], j)
+            return self.name(name, sigmoid(cell.seen(gate(name), state, weight)))
+
+        i, f = sees("i", before, 0), sees("f", before, 1)
+        ci = self.name("ci", apply("tanh", gate("c")))
+        cs = self.name("cs", cell.new(i, f, ci, before))
+        o = sees("o", cs, 2)
+        co = self.name("co", apply("tanh", cs))
+        h = self.name("h", mul(co, o))
+        lets, self.lets = tuple(self.lets), []
+        return (
+            *lets,
+            *[
+                Store(self.results.name, (index(at), turn, b, j), value)
+                for at, value in enumerate((i, cs, f, o, ci, co, h))
+            ],
+            Store(self.cell.name, (b, j), cs),
+            Store(self.state.name, (b, j), h),
+        )
+
+
+@lowers("BlockLSTMGrad", "BlockLSTMGradV2")
+def _lstm_grad(op: Operation) -> list[Value]:
+    layer = _Layer(op, op.node.type.replace("Grad", ""))
+    given = op.inputs[9:]
+    shape = (layer.steps, *layer.row)
+    require(all(each.shape == shape for each in given), "shapes do not fit")
+    *values, cs_grad, h_grad = [widened(op.name, each) for each in given]
+    back = _Backward(layer, [*map(_matrices, values)], cs_grad, h_grad)
+    rows, cell = back.value(), layer.cell
+
+    def state(name: str, which: int) -> Value:
+        return computed(
+            f"{op.name}_{name}",
+            layer.dtype,
+            layer.row,
+            lambda b, j: rows.at(layer.steps, b, plus(j, which * layer.width)),
+        )
+
+    def gate(name: str) -> Value:
+        return computed(
+            f"{op.name}_to_{name}",
+            layer.dtype,
+            shape,
+            lambda t, b, j: rows.at(t, b, cell.column(name, j)),
+        )
+
+    cells = layer.within(values[1])
+    before = layer.within(_behind(f"{op.name}_before", layer.cs_prev, cells))
+    flows = [(gate("i"), before), (gate("f"), before), (gate("o"), cells)]
+    by_peepholes = [by_peephole(f"{op.name}_{at}", cell, *each) for at, each in enumerate(flows)]
+    all_steps = computed(
+        f"{op.name}_rows", layer.dtype, (layer.steps, layer.batch, 4 * layer.width), rows.at
+    )
+    by_bias = reduce(f"{op.name}_b", all_steps, [0, 1], "add")
+    by_x = layer.within(_by_inputs(layer, rows))
+    by_w = _by_weights(layer, rows, values[6])
+    states = [state("cs", 0), state("h", 1)]
+    return results(op, [by_x, *states, by_w, *by_peepholes, by_bias])
+
+
+def _behind(name: str, first: Value, values: Value) -> Value:
+    """The state before each step."""
+
+    def element(t: Expr, *at: Expr) -> Expr:
+        earlier = values.at(clamped(minus(t, 1), values.shape[0]), *at)
+        return where(apply("equal", t, index(0)), first.at(*at), earlier)
+
+    return computed(name, values.dtype, values.shape, element)
+
+
+def _by_inputs(layer: _Layer, rows: Value) -> Value:
+    """The gradient by the inputs of all steps."""
+    n, k = layer.depth, 4 * layer.width
+
+    def write(unique: Unique, result: Buffer, gates: Buffer, w: Buffer) -> Sequence[Statement]:
+        views = (
+            load(gates, rows.shape, [0, 0, 0]),
+            load(w, layer.w.shape, [0, 0]),
+            load(result, layer.x.shape, [0, 0, 0]),
+        )
+        found = _product(views, (layer.steps * layer.batch, n, k), (k, 1), (1, k))
+        return found or filled(unique, result, number(0, layer.dtype))
+
+    written = Written((rows, layer.w), write)
+    return Value(f"{layer.name}_x", layer.dtype, layer.x.shape, written)
+
+
+def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
+    """The gradient by the weights of inputs, and of the states before the steps."""
+    x, shown = layer.within(layer.x), _matrices(layer.within(states))
+    first = layer.within(_as_step(layer.h_prev))
+    n, depth, width, batch = 4 * layer.width, layer.depth, layer.width, layer.batch
+    steps, operands = layer.steps, (rows, x, first, shown.value)
+
+    def write(unique: Unique, result: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+        memory = dict(zip(operands, buffers, strict=True))
+
+        def product(a: Load, to: int, step: int, sizes: tuple[int, int], adds: bool) -> Body:
+            m, k = sizes
+            b = load(memory[rows], rows.shape, [step, 0, 0])
+            c = load(result, layer.w.shape, [to, 0])
+            return _product((a, b, c), (m, n, k), (1, m), (n, 1), adds)
+
+        if not steps * batch:
+            return filled(unique, result, number(0, layer.dtype))
+        of_x, of_first = (load(memory[each], each.shape, [0, 0, 0]) for each in (x, first))
+        body = [
+            *product(of_x, 0, 0, (depth, steps * batch), False),
+            *product(of_first, depth, 0, (width, batch), False),
+        ]
+        if steps > 1:
+            body += product(shown.view(memory), depth, 1, (width, (steps - 1) * batch), True)
+        return body
+
+    return Value(f"{layer.name}_w", layer.dtype, layer.w.shape, Written(operands, write))
+
+
+def _as_step(first: Value) -> Value:
+    """The first state as that of the one step."""
+    shape = (1, *first.shape)
+    return moved(f"{first.name}_step", first, shape, lambda _, *at: at, dense=True)
+
+
+class _Backward:
+    """Writes what flows back through the steps of a layer.
+
+    Its value is (steps + 1, batch, 4 * width): what flows to the gates of each step, and then to
+    the cell and to the state before the first, side by side.
+
+    Args:
+      values: i, cs, f, o, ci, co, h of all steps.
+      cs_grad, h_grad: what flows to cells and states.
+    """
+
+    def __init__(
+        self, layer: _Layer, values: Sequence[_Matrices], cs_grad: Value, h_grad: Value
+    ) -> None:
+        self.layer, self.values = layer, dict(zip(_GATES, values, strict=True))
+        self.cs_grad, self.h_grad = cs_grad, h_grad
+
+    def value(self) -> Value:
+        """What it computes."""
+        layer = self.layer
+        shape = (layer.steps + 1, layer.batch, 4 * layer.width)
+        taken = [each.value for name, each in self.values.items() if name != "h"]
+        operands = list(dict.fromkeys([*layer.operands, *taken, self.cs_grad, self.h_grad]))
+
+        def write(unique: Unique, rows: Buffer, *buffers: Buffer) -> Sequence[Statement]:
+            if 0 in shape:
+                return ()
+            return self.body(unique, rows, dict(zip(operands, buffers, strict=True)))
+
+        found = Value(f"{layer.name}_gates", layer.dtype, shape, Written(operands, write))
+        found.requires = layer.requirements()
+        return found
+
+    def body(self, unique: Unique, rows: Buffer, memory: dict[Value, Buffer]) -> Body:
+        """The steps, the last one first."""
+        layer, zero = self.layer, number(0, self.layer.dtype)
+        states = tuple([Buffer(unique(name), layer.dtype, layer.row) for name in ("cell", "state")])
+        turn, at = (Variable(INDEX, unique(name)) for name in ("turn", "step"))
+        n = 4 * layer.width
+
+        def element(b: Expr, j: Expr) -> Body:
+            return _Element(self, unique, states, memory).body(rows, (at, b, j))
+
+        def begin(b: Expr, j: Expr) -> Body:
+            return tuple([Store(each.name, (b, j), zero) for each in states])
+
+        def end(b: Expr, j: Expr) -> Body:
+            lasts = [Load(each.dtype, each.name, (b, j)) for each in states]
+            return tuple(
+                [
+                    Store(rows.name, (index(layer.steps), b, plus(j, k * layer.width)), value)
+                    for k, value in enumerate((*lasts, zero, zero))
+                ]
+            )
+
+        views = (
+            Load(rows.dtype, rows.name, (at, index(0), index(0))),
+            load(memory[layer.w], layer.w.shape, [layer.depth, 0]),
+            Load(states[1].dtype, states[1].name, (index(0), index(0))),
+        )
+        through = _product(views, (layer.batch, layer.width, n), (n, 1), (1, n))
+        there = (*nest(unique, layer.row, element), *through)
+        beyond = nest(unique, (layer.batch, n), lambda b, j: (Store(rows.name, (at, b, j), zero),))
+        step = Let(at.name, minus(layer.steps - 1, turn))
+        turns = (step, *layer.guarded(at, memory, there, beyond))
+        return (
+            *map(Allocate, states),
+            *nest(unique, layer.row, begin),
+            *([For(turn.name, index(layer.steps), turns)] if layer.steps else []),
+            *nest(unique, layer.row, end),
+        )
+
+
+class _Element:
+    """Writes what flows to the gates of one element of a step, and on to the cell before it."""
+
+    def __init__(
+        self,
+        back: _Backward,
+        unique: Unique,
+        states: Sequence[Buffer],
+        memory: dict[Value, Buffer],
+    ) -> None:
+        self.back, self.unique, self.states, self.memory = back, unique, states, memory
+        self.lets: list[Statement] = []
+
+    def name(self, name: str, value: Expr) -> Expr:
+        """A name for what is used twice."""
+        found = Variable(value.dtype, self.unique(name))
+        self.lets.append(Let(found.name, value))
+        return found
+
+    def load(self, value: Value, *at: Expr) -> Load:
+        return load(self.memory[value], value.shape, at)
+
+    def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
+        """The cell before the step."""
+        layer, earlier = self.back.layer, clamped(minus(step, 1), self.back.layer.steps)
+        first = apply("equal", step, index(0))
+        given = self.back.values["cs"].at(self.memory, earlier, b, j)
+        return where(first, self.load(layer.cs_prev, b, j), given)
+
+    def body(self, rows: Buffer, at: tuple[Expr, Expr, Expr]) -> Body:
+        """All of it."""
+        layer, cell, (step, b, j) = self.back.layer, self.back.layer.cell, at
+        i, f, o, ci, co = (
+            self.name(gate, self.back.values[gate].at(self.memory, *at))
+            for gate in ("i", "f", "o", "ci", "co")
+        )
+        flow = Flow(cell, (i, f, o, ci, co), [self.load(each, j) for each in layer.peepholes])
+        by_cs, by_h = (Load(each.dtype, each.name, (b, j)) for each in self.states)
+        h = self.name("h", add(by_h, self.load(self.back.h_grad, *at)))
+        cs = add(by_cs, self.load(self.back.cs_grad, *at))
+        gates = {"o": self.name("to_o", flow.to_o(h))}
+        to_cs = self.name("to_cs", flow.to_cell(cs, h, gates["o"]))
+        before = self.name("before", self.before(step, b, j))
+        gates |= {gate: self.name("to", flow.to_gate(gate, to_cs, before)) for gate in "icf"}
+        kept = self.name("kept", flow.to_before(to_cs, gates["i"], gates["f"]))
+        return (
+            *self.lets,
+            *[
+                Store(rows.name, (step, b, cell.column(gate, j)), value)
+                for gate, value in gates.items()
+            ],
+            Store(self.states[0].name, (b, j), kept),
+        )

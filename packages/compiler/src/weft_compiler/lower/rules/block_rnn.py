@@ -1,0 +1,314 @@
+"""Cells of block LSTMs and the block gated recurrent unit, and their gradients.
+
+A cell is a product and what its elements are. Narrow types are computed in float32 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce as fold
+from typing import Final
+
+from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.matmul import product_of, widened
+from weft_compiler.lower.rules.reduction import reduce
+from weft_compiler.lower.values import Value, computed
+
+_ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
+"""How the gates stand side by side, c that of the cell's input."""
+
+
+def add(*terms: Expr) -> Expr:
+    """The sum of some terms."""
+    return fold(lambda x, y: apply("add", x, y), terms)
+
+
+def mul(*factors: Expr) -> Expr:
+    """The product of some factors."""
+    return fold(lambda x, y: apply("mul", x, y), factors)
+
+
+def _rest(x: Expr) -> Expr:
+    """1 - x."""
+    return apply("sub", number(1, x.dtype), x)
+
+
+def sigmoid(x: Expr) -> Expr:
+    """1 / (1 + exp(-x))."""
+    one = number(1, x.dtype)
+    return apply("div", one, add(one, apply("exp", apply("neg", x))))
+
+
+def _slope(gate: Expr) -> Expr:
+    """Of a sigmoid, by what it is."""
+    return mul(gate, _rest(gate))
+
+
+def wide(op: Operation) -> list[Value]:
+    """Its operands, in float32 where they are narrower."""
+    return [widened(op.name, x) for x in op.inputs]
+
+
+def _side_by_side(name: str, x: Value, h: Value) -> Value:
+    """Rows of both."""
+    depth, width = x.shape[1], h.shape[1]
+    if not depth or not width:
+        return h if width else x
+
+    def element(b: Expr, j: Expr) -> Expr:
+        of_x = x.at(b, clamped(j, depth))
+        of_h = h.at(b, clamped(minus(j, depth), width))
+        return where(apply("less", j, index(depth)), of_x, of_h)
+
+    return computed(f"{name}_rows", x.dtype, (x.shape[0], depth + width), element)
+
+
+def results(op: Operation, values: Sequence[Value]) -> list[Value]:
+    """What an op gives, in its own type."""
+    return [
+        value if value.dtype is op.dtype() else computed(op.name, op.dtype(), value.shape, value.at)
+        for value in values
+    ]
+
+
+# ------------------------------------------------------------------------------------ cells
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What is the same in all steps of an LSTM.
+
+    Attributes:
+      order: of the gates.
+      width: of a state.
+      sees: whether gates see the cell, by wci, wcf and wco.
+      forget, clip: of the op.
+    """
+
+    order: str
+    width: int
+    sees: bool
+    forget: float = 0.0
+    clip: float = 0.0
+
+    @classmethod
+    def of(cls, op: Operation, kind: str, width: int) -> Cell:
+        """That of an op.
+
+        Args:
+          kind: the type of the op, or of whose gradient it is.
+        """
+        attrs = op.node.attrs
+        forget, clip = float(attrs.get("forget_bias", 0)), float(attrs.get("cell_clip", 0))
+        return cls(_ORDER[kind], width, bool(attrs["use_peephole"]), forget, clip)
+
+    def column(self, gate: str, j: Expr) -> Expr:
+        """Where a gate is among all."""
+        return plus(j, self.order.index(gate) * self.width)
+
+    def biased(self, gate: str, given: Expr, bias: Expr) -> Expr:
+        """A gate with its bias, and with what is added to that of the forget gate."""
+        more = gate == "f" and self.forget
+        return add(given, add(bias, number(self.forget, bias.dtype)) if more else bias)
+
+    def seen(self, gate: Expr, cell: Expr, weight: Expr) -> Expr:
+        """A gate that sees the cell, if any do."""
+        return add(gate, mul(cell, weight)) if self.sees else gate
+
+    def new(self, i: Expr, f: Expr, ci: Expr, before: Expr) -> Expr:
+        """The cell after a step."""
+        cell = add(mul(ci, i), mul(before, f))
+        if not self.clip > 0:
+            return cell
+        high, low = number(self.clip, cell.dtype), number(-self.clip, cell.dtype)
+        return apply("maximum", apply("minimum", cell, high), low)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What flows back through a step of an LSTM, for one element.
+
+    Attributes:
+      cell: what is the same in all steps.
+      step: what it gave: i, f, o, ci and co.
+      weights: elements of wci, wcf and wco.
+    """
+
+    cell: Cell
+    step: tuple[Expr, Expr, Expr, Expr, Expr]
+    weights: Sequence[Expr]
+
+    def to_o(self, h: Expr) -> Expr:
+        """To the output gate."""
+        _, _, o, _, co = self.step
+        return mul(h, mul(_slope(o), co))
+
+    def to_cell(self, cs: Expr, h: Expr, to_o: Expr) -> Expr:
+        """To the new cell."""
+        _, _, o, _, co = self.step
+        through = mul(h, mul(_rest(mul(co, co)), o))
+        return self.cell.seen(add(cs, through), to_o, self.weights[2])
+
+    def to_gate(self, gate: str, to_cs: Expr, before: Expr) -> Expr:
+        """To a gate, by what flows to the new cell."""
+        i, f, _, ci, _ = self.step
+        if gate == "f":
+            return mul(mul(_slope(f), before), to_cs)
+        return mul(mul(_slope(i), ci) if gate == "i" else mul(_rest(mul(ci, ci)), i), to_cs)
+
+    def to_before(self, to_cs: Expr, to_i: Expr, to_f: Expr) -> Expr:
+        """To the cell before."""
+        found = mul(to_cs, self.step[1])
+        for gate, weight in zip((to_i, to_f), self.weights[:2], strict=True):
+            found = self.cell.seen(found, gate, weight)
+        return found
+
+
+@lowers("LSTMBlockCell")
+def _lstm_cell(op: Operation) -> list[Value]:
+    x, cs_prev, h_prev, w, wci, wcf, wco, bias = wide(op)
+    shape, cell = h_prev.shape, Cell.of(op, op.node.type, h_prev.shape[1])
+    rows = _side_by_side(op.name, x, h_prev)
+    gates = product_of(f"{op.name}_gates", rows, w, (shape[0], 4 * shape[1]))
+
+    def gate(name: str, b: Expr, j: Expr) -> Expr:
+        column = cell.column(name, j)
+        return cell.biased(name, gates.at(b, column), bias.at(column))
+
+    def sees(name: str, state: Value, weight: Value) -> Value:
+        def element(b: Expr, j: Expr) -> Expr:
+            return sigmoid(cell.seen(gate(name, b, j), state.at(b, j), weight.at(j)))
+
+        return value(name, element)
+
+    def value(name: str, element: Callable[..., Expr]) -> Value:
+        return computed(f"{op.name}_{name}", x.dtype, shape, element)
+
+    i, f = sees("i", cs_prev, wci), sees("f", cs_prev, wcf)
+    ci = value("ci", lambda *at: apply("tanh", gate("c", *at)))
+    taken = (i, f, ci, cs_prev)
+    cs = value("cs", lambda *at: cell.new(*[each.at(*at) for each in taken]))
+    o = sees("o", cs, wco)
+    co = value("co", lambda *at: apply("tanh", cs.at(*at)))
+    h = value("h", lambda *at: mul(co.at(*at), o.at(*at)))
+    return results(op, [i, cs, f, o, ci, co, h])
+
+
+@lowers("LSTMBlockCellGrad")
+def _lstm_cell_grad(op: Operation) -> list[Value]:
+    _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = wide(op)
+    shape, cell = h_prev.shape, Cell.of(op, "LSTMBlockCell", h_prev.shape[1])
+    require(all(each.shape == shape for each in (i, cs, f, o, ci, co)), "shapes do not fit")
+
+    def flow(*at: Expr) -> Flow:
+        step = (i.at(*at), f.at(*at), o.at(*at), ci.at(*at), co.at(*at))
+        return Flow(cell, step, [each.at(at[-1]) for each in weights])
+
+    def value(name: str, element: Callable[..., Expr]) -> Value:
+        return computed(f"{op.name}_{name}", h_prev.dtype, shape, element)
+
+    def to_gate(gate: str) -> Value:
+        return value(
+            f"to_{gate}", lambda *at: flow(*at).to_gate(gate, to_cs.at(*at), cs_prev.at(*at))
+        )
+
+    def to_cell(*at: Expr) -> Expr:
+        return flow(*at).to_cell(cs_grad.at(*at), h_grad.at(*at), gates["o"].at(*at))
+
+    gates = {"o": value("to_o", lambda *at: flow(*at).to_o(h_grad.at(*at)))}
+    to_cs = value("to_cs", to_cell)
+    gates |= {gate: to_gate(gate) for gate in "icf"}
+
+    def to_before(*at: Expr) -> Expr:
+        return flow(*at).to_before(to_cs.at(*at), gates["i"].at(*at), gates["f"].at(*at))
+
+    def all_gates(b: Expr, j: Expr) -> Expr:
+        width = shape[1]
+        *others, found = [
+            gates[gate].at(b, clamped(minus(j, at * width), width))
+            for at, gate in enumerate(cell.order)
+        ]
+        for at, other in reversed(list(enumerate(others))):
+            found = where(apply("less", j, index((at + 1) * width)), other, found)
+        return found
+
+    joined = computed(f"{op.name}_gates", h_prev.dtype, (shape[0], 4 * shape[1]), all_gates)
+    flows = [(gates["i"], cs_prev), (gates["f"], cs_prev), (gates["o"], cs)]
+    by_weights = [by_peephole(f"{op.name}_{at}", cell, *each) for at, each in enumerate(flows)]
+    return results(op, [value("before", to_before), joined, *by_weights])
+
+
+def by_peephole(name: str, cell: Cell, gate: Value, state: Value) -> Value:
+    """The gradient by the weights with which a gate sees a cell, over all axes but the last."""
+    if not cell.sees:
+        return computed(name, gate.dtype, (cell.width,), lambda _: number(0, gate.dtype))
+    terms = computed(
+        f"{name}_terms", gate.dtype, gate.shape, lambda *at: mul(gate.at(*at), state.at(*at))
+    )
+    return reduce(name, terms, list(range(gate.rank - 1)), "add")
+
+
+@lowers("GRUBlockCell")
+def _gru_cell(op: Operation) -> list[Value]:
+    x, h, w_ru, w_c, b_ru, b_c = wide(op)
+    batch, width = h.shape
+
+    def value(name: str, element: Callable[..., Expr]) -> Value:
+        return computed(f"{op.name}_{name}", x.dtype, h.shape, element)
+
+    both = _side_by_side(op.name, x, h)
+    gates = product_of(f"{op.name}_gates", both, w_ru, (batch, 2 * width))
+
+    def gate(at: int, b: Expr, j: Expr) -> Expr:
+        column = plus(j, at * width)
+        return sigmoid(add(gates.at(b, column), b_ru.at(column)))
+
+    r, u = (value(name, lambda b, j, at=at: gate(at, b, j)) for at, name in enumerate("ru"))
+    reset = value("reset", lambda *at: mul(h.at(*at), r.at(*at)))
+    seen = _side_by_side(f"{op.name}_reset", x, reset)
+    entry = product_of(f"{op.name}_entry", seen, w_c, h.shape)
+    c = value("c", lambda b, j: apply("tanh", add(entry.at(b, j), b_c.at(j))))
+
+    def new(*at: Expr) -> Expr:
+        return add(mul(apply("sub", h.at(*at), c.at(*at)), u.at(*at)), c.at(*at))
+
+    return results(op, [r, u, c, value("h", new)])
+
+
+@lowers("GRUBlockCellGrad")
+def _gru_cell_grad(op: Operation) -> list[Value]:
+    x, h, w_ru, w_c, _, _, r, u, c, d_h = wide(op)
+    require(all(each.shape == h.shape for each in (r, u, c, d_h)), "shapes do not fit")
+    (batch, width), depth = h.shape, x.shape[1]
+    rows = depth + width
+
+    def to_c(*at: Expr) -> Expr:
+        new = c.at(*at)
+        return mul(d_h.at(*at), _rest(u.at(*at)), _rest(mul(new, new)))
+
+    d_c = computed(f"{op.name}_c", h.dtype, h.shape, to_c)
+    inner = product_of(f"{op.name}_inner", d_c, w_c, (batch, rows), transpose_b=True)
+
+    def to_gates(b: Expr, j: Expr) -> Expr:
+        first, second = (b, clamped(j, width)), (b, clamped(minus(j, width), width))
+        through = inner.at(b, plus(depth, first[1]))
+        by_r = mul(mul(through, h.at(*first)), _slope(r.at(*first)))
+        change = apply("sub", h.at(*second), c.at(*second))
+        by_u = mul(mul(d_h.at(*second), change), _slope(u.at(*second)))
+        return where(apply("less", j, index(width)), by_r, by_u)
+
+    d_gates = computed(f"{op.name}_gates", h.dtype, (batch, 2 * width), to_gates)
+    outer = product_of(f"{op.name}_outer", d_gates, w_ru, (batch, rows), transpose_b=True)
+    d_x = computed(
+        f"{op.name}_x", h.dtype, x.shape, lambda b, j: add(inner.at(b, j), outer.at(b, j))
+    )
+
+    def to_h(b: Expr, j: Expr) -> Expr:
+        column = plus(depth, j)
+        direct = mul(d_h.at(b, j), u.at(b, j))
+        return add(direct, mul(inner.at(b, column), r.at(b, j)), outer.at(b, column))
+
+    return results(op, [d_x, computed(f"{op.name}_h", h.dtype, h.shape, to_h), d_c, d_gates])

@@ -1,0 +1,63 @@
+"""What kernels and compiled code give for the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_compiler import generator
+from weft_graph.ir.builder import create
+from weft_graph.ir.node import Output
+
+Build = Callable[..., Sequence[Output]]
+
+
+def by_both(
+    monkeypatch: pytest.MonkeyPatch, build: Build, *arrays: Any
+) -> tuple[list[Any], list[Any]]:
+    """What kernels and compiled code give for some feeds."""
+    found = []
+    for mode in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", mode)
+        with wf.Graph().as_default(), wf.Session() as session:
+            feeds = [wf.placeholder(array.dtype, array.shape) for array in arrays]
+            fetches = list(build(*[wf.identity(feed) for feed in feeds]))
+            values = dict(zip(feeds, arrays, strict=True))
+            if mode == "now":
+                assert session.explain(fetches, feeds).compiled
+            found.append(session.run(fetches, values))
+    return found[0], found[1]
+
+
+def compiled_ops(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """A set that gets the ops for which code is made from now on; what is refused is an error."""
+    found: set[str] = set()
+    generate = generator.LlvmGenerator.generate
+
+    def noted(self: Any, members: Any, *rest: Any, **named: Any) -> Any:
+        try:
+            made = generate(self, members, *rest, **named)
+        except generator.NotGenerated as why:
+            raise AssertionError(f"{[each.type for each in members]}: {why}") from why
+        found.update(each.type for each in members)
+        return made
+
+    monkeypatch.setattr(generator.LlvmGenerator, "generate", noted)
+    return found
+
+
+def agree(got: Sequence[Any], want: Sequence[Any], relative: float, absolute: float) -> None:
+    """Raise AssertionError unless values have the same types and shapes, and are close."""
+    for value, expected in zip(got, want, strict=True):
+        assert value.dtype == expected.dtype and value.shape == expected.shape
+        wide = np.complex128 if value.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(value.astype(wide), expected.astype(wide), relative, absolute)
+
+
+def outputs(op: str, inputs: Sequence[Any], **attrs: Any) -> Sequence[Output]:
+    """What a node of some inputs gives."""
+    return create(op, list(inputs), attrs).outputs
