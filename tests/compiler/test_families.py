@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from weft_testing.ahead import loaded
-from weft_testing.both_ways import Build, by_both, outputs
+from weft_testing.both_ways import Build, agree, by_both, compiled_ops, outputs
 
 import weft as wf
 from weft_compiler.ahead import compile_graph
@@ -379,6 +379,66 @@ def test_what_is_wrong_has_the_error_of_the_kernel(
                 session.run(fetches, dict(zip(feeds, given, strict=True)))
             said.append((caught.value.node, str(caught.value)))
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
+@pytest.mark.parametrize(
+    ("shape", "paddings"),
+    [((7,), [[3, 6]]), ((3, 40), [[1, 0], [17, 2]]), ((2, 5, 4), [[0, 1], [4, 0], [0, 3]]),
+     ((0, 3), [[0, 0], [2, 1]]), ((2, 1), [[0, 0], [0, 0]])],
+)  # fmt: skip
+def test_margins_mirror_rows(
+    monkeypatch: pytest.MonkeyPatch, mode: str, shape: tuple[int, ...], paddings: list[list[int]]
+) -> None:
+    if mode == "REFLECT" and 0 in shape:
+        shape, paddings = (1, *shape[1:]), [[0, 0], *paddings[1:]]
+    x = np.random.default_rng(3).standard_normal(shape).astype("f")
+    made = compiled_ops(monkeypatch)
+    want, got = by_both(monkeypatch, lambda x: [wf.pad(x * 2, paddings, mode) + 1], x)
+    np.testing.assert_array_equal(got[0], want[0])
+    assert "MirrorPad" in made
+
+
+@pytest.mark.parametrize(("channels", "radius"), [(1, 5), (7, 2), (96, 5), (70, 40), (0, 2)])
+def test_neighbouring_channels(monkeypatch: pytest.MonkeyPatch, channels: int, radius: int) -> None:
+    """What is not finite in one channel reaches its neighbours alone."""
+    x = np.random.default_rng(4).standard_normal((2, 3, 2, channels)).astype("f")
+    if channels > 6:
+        x[0, 0, 0, 0], x[1, 2, 1, 6] = np.nan, np.inf
+    made = compiled_ops(monkeypatch)
+
+    def build(x: Output) -> Sequence[Output]:
+        y = wf.nn.lrn(x * 2, radius, 1.5, 0.3, 0.75)
+        return [y, *wf.gradients(y, [x], [y * 3])]
+
+    want, got = by_both(monkeypatch, build, x)
+    agree(got, want, 2e-5, 2e-5)
+    assert made >= {"LRN", "LRNGrad"}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_numbers_are_rounded_once(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Slices that are combined at one place, norms, and convolutions of each channel."""
+    draw, kind = np.random.default_rng(5), wf.as_dtype(dtype).as_numpy_dtype
+    indices = draw.integers(0, 4, (60, 1)).astype("i")
+    updates, x = (draw.standard_normal((n, 3)).astype(kind) for n in (60, 5))
+    images, filters = (draw.random(n).astype(kind) for n in ((1, 5, 4, 3), (2, 2, 3, 2)))
+    updates[3, 1], updates[7, 2] = np.nan, np.inf
+    made = compiled_ops(monkeypatch)
+
+    def build(x: Output, indices: Output, updates: Output, *conv: Output) -> Sequence[Output]:
+        given = [x, indices, updates]
+        kinds = ("Add", "Sub", "Max", "Min")
+        found = [y for how in kinds for y in outputs(f"TensorScatter{how}", given)]
+        found += [*outputs("ScatterNdNonAliasingAdd", given), wf.scatter_nd(*given[1:], [5, 3])]
+        found += [wf.norm(updates[10:], axis=0), *outputs("EuclideanNorm", [indices, [0]])]
+        y = wf.nn.depthwise_conv2d(*conv, [1, 1, 1, 1], "SAME")
+        return [*found, y, *wf.gradients(y, list(conv))]
+
+    want, got = by_both(monkeypatch, build, x, indices, updates, images, filters)
+    limit = 1e-3 if dtype == "float16" else 8e-3
+    agree(got, want, limit, 0)
+    assert {"ScatterNd", "EuclideanNorm", "DepthwiseConv2dNativeBackpropFilter"} <= made
 
 
 def test_kernels_order_bfloat16_where_some_are_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

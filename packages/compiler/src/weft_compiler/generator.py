@@ -361,7 +361,7 @@ def _takes(
 _LIBRARIES: Final = tuple(
     [
         f"{__package__}.lower.rules.{family}"
-        for family in ("block_lstm", "block_rnn", "conv", "depthwise", "matmul")
+        for family in ("block_lstm", "block_rnn", "conv", "conv3d", "depthwise", "matmul")
     ]
 )
 """Modules of rules of ops that NVIDIA's libraries compute."""

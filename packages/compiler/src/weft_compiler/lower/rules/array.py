@@ -289,32 +289,6 @@ def _pad(op: Operation) -> Value:
     return computed(op.name, x.dtype, op.shape(), element)
 
 
-def _mirrors_rows(node: Node) -> str:
-    """Neighbours in memory are then loaded one by one."""
-    margins = constant_value(node.inputs[1])
-    return "it mirrors along the last axis" if margins is not None and margins[-1:].any() else ""
-
-
-@lowers("MirrorPad", known=(1,), by_kernel=_mirrors_rows)
-def _mirror_pad(op: Operation) -> Value:
-    x, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
-    margins = [tuple(map(int, row)) for row in op.known(1)]
-    fit = [max(row) <= size - edge for row, size in zip(margins, x.shape, strict=True)]
-    require(x.size > 0 and all(fit), "its paddings are larger than what they mirror")
-
-    def source(*at: Expr) -> list[Expr]:
-        found = []
-        for i, (before, _), size in zip(at, margins, x.shape, strict=True):
-            place = minus(i, before)
-            place = where(apply("less", place, index(0)), minus(edge - 1, place), place)
-            far = apply("less", place, index(size))
-            place = where(far, place, minus(2 * size - 1 - edge, place))
-            found.append(clamped(place, size))
-        return found
-
-    return moved(op.name, x, op.shape(), source)
-
-
 @lowers("OneHot", known=(1,))
 def _one_hot(op: Operation) -> Value:
     indices, _, on, off = op.inputs

@@ -37,7 +37,7 @@ from weft_tensor.dtypes import DType
 
 _TYPES: Final = (dtypes.float32, dtypes.float64, *NARROW)
 
-_FEW: Final = 128
+FEW: Final = 128
 """Windows of an image below which one call takes all images: filters are read once for a call."""
 _MANY: Final = 512
 """Windows from which on filters that are no constants are packed: below, that takes longer than
@@ -292,7 +292,7 @@ def _by_filter(op: Operation) -> Value:
         if 0 in (*x.shape, *y.shape, *gradient.shape):
             return zeros
         images = x.shape[0]
-        step = min(images, -(-_FEW // math.prod(gradient.shape[1:3])))
+        step = min(images, -(-FEW // math.prod(gradient.shape[1:3])))
 
         def call(first: Expr, count: int) -> Body:
             views = [
@@ -501,7 +501,7 @@ def call_by_rows(
       call: from an image, a row, and how many there are of both.
     """
     y, x = axes
-    if y.count * x.count < _FEW:
+    if y.count * x.count < FEW:
         return call(index(0), index(0), shape[0], y.count)
     if x.count >= _ROW:
         return nest(unique, shape[:2], lambda n, i: call(n, i, 1, 1))

@@ -10,20 +10,12 @@ from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, channels_last
+from weft_compiler.lower.rules.matmul import widened
 from weft_compiler.lower.values import Reduction, Value, computed, moved
-from weft_graph.ir.node import Node
 from weft_graph.ops.windows import spatial_axes
-from weft_tensor import dtypes
 
 MOST_TAPS: Final = 64
 """Taps of a window that are terms of one expression, at most."""
-
-
-def by_kernel(node: Node) -> str:
-    """Why a convolution had better run by its kernel, or ""."""
-    dtype = node.outputs[0].dtype
-    wide = dtype in (dtypes.float32, dtypes.float64)
-    return "" if wide else f"no rule says how a convolution of {dtype.name} is computed"
 
 
 def _require_few(taps: int) -> None:
@@ -60,13 +52,20 @@ def _sum(terms: Sequence[Expr]) -> Expr:
     return total
 
 
-@lowers("DepthwiseConv2dNative", by_kernel=by_kernel)
+def _narrowed(op: Operation, value: Value) -> Value:
+    """A result that was computed in float32 where the op's type is narrower."""
+    if value.dtype is op.dtype():
+        return value
+    return computed(f"{op.name}_narrow", op.dtype(), value.shape, value.at)
+
+
+@lowers("DepthwiseConv2dNative")
 def _depthwise(op: Operation) -> Value:
-    filters, layout = op.inputs[1], op.attr("data_format")
+    filters, layout = widened(op.name, op.inputs[1]), op.attr("data_format")
     high, wide, channels, multiplier = filters.shape
     _require_few(high * wide)
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x = channels_last(op.inputs[0], layout)
+    x = channels_last(widened(op.name, op.inputs[0]), layout)
     shape = (x.shape[0], *[axis.count for axis in axes], channels * multiplier)
     require(0 not in (*shape, *x.shape) and x.shape[3] == channels, "it has no windows")
     framed = _framed(x, axes)
@@ -82,22 +81,24 @@ def _depthwise(op: Operation) -> Value:
             terms.append(apply("mul", framed.at(n, *places, c), filters.at(*tap, c, m)))
         return _sum(terms)
 
-    return as_layout(computed(op.name, op.dtype(), shape, element), layout, op.name)
+    return as_layout(
+        _narrowed(op, computed(op.name, filters.dtype, shape, element)), layout, op.name
+    )
 
 
-@lowers("DepthwiseConv2dNativeBackpropInput", known=(0,), by_kernel=by_kernel)
+@lowers("DepthwiseConv2dNativeBackpropInput", known=(0,))
 def _by_input(op: Operation) -> Value:
     """Each element has its share of the windows that it is in."""
-    filters, layout = op.inputs[1], op.attr("data_format")
+    filters, layout = widened(op.name, op.inputs[1]), op.attr("data_format")
     high, wide, channels, multiplier = filters.shape
     _require_few(high * wide * multiplier)
     axes = axes_of(op, op.shape(), (high, wide))
-    gradient = channels_last(op.inputs[2], layout)
+    gradient = channels_last(widened(op.name, op.inputs[2]), layout)
     shape = (op.shape()[0], *[op.shape()[axis] for axis in spatial_axes(layout)], channels)
     expected = (shape[0], *[axis.count for axis in axes], channels * multiplier)
     require(gradient.shape == expected, "shapes do not fit")
     require(0 not in (*shape, *expected), "it has no windows")
-    zero = number(0, op.dtype())
+    zero = number(0, filters.dtype)
 
     def element(n: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
         terms = []
@@ -125,14 +126,16 @@ def _by_input(op: Operation) -> Value:
             terms.append(where(there, _sum(shares), zero))
         return _sum(terms)
 
-    return as_layout(computed(op.name, op.dtype(), shape, element), layout, op.name)
+    return as_layout(
+        _narrowed(op, computed(op.name, filters.dtype, shape, element)), layout, op.name
+    )
 
 
-@lowers("DepthwiseConv2dNativeBackpropFilter", known=(1,), by_kernel=by_kernel)
+@lowers("DepthwiseConv2dNativeBackpropFilter", known=(1,))
 def _by_filter(op: Operation) -> Value:
     layout, (high, wide, channels, multiplier) = op.attr("data_format"), op.shape()
     axes = axes_of(op, op.inputs[0].shape, (high, wide))
-    x, gradient = channels_last(op.inputs[0], layout), channels_last(op.inputs[2], layout)
+    x, gradient = (channels_last(widened(op.name, op.inputs[at]), layout) for at in (0, 2))
     counts = [axis.count for axis in axes]
     expected = (x.shape[0], *counts, channels * multiplier)
     require(gradient.shape == expected and x.shape[3] == channels, "shapes do not fit")
@@ -148,10 +151,10 @@ def _by_filter(op: Operation) -> Value:
         return apply("mul", seen, gradient.at(n, i, j, o))
 
     space = (x.shape[0], counts[0], high, wide, counts[1], channels * multiplier)
-    definition = Reduction(space, frozenset({0, 1, 4}), "add", number(0, op.dtype()), element)
-    flat = Value(f"{op.name}_flat", op.dtype(), (high, wide, channels * multiplier), definition)
+    definition = Reduction(space, frozenset({0, 1, 4}), "add", number(0, x.dtype), element)
+    flat = Value(f"{op.name}_flat", x.dtype, (high, wide, channels * multiplier), definition)
 
     def source(y: Expr, k: Expr, c: Expr, m: Expr) -> tuple[Expr, Expr, Expr]:
         return (y, k, plus(times(c, multiplier), m))
 
-    return moved(op.name, flat, op.shape(), source, dense=True)
+    return _narrowed(op, moved(op.name, flat, op.shape(), source, dense=True))

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce as fold
+from typing import Final
 
-from weft_compiler.ir.expressions import Expr, apply, cast, number, where
-from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.expressions import Expr, Load, apply, cast, number
+from weft_compiler.ir.indices import plus
+from weft_compiler.ir.loops import Unique, load, nest
+from weft_compiler.ir.program import Allocate, Body, Buffer, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW, reduce
-from weft_compiler.lower.values import Reduction, Value, computed
+from weft_compiler.lower.values import Value, Written, computed
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 Element = Callable[..., Expr]
+
+_FEW: Final = 33
+"""Neighbours that are terms of one expression, at most."""
 
 
 class _Images:
@@ -165,20 +172,34 @@ class _Neighbours:
         return computed(f"{self.name}_{name}", self.wide, self.shape, element)
 
     def sums(self, name: str, element: Element) -> Value:
-        """Sums over the neighbours of each channel."""
+        """Sums over the neighbours of each channel, for a pixel at a time."""
         *pixels, channels = self.shape
         radius = min(self._radius, max(channels - 1, 0))
-        zero = number(0, self.wide)
+        given, zero = self.image(f"{name}_of", element), number(0, self.wide)
 
-        def near(*at: Expr) -> Expr:
-            channel = minus(plus(at[-1], at[-2]), radius)
-            value = element(*at[:-2], clamped(channel, channels))
-            return where(inside(channel, channels), value, zero)
+        def write(unique: Unique, y: Buffer, terms: Buffer) -> Sequence[Statement]:
+            def pixel(*at: Expr) -> Body:
+                # With margins of zeros all loops are over neighbours in memory.
+                row = Buffer(unique("row"), self.wide, (channels + 2 * radius,))
 
-        # The channels stay last, so that neighbours are added side by side.
-        space = (*pixels, 2 * radius + 1, channels)
-        definition = Reduction(space, frozenset([len(pixels)]), "add", zero, near)
-        return Value(f"{self.name}_{name}", self.wide, self.shape, definition)
+                def margin(j: Expr, first: int) -> Body:
+                    return (Store(row.name, (plus(j, first),), zero),)
+
+                def inner(j: Expr) -> Body:
+                    value = load(terms, self.shape, [*at, j])
+                    return (Store(row.name, (plus(j, radius),), value),)
+
+                return (
+                    Allocate(row),
+                    *nest(unique, [radius], lambda j: margin(j, 0)),
+                    *nest(unique, [radius], lambda j: margin(j, radius + channels)),
+                    *nest(unique, [channels], inner),
+                    *_windows(unique, row, y, at, 2 * radius + 1),
+                )
+
+            return nest(unique, pixels, pixel) if channels else ()
+
+        return Value(f"{self.name}_{name}", self.wide, self.shape, Written((given,), write))
 
     def power(self, *at: Expr) -> Expr:
         """The norm to the power of -beta."""
@@ -193,11 +214,33 @@ class _Neighbours:
         return apply("pow", norm, number(-self._beta, self.wide))
 
 
-def _by_product(_: Node) -> str:
-    return "its kernel adds up neighbours by a product of matrices"
+def _windows(unique: Unique, row: Buffer, y: Buffer, at: Sequence[Expr], width: int) -> Body:
+    """Sums of windows of a row, put into the pixel of an image."""
+    channels = [y.shape[-1]]
+
+    def place(j: Expr, k: Expr | int) -> Load:
+        return Load(row.dtype, row.name, (plus(j, k),))
+
+    if width <= _FEW:
+
+        def total(j: Expr) -> Body:
+            terms = [place(j, k) for k in range(width)]
+            value = fold(lambda x, y: apply("add", x, y), terms[1:], cast(terms[0], row.dtype))
+            return (Store(y.name, (*at, j), value),)
+
+        return nest(unique, channels, total)
+
+    def first(j: Expr) -> Body:
+        return (Store(y.name, (*at, j), place(j, 0)),)
+
+    def more(k: Expr, j: Expr) -> Body:
+        return (Store(y.name, (*at, j), place(j, plus(k, 1)), "add"),)
+
+    rest = nest(unique, [width - 1, *channels], more)
+    return (*nest(unique, channels, first), *rest)
 
 
-@lowers("LRN", by_kernel=_by_product)
+@lowers("LRN")
 def _local_response(op: Operation) -> Value:
     x = op.inputs[0]
     near = _Neighbours(op, x)
@@ -208,7 +251,7 @@ def _local_response(op: Operation) -> Value:
     return computed(op.name, op.dtype(), x.shape, element)
 
 
-@lowers("LRNGrad", by_kernel=_by_product)
+@lowers("LRNGrad")
 def _local_response_grad(op: Operation) -> Value:
     gradient, x, y = op.inputs
     near = _Neighbours(op, x)

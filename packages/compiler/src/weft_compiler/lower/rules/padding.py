@@ -1,11 +1,62 @@
-"""The gradient of mirrored margins."""
+"""Mirrored margins and their gradient."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.ir.loops import Unique, load, nest
+from weft_compiler.ir.program import Body, Buffer, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.values import Value, Written, computed, moved
+
+
+@lowers("MirrorPad", known=(1,))
+def _mirror_pad(op: Operation) -> Value:
+    x, edge = op.inputs[0], int(op.attr("mode") == "REFLECT")
+    margins = [(int(before), int(after)) for before, after in op.known(1)]
+    fit = [max(row) <= size - edge for row, size in zip(margins, x.shape, strict=True)]
+    require(all(fit), "its paddings are larger than what they mirror")
+
+    def source(*at: Expr) -> list[Expr]:
+        found = []
+        for i, (before, _), size in zip(at, margins, x.shape, strict=False):
+            place = minus(i, before)
+            place = where(apply("less", place, index(0)), minus(edge - 1, place), place)
+            far = apply("less", place, index(size))
+            place = where(far, place, minus(2 * size - 1 - edge, place))
+            found.append(clamped(place, size))
+        return found
+
+    if not margins or not any(margins[-1]):
+        return moved(op.name, x, op.shape(), source)
+    size, (before, after) = x.shape[-1], margins[-1]
+
+    def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+        """Rows in three parts, each of neighbours in memory."""
+
+        def row(*at: Expr) -> Body:
+            lead = source(*at)
+
+            def part(count: int, to: int, first: int, step: int) -> Body:
+                def copy(j: Expr) -> Body:
+                    place = plus(first, j) if step > 0 else minus(first, j)
+                    return (
+                        Store(y.name, (*at, plus(to, j)), load(given, x.shape, [*lead, place])),
+                    )
+
+                return nest(unique, (count,), copy)
+
+            return (
+                *part(before, 0, edge + before - 1, -1),
+                *part(size, before, 0, 1),
+                *part(after, before + size, size - edge - 1, -1),
+            )
+
+        return nest(unique, op.shape()[:-1], row) if x.size else ()
+
+    return Value(op.name, x.dtype, op.shape(), Written((x,), write))
 
 
 @lowers("MirrorPadGrad", known=(1,))

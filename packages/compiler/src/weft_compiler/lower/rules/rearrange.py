@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.indices import (
     clamped,
     flattened,
@@ -18,7 +18,7 @@ from weft_compiler.ir.indices import (
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.reduction import NARROW, reduce
 from weft_compiler.lower.values import Value, computed, moved
-from weft_graph.ir.node import Node
+from weft_tensor import dtypes
 
 
 @lowers("Roll", known=(1, 2))
@@ -145,17 +145,16 @@ def _with_diagonal(op: Operation) -> Value:
     return computed(op.name, x.dtype, x.shape, element)
 
 
-def _no_plain_float(node: Node) -> str:
-    dtype = node.outputs[0].dtype
-    plain = dtype.is_floating and dtype not in NARROW
-    return "" if plain else f"it is the norm of {dtype.name}"
-
-
-@lowers("EuclideanNorm", known=(1,), by_kernel=_no_plain_float)
+@lowers("EuclideanNorm", known=(1,))
 def _norm(op: Operation) -> Value:
     x, axes = op.inputs[0], op.axes()
-    require(x.dtype.is_floating and x.dtype not in NARROW, f"the norm of {x.dtype.name}")
-    squares = computed(f"{op.name}_x", x.dtype, x.shape, lambda *at: apply("square", x.at(*at)))
+    wide = dtypes.float64 if x.dtype.is_integer else x.dtype
+    wide = dtypes.float32 if wide in NARROW else wide
+
+    def square(*at: Expr) -> Expr:
+        return apply("square", cast(x.at(*at), wide))
+
+    squares = computed(f"{op.name}_x", wide, x.shape, square)
     total = reduce(f"{op.name}_sum", squares, axes, "add")
     kept = [axis for axis in range(x.rank) if axis not in axes]
 

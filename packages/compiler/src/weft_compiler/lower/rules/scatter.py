@@ -11,8 +11,9 @@ from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
 from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
 from weft_compiler.lower.rules.gather import in_range, points_in_range
+from weft_compiler.lower.rules.matmul import widened
 from weft_compiler.lower.rules.reduction import NARROW
-from weft_compiler.lower.values import Change, Places, Value, Written
+from weft_compiler.lower.values import Change, Places, Value, Written, computed
 from weft_graph.ir.node import Node
 from weft_tensor.dtypes import DType
 
@@ -145,10 +146,19 @@ _TENSOR: Final = {
 }
 
 
-@lowers(*_TENSOR, by_kernel=lambda node: _rounds(node.outputs[0].dtype, _TENSOR[node.type]))
+def _narrowed(op: Operation, value: Value) -> Value:
+    """A result in the op's type, to which what was combined in float32 is rounded at the end."""
+    if value.dtype is op.dtype():
+        return value
+    return computed(f"{op.name}_narrow", op.dtype(), value.shape, value.at)
+
+
+@lowers(*_TENSOR)
 def _tensor_scatter(op: Operation) -> Value:
-    x, indices, updates = op.inputs
-    scatter = _Scatter(x, indices, updates, _TENSOR[op.node.type], indices.shape[-1])
+    (x, indices, updates), primitive = op.inputs, _TENSOR[op.node.type]
+    if primitive:
+        x, updates = widened(op.name, x), widened(op.name, updates)
+    scatter = _Scatter(x, indices, updates, primitive, indices.shape[-1])
 
     def write(unique: Unique, result: Buffer, before: Buffer, *rest: Buffer) -> Sequence[Statement]:
         def copy(*at: Expr) -> Body:
@@ -157,12 +167,13 @@ def _tensor_scatter(op: Operation) -> Value:
         return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *rest))
 
     written = Written((x, indices, updates), write)
-    return scatter.requires(Value(op.name, x.dtype, x.shape, written))
+    return _narrowed(op, scatter.requires(Value(op.name, x.dtype, x.shape, written)))
 
 
-@lowers("ScatterNd", known=(2,), by_kernel=lambda node: _rounds(node.outputs[0].dtype, "add"))
+@lowers("ScatterNd", known=(2,))
 def _scatter_nd(op: Operation) -> Value:
-    (indices, updates), dtype = op.inputs[:2], op.dtype()
+    indices, updates = op.inputs[0], widened(op.name, op.inputs[1])
+    dtype = updates.dtype
     empty = Value(op.name, dtype, op.shape())
     primitive = "bit_or" if dtype.is_bool else "add"
     scatter = _Scatter(empty, indices, updates, primitive, indices.shape[-1])
@@ -171,4 +182,5 @@ def _scatter_nd(op: Operation) -> Value:
         start = filled(unique, result, number(0, dtype))
         return (*start, *scatter.statements(unique, result, *rest))
 
-    return scatter.requires(Value(op.name, dtype, op.shape(), Written((indices, updates), write)))
+    found = Value(op.name, dtype, op.shape(), Written((indices, updates), write))
+    return _narrowed(op, scatter.requires(found))

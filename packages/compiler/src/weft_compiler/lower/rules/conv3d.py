@@ -1,0 +1,278 @@
+"""Convolutions of volumes and their gradients, as those of images.
+
+What the taps of an axis see lies side by side as channels of images, one for each window along that
+axis. So volumes are convolved by the rules of Conv2D, and their gradients are folded back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft_compiler.ir.expressions import Expr, Variable, number
+from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, times
+from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
+from weft_compiler.lower.registry import Operation, lowers, require, rule_of
+from weft_compiler.lower.rules.conv import FEW, Axis, as_layout, axes_of, channels_last
+from weft_compiler.lower.rules.depthwise import MOST_TAPS
+from weft_compiler.lower.rules.matmul import widened
+from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ops.windows import spatial_axes
+from weft_tensor import dtypes
+
+Shape = tuple[int, ...]
+
+
+def _wide(op: Operation, operand: int) -> Value:
+    """A tensor with its channels last, in float32 where it is narrower."""
+    return channels_last(widened(op.name, op.inputs[operand]), op.attr("data_format"))
+
+
+def _result(op: Operation, value: Value, layout: bool = True) -> Value:
+    found = as_layout(value, op.attr("data_format"), op.name) if layout else value
+    return (
+        found if found.dtype is op.dtype() else computed(op.name, op.dtype(), op.shape(), found.at)
+    )
+
+
+@lowers("Conv3D")
+def _conv(op: Operation) -> Value:
+    x, filters = _wide(op, 0), widened(op.name, op.inputs[1])
+    of = _Slices.of(op, x.shape, filters.shape)
+    require(x.shape[-1] == filters.shape[3], "the filter has another depth than the input")
+    shape = (x.shape[0], *[axis.count for axis in of.axes], filters.shape[4])
+    flat = (shape[0] * shape[1], *shape[2:])
+    found = of.by_images("Conv2D", flat, (of.seen(x), _as_images(filters)))
+    return _result(op, _split(op.name, found, shape))
+
+
+@lowers("Conv3DBackpropInputV2", known=(0,))
+def _by_input(op: Operation) -> Value:
+    filters, gradient = widened(op.name, op.inputs[1]), _wide(op, 2)
+    shape = _last(op, op.shape())
+    of = _Slices.of(op, shape, filters.shape)
+    _require_gradient(of, shape, gradient, filters.shape)
+    rows = (of.images, *shape[2:4], of.axes[0].taps * shape[4])
+    given = (_sizes(op), _as_images(filters), _joined(gradient))
+    return _result(op, of.folded(of.by_images("Conv2DBackpropInput", rows, given)))
+
+
+@lowers("Conv3DBackpropFilterV2", known=(1,))
+def _by_filter(op: Operation) -> Value:
+    x, gradient, shape = _wide(op, 0), _wide(op, 2), op.shape()
+    of = _Slices.of(op, x.shape, shape)
+    require(x.shape[-1] == shape[3], "the filter has another depth than the input")
+    _require_gradient(of, x.shape, gradient, shape)
+    taps, high, wide, channels, depth = shape
+    flat = (high, wide, taps * channels, depth)
+    given = (of.seen(x, apart=True), _sizes(op), _joined(gradient, apart=True))
+    found = of.by_images("Conv2DBackpropFilter", flat, given)
+
+    def source(k: Expr, i: Expr, j: Expr, c: Expr, o: Expr) -> tuple[Expr, ...]:
+        return i, j, plus(times(k, channels), c), o
+
+    return _result(op, moved(op.name, found, shape, source), layout=False)
+
+
+def _last(op: Operation, shape: Shape) -> Shape:
+    """A shape in the op's layout, with the channels last."""
+    layout = op.attr("data_format")
+    axes = spatial_axes(layout)
+    return (shape[0], *[shape[axis] for axis in axes], shape[layout.index("C")])
+
+
+def _require_gradient(of: _Slices, x: Shape, gradient: Value, filters: Shape) -> None:
+    wanted = (x[0], *[axis.count for axis in of.axes], filters[4])
+    require(gradient.shape == wanted and x[4] == filters[3], "shapes do not fit")
+
+
+def _sizes(op: Operation) -> Value:
+    """What says the sizes of a gradient, which its node says already."""
+    return Value(f"{op.name}_sizes", dtypes.int32, (4,), constant=np.zeros(4, np.int32))
+
+
+def _joined(x: Value, apart: bool = False) -> Value:
+    """All slices of volumes as images.
+
+    Args:
+      apart: whether small ones are a tensor of their own, for a routine that takes several of them:
+        nobody could tell from a volume and a slice in it that two lie behind each other.
+    """
+    dense = not apart or x.shape[0] <= 1 or math.prod(x.shape[2:4]) >= FEW
+    count, shape = x.shape[1], (x.shape[0] * x.shape[1], *x.shape[2:])
+
+    def source(n: Expr, *at: Expr) -> tuple[Expr, ...]:
+        return (over(n, count or 1), modulo(n, count or 1), *at)
+
+    return moved(f"{x.name}_images", x, shape, source, dense=dense)
+
+
+def _split(name: str, x: Value, shape: Shape) -> Value:
+    """Images as slices of volumes."""
+
+    def source(n: Expr, d: Expr, *at: Expr) -> tuple[Expr, ...]:
+        return (plus(times(n, shape[1]), d), *at)
+
+    return moved(name, x, shape, source, dense=True)
+
+
+def _as_images(filters: Value) -> Value:
+    """Filters of volumes as those of images, with the taps of the first axis among the channels."""
+    taps, high, wide, channels, depth = filters.shape
+    shape, name = (high, wide, taps * channels, depth), f"{filters.name}_images"
+    if filters.constant is not None:
+        array = np.ascontiguousarray(filters.constant.transpose(1, 2, 0, 3, 4)).reshape(shape)
+        return Value(name, filters.dtype, shape, constant=array)
+
+    def source(i: Expr, j: Expr, c: Expr, o: Expr) -> tuple[Expr, ...]:
+        return over(c, channels or 1), i, j, modulo(c, channels or 1), o
+
+    return moved(name, filters, shape, source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """How windows slide over volumes.
+
+    Attributes:
+      op: the convolution.
+      shape: of the volumes, (N, D, H, W, C).
+      axes: how windows slide along the three.
+    """
+
+    op: Operation
+    shape: Shape
+    axes: Sequence[Axis]
+
+    @classmethod
+    def of(cls, op: Operation, shape: Shape, filters: Shape) -> _Slices:
+        """Those of an op."""
+        layout = op.attr("data_format")
+        first, *_, last = range(len(shape))
+        given = list(shape)
+        if layout.index("C") != last:
+            given = [shape[first], shape[last], *shape[1:last]]
+        require(filters[0] <= MOST_TAPS, f"its windows have more than {MOST_TAPS} slices")
+        return cls(op, shape, axes_of(op, given, filters[:3]))
+
+    @property
+    def images(self) -> int:
+        """How many windows there are along the first axis, of all volumes."""
+        return self.shape[0] * self.axes[0].count
+
+    def by_images(self, kind: str, shape: Shape, operands: Sequence[Value]) -> Value:
+        """What a convolution of images gives.
+
+        Args:
+          shape: of that.
+        """
+        graph, op = Graph(), self.op
+        sources = []
+        for at, operand in enumerate(operands):
+            attrs = {"dtype": operand.dtype, "shape": operand.shape}
+            placeholder, dims = lookup_op("Placeholder"), [operand.shape]
+            name = f"{op.name}_{at}"
+            given = graph.add_derived(op.node, placeholder, name, (), attrs, [operand.dtype], dims)
+            sources.append(given.outputs[0])
+        dtype = operands[-1].dtype
+        attrs = {
+            "T": dtype,
+            "use_cudnn_on_gpu": True,
+            "padding": op.attr("padding"),
+            "explicit_paddings": [],
+            "data_format": "NHWC",
+        }
+        attrs["strides"] = [1, *[axis.stride for axis in self.axes[1:]], 1]
+        attrs["dilations"] = [1, *[axis.dilation for axis in self.axes[1:]], 1]
+        node = graph.add_derived(
+            op.node, lookup_op(kind), op.name, tuple(sources), attrs, [dtype], [shape]
+        )
+        rule = rule_of(kind)
+        assert rule is not None
+        found = rule(Operation(node, operands, direct=op.direct))
+        assert isinstance(found, Value)
+        return found
+
+    def _taps(self, unique: Unique, body: Callable[..., Body]) -> Body:
+        """Loops over all windows and taps of the first axis.
+
+        Args:
+          body: from a volume, a window, a tap, the slice that it sees and whether there is one.
+        """
+        axis, size = self.axes[0], self.shape[1]
+
+        def window(n: Expr, d: Expr) -> Body:
+            found: list[Statement] = []
+            for tap in range(axis.taps):
+                place = Variable(d.dtype, unique("place"))
+                of = minus(times(d, axis.stride), axis.before - tap * axis.dilation)
+                found.append(Let(place.name, of))
+                found += body(n, d, tap, clamped(place, size), inside(place, size))
+            return tuple(found)
+
+        return nest(unique, (self.shape[0], axis.count), window)
+
+    def seen(self, x: Value, apart: bool = False) -> Value:
+        """What windows see of an axis, side by side: (images, H, W, taps * C).
+
+        Args:
+          apart: as of `_joined`.
+        """
+        axis, (_, size, *inner) = self.axes[0], self.shape
+        channels = inner[-1]
+        shape = (self.images, *inner[:2], axis.taps * channels)
+        if axis.taps == 1 and axis.stride == 1 and axis.count == size and not axis.before:
+            return _joined(x, apart)
+        zero = number(0, x.dtype)
+
+        def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+            if 0 in (*shape, *x.shape):
+                return filled(unique, y, zero)
+
+            def copy(n: Expr, d: Expr, tap: int, place: Expr, there: Expr) -> Body:
+                image = plus(times(n, axis.count), d)
+
+                def element(i: Expr, j: Expr, c: Expr, of_x: bool) -> Body:
+                    value = load(given, x.shape, [n, place, i, j, c]) if of_x else zero
+                    return (Store(y.name, (image, i, j, plus(c, tap * channels)), value),)
+
+                return (
+                    If(
+                        there,
+                        nest(unique, inner, lambda *at: element(*at, True)),
+                        nest(unique, inner, lambda *at: element(*at, False)),
+                    ),
+                )
+
+            return self._taps(unique, copy)
+
+        return Value(f"{x.name}_seen", x.dtype, shape, Written((x,), write))
+
+    def folded(self, parts: Value) -> Value:
+        """The sum of what windows give back to each place of the volumes."""
+        axis, (_, _, *inner) = self.axes[0], self.shape
+        channels = inner[-1]
+
+        def write(unique: Unique, y: Buffer, given: Buffer) -> Sequence[Statement]:
+            zeros = filled(unique, y, number(0, y.dtype))
+            if 0 in (*parts.shape, *self.shape):
+                return zeros
+
+            def back(n: Expr, d: Expr, tap: int, place: Expr, there: Expr) -> Body:
+                image = plus(times(n, axis.count), d)
+
+                def element(i: Expr, j: Expr, c: Expr) -> Body:
+                    value = load(given, parts.shape, [image, i, j, plus(c, tap * channels)])
+                    return (Store(y.name, (n, place, i, j, c), value, "add"),)
+
+                return (If(there, nest(unique, inner, element)),)
+
+            return (*zeros, *self._taps(unique, back))
+
+        return Value(f"{parts.name}_folded", parts.dtype, self.shape, Written((parts,), write))
