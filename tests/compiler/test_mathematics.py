@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.lower.region import why_not
 from weft_compiler.lower.registry import rule_of
 from weft_compiler.native.program import load
+from weft_exec.kernels import probability, special
 from weft_graph.ir.scalar import applications
 
 PAGE = Path(__file__).parents[2] / "docs" / "compiler.md"
@@ -209,4 +211,47 @@ def test_elementwise_ops_are_lowered_where_there_is_machine_code_of_them() -> No
                 lacking = [p for p in parts if p.args and not supports(p.name, p.args[-1].dtype)]
                 assert not lacking, (node, lacking)
                 seen.add(case.op)
-    assert len(seen) > 100 and "Lgamma" in seen and "Zeta" not in seen
+    assert len(seen) > 100 and "Lgamma" in seen and "Zeta" in seen
+
+
+ITERATED: dict[str, tuple[Callable[..., Any], float]] = {
+    "igamma": (special.igamma, 1e-11),
+    "igammac": (special.igammac, 1e-11),
+    "igamma_grad_a": (special.igamma_grad_a, 1e-11),
+    "betainc": (probability.betainc, 1e-10),
+    "zeta": (special.zeta, 1e-13),
+    "polygamma": (special.polygamma, 1e-12),
+}
+"""Kernels, whose errors the op table has, and how far machine code may be from them."""
+ODD = [np.nan, np.inf, -np.inf, -1, -0.0, 0, 0.5, 1, 2, 3, 7, 60, 1e-5, 1e-300, 2e6, -0.5, -2.5]
+
+
+@pytest.mark.parametrize("name", ITERATED)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_found_by_iteration_is_what_kernels_have(name: str, dtype: str) -> None:
+    """Where arguments are odd in all ways, and where they are not."""
+    kernel, limit = ITERATED[name]
+    count = 3 if name == "betainc" else 2
+    random = np.random.default_rng(3)
+    first = 10 ** random.uniform(-3, 3, 3000)
+    near = first * np.exp(random.normal(0, 1, 3000) / np.sqrt(first + 1))
+    usual = {
+        "betainc": [first, 10 ** random.uniform(-2, 3, 3000), random.uniform(0, 1, 3000)],
+        "zeta": [first + 1, near],
+        "polygamma": [np.rint(random.uniform(0, 20, 3000)), first],
+    }.get(name, [first, near])
+    odd = zip(*itertools.product(ODD, repeat=count), strict=True)
+    inputs = [np.concatenate([each, x]).astype(dtype) for each, x in zip(odd, usual, strict=True)]
+    buffers = ", ".join(f"x{at}: {dtype}[{x.size}]" for at, x in enumerate(inputs))
+    operands = ", ".join(f"x{at}[i]" for at in range(count))
+    size = inputs[0].size
+    text = f"program m({buffers}) -> (y: {dtype}[{size}]):\n  vector i in {size}:\n"
+    with np.errstate(all="ignore"):
+        (got,) = load(parse(f"{text}    y[i] = {name}({operands})\n"), Options())(*inputs)
+        want = kernel(*inputs)
+    least = float(np.finfo(dtype).tiny)
+    if dtype == "float32":
+        limit = 2e-7
+    elif name in ("igamma", "igammac", "betainc"):
+        least = 2e-15  # of what is 1 less another
+    np.testing.assert_allclose(got, want, limit, least)

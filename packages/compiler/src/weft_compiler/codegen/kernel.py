@@ -15,6 +15,7 @@ from weft_compiler.codegen import blas, generated, philox, small, threads
 from weft_compiler.codegen.cuts import Cut, cut_of
 from weft_compiler.codegen.frames import WAYS, Seen, grain_of, names_of, plain, thunk
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
+from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.scalars import Scalars
@@ -315,18 +316,21 @@ class Function:
         Where it cannot it would complain on stderr. It cannot where turns may leave the loop, as
         those whose bounds are looked at or that check. Where they divide for places or remainders
         it often cannot: of integers, and where there are no libraries of floating-point numbers
-        either, as that is a loop.
+        either, as that is a loop. So are functions that are found by iteration.
         """
         if self.kernel.options.bounds_checks or any(isinstance(s, Check) for s in walk(loop.body)):
             return False
         return not any(
             isinstance(part, Apply)
-            and part.primitive in _DIVISIONS
-            and (part.dtype.is_integer or self.kernel.scalars.target.alone)
+            and (part.primitive in ITERATED or self._divides_by_a_loop(part))
             for each in walk(loop.body)
             for expression in expressions(each)
             for part in parts(expression)
         )
+
+    def _divides_by_a_loop(self, part: Apply) -> bool:
+        alone = self.kernel.scalars.target.alone
+        return part.primitive in _DIVISIONS and (part.dtype.is_integer or alone)
 
     def _loop_notes(self, free: bool, vectorized: bool) -> str:
         """What LLVM is told of a loop whose turns may run in any order."""

@@ -44,7 +44,8 @@ def supports(primitive: str, dtype: DType) -> bool:
     if dtype.is_floating:
         if primitive == "next_after":
             return dtype not in HALVES
-        return primitive in _FLOATING or primitive in library.FUNCTIONS
+        known = (_FLOATING, library.FUNCTIONS, library.ITERATED)
+        return any(primitive in each for each in known)
     if dtype.is_bool:
         return primitive in _BOOLS
     return primitive in _INTEGERS

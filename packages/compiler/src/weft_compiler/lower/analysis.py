@@ -41,6 +41,7 @@ _EXPENSIVE: Final = frozenset(
     }
     | {"exp", "expm1", "floor_div", "floor_mod", "lgamma", "log", "log1p", "pow", "reciprocal"}
     | {"sin", "sinh", "sqrt", "tan", "tanh", "trunc_mod"}
+    | {"igamma", "igammac", "igamma_grad_a", "betainc", "zeta", "polygamma"}
 )
 _CHEAP: Final = 3
 """Operations that are rather computed again for each use than kept."""

@@ -35,8 +35,6 @@ from weft_tensor.dtypes import DType
 
 Shape = tuple[int, ...]
 
-_BY_ITERATION: Final = {"zeta", "polygamma", "igamma", "igammac", "igamma_grad_a", "betainc"}
-"""Primitives that have no machine code."""
 _DIVIDES: Final = {"div", "floor_div", "floor_mod", "trunc_mod", "reciprocal"}
 
 
@@ -67,8 +65,7 @@ def _lacks(node: Node) -> str:
     assert definition is not None
     scalar = definition.expression([v.dtype.base_dtype for v in node.inputs], node.outputs[0].dtype)
     for part in applications(scalar):
-        narrow = part.name == "next_after" and part.dtype.size == 2
-        if part.name in _BY_ITERATION or narrow:
+        if part.name == "next_after" and part.dtype.size == 2:
             return f"there is no machine code for {part.name} of {part.dtype.name}"
     return ""
 

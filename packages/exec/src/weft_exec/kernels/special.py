@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING
+from weft_tensor.expansions import DIGAMMA, LGAMMA, STIRLING, TEMME, ZETA
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -98,23 +98,6 @@ _ERF_FLOAT32 = (
 """Coefficients in x ** 2 of artanh(erf(x)) / x, for |x| <= 4, where erf(x) rounds to 1. The fit is
 nearest where the hyperbolic tangent does not flatten its error; the worst seen is 3.1 units in the
 last place."""
-
-
-_ZETA = (
-    0.0833333333333333333,
-    -0.00138888888888888889,
-    0.0000330687830687830688,
-    -8.2671957671957672e-7,
-    2.0876756987868099e-8,
-    -5.28419013868749318e-10,
-    1.33825365306846788e-11,
-    -3.38968029632258287e-13,
-    8.58606205627784456e-15,
-    -2.17486869855806187e-16,
-    5.50900282836022952e-18,
-    -1.39544646858125233e-19,
-)
-"""B(2k) / (2k)!, of the Euler-Maclaurin sum."""
 
 
 def blocked(function: Function) -> Function:
@@ -360,7 +343,7 @@ def _zeta_tail(s: Array, a: Array) -> Any:
     power = a**-s
     total = power * a / (s - 1) + 0.5 * power
     factor = s * power / a
-    for k, coefficient in enumerate(_ZETA):
+    for k, coefficient in enumerate(ZETA):
         total += coefficient * factor
         factor = factor * (s + 2 * k + 1) * (s + 2 * k + 2) / (a * a)
     return total
@@ -393,12 +376,6 @@ _SETTLED = 5e-16
 LARGE = 1e5
 """From this a on the incomplete functions are Temme's uniform expansion."""
 
-_TEMME = (
-    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515),
-    (-1 / 540, -1 / 288, 1 / 378, -77 / 77760, 1 / 4860),
-)
-"""Coefficients in eta of the two leading terms of its remainder (DLMF 8.12)."""
-
 
 def _eta(a: Array, x: Array) -> tuple[Any, Any]:
     """Temme's eta for a point, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
@@ -414,7 +391,7 @@ def _eta(a: Array, x: Array) -> tuple[Any, Any]:
 def _remainder(a: Array, eta: Array) -> tuple[Any, Any]:
     """The factor of the remainder, and its derivative for eta."""
     eta = np.clip(eta, -0.1, 0.1)  # beyond, all that it is multiplied with is 0
-    first, second = _TEMME
+    first, second = TEMME
     factor = _polynomial(first, eta) + _polynomial(second, eta) / a
     return factor, _polynomial([k * c for k, c in enumerate(first)][1:], eta)
 

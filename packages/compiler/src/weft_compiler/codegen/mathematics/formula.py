@@ -9,7 +9,7 @@ processor has it, and `fused`, which has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from weft_compiler.codegen.rounding import rounded
@@ -201,6 +201,50 @@ class Formula:
             x = self.like(y, x) if isinstance(y, Value) else self.number(x)
         y = self.like(x, y)
         return Value(self, x.kind, self.w.select(condition.name, x.kind, x.name, y.name))
+
+    def truth(self, value: bool) -> Value:
+        """A constant bool."""
+        return Value(self, "i1", literal(value, dtypes.bool_))
+
+    def choose(
+        self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]
+    ) -> Value:
+        """One of two, the other of which is not computed."""
+        w = self.w
+        labels, done = (w.label(), w.label()), w.label()
+        w.branch(condition.name, *labels)
+        found: list[tuple[Value, str]] = []
+        for label, side in zip(labels, (then, otherwise), strict=True):
+            w.begin(label)
+            found.append((side(), w.block))
+            w.go(done)
+        w.begin(done)
+        kind = found[0][0].kind
+        return self.put(kind, f"phi {kind} " + ", ".join(f"[ {x.name}, %{b} ]" for x, b in found))
+
+    def repeat(
+        self, first: Sequence[Value], turn: Callable[..., tuple[Value, Sequence[Value]]]
+    ) -> list[Value]:
+        """Values after turns: at least one, and more as long as a condition holds.
+
+        Args:
+          first: what they are before.
+          turn: from them to whether another turn follows, and what they become.
+        """
+        w = self.w
+        before, head, done = w.block, w.label(), w.label()
+        w.go(head)
+        w.begin(head)
+        old = [Value(self, x.kind, w.name()) for x in first]
+        at = len(w.lines)
+        again, new = turn(*old)
+        w.lines[at:at] = [
+            f"  {x.name} = phi {x.kind} [ {start.name}, %{before} ], [ {end.name}, %{w.block} ]"
+            for x, start, end in zip(old, first, new, strict=True)
+        ]
+        w.branch(again.name, head, done)
+        w.begin(done)
+        return list(new)
 
     def nan(self, x: Value) -> Value:
         """Whether it is NaN."""

@@ -12,9 +12,11 @@ from weft_compiler.codegen.mathematics import (
     error_functions,
     exponentials,
     gamma,
+    incomplete,
     inverses,
     powers,
     quantiles,
+    zeta,
 )
 from weft_compiler.codegen.mathematics.formula import Formula, Value
 from weft_compiler.codegen.rounding import fmod_text
@@ -40,12 +42,25 @@ FUNCTIONS: Final[dict[str, Callable[..., Value]]] = {
 }
 """From the names of primitives to what writes their function."""
 
+ITERATED: Final[dict[str, Callable[..., Value]]] = {
+    **{name: getattr(incomplete, name) for name in ("igamma", "igammac", "igamma_grad_a")},
+    "betainc": incomplete.betainc,
+    "zeta": zeta.zeta,
+    "polygamma": zeta.polygamma,
+}
+"""Those that are found by loops, of float64 alone: functions that are called, number by number."""
+
 WIDENED: Final = FUNCTIONS.keys() - {"exp", "expm1", "tanh", "log", "log1p", "sin", "cos", "erf"}
 """What float32 computes as float64 and rounds: seldom, and harder to get right."""
 
 _COARSE: Final = {"pow": "coarse_pow"}
-_WRITERS: Final = {**FUNCTIONS, "coarse_pow": powers.coarse_pow}
-_BINARY: Final = frozenset(("pow", "coarse_pow", "atan2"))
+_LOOPS: Final = {**ITERATED, "zeta_sum": zeta.zeta_sum}
+_WRITERS: Final = {**FUNCTIONS, **_LOOPS, "coarse_pow": powers.coarse_pow}
+_ARITY: Final = {
+    **dict.fromkeys(("pow", "coarse_pow", "atan2"), 2),
+    **dict.fromkeys(_LOOPS, 2),
+    "betainc": 3,
+}
 
 
 def texts(used: Iterable[str], target: Target) -> list[str]:
@@ -69,17 +84,19 @@ def _function(full: str, target: Target) -> tuple[str, frozenset[str], dict[str,
     if name == "fmod":
         return fmod_text("double" if width == "f64" else "float"), frozenset(), {}
     f = Formula(width == "f64", target)
-    names = ["%x", "%y"][: 2 if name in _BINARY else 1]
+    names = ["%x", "%y", "%z"][: _ARITY.get(name, 1)]
     operands = [Value(f, f.kind, each) for each in names]
-    if name in WIDENED and not f.double:
+    if (name in WIDENED or name in _LOOPS) and not f.double:
         wide = [f.convert("fpext", x, "double") for x in operands]
         result = f.convert("fptrunc", f.call(_COARSE.get(name, name), *wide), "float")
     else:
         result = _WRITERS[name](f, *operands)
     parameters = ", ".join(f"{f.kind} {each}" for each in names)
+    inlined = "noinline" if name in _LOOPS and f.double else "alwaysinline"
     text = "\n".join(
         [
-            f"define internal {f.kind} @{full}({parameters}) alwaysinline nounwind {{",
+            f"define internal {f.kind} @{full}({parameters}) {inlined} nounwind {{",
+            "entry:",
             *f.w.lines,
             f"  ret {f.kind} {result.name}",
             "}",

@@ -238,17 +238,14 @@ class _Slices:
             def copy(n: Expr, d: Expr, tap: int, place: Expr, there: Expr) -> Body:
                 image = plus(times(n, axis.count), d)
 
-                def element(i: Expr, j: Expr, c: Expr, of_x: bool) -> Body:
-                    value = load(given, x.shape, [n, place, i, j, c]) if of_x else zero
+                def store(value: Expr, i: Expr, j: Expr, c: Expr) -> Body:
                     return (Store(y.name, (image, i, j, plus(c, tap * channels)), value),)
 
-                return (
-                    If(
-                        there,
-                        nest(unique, inner, lambda *at: element(*at, True)),
-                        nest(unique, inner, lambda *at: element(*at, False)),
-                    ),
-                )
+                def element(*at: Expr) -> Body:
+                    return store(load(given, x.shape, [n, place, *at]), *at)
+
+                nothing = nest(unique, inner, lambda *at: store(zero, *at))
+                return (If(there, nest(unique, inner, element), nothing),)
 
             return self._taps(unique, copy)
 

@@ -1,0 +1,91 @@
+"""The Hurwitz zeta function and derivatives of digamma, by the Euler-Maclaurin sum."""
+
+from __future__ import annotations
+
+import math
+
+from weft_compiler.codegen.mathematics.formula import Formula, Value
+from weft_tensor.expansions import ZETA
+
+
+def _is_whole(f: Formula, x: Value) -> Value:
+    return x.equals(f.truncated(x))
+
+
+def _half(f: Formula, x: Value) -> Value:
+    """What is left of a whole number that is not below 0, divided by 2; no number of infinity."""
+    return x - f.truncated(x * 0.5) * 2.0
+
+
+def _tail(f: Formula, s: Value, a: Value) -> Value:
+    """What the terms from a on amount to."""
+    power = f.call("pow", a, -s)
+    total = f.fma(power, f.number(0.5), power * a / (s - 1.0))
+    factor = s * power / a
+    for k, coefficient in enumerate(ZETA):
+        total = f.fma(factor, f.number(coefficient), total)
+        factor = factor * (s + float(2 * k + 1)) * (s + float(2 * k + 2)) / (a * a)
+    return total
+
+
+def zeta_sum(f: Formula, s: Value, a: Value) -> Value:
+    """The sum of (a + k) ** -s, for s > 1 and a > 0.
+
+    That of the tail converges where 2 pi a is well above s; terms before that are added one by one,
+    up to where nothing that follows can matter.
+    """
+    enough = s * 0.5 + 12.0
+
+    def turn(total: Value, at: Value, done: Value) -> tuple[Value, list[Value]]:
+        low = at < enough
+        term = f.where(low, f.call("pow", f.where(low, at, 1.0), -s), 0.0)
+        total = total + term
+        done = low & (at > 1.0) & (term * at <= total * 1e-18)
+        at = f.where(low, at + 1.0, at)
+        return (at < enough) & ~done, [total, at, done]
+
+    total, at, done = f.repeat([f.number(0.0), a, f.truth(False)], turn)
+    over = done | at.equals(math.inf)
+    return f.choose(over, lambda: total, lambda: total + _tail(f, s, at))
+
+
+def zeta(f: Formula, s: Value, q: Value) -> Value:
+    """The Hurwitz zeta function; infinite at s = 1 and at poles, no number where it is not real."""
+    whole, below = _is_whole(f, q), q <= 0.0
+    undefined = (s < 1.0) | (below & ~whole & ~_is_whole(f, s)) | f.nan(s) | f.nan(q)
+    infinite = s.equals(1.0) | (below & whole)
+
+    def of_negative() -> Value:
+        """The terms below 0 are a difference of two sums above it."""
+        count = 1.0 - f.truncated(q)
+        at = q + count
+        rest = 1.0 - at
+        folded = f.call("zeta_sum", s, rest) - f.call("zeta_sum", s, count + rest)
+        folded = f.where(_half(f, s).equals(1.0), -folded, folded)
+        return f.call("zeta_sum", s, at) + folded
+
+    def defined() -> Value:
+        return f.choose(below, of_negative, lambda: f.call("zeta_sum", s, q))
+
+    def odd() -> Value:
+        return f.where(undefined, math.nan, f.number(math.inf))
+
+    return f.choose(undefined | infinite, odd, defined)
+
+
+def polygamma(f: Formula, order: Value, x: Value) -> Value:
+    """The derivative of some order of digamma; no number unless that is whole and not below 0."""
+
+    def higher() -> Value:
+        factorial = f.call("exp", f.call("lgamma", order + 1.0))
+        exact = factorial < 2.0**51
+        nearest, _ = f.nearest(f.where(exact, factorial, 1.0))
+        factorial = f.where(exact, nearest, factorial)
+        signed = f.where(_half(f, order).equals(0.0), -factorial, factorial)
+        return signed * f.call("zeta", order + 1.0, x)
+
+    def found() -> Value:
+        return f.choose(order.equals(0.0), lambda: f.call("digamma", x), higher)
+
+    valid = _is_whole(f, order) & (order >= 0.0)
+    return f.choose(valid, found, lambda: f.number(math.nan))
