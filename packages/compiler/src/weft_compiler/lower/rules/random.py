@@ -11,7 +11,7 @@ from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, index, number
 from weft_compiler.ir.indices import clamped, flattened, over, plus
-from weft_compiler.ir.loops import Unique, nest
+from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -26,8 +26,8 @@ from weft_compiler.ir.program import (
     Var,
     While,
 )
-from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.values import Requirement, Value, Written, computed, moved
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
 from weft_compiler.routines import STATE
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -45,14 +45,14 @@ class _Stream:
       state: a tensor with the state in it.
     """
 
-    def __init__(self, op: Operation) -> None:
+    def __init__(self, op: Operation, seed_at: int = 1) -> None:
         self._name = op.name
         if op.stream is not None:
             streams, row = op.stream
             self.state = streams
             self._first: tuple[Expr, ...] = (index(row), index(0))
             return
-        seed = op.inputs[1]
+        seed = op.inputs[seed_at]
 
         def element(at: Expr) -> Expr:
             key = cast(seed.at(clamped(apply("sub", at, index(4)), 2)), dtypes.uint64)
@@ -121,6 +121,71 @@ def _integers(op: Operation) -> Value:
 
         found.requires = (Requirement((), in_order, "minval must be below maxval"),)
     return found
+
+
+@lowers("Multinomial", "StatelessMultinomial", known=(1,))
+def _classes(op: Operation) -> Value:
+    """Class numbers by inversion: how many of a row's running sums a share of the last is above."""
+    logits, wide = op.inputs[0], dtypes.float64
+    shape, classes = op.shape(), logits.shape[-1]
+    require(logits.rank == 2 and (classes > 0 or not math.prod(shape)), "it has no classes")
+    drawn = _Stream(op, seed_at=2).words(dtypes.uint64, math.prod(shape))
+    shares = computed(
+        f"{op.name}_shares", wide, shape, lambda *at: _uniform(drawn.at(flattened(at, shape)), wide)
+    )
+    rows = computed(f"{op.name}_logits", wide, logits.shape, logits.at)
+    least, most = number(-math.inf, wide), f"{op.name}_most"
+    largest = reduced(most, rows, [1], "maximum", least, rows.at)
+
+    def odds(i: Expr, j: Expr) -> Expr:
+        return apply("exp", apply("sub", rows.at(i, j), largest.at(i)))
+
+    terms = computed(f"{op.name}_odds", wide, logits.shape, odds)
+
+    def write(unique: Unique, y: Buffer, given: Buffer, of: Buffer) -> Sequence[Statement]:
+        def row(i: Expr) -> Body:
+            sums = Buffer(unique("sums"), wide, (classes,))
+            total = Variable(wide, unique("total"))
+
+            def add(j: Expr) -> Body:
+                grown = apply("add", total, load(given, terms.shape, (i, j)))
+                return Assign(total.name, grown), Store(sums.name, (j,), total)
+
+            def sample(k: Expr) -> Body:
+                share = apply("mul", load(of, shape, (i, k)), total)
+                body, found = _above(unique, sums, share)
+                return (*body, Store(y.name, (i, k), cast(found, y.dtype)))
+
+            start = Var(total.name, number(0, wide))
+            running = nest(unique, [classes], add)
+            return (Allocate(sums), start, *running, *nest(unique, shape[1:], sample))
+
+        return nest(unique, shape[:1], row) if classes else ()
+
+    return Value(op.name, op.dtype(), shape, Written((terms, shares), write))
+
+
+def _above(unique: Unique, sums: Buffer, value: Expr) -> tuple[Body, Expr]:
+    """How many of ascending sums a value is not below, by bisection."""
+    size = sums.shape[0]
+    share, low = Variable(value.dtype, unique("share")), Variable(INDEX, unique("low"))
+    length = Variable(INDEX, unique("length"))
+    half, middle = (Variable(INDEX, unique(name)) for name in ("half", "middle"))
+    above = apply("greater", Load(sums.dtype, sums.name, (clamped(middle, size),)), share)
+    turn = (
+        Let(half.name, over(length, 2)),
+        Let(middle.name, apply("add", low, half)),
+        If(
+            above,
+            (Assign(length.name, half),),
+            (
+                Assign(low.name, apply("add", middle, index(1))),
+                Assign(length.name, apply("sub", apply("sub", length, half), index(1))),
+            ),
+        ),
+    )
+    names = (Let(share.name, value), Var(low.name, index(0)), Var(length.name, index(size)))
+    return (*names, While(apply("greater", length, index(0)), turn)), low
 
 
 @lowers("RandomStandardNormal", "StatelessRandomNormal", known=(0,))

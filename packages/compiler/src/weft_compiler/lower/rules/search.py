@@ -19,10 +19,11 @@ from weft_compiler.ir.expressions import (
     number,
     where,
 )
-from weft_compiler.ir.indices import clamped, inside, minus, plus
+from weft_compiler.ir.indices import clamped, inside, minus, plus, unflattened
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Assign, Body, Buffer, For, If, Let, Store, Var, While
 from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.values import Value, Written, computed, reduced
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node
@@ -319,3 +320,21 @@ def _bound(op: Operation) -> Value:
         return _bisected(keys.shape[1], is_before)
 
     return computed(op.name, op.dtype(), values.shape, element)
+
+
+@lowers("UnravelIndex", known=(1,))
+def _unravel(op: Operation) -> Value:
+    indices, sizes = op.inputs[0], [int(size) for size in op.known(1).reshape(-1)]
+    dtype, total = op.dtype(), math.prod(sizes)
+    require(all(size >= 0 for size in sizes), "sizes below 0")
+
+    def element(axis: Expr, *at: Expr) -> Expr:
+        places = unflattened(cast(indices.at(*at), INDEX), [max(size, 1) for size in sizes])
+        found: Expr = index(0)
+        for which, place in enumerate(places):
+            found = where(apply("equal", axis, index(which)), place, found)
+        return cast(found, dtype)
+
+    found = computed(op.name, dtype, op.shape(), element)
+    found.requires = (in_range(indices, total),)
+    return found

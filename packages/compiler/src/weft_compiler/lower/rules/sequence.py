@@ -1,14 +1,16 @@
-"""Counts in bins."""
+"""Counts in bins, numbers in steps, and permutations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, number, where
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, inside
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Requirement, Value, Written, computed
 from weft_tensor import dtypes
 
@@ -84,4 +86,48 @@ def _histogram(op: Operation) -> Value:
             (), lambda: apply("less", ends.at(0), ends.at(1)), "a rising range was required"
         ),
     )
+    return found
+
+
+@lowers("LinSpace", known=(2,))
+def _linspace(op: Operation) -> Value:
+    """The last one is what was asked for, whatever the steps add up to."""
+    (start, stop), count = op.inputs[:2], op.shape()[0]
+    require(start.rank == stop.rank == 0 and count > 0, "shapes do not fit")
+    wide = dtypes.float32 if op.dtype() in NARROW else op.dtype()
+
+    def element(i: Expr) -> Expr:
+        first, last, turn = cast(start.at(), wide), cast(stop.at(), wide), cast(i, wide)
+        whole, steps = apply("sub", last, first), number(max(count - 1, 1), wide)
+        step = apply("div", whole, steps)
+        none = apply("equal", step, number(0, wide))  # of a denormal number, maybe
+        share = apply("mul", apply("div", turn, steps), whole)
+        moved_by = where(none, share, apply("mul", turn, step))
+        at_end = apply("equal", i, index(count - 1 if count > 1 else count))
+        return where(at_end, last, apply("add", moved_by, first))
+
+    return computed(op.name, op.dtype(), op.shape(), element)
+
+
+@lowers("InvertPermutation")
+def _inverse(op: Operation) -> Value:
+    x = op.inputs[0]
+    require(x.rank == 1, "a permutation has rank 1")
+    count = x.shape[0]
+
+    def write(unique: Unique, result: Buffer, given: Buffer) -> Sequence[Statement]:
+        def put(i: Expr) -> Body:
+            place = clamped(cast(load(given, x.shape, (i,)), INDEX), count)
+            return (Store(result.name, (place,), cast(i, x.dtype)),)
+
+        return (*filled(unique, result, number(-1, x.dtype)), *nest(unique, x.shape, put))
+
+    places = Value(f"{op.name}_places", x.dtype, x.shape, Written((x,), write))
+    places.requires = (in_range(x, count),)
+    found = computed(op.name, x.dtype, x.shape, places.at)
+
+    def there(i: Expr) -> Expr:
+        return apply("greater_equal", places.at(i), number(0, x.dtype))
+
+    found.requires = (Requirement(x.shape, there, "each place once was required"),)
     return found

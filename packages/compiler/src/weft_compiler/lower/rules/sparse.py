@@ -1,0 +1,109 @@
+"""Sparse tensors: made dense, and multiplied with dense matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, number
+from weft_compiler.ir.indices import clamped, plus
+from weft_compiler.ir.loops import Unique, filled, load, nest
+from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.registry import Operation, lowers, require
+from weft_compiler.lower.rules.gather import points_in_range
+from weft_compiler.lower.rules.matmul import widened
+from weft_compiler.lower.values import Requirement, Value, Written, computed, moved
+from weft_tensor import dtypes
+
+
+@lowers("SparseTensorDenseMatMul", known=(2,))
+def _product(op: Operation) -> Value:
+    """Rows of the dense matrix are added to those of the result, one for each value."""
+    indices, _, _, b = op.inputs
+    values, dense = widened(op.name, op.inputs[1]), widened(op.name, b)
+    sizes, wide = [int(size) for size in op.known(2)], dense.dtype
+    row, column = (1, 0) if op.attr("adjoint_a") else (0, 1)
+    if op.attr("adjoint_b"):
+        turned = dense.shape[::-1]
+        dense = moved(f"{op.name}_b", dense, turned, lambda i, j: (j, i))
+    m, n = op.shape()
+    fits = values.rank == 1 and indices.shape == (values.size, 2)
+    require(fits and dense.shape == (sizes[column], n), "shapes do not fit")
+
+    def write(
+        unique: Unique, result: Buffer, places: Buffer, factors: Buffer, rows: Buffer
+    ) -> Sequence[Statement]:
+        zeros = filled(unique, result, number(0, wide))
+
+        def one(at: Expr) -> Body:
+            names = [Variable(INDEX, unique(name)) for name in ("row", "column")]
+            lets = [
+                Let(name.name, clamped(cast(load(places, indices.shape, (at, axis)), INDEX), size))
+                for name, axis, size in zip(names, (row, column), (m, sizes[column]), strict=True)
+            ]
+            factor = Variable(wide, unique("factor"))
+            lets.append(Let(factor.name, load(factors, values.shape, (at,))))
+
+            def add(j: Expr) -> Body:
+                term = apply("mul", factor, load(rows, dense.shape, (names[1], j)))
+                return (Store(result.name, (names[0], j), term, "add"),)
+
+            return (*lets, *nest(unique, [n], add))
+
+        some = m and sizes[column] and values.size
+        return (*zeros, *(nest(unique, values.shape, one) if some else ()))
+
+    total = Value(f"{op.name}_total", wide, (m, n), Written((indices, values, dense), write))
+    total.requires = points_in_range(indices, sizes)
+    return computed(op.name, op.dtype(), (m, n), total.at)
+
+
+@lowers("SparseToDense", known=(1,))
+def _to_dense(op: Operation) -> Value:
+    """Values are put at their places in their order, so that the last of equal places counts."""
+    given, _, values, default = op.inputs
+    shape, depth = op.shape(), len(op.shape())
+    count = given.shape[0] if given.rank else 1
+    require(default.rank == 0 and (given.rank == 2 or depth == 1), "shapes do not fit")
+    require(given.rank < 2 or given.shape[1] == depth, "shapes do not fit")
+    require(values.shape in ((), (count,)) and (depth > 0 or count <= 1), "shapes do not fit")
+
+    def point(i: Expr, axis: Expr) -> tuple[Expr, ...]:
+        return (i, axis) if given.rank == 2 else (i,)[: given.rank]
+
+    points = moved(f"{op.name}_points", given, (count, depth), point, dense=True)
+
+    def write(
+        unique: Unique, result: Buffer, places: Buffer, of: Buffer, filler: Buffer
+    ) -> Sequence[Statement]:
+        start = filled(unique, result, load(filler, (), ()))
+
+        def put(i: Expr) -> Body:
+            at = [
+                clamped(cast(load(places, points.shape, (i, axis)), INDEX), size)
+                for axis, size in enumerate(shape)
+            ]
+            value = load(of, values.shape, (i,)[: values.rank])
+            return (Store(result.name, tuple(at), value),)
+
+        return (*start, *(nest(unique, [count], put) if 0 not in shape else ()))
+
+    found = Value(op.name, op.dtype(), shape, Written((points, values, default), write))
+    found.requires = points_in_range(points, shape)
+    if op.attr("validate_indices") and count > 1:
+        found.requires = (*found.requires, _ascend(points))
+    return found
+
+
+def _ascend(points: Value) -> Requirement:
+    """That points come in order, and none twice."""
+    count, depth = points.shape
+
+    def condition(i: Expr) -> Expr:
+        found: Expr = number(False, dtypes.bool_)
+        for axis in reversed(range(depth)):
+            before, after = points.at(i, axis), points.at(plus(i, 1), axis)
+            equal = apply("bit_and", apply("equal", before, after), found)
+            found = apply("bit_or", apply("less", before, after), equal)
+        return found
+
+    return Requirement((count - 1,), condition, "indices in order were required")
