@@ -119,6 +119,57 @@ def test_dots_of_bfloat16_are_used_where_they_are_named(tmp_path: Path) -> None:
         agree(linked_and_run(made, [array], tmp_path), want)
 
 
+def many_ops() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
+    """Loops over steps, over what one number needs, and over places that are known then only."""
+    draw = np.random.default_rng(1)
+
+    def weights(*shape: int) -> Output:
+        return wf.constant((draw.standard_normal(shape) / 2).astype("f"))
+
+    arrays = {
+        "x": draw.standard_normal((5, 2, 3)).astype("f"),
+        "volume": draw.standard_normal((1, 4, 5, 4, 2)).astype("f"),
+        "a": (10 ** draw.uniform(-2, 2, 20)).astype("f"),
+        "place": np.array([[0, 1], [2, 0], [2, 3]]),
+    }
+    given = {key: wf.placeholder(each.dtype, each.shape) for key, each in arrays.items()}
+    x, volume, a, place = given.values()
+    state, vector = wf.zeros([2, 4]), wf.zeros([4])
+    layer = [x, state, state, weights(7, 16), vector, vector, vector, weights(16)]
+    cell = [x[0], state, weights(7, 8), weights(7, 4), weights(8), weights(4)]
+    steps = {"use_peephole": True}
+    count = wf.constant(4, wf.int64)
+    sparse = [place, wf.ones([3]), wf.constant([3, 4], wf.int64), weights(4, 6)]
+    outputs = {
+        "layer": create("BlockLSTM", [count, *layer], steps).outputs[6],
+        "cell": create("GRUBlockCell", cell, {}).outputs[3],
+        "volumes": wf.nn.conv3d(volume, weights(2, 3, 2, 2, 5), [1, 1, 2, 1, 1], "SAME"),
+        "near": wf.nn.lrn(volume[0], 1),
+        "gamma": wf.stack([wf.igamma(a, a * 1.2), wf.igammac(a, a), wf.zeta(a + 1, a)]),
+        "beta": wf.betainc(a, a + 1, a / (a + 1)),
+        "polygamma": wf.polygamma(wf.ones([20]) * 2, a),
+        "sparse": create("SparseTensorDenseMatMul", sparse, {}).outputs[0],
+        "dense": create("SparseToDense", [place, [3, 4], 2.0, -1.0], {}).outputs[0],
+        "mirrored": wf.pad(x, [[0, 0], [1, 0], [2, 1]], "REFLECT"),
+    }
+    return given, outputs, list(arrays.values())
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["native", *[pytest.param(each, marks=pytest.mark.long) for each in OTHERS]],
+)
+def test_ops_of_many_families(target: str, tmp_path: Path) -> None:
+    emulated = target in EMULATORS
+    if emulated and (which(EMULATORS[target].emulator) is None or not find_spec("ziglang")):
+        pytest.skip(f"needs {EMULATORS[target].emulator} and ziglang")
+    inputs, outputs, arrays = many_ops()
+    made = compile_graph(inputs, outputs, target, name="many")
+    want = wanted(outputs, dict(zip(inputs.values(), arrays, strict=True)))
+    got = linked_and_run(made, arrays, tmp_path) if emulated else loaded(made)(*arrays)
+    agree(got, want)
+
+
 def products_of_bytes() -> tuple[dict[str, Output], dict[str, Output], list[Any]]:
     """Products of small integers, whose instructions differ most between processors."""
     draw = np.random.default_rng(0)
