@@ -10,6 +10,7 @@ import pytest
 from weft_testing.both_ways import agree, by_both, compiled_ops, outputs
 
 import weft as wf
+from weft_compiler.generator import LlvmGenerator
 from weft_graph.ir.node import Output
 from weft_tensor import errors
 
@@ -135,6 +136,35 @@ def test_known_weights_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     want, got = by_both(monkeypatch, build, x, cs, h)
     agree(got, want, 2e-5, 2e-5)
+
+
+def test_sequences_of_many_lengths_share_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second length on, with the gradient too."""
+    made = []
+    generate = LlvmGenerator.generate
+
+    def noted(self: Any, *given: Any, **named: Any) -> Any:
+        made.append(generate(self, *given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(LlvmGenerator, "generate", noted)
+    monkeypatch.setenv("WEFT_CACHE", "off")
+    _, cs, h, *weights = of_layer(1, 3, 4, 5, "float64")
+    found: list[list[Any]] = []
+    for mode in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", mode)
+        with wf.Graph().as_default(), wf.Session() as session:
+            x = wf.placeholder(wf.float64, [None, 3, 4])
+            given = [x, *[wf.constant(each) * 1.0 for each in (cs, h, *weights)]]
+            count = wf.cast(wf.shape(x)[0], wf.int64)
+            y = outputs("BlockLSTM", [count, *given], use_peephole=True)[6]
+            fetches = [y, *wf.gradients(y * 2.0, given[:4])]
+            found.append([])
+            for steps in (5, 6, 9):
+                (sequence,) = numbers("float64", (steps, 3, 4))
+                found[-1] += session.run(fetches, {x: sequence})
+    agree(found[1], found[0], 1e-11, 1e-11)
+    assert [each.shares for each in made] == [False, True, True]
 
 
 @pytest.mark.parametrize("cell", ["LSTMBlockCell", "GRUBlockCell"])

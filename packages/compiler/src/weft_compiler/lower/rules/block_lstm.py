@@ -51,7 +51,8 @@ class _Part(Elements):
     """One of the results of a layer, which are in memory together.
 
     Attributes:
-      of: all of them.
+      of: all of them, (steps, results, batch, width): steps come first, so that layers of more and
+        of fewer may share code.
       which: of them.
     """
 
@@ -61,45 +62,40 @@ class _Part(Elements):
 
 def _parts(op: Operation, whole: Value) -> list[Value]:
     """The results of a layer, in its own type."""
-    return [
-        Value(
-            f"{op.name}_{name}",
-            op.dtype(at),
-            whole.shape[1:],
-            _Part(lambda *i, at=at: cast(whole.at(at, *i), op.dtype(at)), whole, at),
-        )
-        for at, name in enumerate(_GATES)
-    ]
+    steps, _, *row = whole.shape
+
+    def part(at: int, name: str) -> Value:
+        dtype = op.dtype(at)
+        of = _Part(lambda t, b, j: cast(whole.at(t, at, b, j), dtype), whole, at)
+        return Value(f"{op.name}_{name}", dtype, (steps, *row), of)
+
+    return [part(at, name) for at, name in enumerate(_GATES)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Matrices:
-    """Matrices that lie behind each other in memory.
+class _Given:
+    """What all steps gave.
 
     Attributes:
-      value: that has them.
-      first: the indices of the first element.
+      value: that has it.
+      which: of the results of a layer it is, where that is the whole of them.
     """
 
     value: Value
-    first: tuple[int, ...]
+    which: int | None
 
-    def view(self, memory: dict[Value, Buffer]) -> Load:
-        """The first element."""
-        return load(memory[self.value], self.value.shape, self.first)
-
-    def at(self, memory: dict[Value, Buffer], *indices: Expr) -> Load:
-        """An element, by its last indices."""
-        lead = [index(each) for each in self.first[: len(self.first) - len(indices)]]
-        return load(memory[self.value], self.value.shape, [*lead, *indices])
+    def at(self, memory: dict[Value, Buffer], step: Expr, b: Expr, j: Expr) -> Load:
+        """An element."""
+        among = () if self.which is None else (self.which,)
+        return load(memory[self.value], self.value.shape, [step, *among, b, j])
 
 
-def _matrices(value: Value) -> _Matrices:
-    """A value of any axes; one of the results of a layer where that has it."""
+def _given(value: Value) -> _Given:
+    """A value of all steps; one of the results of a layer where that has it."""
     of = value.definition
     if isinstance(of, _Part) and of.of.dtype is value.dtype:
-        return _Matrices(of.of, (of.which, *[0] * value.rank))
-    return _Matrices(value, (0,) * value.rank)
+        return _Given(of.of, of.which)
+    return _Given(value, None)
 
 
 def _product(
@@ -189,7 +185,7 @@ class _Layer:
 @lowers("BlockLSTM", "BlockLSTMV2")
 def _lstm(op: Operation) -> list[Value]:
     layer = _Layer(op, op.node.type)
-    shape = (len(_GATES), layer.steps, *layer.row)
+    shape = (layer.steps, len(_GATES), *layer.row)
     weights = _split_weights(layer)
     operands = [*layer.operands, *weights]
 
@@ -258,7 +254,7 @@ class _Forward:
         beyond = nest(
             self.unique,
             (len(_GATES), *layer.row),
-            lambda k, b, j: (Store(self.results.name, (k, turn, b, j), zero),),
+            lambda k, b, j: (Store(self.results.name, (turn, k, b, j), zero),),
         )
         product = self.product(self.load(layer.x, *zeros), 0, self.of_gates(0), rows)
         first = product or filled(self.unique, self.gates, zero)
@@ -327,7 +323,7 @@ class _Forward:
         return (
             *lets,
             *[
-                Store(self.results.name, (index(at), turn, b, j), value)
+                Store(self.results.name, (turn, index(at), b, j), value)
                 for at, value in enumerate((i, cs, f, o, ci, co, h))
             ],
             Store(self.cell.name, (b, j), cs),
@@ -342,7 +338,7 @@ def _lstm_grad(op: Operation) -> list[Value]:
     shape = (layer.steps, *layer.row)
     require(all(each.shape == shape for each in given), "shapes do not fit")
     *values, cs_grad, h_grad = [widened(op.name, each) for each in given]
-    back = _Backward(layer, [*map(_matrices, values)], cs_grad, h_grad)
+    back = _Backward(layer, [*map(_given, values)], cs_grad, h_grad)
     rows, cell = back.value(), layer.cell
 
     def state(name: str, which: int) -> Value:
@@ -404,10 +400,10 @@ def _by_inputs(layer: _Layer, rows: Value) -> Value:
 
 def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
     """The gradient by the weights of inputs, and of the states before the steps."""
-    x, shown = layer.within(layer.x), _matrices(layer.within(states))
+    x, shown = layer.within(layer.x), layer.within(states)
     first = layer.within(_as_step(layer.h_prev))
     n, depth, width, batch = 4 * layer.width, layer.depth, layer.width, layer.batch
-    steps, operands = layer.steps, (rows, x, first, shown.value)
+    steps, operands = layer.steps, (rows, x, first, shown)
 
     def write(unique: Unique, result: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         memory = dict(zip(operands, buffers, strict=True))
@@ -420,13 +416,15 @@ def _by_weights(layer: _Layer, rows: Value, states: Value) -> Value:
 
         if not steps * batch:
             return filled(unique, result, number(0, layer.dtype))
-        of_x, of_first = (load(memory[each], each.shape, [0, 0, 0]) for each in (x, first))
+        of_x, of_first, of_shown = (
+            load(memory[each], each.shape, [0, 0, 0]) for each in (x, first, shown)
+        )
         body = [
             *product(of_x, 0, 0, (depth, steps * batch), False),
             *product(of_first, depth, 0, (width, batch), False),
         ]
         if steps > 1:
-            body += product(shown.view(memory), depth, 1, (width, (steps - 1) * batch), True)
+            body += product(of_shown, depth, 1, (width, (steps - 1) * batch), True)
         return body
 
     return Value(f"{layer.name}_w", layer.dtype, layer.w.shape, Written(operands, write))
@@ -450,7 +448,7 @@ class _Backward:
     """
 
     def __init__(
-        self, layer: _Layer, values: Sequence[_Matrices], cs_grad: Value, h_grad: Value
+        self, layer: _Layer, values: Sequence[_Given], cs_grad: Value, h_grad: Value
     ) -> None:
         self.layer, self.values = layer, dict(zip(_GATES, values, strict=True))
         self.cs_grad, self.h_grad = cs_grad, h_grad
@@ -501,7 +499,8 @@ class _Backward:
         through = _product(views, (layer.batch, layer.width, n), (n, 1), (1, n))
         there = (*nest(unique, layer.row, element), *through)
         beyond = nest(unique, (layer.batch, n), lambda b, j: (Store(rows.name, (at, b, j), zero),))
-        step = Let(at.name, minus(layer.steps - 1, turn))
+        # The bounds are seen of many sizes, where the number of steps is no constant.
+        step = Let(at.name, clamped(minus(layer.steps - 1, turn), max(layer.steps, 1)))
         turns = (step, *layer.guarded(at, memory, there, beyond))
         return (
             *map(Allocate, states),
