@@ -285,7 +285,14 @@ def test_all_that_cannot_be_compiled_is_listed() -> None:
     with pytest.raises(errors.UnimplementedError) as raised:
         compile_graph({"x": x}, {"y": inverse * wf.cholesky(x) * wf.linalg.det(x) + variable})
     said = str(raised.value)
-    for part in ("MatrixInverse", "MatrixDeterminant", "VariableV2", "freeze", "Cholesky", __file__):
+    for part in (
+        "MatrixInverse",
+        "MatrixDeterminant",
+        "VariableV2",
+        "freeze",
+        "Cholesky",
+        __file__,
+    ):
         assert part in said
 
 
