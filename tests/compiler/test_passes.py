@@ -9,6 +9,7 @@ from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
+from weft_compiler.passes.early import move_checks
 from weft_compiler.passes.late import move_late
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
@@ -250,6 +251,56 @@ def test_what_other_rows_need_is_made_as_a_whole(rest: str) -> None:
     program = parse(f"{ATTENTION}  alloc s: float32[1024, 1024]\n  {_scores()}  {rest}")
     verify(program)
     assert str(block_rows(program)) == str(program)
+
+
+CHECKED = """\
+  alloc t: float32[8]
+  for i in 8:
+    t[i] = x[i] * 2.0
+  for j in 4:
+    check z[j, 0] < 1.0, "small"
+  for k in 8:
+    y[k] = t[k] + 1.0
+  check w[0] < 1.0, "smaller"
+  w[1] = 2.0
+  check x[0] < 1.0, "smallest"
+"""
+
+
+def test_checks_come_before_what_they_do_not_need() -> None:
+    becomes(
+        move_checks,
+        CHECKED,
+        """\
+  for j in 4:
+    check z[j, 0] < 1.0, "small"
+  check w[0] < 1.0, "smaller"
+  check x[0] < 1.0, "smallest"
+  alloc t: float32[8]
+  for i in 8:
+    t[i] = x[i] * 2.0
+  for k in 8:
+    y[k] = t[k] + 1.0
+  w[1] = 2.0
+""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "check"),
+    [
+        ("y[0] = 1.0", 'check y[0] < 1.0, "of what is stored before"'),
+        ("let s = x[0]", 'check s < 1.0, "of a name"'),
+        (
+            "var s = 0.0\n  while s < x[0]:\n    s = s + 1.0",
+            'check x[0] < 1.0, "of what may not end"',
+        ),
+        ("w[0] = 1.0", 'for i in 8:\n    y[i] = x[i]\n    check x[i] < 1.0, "beside stores"'),
+    ],
+)
+def test_checks_stay_behind_what_they_need(before: str, check: str) -> None:
+    text = f"  {before}\n  {check}\n"
+    becomes(move_checks, text, text)
 
 
 def test_large_temporaries_are_computed_after_the_routines_before_their_use() -> None:

@@ -9,6 +9,7 @@ from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
+from weft_compiler.passes.early import move_checks
 from weft_compiler.passes.late import move_late
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
@@ -37,6 +38,7 @@ def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
     """The passes in their order; see `optimise`."""
     return (
         simplify,
+        move_checks,
         add_in_place,
         move_late,
         merge_loops,

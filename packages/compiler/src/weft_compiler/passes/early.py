@@ -1,0 +1,47 @@
+"""Checks come before all that they do not need.
+
+What a program requires of its inputs, such as indices, is written where it is first used, between
+loops that have one range. Where it comes first those loops are merged: a matrix that would be in
+memory as a whole, such as the softmax before a loss of labels, then is a row of it.
+"""
+
+from __future__ import annotations
+
+from weft_compiler.ir.program import Check, Program, Statement, While, walk
+from weft_compiler.ir.rewrite import replaced
+from weft_compiler.passes.effects import Effects, buffers_of, effects_of, within
+
+
+def move_checks(program: Program) -> Program:
+    """The program with each check, and loops of checks, as early as it can be.
+
+    They stay in their order, so the first that fails is the same; and behind what may not end.
+    """
+    buffers = within(buffers_of(program), program.body)
+    done: list[tuple[Statement, Effects]] = []
+    for statement in program.body:
+        own = effects_of((statement,), buffers)
+        at = len(done)
+        if own.ends and not own.writes and _only_checks(statement):
+            while at and not _needs(own, done[at - 1][1]):
+                at -= 1
+        done.insert(at, (statement, own))
+    return replaced(program, tuple([statement for statement, _ in done]))
+
+
+def _only_checks(statement: Statement) -> bool:
+    """Whether it ends for sure, and may end the program."""
+    every = list(walk((statement,)))
+    return any(isinstance(each, Check) for each in every) and not any(
+        isinstance(each, While) for each in every
+    )
+
+
+def _needs(own: Effects, before: Effects) -> bool:
+    """Whether a check has to stay behind a statement: stores to other memory keep none."""
+    return bool(
+        before.ends
+        or own.uses & before.defines
+        or own.reads.keys() & before.writes.keys()
+        or own.defines & (before.uses | before.defines)
+    )
