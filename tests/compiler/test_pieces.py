@@ -193,6 +193,32 @@ def test_buffers_of_several_nests_share_memory_when_one_is_done() -> None:
     same(program, np.arange(1000, dtype=np.float32))
 
 
+def test_what_a_nest_has_to_itself_lies_where_others_have_nothing() -> None:
+    """The third needs as much as h or g, which are needed no longer; m is needed until the end."""
+    program = parsed("""
+program p(x: float32[2000]) -> (y: float32[2000], z: float32[2000]):
+  alloc m: float32[2000]
+  alloc h: float32[2000]
+  alloc g: float32[2000]
+  for i in 2000:
+    m[i] = x[i] * 2.0
+    h[i] = x[i]
+    g[i] = x[i] + 1.0
+  for i in 2000:
+    y[i] = h[1999 - i] + g[1999 - i]
+  for again in 2:
+    alloc own: float32[2000]
+    for i in 2000:
+      own[i] = x[1999 - i]
+    for i in 2000:
+      z[i] = own[1999 - i]
+  for i in 2000:
+    z[i] = z[i] + m[1999 - i]
+""")
+    assert load(program, CUT).code.module.shared == 3 * 8000
+    same(program, np.arange(2000, dtype=np.float32))
+
+
 def test_constants_are_given_to_the_nests_that_take_them() -> None:
     program = parsed("""
 program p(x: float32[4], two: float32[], t: float32[4]) -> (a: float32[4], b: float32[4]):

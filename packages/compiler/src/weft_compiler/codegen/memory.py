@@ -7,7 +7,7 @@ A buffer that is allocated within a loop that threads share has a place in each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,6 +26,7 @@ from weft_compiler.ir.program import (
     expressions,
     walk,
 )
+from weft_tensor.dtypes import uint8
 
 ALIGNMENT: Final = 64
 _STACK_BUFFER: Final = 4096
@@ -89,11 +90,21 @@ def plan_memory(program: Program, workspace: int = 0) -> Plan:
     return Plan(named, sizes["shared"], sizes["thread"] + workspace)
 
 
-def plan_shared(lives: Mapping[Buffer, tuple[int, int]]) -> tuple[dict[str, int], int]:
-    """Where buffers lie that live from one number to another, and how many bytes all take."""
+def plan_shared(
+    lives: Mapping[Buffer, tuple[int, int]], own: Sequence[int]
+) -> tuple[dict[str, int], int]:
+    """Where buffers lie that live from one piece of a program to another.
+
+    Args:
+      own: how many bytes each piece has to itself, at the end.
+    Returns: where they begin, and how many bytes there are.
+    """
+    last = [
+        Place(Buffer("", uint8, (size,)), "shared", at, at) for at, size in enumerate(own) if size
+    ]
     places = [Place(buffer, "shared", *life) for buffer, life in lives.items()]
-    size = arrange(places)
-    return {place.buffer.name: place.offset for place in places}, size
+    size = arrange(places, last)  # from the end
+    return {p.buffer.name: size - p.offset - rounded(p.buffer.bytes) for p in places}, size
 
 
 class _Numbering:
@@ -171,10 +182,14 @@ def rounded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def arrange(places: list[Place]) -> int:
-    """Give each a place: the largest first, each as low as those that live with it let it be."""
-    total = 0
-    done: list[Place] = []
+def arrange(places: Sequence[Place], lowest: Sequence[Place] = ()) -> int:
+    """Give each a place: the largest first, each as low as those that live with it let it be.
+
+    Args:
+      lowest: what is there already, at 0.
+    """
+    total = max([rounded(each.buffer.bytes) for each in lowest], default=0)
+    done = list(lowest)
     for place in sorted(places, key=lambda each: (-each.buffer.bytes, each.first)):
         rivals = [p for p in done if p.first <= place.last and place.first <= p.last]
         size = rounded(place.buffer.bytes)

@@ -1,11 +1,13 @@
 """The function of a program whose pieces are compiled each by itself: it calls them in order.
 
-A piece is entered as any program is, with a table of where its buffers are.
+A piece is entered as any program is, with a table of where its buffers are. What it has to itself
+lies at the end of what threads share, over what no other piece needs at the time, as the parts of
+threads come behind it; how many these are a call says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weft_compiler.codegen.memory import plan_shared
@@ -34,11 +36,12 @@ def sequence_of(
       nests: their modules.
     """
     target = target_of(options)
-    places, size = plan_shared(_lives(program, [piece for piece, _ in called]))
+    lives = _lives(program, [piece for piece, _ in called])
+    places, size = plan_shared(lives, [nests[nest].shared for _, nest in called])
     slots = max(len(piece.buffers) for piece, _ in called)
-    function = _Sequence(program, places, size)
+    function = _Sequence(program, places)
     for piece, nest in called:
-        function.call(piece, symbol(nest))
+        function.call(piece, symbol(nest), size - nests[nest].shared)
     texts = [
         f'target triple = "{target.triple}"\n; {program.name}',
         f"define i32 @{ENTRY}(ptr %buffers, ptr %arena, ptr %interrupt, ptr %times, "
@@ -50,7 +53,7 @@ def sequence_of(
     ]
     return Module(
         "\n".join(texts),
-        size + max(nest.shared for nest in nests),
+        size,
         max(nest.thread for nest in nests),
         max(nest.times for nest in nests),
         any(nest.shares for nest in nests),
@@ -76,9 +79,8 @@ def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int,
 class _Sequence:
     """Writes calls of pieces."""
 
-    def __init__(self, program: Program, places: dict[str, int], size: int) -> None:
+    def __init__(self, program: Program, places: Mapping[str, int]) -> None:
         self.w = Writer()
-        self._rest = self.w.put(f"getelementptr i8, ptr %arena, i64 {size}")
         self._pointers = {
             name: self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
             for name, offset in places.items()
@@ -87,13 +89,18 @@ class _Sequence:
             place = self.w.put(f"getelementptr ptr, ptr %buffers, i64 {at}")
             self._pointers[buffer.name] = self.w.put(f"load ptr, ptr {place}")
 
-    def call(self, piece: Piece, function: str) -> None:
-        """A call of a piece; where it fails, so does the program."""
+    def call(self, piece: Piece, function: str, own: int) -> None:
+        """A call of a piece; where it fails, so does the program.
+
+        Args:
+          own: where its own part of the arena begins.
+        """
         w = self.w
         for at, name in enumerate(piece.buffers):
             slot = w.put(f"getelementptr ptr, ptr %table, i64 {at}")
             w.do(f"store ptr {self._pointers[name]}, ptr {slot}")
-        given = f"ptr %table, ptr {self._rest}, {_REST}"
+        rest = w.put(f"getelementptr i8, ptr %arena, i64 {own}")
+        given = f"ptr %table, ptr {rest}, {_REST}"
         result = w.put(f"call i32 @{function}({given})")
         leaving, going_on = w.label(), w.label()
         w.branch(w.put(f"icmp eq i32 {result}, 0"), going_on, leaving)
