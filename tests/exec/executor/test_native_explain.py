@@ -14,6 +14,8 @@ from weft_testing.browser import chrome
 
 import weft as wf
 from weft import errors
+from weft_compiler.native import program as programs
+from weft_compiler.native.arena import Arena
 from weft_exec.session.explain import StepReport
 from weft_exec.session.graph_picture import MOST, graph_picture
 
@@ -176,6 +178,48 @@ def test_the_report_of_a_step_is_still_text_without_numbers() -> None:
     assert isinstance(report, StepReport)
     assert report.compiled
     assert report.programs == {}
+
+
+def test_regions_of_a_step_work_in_one_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Arena()
+    monkeypatch.setattr(programs, "ARENA", own)
+    x = wf.placeholder(wf.float32, [300, 40])
+
+    def sums(value: Any, size: int) -> Any:
+        wide = wf.matmul(value, wf.ones([40, size])) * 0.1  # in memory, between two products
+        return wf.matmul(wf.tanh(wide), wf.ones([size, 40]) * 0.1)
+
+    between = wf.py_func(np.negative, [sums(x, 500)], wf.float32)
+    between.set_shape([300, 40])
+    y = sums(between, 200)
+    values = np.random.default_rng(1).normal(size=(300, 40)).astype(np.float32)
+    with wf.Session() as session:
+        report = session.explain(y, feed_dict={x: values})
+    one, other = sorted(function.arena_bytes for function in report.functions)
+    assert 0 < one < other == report.arena_bytes
+    assert str(report).count(f"work in one arena of {other:,} bytes") == 1
+    monkeypatch.setenv("WEFT_JIT", "now")
+    gc.collect()
+    with wf.Session(config=wf.ConfigProto(intra_op_parallelism_threads=1)) as session:
+        given = session.run(y, {x: values})
+        assert own.usage() == (other, 1)
+    monkeypatch.setenv("WEFT_JIT", "off")
+    with wf.Session() as session:
+        np.testing.assert_allclose(given, session.run(y, {x: values}), rtol=1e-4, atol=1e-4)
+    del session, report
+    gc.collect()
+    assert own.usage() == (0, 0)
+
+
+def test_the_softmax_of_a_loss_is_made_by_rows() -> None:
+    """What its labels must be is checked before, not between loops that are one."""
+    x, labels = wf.placeholder(wf.float32, [64, 2000]), wf.placeholder(wf.int32, [64])
+    losses = wf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x)
+    loss = wf.reduce_mean(losses)
+    feeds = {x: np.ones((64, 2000), np.float32), labels: np.arange(64)}
+    with wf.Session() as session:
+        report = session.explain([loss, *wf.gradients(loss, x)], feed_dict=feeds)
+    assert 0 < report.arena_bytes < 3 * 2000 * 4
 
 
 def test_random_numbers_are_drawn_in_kernels_that_are_explained() -> None:

@@ -137,11 +137,14 @@ def _refuses(*_: Any) -> bytes:
     raise errors.InternalError("LLVM refuses it")
 
 
-def _too_large(size: int) -> Any:
-    raise MemoryError(f"no {size} bytes")
+class _TooSmall:
+    """An arena of a system that has no memory."""
+
+    def lease(self, size: int) -> Any:
+        raise errors.ResourceExhaustedError(f"no {size} bytes")
 
 
-@pytest.mark.parametrize(("name", "fails"), [("object_code", _refuses), ("_aligned", _too_large)])
+@pytest.mark.parametrize(("name", "fails"), [("object_code", _refuses), ("ARENA", _TooSmall())])
 def test_a_compiler_that_fails_leaves_nodes_to_kernels_and_says_so_once(
     name: str, fails: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -102,11 +102,18 @@ class Compiled:
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`."""
         found = self._enter(*arrays)
+        if found is not None:
+            self._otherwise(found, arrays)
+
+    def _otherwise(self, found: Any, arrays: Sequence[Any]) -> None:
+        """Compute what has not begun, or say what went wrong."""
+        from weft_compiler.native.entry import BUSY
+
         if found is NotImplemented:
             # Scalars, and arrays that are not dense, become arrays that are.
             dense = [np.asarray(array, order="C") for array in arrays[: self._count]]
             found = self._enter(*dense, *arrays[self._count :])
-        if found is NotImplemented:
+        if found is NotImplemented or found == BUSY:
             self.program(*self._first, *arrays[: self._count], out=arrays[self._count :])
         elif found is not None:
             raise self.program.failure(found)

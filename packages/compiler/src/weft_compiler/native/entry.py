@@ -5,8 +5,8 @@ state, in which it finds what to check and what to call:
 
     word 0   address of the program            5  whether it runs without the GIL
          1   how many arrays it takes          6  the type of arrays
-         2   address of the arena              7  the flag that interrupts it
-         3   whether the arena is in use       8  memory for times
+         2   the slots of the arena            7  the flag that interrupts it
+         3   how many bytes of one it wants    8  memory for times
          4   how many threads may run it       9  NotImplemented
         10   None                              11  how many buffers the program has
     and then for each buffer what its array must have: type of elements, flags, rank and sizes;
@@ -14,8 +14,9 @@ state, in which it finds what to check and what to call:
 
 Flags are those that NumPy keeps: C-contiguous 1, aligned 0x100, writeable 0x400.
 
-It returns None, or the number of what went wrong, or NotImplemented where an array is not what was
-compiled for or the arena is in use; then nothing has run.
+It returns None, or the number of what went wrong; NotImplemented where an array is not what was
+compiled for, and BUSY where no slot of the arena (`weft_compiler.native.arena`) is free and large
+enough. Then nothing has run.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ import numpy as np
 from weft_compiler.codegen.targets import Target, host, object_code
 from weft_compiler.codegen.threads import BEGIN, END
 from weft_compiler.native import cache, helpers
+from weft_compiler.native.arena import SLOT, SLOTS
 from weft_compiler.native.linking import Library, once
 
 HEAD: Final = 12
 READABLE: Final = 0x101
 WRITEABLE: Final = 0x501
+BUSY: Final = -0x10000
+"""Less than any number of what went wrong."""
 _FASTCALL: Final = 0x80
 
 _CALL: Final = "ptr %pointers, ptr %arena, ptr %interrupt, ptr %times, i64 %threads"
@@ -136,14 +140,44 @@ fits:
   %last = icmp eq i64 %at.next, %buffers
   br i1 %last, label %take, label %buffer
 take:
-  %p3 = getelementptr i64, ptr %state, i64 3
-  %taken = atomicrmw xchg ptr %p3, i64 1 acquire
-  %free = icmp eq i64 %taken, 0
-  br i1 %free, label %enter, label %refuse
-enter:
-  %program = load ptr, ptr %state
   %p2 = getelementptr i64, ptr %state, i64 2
-  %arena = load ptr, ptr %p2
+  %slots = load ptr, ptr %p2
+  %p3 = getelementptr i64, ptr %state, i64 3
+  %memory = load i64, ptr %p3
+  %works = icmp ne i64 %memory, 0
+  br i1 %works, label %slot, label %enter
+slot:
+  %at.slot = phi i64 [ 0, %take ], [ %at.other, %other ]
+  %p.slot = getelementptr i8, ptr %slots, i64 %at.slot
+  %busy = load atomic i64, ptr %p.slot monotonic, align 8
+  %idle = icmp eq i64 %busy, 0
+  br i1 %idle, label %fit, label %other
+fit:
+  %p.bytes = getelementptr i64, ptr %p.slot, i64 2
+  %bytes = load atomic i64, ptr %p.bytes monotonic, align 8
+  %enough = icmp uge i64 %bytes, %memory
+  br i1 %enough, label %claim, label %other
+claim:
+  %taken = atomicrmw xchg ptr %p.slot, i64 1 acquire
+  %free = icmp eq i64 %taken, 0
+  br i1 %free, label %claimed, label %other
+claimed:
+  %bytes.now = load atomic i64, ptr %p.bytes monotonic, align 8
+  %enough.now = icmp uge i64 %bytes.now, %memory
+  %p.arena = getelementptr i64, ptr %p.slot, i64 1
+  %arena.claimed = load ptr, ptr %p.arena
+  br i1 %enough.now, label %enter, label %give.back
+give.back:
+  store atomic i64 0, ptr %p.slot release, align 8
+  br label %other
+other:
+  %at.other = add i64 %at.slot, {slot}
+  %more.slots = icmp ult i64 %at.other, {slots}
+  br i1 %more.slots, label %slot, label %none.free
+enter:
+  %arena = phi ptr [ null, %take ], [ %arena.claimed, %claimed ]
+  %claimed.slot = phi ptr [ null, %take ], [ %p.slot, %claimed ]
+  %program = load ptr, ptr %state
   %p7 = getelementptr i64, ptr %state, i64 7
   %interrupt = load ptr, ptr %p7
   %p8 = getelementptr i64, ptr %state, i64 8
@@ -166,7 +200,11 @@ large:
   br label %leave
 leave:
   %result = phi i32 [ %result.small, %small ], [ %result.large, %large ]
-  store atomic i64 0, ptr %p3 release, align 8
+  br i1 %works, label %leave.slot, label %tell
+leave.slot:
+  store atomic i64 0, ptr %claimed.slot release, align 8
+  br label %tell
+tell:
   %fine = icmp eq i32 %result, 0
   br i1 %fine, label %done, label %wrong
 done:
@@ -178,6 +216,9 @@ wrong:
   %number = sext i32 %result to i64
   %told = call ptr @PyLong_FromLong(i64 %number)
   ret ptr %told
+none.free:
+  %told.busy = call ptr @PyLong_FromLong(i64 {busy})
+  ret ptr %told.busy
 refuse:
   %p9 = getelementptr i64, ptr %state, i64 9
   %no = load ptr, ptr %p9
@@ -234,7 +275,8 @@ def _as_expected(array: Any) -> bool:
 def _library() -> Library:
     target: Target = host()
     names = {"begin": BEGIN, "end": END, "call": _CALL}
-    text = _TEXT.format(triple=target.triple, head=HEAD, **names, **_OFFSETS)
+    numbers = {"head": HEAD, "slot": SLOT, "slots": SLOTS * SLOT, "busy": BUSY}
+    text = _TEXT.format(triple=target.triple, **names, **numbers, **_OFFSETS)
     return cache.loaded_of(
         "entry",
         text,
@@ -282,7 +324,7 @@ class Row:
 
 
 def state_of(rows: Sequence[Row]) -> Any:
-    """The state of a program, whose words 0, 2, 4, 5, 7 and 8 are still to be filled."""
+    """The state of a program, whose words 0, 2, 3, 4, 5, 7 and 8 are still to be filled."""
     words = [0] * HEAD
     words[1] = sum(not row.constant for row in rows)
     words[6] = id(np.ndarray)

@@ -17,7 +17,6 @@ import numpy as np
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.codegen import blas, generated
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS, turns
-from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
 from weft_compiler.codegen.sequence import sequence_of, symbol
@@ -27,7 +26,8 @@ from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import pieces_of
 from weft_compiler.ir.program import Check, Program, While, walk
 from weft_compiler.native import cache, helpers
-from weft_compiler.native.entry import Row, entry, readable, state_of
+from weft_compiler.native.arena import ARENA, address_of, aligned
+from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -122,7 +122,8 @@ class NativeProgram:
       messages: of its checks.
       enter: the C function `enter(*inputs, *outputs)` of arrays exactly as the program declares
         them, dense and aligned.  It returns None; NotImplemented, and nothing ran, where they are
-        not or another thread is in the program; or an int, for `failure`.
+        not; BUSY, and nothing ran, where it finds no memory, as others run; or an int, for
+        `failure`.
     """
 
     def __init__(
@@ -148,9 +149,10 @@ class NativeProgram:
         self.statements = counted if statements is None else statements
         self._interrupt = np.zeros(1, np.int32)
         self._threads = 1
-        self._arena = self._new_arena(1)
-        self._times = _aligned(code.module.times)
+        self._lease = ARENA.lease(self._memory(1))
+        self._times = aligned(code.module.times)
         self._function = _RUN(code.address)
+        self._readable = _readable_or_warn()
         self.enter = self._entry()
 
     def __call__(self, *inputs: Any, out: Sequence[Any] | None = None) -> tuple[Any, ...]:
@@ -172,7 +174,7 @@ class NativeProgram:
                 )
             out = [np.empty(b.shape, b.dtype.numpy) for b in self.program.outputs]
         found = self.enter(*inputs, *out)
-        if found is NotImplemented:
+        if found is NotImplemented or found == BUSY:
             found = self._slowly(inputs, out)
         if found is not None:
             raise self.failure(found)
@@ -221,27 +223,25 @@ class NativeProgram:
         wanted = min(count, MOST) if self.code.module.shares and supported() else 1
         if wanted != self._threads:
             self._threads = wanted
-            self._arena = self._new_arena(wanted)
+            self._lease = ARENA.lease(self._memory(wanted))
             self.enter = self._entry()
 
-    def _new_arena(self, threads: int) -> Any:
-        module = self.code.module
-        return _aligned(module.shared + threads * module.thread)
+    def _memory(self, threads: int) -> int:
+        """How many bytes a call works in besides inputs and outputs."""
+        return self.code.module.shared + threads * self.code.module.thread
 
-    def run(self, arrays: Sequence[Any], threads: int = 1) -> int | None:
-        """Run it with memory of its own.
+    def _enter_dense(self, arrays: Sequence[Any]) -> int | None:
+        """Run it on arrays as `enter` wants them, whoever else runs."""
+        found: Any = self.enter(*arrays) if self._readable else NotImplemented
+        while found == BUSY and ARENA.grow():
+            found = self.enter(*arrays)
+        return self._run(arrays) if found is NotImplemented or found == BUSY else found
 
-        Args:
-          arrays: of inputs and outputs, as `enter` wants them.
-          threads: how many may do so.
-        Returns: as `enter`.
-        """
-        pointers = self._pointers(arrays)
-        arena, times = self._new_arena(threads), _aligned(self.code.module.times)
-        code = self._function(
-            pointers, _address(arena), _address(self._interrupt), _address(times), threads
-        )
-        return code or None
+    def _run(self, arrays: Sequence[Any]) -> int | None:
+        """Run it by one thread, with memory of its own."""
+        arena, times = aligned(self._memory(1)), aligned(self.code.module.times)
+        given = map(address_of, (arena, self._interrupt, times))
+        return self._function(self._pointers(arrays), *given, 1) or None
 
     def _pointers(self, arrays: Sequence[Any]) -> Any:
         remaining = iter(arrays)
@@ -249,7 +249,7 @@ class NativeProgram:
             self._constants[b.name] if b.name in self._constants else next(remaining)
             for b in (*self.program.inputs, *self.program.outputs)
         ]
-        return (ctypes.c_void_p * max(1, len(every)))(*map(_address, every))
+        return (ctypes.c_void_p * max(1, len(every)))(*map(address_of, every))
 
     def _slowly(self, inputs: Sequence[Any], out: Sequence[Any]) -> int | None:
         """Run on arrays that are not as the program wants them, by copies of those."""
@@ -270,7 +270,7 @@ class NativeProgram:
             if not (isinstance(array, np.ndarray) and array.flags.writeable):
                 raise errors.InvalidArgumentError("outputs must be arrays that can be written")
         dense = [np.require(array, None, ["C", "A"]) for array in given]
-        found = self.run(dense)
+        found = self._enter_dense(dense)
         for array, filled in zip(out, dense[len(inputs) :], strict=True):
             if filled is not array:
                 array[...] = filled
@@ -281,7 +281,7 @@ class NativeProgram:
 
     def _entry(self) -> Any:
         """The C function, or one in Python where headers of arrays cannot be read."""
-        if not _readable_or_warn():
+        if not self._readable:
             return self._enter_slowly
         outputs = {b.name for b in self.program.outputs}
         rows = [
@@ -289,18 +289,19 @@ class NativeProgram:
                 b.dtype.numpy,
                 b.shape,
                 b.name in outputs,
-                _address(self._constants[b.name]) if b.name in self._constants else 0,
+                address_of(self._constants[b.name]) if b.name in self._constants else 0,
             )
             for b in (*self.program.inputs, *self.program.outputs)
         ]
         state = state_of(rows)
         state[0] = self.code.address
         state[4] = self._threads
-        state[2] = _address(self._arena)
+        state[2] = ARENA.table
+        state[3] = self._memory(self._threads)
         state[5] = self.statements >= _SMALL
-        state[7] = _address(self._interrupt)
-        state[8] = _address(self._times)
-        owners = (self.code, self._constants, self._arena, self._interrupt, self._times)
+        state[7] = address_of(self._interrupt)
+        state[8] = address_of(self._times)
+        owners = (self.code, self._constants, self._lease, self._interrupt, self._times)
         return entry(state, owners)
 
 
@@ -315,16 +316,6 @@ def _readable_or_warn() -> bool:
         stacklevel=2,
     )
     return False
-
-
-def _address(array: Any) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _aligned(size: int) -> Any:
-    """Zeros that begin at a multiple of 64."""
-    whole = np.zeros(size + ALIGNMENT, np.uint8)
-    return whole[-_address(whole) % ALIGNMENT :][:size]
 
 
 _codes: weakref.WeakValueDictionary[str, Code] = weakref.WeakValueDictionary()

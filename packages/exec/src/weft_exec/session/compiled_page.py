@@ -40,6 +40,9 @@ def text_of(functions: Sequence[CompiledFunction], limits: Roofline | None) -> I
         width = max(map(len, names))
         for name, (_, *rest) in zip(names, rows, strict=True):
             yield f"  {name:{width}}" + "".join(f"{cell:>10}" for cell in rest)
+    of_processor = [function.arena_bytes for function in functions if function.limits is None]
+    if len(of_processor) > 1:
+        yield f"the functions work in one arena of {max(of_processor):,} bytes"
     yield from map(machine, all_limits(functions, limits))
 
 

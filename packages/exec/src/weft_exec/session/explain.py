@@ -95,6 +95,11 @@ class StepReport:
         return {function.name: function.program for function in self.functions}
 
     @property
+    def arena_bytes(self) -> int:
+        """Memory that functions work in: one for all, as they run one after the other."""
+        return max([function.arena_bytes for function in self.functions], default=0)
+
+    @property
     def assembly(self) -> dict[str, str]:
         """The machine code of each function, as text, by its name."""
         return {function.name: function.assembly() for function in self.functions}

@@ -1,0 +1,216 @@
+"""The memory that compiled programs of a process work in, besides inputs and results.
+
+Programs of a step run one after the other, so they share **slots**: each has memory for any of
+them, and whether a program is in it. A program takes the first slot that is free, within the
+C function that enters it, and gives it back when it ends. Programs that run at once are in as many
+slots; where all are taken, another slot gets memory, and beyond `SLOTS` calls have memory of their
+own. A slot is, in 64 bytes:
+
+    word 0   whether a program is in it
+         1   the address of its memory, at a multiple of 64
+         2   how many bytes that is, or 0
+
+A slot is as large as the largest program of the process wants; of what is not touched it costs
+addresses alone. It is memory of the pool that tensors come from, and goes back there with the
+programs: with the last one, or when what is left wants less than half of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections import Counter, deque
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_compiler.codegen.memory import ALIGNMENT
+from weft_compiler.codegen.targets import host, object_code
+from weft_compiler.native import cache
+from weft_compiler.native.linking import Library, once
+from weft_tensor import errors
+from weft_tensor.allocator import cpu_allocator
+
+SLOTS: Final = 16
+"""Programs that run at once in memory that is kept."""
+
+SLOT: Final = 64
+"""Bytes of a slot: a line of a cache."""
+
+_BYTE: Final = np.dtype(np.uint8)
+_REPLACE: Final = "weft.replace"
+_TEXT: Final = """
+target triple = "{triple}"
+
+define i64 @{name}(ptr %slot, i64 %address, i64 %size) nounwind {{
+  %taken = atomicrmw xchg ptr %slot, i64 1 acquire
+  %free = icmp eq i64 %taken, 0
+  br i1 %free, label %change, label %leave
+change:
+  %p1 = getelementptr i64, ptr %slot, i64 1
+  store i64 %address, ptr %p1
+  %p2 = getelementptr i64, ptr %slot, i64 2
+  store atomic i64 %size, ptr %p2 monotonic, align 8
+  store atomic i64 0, ptr %slot release, align 8
+  br label %leave
+leave:
+  %done = zext i1 %free to i64
+  ret i64 %done
+}}
+"""
+_Replace: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class Usage(NamedTuple):
+    """What the memory of a process is now.
+
+    Attributes:
+      wanted: bytes that the largest program works in.
+      slots: how many have memory, one for each program that ran at a time.
+    """
+
+    wanted: int
+    slots: int
+
+
+class Arena:
+    """The slots of a process. Safe to use from any thread, and from finalisers.
+
+    Attributes:
+      table: their address.
+    """
+
+    def __init__(self) -> None:
+        self._words = aligned(SLOTS * SLOT).view(np.uint64).reshape(SLOTS, SLOT // 8)
+        self.table = address_of(self._words)
+        self._memory: list[tuple[Any, ...]] = [()] * SLOTS
+        self._wanted: Counter[int] = Counter()
+        self._changes: deque[tuple[int, int]] = deque()
+        self._lock = threading.Lock()
+
+    def lease(self, size: int) -> Lease:
+        """A program's claim to have memory of `size` bytes while it runs.
+
+        Raises: ResourceExhaustedError: the system has none.
+        """
+        lease = Lease()
+        if size:
+            weakref.finalize(lease, self._end, size).atexit = False
+            self._change(size, 1)
+        return lease
+
+    def grow(self) -> bool:
+        """Give memory to one more slot; whether there was one without."""
+        self._settle()
+        with self._lock:
+            most = self._most()
+            short = [slot for slot in range(SLOTS) if self._size(slot) < most]
+            return any(self._fill(slot, most) for slot in short)
+
+    def usage(self) -> Usage:
+        """What it is now."""
+        self._settle()
+        with self._lock:
+            return Usage(self._most(), sum(map(bool, self._memory)))
+
+    def reset(self) -> None:
+        """Begin anew in a child of a fork, where no other thread is in a slot."""
+        self._lock = threading.Lock()
+        self._words[:, 0] = 0
+
+    def _end(self, size: int) -> None:
+        """Count a lease that went. Where there is no memory, the next call of a program says so."""
+        with suppress(errors.ResourceExhaustedError):
+            self._change(size, -1)
+
+    def _change(self, size: int, by: int) -> None:
+        """Count a lease that came or went."""
+        self._changes.append((size, by))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Act on leases that came or went, unless the thread that has the lock will."""
+        while self._changes and self._lock.acquire(blocking=False):
+            try:
+                while self._changes:
+                    wanted, count = self._changes.popleft()
+                    self._wanted[wanted] += count
+                    if not self._wanted[wanted]:
+                        del self._wanted[wanted]
+                self._fit()
+            finally:
+                self._lock.release()
+
+    def _most(self) -> int:
+        return max(self._wanted, default=0)
+
+    def _size(self, slot: int) -> int:
+        return int(self._words[slot, 2])
+
+    def _fit(self) -> None:
+        """Make the first slot large enough, and those that are too large or too small empty."""
+        most = self._most()
+        for slot, memory in enumerate(self._memory):
+            if memory and not most <= self._size(slot) <= 2 * most:
+                self._fill(slot, 0)
+        if most and not self._memory[0]:
+            self._fill(0, most)
+
+    def _fill(self, slot: int, size: int) -> bool:
+        """Change the memory of a slot, unless a program is in it."""
+        replace, before = _replace(), self._memory[slot]
+        new = _pooled(size) if size else None
+        # Both are kept until one is known to be out of use, as Ctrl-C may end this in between.
+        self._memory[slot] = (*before, new)
+        address = 0 if new is None else address_of(new)
+        done = bool(replace(self.table + slot * SLOT, address, size))
+        self._memory[slot] = (() if new is None else (new,)) if done else before
+        return done
+
+
+class Lease:
+    """Memory is there while this lives."""
+
+    __slots__ = ("__weakref__",)
+
+
+@once
+def _library() -> Library:
+    text = _TEXT.format(triple=host().triple, name=_REPLACE)
+    return cache.loaded_of(
+        "arena",
+        text,
+        host(),
+        lambda: object_code(text, host()),
+        lambda image: Library(image, [_REPLACE]),
+    )
+
+
+@once
+def _replace() -> Any:
+    return _Replace(_library().address(_REPLACE))
+
+
+def _pooled(size: int) -> Any:
+    """Memory of the pool that tensors are in too, aligned as it is."""
+    return cpu_allocator().empty((size,), _BYTE, "compiled programs")
+
+
+def address_of(array: Any) -> int:
+    """Where an array's elements begin."""
+    return int(array.__array_interface__["data"][0])
+
+
+def aligned(size: int) -> Any:
+    """Zeros that begin at a multiple of 64."""
+    whole = np.zeros(size + ALIGNMENT, np.uint8)
+    return whole[-address_of(whole) % ALIGNMENT :][:size]
+
+
+ARENA: Final = Arena()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ARENA.reset)
