@@ -31,6 +31,7 @@ from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.targets import host, object_code
 from weft_compiler.native import cache
 from weft_compiler.native.linking import Library, once
+from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 from weft_tensor.allocator import cpu_allocator
 
@@ -133,16 +134,23 @@ class Arena:
 
     def _settle(self) -> None:
         """Act on leases that came or went, unless the thread that has the lock will."""
-        while self._changes and self._lock.acquire(blocking=False):
-            try:
-                while self._changes:
-                    wanted, count = self._changes.popleft()
-                    self._wanted[wanted] += count
-                    if not self._wanted[wanted]:
-                        del self._wanted[wanted]
-                self._fit()
-            finally:
-                self._lock.release()
+        while self._changes:
+            with uninterrupted():  # Ctrl-C would leave the lock held
+                if not self._lock.acquire(blocking=False):
+                    return
+                try:
+                    self._count()
+                    self._fit()
+                finally:
+                    self._lock.release()
+
+    def _count(self) -> None:
+        """Count leases that came or went."""
+        while self._changes:
+            wanted, count = self._changes.popleft()
+            self._wanted[wanted] += count
+            if not self._wanted[wanted]:
+                del self._wanted[wanted]
 
     def _most(self) -> int:
         return max(self._wanted, default=0)
