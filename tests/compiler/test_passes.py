@@ -7,6 +7,7 @@ import pytest
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.again import compute_again
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.early import move_checks
@@ -97,6 +98,31 @@ def test_rows_are_merged_and_then_what_is_in_them() -> None:
     )
 
 
+def test_a_loop_brings_those_together_that_it_needs() -> None:
+    """Two that have nothing in common are merged where a third takes what both fill."""
+    becomes(
+        merge_loops,
+        """\
+  alloc t: float32[8]
+  alloc u: float32[8]
+  for i in 8:
+    t[i] = x[i] * 2.0
+  for j in 8:
+    u[j] = z[0, 0] + 1.0
+  for k in 8:
+    y[k] = t[k] * u[k]
+""",
+        """\
+  alloc t: float32[8]
+  alloc u: float32[8]
+  for i in 8:
+    t[i] = x[i] * 2.0
+    u[i] = z[0, 0] + 1.0
+    y[i] = t[i] * u[i]
+""",
+    )
+
+
 def test_buffers_shrink_to_what_lives() -> None:
     becomes(
         contract,
@@ -118,6 +144,34 @@ def test_buffers_shrink_to_what_lives() -> None:
     w[i] = u * t[1]
 """,
     )
+
+
+def test_a_single_element_is_a_name_whatever_its_dimensions() -> None:
+    becomes(
+        contract,
+        """\
+  alloc t: float32[1, 4, 1]
+  for i in 4:
+    t[0, i, 0] = z[i, 0] * 2.0
+    w[i] = t[0, i, 0] + t[0, i, 0]
+""",
+        """\
+  for i in 4:
+    let t = z[i, 0] * 2.0
+    w[i] = t + t
+""",
+    )
+
+
+def test_a_single_element_that_a_routine_reads_is_in_memory() -> None:
+    text = """\
+  for i in 4:
+    alloc t: float32[1, 1]
+    t[0, 0] = z[i, 0] * 2.0
+    call gemm(t[0, 0], x[0], y[0], m=1, n=8, k=1, a_row=1, a_column=1, b_row=8, b_column=1, \
+c_row=8, accumulate=1)
+"""
+    becomes(contract, text, text)
 
 
 def test_a_buffer_that_turns_share_stays() -> None:
@@ -239,7 +293,7 @@ def test_a_large_matrix_between_products_is_made_in_blocks_of_rows() -> None:
     "rest",
     [
         f"for i in 1024:\n    for j in 1024:\n      s[i, j] = s[j, i]\n  {_results()}",
-        _results(strides="a_row=1, a_column=1024"),
+        f"{_results(strides='a_row=1, a_column=1024')}  for i in 1024:\n    y[i, 0] = s[i, i]\n",
         "call gemm(q[0, 0], s[0, 0], y[0, 0], m=1024, n=8, k=8, a_row=8, a_column=1, b_row=1, "
         "b_column=8, c_row=8, accumulate=0)\n",
         f"var t = 0.0\n  for i in 1024:\n    t add= s[i, i]\n"
@@ -301,6 +355,105 @@ def test_checks_come_before_what_they_do_not_need() -> None:
 def test_checks_stay_behind_what_they_need(before: str, check: str) -> None:
     text = f"  {before}\n  {check}\n"
     becomes(move_checks, text, text)
+
+
+@pytest.mark.parametrize("first", [0, 1024])
+def test_products_that_sum_over_rows_add_up_what_blocks_give(first: int) -> None:
+    """Whether the other operand is a whole matrix or a part of one."""
+    head = f"program p(q: {SHAPE}, k: {SHAPE}, v: float32[2048, 8]) -> (y: {SHAPE}):\n"
+    strides = "a_row=1, a_column=1024, b_row=8, b_column=1, c_row=8"
+    program = parse(
+        f"""\
+{head}  alloc s: float32[1024, 1024]
+  {_scores()}  \
+call gemm(s[0, 0], v[{first}, 0], y[0, 0], m=1024, n=8, k=1024, {strides}, accumulate=0)
+"""
+    )
+    verify(program)
+    made = block_rows(program)
+    verify(made)
+    row, start = "s_block * 256", f"{first} + s_block * 256" if first else "s_block * 256"
+    assert (
+        str(made)
+        == f"""\
+{head}  for i in 1024:
+    for i_ in 8:
+      y[i, i_] = 0.0
+  for s_block in 4:
+    alloc s: float32[256, 1024]
+    {_scores(f"{row}, 0", 256)}    \
+call gemm(s[0, 0], v[{start}, 0], y[0, 0], m=1024, n=8, k=256, {strides}, accumulate=1)
+"""
+    )
+
+
+WEIGHTS = "m=8192, n=8, k=8, a_row=8, a_column=1, b_row=8, b_column=1, c_row=8, accumulate=0"
+
+
+def _step_of_attention(between: str) -> Program:
+    """Something of a matrix of scores, other statements, and more of the same scores."""
+    size = 8192
+    sizes = f"m={size}, n={size}, k=8, a_row=8, a_column=1, b_row=1, b_column=8"
+    rows = f"m={size}, n=8, k={size}, a_row={size}, a_column=1, b_row=8, b_column=1, c_row=8"
+    program = parse(
+        f"""\
+program p(q: float32[{size}, 8], k: float32[{size}, 8], w: float32[8, 8], large: \
+float32[{size}, {size}]) -> (z: float32[{size}, 8], g: float32[{size}, 8], o: float32[{size}]):
+  alloc s: float32[{size}, {size}]
+  alloc e: float32[{size}, {size}]
+  alloc top: float32[{size}]
+  alloc y: float32[{size}, 8]
+  call gemm(q[0, 0], k[0, 0], s[0, 0], {sizes}, c_row={size}, accumulate=0)
+  for i in {size}:
+    var most = -inf
+    for j in {size}:
+      most maximum= s[i, j]
+    top[i] = most
+  for i2 in {size}:
+    for j2 in {size}:
+      e[i2, j2] = exp(s[i2, j2] - top[i2])
+  call gemm(e[0, 0], k[0, 0], y[0, 0], {rows}, accumulate=0)
+  {between}
+  call gemm(e[0, 0], z[0, 0], g[0, 0], {rows}, accumulate=0)
+"""
+    )
+    verify(program)
+    return program
+
+
+def _shrunk(program: Program) -> Program:
+    return block_rows(contract(merge_loops(program)))
+
+
+def _largest(program: Program) -> int:
+    return max(each.buffer.bytes for each in walk(program.body) if isinstance(each, Allocate))
+
+
+def test_what_a_later_statement_needs_is_computed_again() -> None:
+    """By products and elementwise functions; what is small of it, as the maximum, is kept."""
+    program = _step_of_attention(f"call gemm(y[0, 0], w[0, 0], z[0, 0], {WEIGHTS})")
+    assert _largest(_shrunk(program)) == 8192 * 8192 * 4
+    again = compute_again(program, _shrunk)
+    verify(again)
+    text = str(again)
+    assert text.count("exp(") == 2 and text.count("maximum=") == 1
+    assert "s_2[i2_2, j2_2] - top[i2_2]" in text and "call gemm(e_2[0, 0], z[0, 0]" in text
+    assert _largest(_shrunk(again)) <= 1 << 23
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        f"call gemm(y[0, 0], w[0, 0], z[0, 0], {WEIGHTS})\n  for d in 8192:\n    top[d] = 0.0",
+        f"call gemm(y[0, 0], w[0, 0], z[0, 0], {WEIGHTS})\n  for d in 8192:\n    e[d, 0] = 0.0",
+        "call gemm(e[0, 0], large[0, 0], z[0, 0], m=8192, n=8, k=8192, a_row=8192, a_column=1, "
+        "b_row=8192, b_column=1, c_row=8, accumulate=0)\n  for h in 8192:\n    o[h] = e[0, h]",
+    ],
+    ids=["what it follows from is changed", "it is changed", "it stays whole nevertheless"],
+)
+def test_what_cannot_be_or_gains_nothing_is_not_computed_again(between: str) -> None:
+    program = _step_of_attention(between)
+    assert compute_again(program, _shrunk) is program
 
 
 def test_large_temporaries_are_computed_after_the_routines_before_their_use() -> None:

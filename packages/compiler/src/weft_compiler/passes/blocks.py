@@ -11,6 +11,9 @@ So the scores of attention, rows by columns, are never in memory as a whole. Sta
 each other are put into one loop over blocks of rows where each row of what they share is touched by
 its own turns and products alone. The second operand of a product is read once for each block, so
 that is done where the matrix in between is larger.
+
+A product that sums over the rows, as that of the transpose of such a matrix with another one does
+in a gradient, is added up block by block.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 from weft_compiler.ir.expressions import (
@@ -28,10 +32,12 @@ from weft_compiler.ir.expressions import (
     Variable,
     children,
     index,
+    number,
     replace_children,
     substitute,
 )
 from weft_compiler.ir.indices import is_number, plus, times
+from weft_compiler.ir.loops import Unique, nest
 from weft_compiler.ir.program import (
     Allocate,
     Body,
@@ -76,7 +82,8 @@ class _Step(NamedTuple):
     Attributes:
       rows: how many; 0 if it does not.
       axes: of buffers, the dimension of rows, where each row is touched by its own part alone.
-      again: bytes that each block would read anew.
+      again: bytes that each block would read or write anew.
+      parts: of a product, the dimension of rows in each operand that has them.
     """
 
     statement: Statement
@@ -84,6 +91,12 @@ class _Step(NamedTuple):
     rows: int
     axes: Mapping[str, int]
     again: int
+    parts: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def sums(self) -> bool:
+        """Whether it is a product that sums over the rows."""
+        return "b" in self.parts
 
     @property
     def touches(self) -> set[str]:
@@ -97,19 +110,15 @@ def _blocked(body: Body, outer: Buffers) -> Body:
     if sum(each.bytes for each in allocated.values()) < _LARGE:
         return tuple([map_bodies(each, lambda inner: _blocked(inner, buffers)) for each in body])
     rest = [each for each in body if not isinstance(each, Allocate)]
-    steps = [_step(each, effects_of((each,), buffers), buffers) for each in rest]
-    users = Counter(name for each in steps for name in each.touches)
+    steps = [_ways(each, effects_of((each,), buffers), buffers) for each in rest]
+    users = Counter(name for ways in steps for name in ways[0].touches)
     found: list[Statement] = []
     small: set[str] = set()
     at = 0
     while at < len(rest):
-        group = _group(steps[at:])
-        between, rows = _worth(group, users, allocated)
-        while len(group) > 1 and not rows:
-            group.pop()
-            between, rows = _worth(group, users, allocated)
+        group, between, rows = _without_later(steps[at:], users, allocated)
         if rows:
-            found.append(_in_blocks(group, between, rows))
+            found += _in_blocks(group, between, rows, buffers)
             small.update(each.name for each in between)
             at += len(group)
         else:
@@ -118,25 +127,73 @@ def _blocked(body: Body, outer: Buffers) -> Body:
     return (*[Allocate(each) for name, each in allocated.items() if name not in small], *found)
 
 
-def _group(steps: Sequence[_Step]) -> list[_Step]:
-    """The longest beginning that can be done in blocks of the same rows."""
-    group: list[_Step] = []
-    for step in steps:
-        if not step.rows or not all(_agree(before, step) for before in group):
+def _without_later(
+    steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
+) -> tuple[list[_Step], list[Buffer], int]:
+    """A beginning that is worth it, as `_longest`, but for what is in blocks with what comes next.
+
+    What fills a large temporary at its end, of which later statements make blocks, is theirs.
+    """
+    group, between, rows = _longest(steps, users, allocated)
+    kept = len(group)
+    filled: set[str] = set()
+    while kept:
+        large = {
+            name
+            for name in group[kept - 1].effects.writes
+            if name in allocated and allocated[name].bytes >= _LARGE
+        }
+        if not large or any(large & step.effects.reads.keys() for step in group[:kept]):
             break
-        group.append(step)
+        filled |= large
+        kept -= 1
+    if rows and kept < len(group):
+        _, later, worth = _longest(steps[kept:], users, allocated)
+        if worth and filled <= {each.name for each in later}:
+            return _longest(steps[:kept], users, allocated)
+    return group, between, rows
+
+
+def _longest(
+    steps: Sequence[Sequence[_Step]], users: Mapping[str, int], allocated: Buffers
+) -> tuple[list[_Step], list[Buffer], int]:
+    """The longest beginning that is worth it, what is between its steps, and the rows of a block.
+
+    Args:
+      users: how many statements touch each buffer.
+    """
+    group = _group(steps)
+    between, rows = _worth(group, users, allocated)
+    while len(group) > 1 and not rows:
+        group.pop()
+        between, rows = _worth(group, users, allocated)
+    return group, between, rows
+
+
+def _group(steps: Sequence[Sequence[_Step]]) -> list[_Step]:
+    """The longest beginning that can be done in blocks of the same rows.
+
+    Args:
+      steps: of each statement the ways in which it may be.
+    """
+    group: list[_Step] = []
+    for ways in steps:
+        agree = [
+            step for step in ways if step.rows and all(_agree(before, step) for before in group)
+        ]
+        if not agree:
+            break
+        group.append(agree[0])
     return group
 
 
-def _step(statement: Statement, effects: Effects, buffers: Buffers) -> _Step:
-    rows, again = 0, 0
-    axes: dict[str, int] = {}
+def _ways(statement: Statement, effects: Effects, buffers: Buffers) -> list[_Step]:
+    """What a statement may do for each of some rows, at least one."""
     if isinstance(statement, Call) and statement.routine in _PRODUCTS and not statement.sizes:
-        of = dict(statement.parameters)
-        axes = _axes_of_product(statement, of, buffers)
-        rows = of["m"] if axes else 0
-        again = of["k"] * of["n"] * statement.views[0].dtype.size
-    elif (
+        return _product(statement, effects, buffers)
+    rows = 0
+    axes: dict[str, int] = {}
+    if (
         isinstance(statement, For)
         and isinstance(statement.extent, Constant)
         and statement.order is not Order.VECTOR
@@ -148,7 +205,76 @@ def _step(statement: Statement, effects: Effects, buffers: Buffers) -> _Step:
             for name in {*effects.reads, *effects.writes}.intersection(buffers)
         }
         axes = {name: axis for name, axis in found.items() if axis is not None}
-    return _Step(statement, effects, rows, axes, again)
+    return [_Step(statement, effects, rows, axes, 0)]
+
+
+def _product(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
+    """A product of rows by rows, and as one that sums over them."""
+    of, size = dict(call.parameters), call.views[0].dtype.size
+    m, n, k = of["m"], of["n"], of["k"]
+    if len({view.buffer for view in call.views}) < len(call.views):
+        return [_Step(call, effects, 0, {}, 0)]
+    a, b, c = [_Matrix(view, buffers[view.buffer]) for view in call.views]
+    found = []
+    rows = {"a": a.rows(m, of["a_row"], k), "c": c.rows(m, of["c_row"], n)}
+    if None not in rows.values():
+        found.append(_of_product(call, effects, m, rows, buffers, n * k * size))
+    terms = {"a": a.rows(k, of["a_column"], m), "b": b.rows(k, of["b_row"], n)}
+    if None not in terms.values() and c.is_whole(m, n, of["c_row"]):
+        found.append(_of_product(call, effects, k, terms, buffers, 2 * m * n * size))
+    return found or [_Step(call, effects, 0, {}, 0)]
+
+
+def _of_product(
+    call: Call,
+    effects: Effects,
+    rows: int,
+    found: Mapping[str, int | None],
+    buffers: Buffers,
+    again: int,
+) -> _Step:
+    parts = {name: axis for name, axis in found.items() if axis is not None}
+    views = dict(zip("abc", call.views, strict=True))
+    axes = {
+        views[name].buffer: axis
+        for name, axis in parts.items()
+        if is_number(views[name].indices[axis], 0)
+        and buffers[views[name].buffer].shape[axis] == rows
+    }
+    return _Step(call, effects, rows, axes, again, parts)
+
+
+class _Matrix(NamedTuple):
+    """An operand of a product, and the buffer in which it begins somewhere."""
+
+    view: Load
+    buffer: Buffer
+
+    def rows(self, count: int, apart: int, columns: int) -> int | None:
+        """The dimension of so many rows whose columns are all of the other one of the last two.
+
+        Args:
+          apart: how many elements rows are apart.
+        """
+        shape, rank = self.buffer.shape, len(self.buffer.shape)
+        for axis in range(max(0, rank - 2), rank):
+            other = 2 * rank - 3 - axis
+            if (
+                rank >= 2
+                and (shape[axis] >= count and self.buffer.strides[axis] == apart)
+                and shape[other] == columns
+                and is_number(self.view.indices[other], 0)
+            ):
+                return axis
+        return None
+
+    def is_whole(self, rows: int, columns: int, apart: int) -> bool:
+        """Whether it is all of the last two dimensions."""
+        return (
+            self.buffer.shape[-2:] == (rows, columns)
+            and apart == columns
+            and all(is_number(at, 0) for at in self.view.indices[-2:])
+        )
 
 
 def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | None:
@@ -161,36 +287,6 @@ def _axis_of(name: str, variable: str, effects: Effects, rank: int) -> int | Non
         ):
             return axis
     return None
-
-
-def _axes_of_product(call: Call, of: Mapping[str, int], buffers: Buffers) -> dict[str, int]:
-    """The dimensions of rows in the first operand and the result; none where it has no such."""
-    a, b, c = call.views
-    if len({a.buffer, b.buffer, c.buffer}) < 3:
-        return {}
-    found = {}
-    for view, row, columns in ((a, of["a_row"], of["k"]), (c, of["c_row"], of["n"])):
-        buffer = buffers[view.buffer]
-        axes = [
-            at
-            for at, (size, stride) in enumerate(zip(buffer.shape, buffer.strides, strict=True))
-            if size == of["m"] and stride == row and is_number(view.indices[at], 0)
-        ]
-        if len(axes) != 1 or not _stays(view, axes[0], buffer, columns):
-            return {}
-        found[view.buffer] = axes[0]
-    return found
-
-
-def _stays(view: Load, axis: int, buffer: Buffer, columns: int) -> bool:
-    """Whether the columns of a row are in the other dimension of the last two."""
-    other = len(buffer.shape) - 1 if axis == len(buffer.shape) - 2 else len(buffer.shape) - 2
-    return (
-        len(buffer.shape) >= 2
-        and axis >= len(buffer.shape) - 2
-        and buffer.shape[other] == columns
-        and is_number(view.indices[other], 0)
-    )
 
 
 def _agree(first: _Step, second: _Step) -> bool:
@@ -226,49 +322,75 @@ def _worth(
     whole = sum(each.bytes for each in between)
     if whole < _LARGE:
         return [], 0
-    most = min(_MOST, max(_FEWEST, _BLOCK * rows // whole), rows - 1)
-    fits = [n for n in range(_FEWEST, most + 1) if rows % n == 0]
-    again = sum(each.again for each in group) * (rows // fits[-1]) if fits else 0
-    return between, fits[-1] if fits and again <= 2 * whole else 0
+    again = sum(each.again for each in group)
+    fits = [n for n in range(_FEWEST, min(_MOST, rows - 1) + 1) if rows % n == 0]
+    enough = [n for n in fits if again * (rows // n) <= 2 * whole]
+    small = [n for n in enough if n * whole <= _BLOCK * rows]
+    return between, max(small, default=min(enough, default=0))
 
 
-def _in_blocks(group: Sequence[_Step], between: Sequence[Buffer], rows: int) -> For:
-    """The loop over blocks."""
+def _in_blocks(
+    group: Sequence[_Step], between: Sequence[Buffer], rows: int, buffers: Buffers
+) -> Body:
+    """The loop over blocks, and zeros before it for what is summed over them."""
     names = {name for each in group for name in (*each.effects.defines, *each.effects.uses)}
-    name = f"{between[0].name}_block"
-    while name in names:
-        name += "_"
-    block = Variable(INDEX, name)
+
+    def unique(given: str) -> str:
+        while given in names:
+            given += "_"
+        names.add(given)
+        return given
+
+    block = Variable(INDEX, unique(f"{between[0].name}_block"))
     axes = {name: axis for each in group for name, axis in each.axes.items()}
     small = {each.name: axes[each.name] for each in between}
+    before: list[Statement] = []
     body: list[Statement] = [
         Allocate(replace(each, shape=_with(each.shape, small[each.name], rows))) for each in between
     ]
     for step in group:
         if isinstance(step.statement, Call):
+            if step.sums and not dict(step.statement.parameters)["accumulate"]:
+                before += _zeros(unique, step.statement.views[2], buffers)
             body.append(_call_of(step, small, block, rows))
         else:
             assert isinstance(step.statement, For)
             body.append(_loop_of(step.statement, small, block, rows))
-    return For(name, index(group[0].rows // rows), tuple(body))
+    return (*before, For(block.name, index(group[0].rows // rows), tuple(body)))
 
 
-def _call_of(step: _Step, small: dict[str, int], block: Expr, rows: int) -> Call:
+def _zeros(unique: Unique, view: Load, buffers: Buffers) -> Body:
+    """Zeros in the matrix of a view."""
+    zero = number(0, view.dtype)
+
+    def store(*at: Expr) -> Body:
+        return (Store(view.buffer, (*view.indices[:-2], *at), zero),)
+
+    return nest(unique, buffers[view.buffer].shape[-2:], store)
+
+
+def _call_of(step: _Step, small: Mapping[str, int], block: Expr, rows: int) -> Call:
+    """A product of the rows of a block, or what they add to one that sums over rows."""
     call = step.statement
     assert isinstance(call, Call)
-    of = {**dict(call.parameters), "m": rows}
+    of = {**dict(call.parameters), "k" if step.sums else "m": rows}
+    # Of each operand with rows: how far apart its columns are.
+    columns = {"a": "a_row", "b": "b_column"} if step.sums else {"a": "a_column", "c": "c_row"}
+    if step.sums:
+        of["accumulate"] = 1
     views = []
     for view, name in zip(call.views, "abc", strict=True):
-        axis = None if name == "b" else step.axes[view.buffer]
+        axis = step.parts.get(name)
         if axis is not None and view.buffer not in small:
-            view = replace(view, indices=_with(view.indices, axis, times(block, rows)))
+            first = plus(view.indices[axis], times(block, rows))
+            view = replace(view, indices=_with(view.indices, axis, first))
         if axis is not None and view.buffer in small and axis == len(view.indices) - 1:
-            of[f"{name}_column"] = rows  # a row is a column of the buffer, which has fewer now
+            of[columns[name]] = rows  # a row is a column of the buffer, which has fewer now
         views.append(view)
     return replace(call, views=tuple(views), parameters=tuple(of.items()))
 
 
-def _loop_of(loop: For, small: dict[str, int], block: Expr, rows: int) -> For:
+def _loop_of(loop: For, small: Mapping[str, int], block: Expr, rows: int) -> For:
     """The turns of a block, with the places of small buffers from its first row."""
     turn = Variable(INDEX, loop.variable)
     row = {loop.variable: plus(times(block, rows), turn)}

@@ -1,8 +1,8 @@
 """Making buffers as small as the time that their elements live.
 
 A buffer that only turns of one loop touch, each turn its own elements, is allocated in the loop,
-without the dimension of the loop's variable; one that has no dimensions left, and is stored once,
-is a name.
+without the dimension of the loop's variable; one that has a single element left, and is stored
+once, is a name.
 
     alloc t: float32[8]        for i in 8:
     for i in 8:                  let t_2 = exp(x[i])
@@ -20,12 +20,14 @@ from weft_compiler.ir.program import (
     Allocate,
     Body,
     Buffer,
+    Call,
     For,
     Let,
     Order,
     Program,
     Statement,
     Store,
+    walk,
 )
 from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
 from weft_compiler.passes.effects import (
@@ -59,7 +61,7 @@ def _contracted(body: Body, outer: Buffers) -> Body:
         if not users:
             continue
         first = statements[users[0]]
-        if not buffer.shape and _is_stored_once(buffer, first, [effects[at] for at in users]):
+        if buffer.size == 1 and _is_stored_once(buffer, users, statements, effects):
             assert isinstance(first, Store)
             statements[users[0]] = Let(buffer.name, first.value)
             names[buffer.name] = Variable(buffer.dtype, buffer.name)
@@ -73,14 +75,34 @@ def _contracted(body: Body, outer: Buffers) -> Body:
     return (*kept, *deeper)
 
 
-def _is_stored_once(buffer: Buffer, first: Statement, users: Sequence[Effects]) -> bool:
-    """Whether the first statement that touches a buffer stores its element, and all others load."""
+def _is_stored_once(
+    buffer: Buffer,
+    users: Sequence[int],
+    statements: Sequence[Statement],
+    effects: Sequence[Effects],
+) -> bool:
+    """Whether the first statement that touches a buffer stores its element, and all others load.
+
+    Args:
+      users: which statements touch it.
+    """
+    first = statements[users[0]]
     return (
         isinstance(first, Store)
         and first.combine is None
-        and buffer.name not in users[0].reads
-        and not any(buffer.name in each.writes for each in users[1:])
-        and not any(None in each.reads.get(buffer.name, ()) for each in users)
+        and buffer.name not in effects[users[0]].reads
+        and not any(buffer.name in effects[at].writes for at in users[1:])
+        and not any(_is_called(buffer.name, statements[at]) for at in users[1:])
+    )
+
+
+def _is_called(buffer: str, statement: Statement) -> bool:
+    """Whether a routine reads a buffer, which has to be in memory then."""
+    return any(
+        view.buffer == buffer
+        for each in walk((statement,))
+        if isinstance(each, Call)
+        for view in each.views
     )
 
 

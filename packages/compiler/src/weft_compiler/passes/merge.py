@@ -7,8 +7,8 @@
 
 Two loops are merged where each turn of the second needs nothing of later turns of the first, and
 nothing between them is in the way; loops inside of merged loops are then merged as well. What is
-large, and of which a loop before a product could only share what it reads, is computed after that:
-memory would be held meanwhile, and what was read is in no cache any more.
+large, and would find little or nothing in a loop before a product that this one computes, is
+computed after that: memory would be held meanwhile, and what was read is in no cache any more.
 """
 
 from __future__ import annotations
@@ -35,9 +35,15 @@ FARTHEST: Final = 24
 MOST_MOVED: Final = 4
 """How many statements may move before a loop for the sake of one that is merged with it."""
 MOST_BUFFERS: Final = 16
-"""How many buffers a merged loop may touch: each stream of memory wants a page and a prefetcher."""
+"""How many buffers a merged loop may touch: each stream of memory wants a page and a prefetcher.
+
+Around a routine they are touched one after the other.
+"""
 MOST_STATEMENTS: Final = 150
 """How many statements a merged loop may have: LLVM takes longer for each where there are more."""
+
+SMALLER: Final = 8
+"""How many times as much a loop has to fill so that what it would find in caches is little."""
 
 
 def merge_loops(program: Program) -> Program:
@@ -56,19 +62,25 @@ def _merged(body: Body, outer: Buffers) -> Body:
         if isinstance(statement, Allocate):
             continue
         own = effects_of((statement,), buffers)
-        large = sum(sizes.get(buffer, 0) for buffer in own.writes) >= LARGE
-        found = None
-        if isinstance(statement, For):
-            found = _partner(statement, own, done, effects, large)
-        if found is None or not isinstance(statement, For):
-            done.append(statement)
-            effects.append(own)
-            continue
-        at, needed = found
-        joined = _joined(done[at], statement)
-        order = [*needed, at, *[k for k in range(at + 1, len(done)) if k not in needed]]
-        done[at:] = [joined if k == at else done[k] for k in order]
-        effects[at:] = [effects_of((joined,), buffers) if k == at else effects[k] for k in order]
+        at = len(done)
+        done.append(statement)
+        effects.append(own)
+        # What two loops fill that were apart may bring them together.
+        while isinstance(loop := done[at], For):
+            filled = sum(sizes.get(buffer, 0) for buffer in effects[at].writes)
+            found = _partner(
+                loop, effects[at], done[:at], effects[:at], buffers, filled * (filled >= LARGE)
+            )
+            if found is None:
+                break
+            first, needed = found
+            joined = _joined(done[first], loop)
+            rest = [k for k in range(first + 1, len(done)) if k != at and k not in needed]
+            order = [*needed, first, *rest]
+            done[first:] = [joined if k == first else done[k] for k in order]
+            own = effects_of((joined,), buffers)
+            effects[first:] = [own if k == first else effects[k] for k in order]
+            at = first + len(needed)
     return (*allocated, *[map_bodies(each, lambda inner: _merged(inner, buffers)) for each in done])
 
 
@@ -77,12 +89,13 @@ def _partner(
     own: Effects,
     done: Sequence[Statement],
     effects: Sequence[Effects],
-    large: bool,
+    buffers: Buffers,
+    filled: int,
 ) -> tuple[int, list[int]] | None:
     """The place of a loop that this one can be merged into.
 
     Args:
-      large: whether it fills much memory.
+      filled: bytes that it fills of temporaries, if they are many.
     Returns: it, and the places of what has to move before it, since the loop needs it.
     """
     needed: list[int] = []
@@ -90,10 +103,13 @@ def _partner(
     for at in range(len(done) - 1, max(-1, len(done) - 1 - FARTHEST), -1):
         other, there = done[at], effects[at]
         meets = any(there.conflicts(effects[k]) for k in needed)
-        far = large and called and own.reads.keys().isdisjoint(there.writes)
+        found = sum(
+            buffers[name].bytes for name in own.reads.keys() & there.writes.keys() & buffers.keys()
+        )
+        far = called and found * SMALLER < filled
         if isinstance(other, For) and not (meets or far) and _merges(other, there, loop, own):
             return at, needed[::-1]
-        called |= large and any(isinstance(each, Call) for each in walk((other,)))
+        called |= filled > 0 and any(isinstance(each, Call) for each in walk((other,)))
         if meets or there.conflicts(own):
             needed.append(at)
             if len(needed) > MOST_MOVED:
@@ -108,7 +124,8 @@ def _merges(first: For, before: Effects, second: For, after: Effects) -> bool:
         return False
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
     shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
-    if not shared or len(buffers) > MOST_BUFFERS:
+    called = any(isinstance(each, Call) for each in walk((first, second)))
+    if not shared or (len(buffers) > MOST_BUFFERS and not called):
         return False
     if sum(1 for _ in walk((first, second))) > MOST_STATEMENTS:
         return False

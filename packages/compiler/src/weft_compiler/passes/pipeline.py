@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
+from weft_compiler.passes.again import compute_again
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.early import move_checks
@@ -34,16 +36,24 @@ def optimise(program: Program, check: bool = True, vector_bytes: int = 0) -> Pro
     return program
 
 
+_SMALLER: Final[tuple[Pass, ...]] = (move_late, merge_loops, contract, block_rows)
+"""Those that make buffers smaller."""
+
+
+def _smaller(program: Program) -> Program:
+    for each in _SMALLER:
+        program = each(program)
+    return program
+
+
 def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
     """The passes in their order; see `optimise`."""
     return (
         simplify,
         move_checks,
         add_in_place,
-        move_late,
-        merge_loops,
-        contract,
-        block_rows,
+        partial(compute_again, later=_smaller),
+        *_SMALLER,
         partial(choose, vector_bytes=vector_bytes),
         cut_sums,
         order_loops,

@@ -1,0 +1,285 @@
+"""Computing large temporaries again where they are needed later, instead of keeping them.
+
+    call gemm(q, k, s, ...)                call gemm(q, k, s, ...)
+    for i in 4096:                         for i in 4096:
+      ... p[i, j] of s[i, j] ...             ... p[i, j] of s[i, j] ...
+    call gemm(p, v, y, ...)                call gemm(p, v, y, ...)
+    call gemm(y, w, z, ...)                call gemm(y, w, z, ...)
+    ...                                    ...
+    for i in 4096:                         call gemm(q, k, s_2, ...)
+      ... p[i, j] ...                      for i in 4096:
+                                             ... p_2[i, j] of s_2[i, j] ...
+                                             ... p_2[i, j] ...
+
+A gradient takes what was computed on the way forward. Where that is large, and follows from what is
+much smaller by products of few terms and elementwise functions, it is computed a second time before
+those who need it later; what is small, as the sum of each row, is kept. Then neither copy is in
+memory as a whole, as both are made in blocks of rows with what takes them (`passes.blocks`): a step
+of attention needs memory that grows with the length of a sequence, and not with its square. It is
+tried out: what stays whole nevertheless is not computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from weft_compiler.ir.expressions import Expr, Load, Variable, children, replace_children
+from weft_compiler.ir.names import Names
+from weft_compiler.ir.nests import names_in
+from weft_compiler.ir.program import (
+    Allocate,
+    Assign,
+    Body,
+    Call,
+    For,
+    Let,
+    Program,
+    Statement,
+    Store,
+    Var,
+    walk,
+)
+from weft_compiler.ir.rewrite import map_bodies, map_expressions, replaced
+from weft_compiler.passes.effects import buffers_of, effects_of, within
+from weft_compiler.passes.order import work
+
+_LARGE: Final = 1 << 26
+"""Bytes from which on a temporary is computed again: to keep half as much takes less time."""
+_WHOLE: Final = 1 << 23
+"""Bytes of it that there may be at a time afterwards."""
+_SHARE: Final = 8
+"""How many times smaller what it is computed from has to be."""
+_WORK: Final = 32
+"""Operations that may be done again for each of its elements."""
+
+Pass = Callable[[Program], Program]
+_Chain = frozenset[str]
+"""Buffers that are filled anew, so that one of them can be."""
+_Wanted = dict[int, set[str]]
+"""Of statements of a program that is made, by place, what would be computed again before them."""
+
+
+def compute_again(program: Program, later: Pass) -> Program:
+    """The program with large temporaries computed again where that keeps them out of memory.
+
+    Args:
+      later: the passes that come after this one, as far as they make buffers smaller.
+    """
+    flat = _Flat(program)
+    chains = {name: chain for name in flat.large() if (chain := flat.chain(name))}
+    if not chains:
+        return program
+    made = later(program)
+    wanted = _wanted(made, chains)
+    while wanted:
+        again = _Again(flat, made, chains, wanted)
+        smaller = _sizes(later(again.program))
+        whole = again.impossible | {
+            name
+            for name, twins in again.twins.items()
+            if any(smaller.get(each, 0) > _WHOLE for each in (name, *twins))
+        }
+        if not whole:
+            return again.program
+        rest = {at: names - whole for at, names in wanted.items()}
+        wanted = {at: names for at, names in rest.items() if names}
+    return program
+
+
+def _wanted(made: Program, names: Mapping[str, object]) -> _Wanted:
+    """Those of some temporaries that a program keeps for statements after the one that fills them.
+
+    Returns: for which statements which.
+    """
+    allocated = {each.buffer.name for each in made.body if isinstance(each, Allocate)}
+    found: _Wanted = {}
+    filled: set[str] = set()
+    buffers = within(buffers_of(made), made.body)
+    for at, statement in enumerate(made.body):
+        effects = effects_of((statement,), buffers)
+        if kept := effects.reads.keys() & filled:
+            found[at] = kept
+        filled |= effects.writes.keys() & names.keys() & allocated
+    return found
+
+
+def _sizes(program: Program) -> dict[str, int]:
+    """Bytes of the buffers of a program."""
+    allocated = [each.buffer for each in walk(program.body) if isinstance(each, Allocate)]
+    return {buffer.name: buffer.bytes for buffer in allocated}
+
+
+class _Flat:
+    """The statements of a program's own body, and which of them fill and take each temporary."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        outer = within(buffers_of(program), program.body)
+        self.effects = [effects_of((each,), outer) for each in program.body]
+        self.buffers = {
+            each.buffer.name: each.buffer for each in program.body if isinstance(each, Allocate)
+        }
+        self.fills: dict[str, list[int]] = {}
+        self._reads: dict[str, list[int]] = {}
+        for at, each in enumerate(self.effects):
+            for name in each.writes:
+                self.fills.setdefault(name, []).append(at)
+            for name in each.reads:
+                self._reads.setdefault(name, []).append(at)
+
+    def large(self) -> Iterator[str]:
+        """Large temporaries that several statements take once they are filled."""
+        for name, buffer in self.buffers.items():
+            if buffer.bytes >= _LARGE and name in self.fills:
+                filled = self.fills[name][-1]
+                if sum(at > filled for at in self._reads.get(name, ())) > 1:
+                    yield name
+
+    def chain(self, name: str) -> _Chain:
+        """What is computed again for a temporary, itself included; nothing if it is too much."""
+        found: set[str] = set()
+        waiting = [name]
+        size = self.buffers[name].bytes
+        while waiting:
+            each = waiting.pop()
+            if each in found:
+                continue
+            found.add(each)
+            if not all(self._fills_alone(at, each) for at in self.fills.get(each, ())):
+                return frozenset()
+            waiting += [
+                other
+                for other in self._taken(each)
+                if other in self.buffers and self.buffers[other].bytes * _SHARE > size
+            ]
+        total = sum(work(self.program.body[at]) for each in found for at in self.fills[each])
+        return frozenset(found if total <= _WORK * self.buffers[name].size else ())
+
+    def _fills_alone(self, at: int, name: str) -> bool:
+        """Whether a statement does nothing but filling one temporary, before others take it."""
+        own, statement = self.effects[at], self.program.body[at]
+        return (
+            isinstance(statement, For | Call)
+            and own.writes.keys() == {name}
+            and own.uses <= own.defines
+            and not own.ends
+            and all(
+                reader in self.fills[name] or reader > at for reader in self._reads.get(name, ())
+            )
+        )
+
+    def _taken(self, name: str) -> set[str]:
+        """What those who fill a temporary take."""
+        return {other for at in self.fills[name] for other in self.effects[at].reads} - {name}
+
+    def can_fill(self, chain: _Chain, before: int) -> bool:
+        """Whether what fills buffers can do so again before a statement."""
+        return all(
+            not any(at < later < before for later in self.fills.get(other, ()))
+            for name in chain
+            for at in self.fills[name]
+            for other in self.effects[at].reads.keys() - chain
+        )
+
+
+class _Again:
+    """A program with temporaries computed again.
+
+    Args:
+      made: what passes make of it as it is.
+      chains: of temporaries what is filled anew for each.
+      wanted: what is computed again for statements of `made`.
+
+    Attributes:
+      twins: of each of these its copies.
+      impossible: those that cannot be, as where what they are computed from is not there any more.
+    """
+
+    def __init__(
+        self, flat: _Flat, made: Program, chains: Mapping[str, _Chain], wanted: _Wanted
+    ) -> None:
+        self._flat = flat
+        self._names = Names(flat.program)
+        self.twins: dict[str, list[str]] = {}
+        self.impossible: set[str] = set()
+        body = flat.program.body
+        before: dict[int, Body] = {}
+        renamed: dict[int, Mapping[str, str]] = {}
+        for at, names in wanted.items():
+            there = names_in((made.body[at],))
+            users = [
+                at
+                for at, each in enumerate(flat.effects)
+                if (each.writes.keys() | each.defines) & there
+            ]
+            readers = [at for at in users if flat.effects[at].reads.keys() & names]
+            if not readers:  # what has no name, as a check, cannot be found again
+                self.impossible |= names
+                continue
+            first = readers[0]
+            possible = {name for name in names if flat.can_fill(chains[name], first)}
+            self.impossible |= names - possible
+            anew = frozenset[str]().union(*[chains[name] for name in possible])
+            twins, before[first] = self._copy(anew, first)
+            for name in possible:
+                self.twins.setdefault(name, []).append(twins[name])
+            renamed |= dict.fromkeys([at for at in users if at >= first], twins)
+        self.program = replaced(
+            flat.program,
+            tuple(
+                [
+                    new
+                    for at, each in enumerate(body)
+                    for new in (*before.get(at, ()), _renamed(each, renamed.get(at, {})))
+                ]
+            ),
+        )
+
+    def _copy(self, anew: _Chain, first: int) -> tuple[dict[str, str], Body]:
+        """Names for buffers that are filled anew, and the statements that do so."""
+        flat = self._flat
+        twins = {name: self._names.new(name) for name in flat.buffers if name in anew}
+        allocated = [
+            Allocate(replace(flat.buffers[name], name=twin)) for name, twin in twins.items()
+        ]
+        fills = sorted({at for name in anew for at in flat.fills[name]})
+        copies = [self._copied(flat.program.body[at], twins) for at in fills]
+        return twins, (*allocated, *copies)
+
+    def _copied(self, statement: Statement, twins: Mapping[str, str]) -> Statement:
+        """A statement with other buffers, and names of its own."""
+        own = {
+            each.variable if isinstance(each, For) else each.name
+            for each in walk((statement,))
+            if isinstance(each, For | Let | Var)
+        }
+        return _renamed(statement, {**twins, **{name: self._names.new(name) for name in own}})
+
+
+def _renamed(statement: Statement, names: Mapping[str, str]) -> Statement:
+    """A statement with other names for buffers and for what it declares."""
+    if not names:
+        return statement
+
+    def change(expression: Expr) -> Expr:
+        if isinstance(expression, Variable) and expression.name in names:
+            return Variable(expression.dtype, names[expression.name])
+        found = replace_children(expression, tuple(map(change, children(expression))))
+        if isinstance(found, Load) and found.buffer in names:
+            return replace(found, buffer=names[found.buffer])
+        return found
+
+    def rename(of: Statement) -> Statement:
+        found = map_bodies(map_expressions(of, change), lambda body: tuple(map(rename, body)))
+        match found:
+            case For(variable=name) if name in names:
+                return replace(found, variable=names[name])
+            case Let(name=name) | Var(name=name) | Assign(name=name) if name in names:
+                return replace(found, name=names[name])
+            case Store(buffer=name) if name in names:
+                return replace(found, buffer=names[name])
+        return found
+
+    return rename(statement)
