@@ -6,6 +6,7 @@ import logging
 import os
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ import pytest
 
 import weft as wf
 from weft import errors
+from weft_compiler.ir.expressions import apply
+from weft_compiler.lower import region
+from weft_compiler.lower.values import computed
 
 X = np.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -29,15 +33,19 @@ def _regions(session: Any, fetches: Any, feeds: Any = ()) -> list[set[str]]:
 
 
 def _both_ways(
-    monkeypatch: pytest.MonkeyPatch, run: Callable[[Any], list[Any]], near: float = 1e-10
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[[Any], list[Any]],
+    near: float = 1e-10,
+    mode: str = "now",
 ) -> None:
     """What a program gives compiled has to be what kernels give.
 
     Args:
       run: makes a graph and runs it in a session.
+      mode: when it is compiled.
     """
     found = []
-    for said in ("now", "off"):
+    for said in (mode, "off"):
         monkeypatch.setenv("WEFT_JIT", said)
         with wf.Graph().as_default(), wf.Session() as session:
             found.append(run(session))
@@ -305,17 +313,19 @@ class _Program:
         }
 
 
-def _agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(session: Any) -> list[Any]:
-        program = _Program(seed)
-        session.run(wf.global_variables_initializer())
-        found: list[Any] = []
-        for turn in range(4):
-            found += session.run(program.kept, program.feed(turn))
-            found += session.run(program.variables)
-        return found
+def _results(seed: int, session: Any) -> list[Any]:
+    """What some steps of a program give, and what they leave in its variables."""
+    program = _Program(seed)
+    session.run(wf.global_variables_initializer())
+    found: list[Any] = []
+    for turn in range(4):
+        found += session.run(program.kept, program.feed(turn))
+        found += session.run(program.variables)
+    return found
 
-    _both_ways(monkeypatch, run, 1e-7)
+
+def _agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _both_ways(monkeypatch, partial(_results, seed), 1e-7)
 
 
 @pytest.mark.parametrize("first", range(0, 30, 10))
@@ -335,6 +345,89 @@ def test_a_change_in_a_branch_of_a_branch_is_chosen_inside_of_the_outer_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _agree(seed, monkeypatch)
+
+
+def test_members_in_branches_run_by_their_kernels_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predicates are known where they decide, not only where a branch hands them on."""
+    for seed in (6, 11, 17):
+        _both_ways(monkeypatch, partial(_results, seed), 1e-7, "on")
+
+
+def _checking() -> Any:
+    config = wf.ConfigProto()
+    config.experimental.jit_check = True
+    return wf.Session(config=config)
+
+
+def _check(seeds: Sequence[int]) -> None:
+    for seed in seeds:
+        with wf.Graph().as_default(), _checking() as session:
+            _results(seed, session)
+
+
+def test_jit_check_finds_nothing_wrong_with_conditionals() -> None:
+    _check(range(40, 52))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(5000, 6000, 100))
+def test_jit_check_finds_nothing_wrong_with_many_conditionals(first: int) -> None:
+    _check(range(first, first + 100))
+
+
+def test_jit_check_names_what_differs_in_the_side_that_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    p, x = wf.placeholder(wf.bool, []), wf.placeholder(wf.float64, [4])
+    v = wf.Variable(np.ones(4), use_resource=True)
+
+    def then() -> Any:
+        return wf.exp(wf.tanh(wf.sin(x * v), name="wrong")) * 2.0
+
+    y = wf.cond(p, then, lambda: wf.sin(x) * 3.0) + 1.0
+    elementwise = region._elementwise
+
+    def wrong(op: Any) -> Any:
+        if op.node.type != "Tanh":
+            return elementwise(op)
+        return computed(op.name, op.dtype(), op.shape(), lambda *at: op.inputs[0].at(*at))
+
+    monkeypatch.setattr(region, "_elementwise", wrong)
+    with _checking() as session:
+        session.run(v.initializer)
+        assert len(_regions(session, y, [p, x])) == 1
+        np.testing.assert_allclose(session.run(y, {p: False, x: X[0]}), np.sin(X[0]) * 3 + 1)
+        with pytest.raises(
+            errors.InternalError, match=r"(?s)jit_check: Tanh gives .*node 'cond.*/wrong'"
+        ):
+            session.run(y, {p: True, x: X[0]})
+
+
+@pytest.mark.parametrize("side", [True, False])
+def test_jit_check_names_what_changes_a_variable_otherwise(
+    side: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p, x = wf.placeholder(wf.bool, []), wf.placeholder(wf.float64, [4])
+    v = wf.Variable(np.ones(4))
+    change = wf.cond(
+        p,
+        lambda: wf.group(v.assign_add(wf.sin(x) * 2.0)),
+        lambda: wf.group(v.assign_sub(wf.exp(x) * 2.0)),
+    )
+    after = region._Ways.after
+
+    def wrong(self: Any, path: Any, new: Any, old: Any) -> Any:
+        more = computed(
+            new.name, new.dtype, new.shape, lambda *at: apply("add", new.at(*at), new.at(*at))
+        )
+        return after(self, path, more, old)
+
+    monkeypatch.setattr(region._Ways, "after", wrong)
+    name = "AssignAdd gives" if side else "AssignSub gives"
+    with _checking() as session:
+        session.run(v.initializer)
+        with pytest.raises(errors.InternalError, match=f"jit_check: {name}"):
+            session.run(change, {p: side, x: X[0]})
 
 
 @pytest.mark.long

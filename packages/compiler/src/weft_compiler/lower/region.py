@@ -139,6 +139,7 @@ def lower(
         value = values[twins[output]]
         if value.definition is None or value in wanted:
             value = computed(output.node.name, value.dtype, value.shape, value.at)
+            ways.note([value], ways.of(output.node))
         wanted.append(value)
     first = [values[twins[given]] for given in inputs if given not in states]
     known = [value for value in values.values() if value.constant is not None]

@@ -132,7 +132,7 @@ class Nests:
                 self._here = self.fused.setdefault(requirement.message, {value})
                 self._guarded(path, partial(self._require, requirement))
             if value in self._buffers and value.definition is not None and value not in replaced:
-                if path:
+                if path and value not in self._outputs:
                     self._allocate(self._buffers[value])
                     self._there.add(value)
                 self._guarded(path, partial(self._write, value))

@@ -72,6 +72,19 @@ class Region:
         """The outputs of other nodes that they take, in the order of the function's arguments."""
         return self.node.inputs
 
+    def predicate(self, switch: Node) -> Output:
+        """What decides a Switch, where it comes from: it is known wherever that decides.
+
+        What members hand on, or copy, in a branch is known in that branch alone.
+        """
+        inside = set(self.members)
+        output = switch.inputs[1]
+        while output.node in inside and not output.node.inputs[0].dtype.is_ref:
+            if output.node.role is not Role.SWITCH and not output.node.traits.identity:
+                break
+            output = output.node.inputs[0]
+        return output
+
 
 class RegionCall(Compound):
     """The function of a region's node.
@@ -118,7 +131,7 @@ class RegionCall(Compound):
                 slots.update(dict.fromkeys(member.outputs, taken[0]))
                 continue
             if member.role is Role.MERGE:
-                taken = [slots[region.branches.sides[member][0].inputs[1]], *taken]
+                taken = [slots[region.predicate(region.branches.sides[member][0])], *taken]
             if len(member.outputs) == 1 and member.outputs[0] in wanted:
                 target = wanted[member.outputs[0]]
             elif member.outputs:
@@ -171,7 +184,7 @@ class RegionCall(Compound):
             work.setdefault(node, []).append(((function, take, target, taken, made, node), name))
         paths = region.branches.paths
         steps = [
-            (tuple([(s.inputs[1], int(side)) for s, side in paths.get(node, ())]), node)
+            (tuple([(region.predicate(s), int(side)) for s, side in paths.get(node, ())]), node)
             for node in work
         ]
         return Layout(work, self._slots.__getitem__, {}, self._results).segment(block_of(steps))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,8 +11,9 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.region import Region
 from weft_exec.kernels.registry import require_kernel
-from weft_exec.resources.resources import VariableState, state_of
+from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role, State
 from weft_tensor import errors
 
 TOLERANCE: Final = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
@@ -31,10 +32,11 @@ class Checked:
     def __init__(self, region: Region, device: Device) -> None:
         self._region = region
         self._host = device.to_host
-        self._kernels = [
-            (member, require_kernel(member, device.type).make(member, device))
+        self._kernels = {
+            member: require_kernel(member, device.type).make(member, device)
             for member in region.members
-        ]
+            if not member.traits.routes
+        }
 
     def __call__(
         self,
@@ -63,7 +65,7 @@ class Checked:
             for output, value, want in zip(region.outputs, found, wanted, strict=True)
         ]
         for at, array in zip(updates, arrays, strict=True):
-            node = self._last_to_change(region.inputs[at])
+            node = self._last_to_change(region.inputs[at], by_kernels)
             seen.append((node, None, array, state_of(inputs[at]).read()))
         wrong = [each for each in seen if self._differs(*each[2:])]
         if wrong:
@@ -72,6 +74,8 @@ class Checked:
             values = dict(zip(region.inputs, inputs, strict=True))
             values |= dict(zip(results_of(region.members), made, strict=True))
             self._raise_first(values, by_kernels)
+            if self._went_elsewhere(values, by_kernels):
+                wrong = []  # by predicates that are right of what rounding has left
             for node, output, value, want in wrong:
                 if not self._explained(output, value, want, values):
                     raise _error(node, self._host(value), self._host(want))
@@ -80,50 +84,86 @@ class Checked:
     def _differs(self, value: Any, want: Any) -> bool:
         return differs(self._host(value), self._host(want))
 
-    def _last_to_change(self, source: Output) -> Node:
+    def _last_to_change(self, source: Output, by_kernels: Mapping[Output, Any]) -> Node:
+        """The last member that has changed a variable, or might have."""
         variable = variable_of(source)
-        return next(
+        changing = [
             member
-            for member in reversed(self._region.members)
+            for member in self._region.members
             if variable in map(variable_of, changed_by(member))
-        )
+        ]
+        return ([each for each in changing if self._runs(each, by_kernels)] or changing)[-1]
+
+    def _runs(self, member: Node, values: Mapping[Output, Any]) -> bool:
+        """Whether a member is in no side of a branch but one that is taken."""
+        path = self._region.branches.paths.get(member, ())
+        return all(bool(values[self._region.predicate(switch)]) == side for switch, side in path)
 
     def _by_kernels(self, inputs: Sequence[Any]) -> dict[Output, Any]:
         values = dict(zip(self._region.inputs, inputs, strict=True))
-        for member, kernel in self._kernels:
-            taken = [
-                values[source].read()
-                if source.dtype.is_ref
-                and not takes_reference(member, at)
-                and isinstance(values[source], VariableState)
-                else values[source]
-                for at, source in enumerate(member.inputs)
-            ]
-            given = kernel(*taken)
-            given = given if isinstance(given, tuple | list) else (given,)
-            values.update(zip(member.outputs, given, strict=False))
+        for member in self._region.members:
+            if self._runs(member, values):
+                values.update(zip(member.outputs, self._given(member, values), strict=False))
         return values
+
+    def _given(self, member: Node, values: Mapping[Output, Any]) -> Sequence[Any]:
+        """What a member gives, by its kernel if it has one."""
+        if member.role is Role.MERGE:
+            switch, side = self._region.branches.sides[member]
+            at = int(bool(values[self._region.predicate(switch)]) == side)
+            return values[member.inputs[at]], np.int32(at)
+        taken = [
+            values[source].read()
+            if source.dtype.is_ref
+            and not takes_reference(member, at)
+            and isinstance(values[source], VariableState)
+            else values[source]
+            for at, source in enumerate(member.inputs)
+        ]
+        if member.role is Role.SWITCH:
+            return taken[0], taken[0]
+        if member.traits.state is State.READS and not isinstance(taken[0], ResourceHandle):
+            return taken  # which was read when the region began
+        return _several(self._kernels[member](*taken))
 
     def _raise_first(self, values: dict[Output, Any], by_kernels: dict[Output, Any]) -> None:
         """Raise the error of the first node whose kernel makes something else of the same inputs.
 
         What rounding left of terms that cancel is then no error of those who compute with it.
         """
-        for member, kernel in self._kernels:
-            wanted: Any = [by_kernels[output] for output in results_of([member])]
+        for member in self._region.members:
+            if member.role is Role.SWITCH:
+                values.update(dict.fromkeys(member.outputs, values[member.inputs[0]]))
+                continue
+            if not self._runs(member, values):
+                continue
+            results = results_of([member])
+            wanted: Sequence[Any] = [by_kernels.get(output) for output in results]
             scales: Sequence[Any] = ()
             if not (member.traits.stateful or any(source.dtype.is_ref for source in member.inputs)):
-                taken = [values[source] for source in member.inputs]
-                wanted = kernel(*taken)
+                wanted = self._given(member, values)
                 if member.traits.adds:
-                    scales = _several(kernel(*_magnitudes(taken, member.traits.adds)))
-            for at, (output, want) in enumerate(
-                zip(results_of([member]), _several(wanted), strict=False)
-            ):
+                    taken = [values[source] for source in member.inputs]
+                    magnitudes = _magnitudes(taken, member.traits.adds)
+                    scales = _several(self._kernels[member](*magnitudes))
+            for at, (output, want) in enumerate(zip(results, wanted, strict=False)):
+                if want is None:
+                    continue  # kernels have not come here
                 value, want = self._host(values[output]), self._host(want)
                 scale = _largest(self._host(scales[at])) if scales else 0.0
                 if differs(value, want, scale):
                     raise _error(member, value, want)
+
+    def _went_elsewhere(
+        self, values: Mapping[Output, Any], by_kernels: Mapping[Output, Any]
+    ) -> bool:
+        """Whether compiled code took another side of a branch than kernels did."""
+        return any(
+            bool(values[decided]) != bool(by_kernels[decided])
+            for member in self._region.members
+            if member.role is Role.SWITCH and self._runs(member, by_kernels)
+            for decided in [self._region.predicate(member)]
+        )
 
     def _explained(
         self,
@@ -168,8 +208,17 @@ def _error(node: Node, value: Any, want: Any) -> errors.InternalError:
 
 
 def results_of(members: Sequence[Node]) -> list[Output]:
-    """All values that some nodes give; what changes variables gives none."""
-    return [output for member in members for output in member.outputs if not output.dtype.is_ref]
+    """All values that some nodes give.
+
+    What changes variables gives none, and what leads to branches gives no new one.
+    """
+    return [
+        output
+        for member in members
+        if member.role is not Role.SWITCH
+        for output in member.outputs
+        if not output.dtype.is_ref
+    ]
 
 
 def differs(value: Any, want: Any, scale: float = 0.0) -> bool:

@@ -8,7 +8,6 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.priority import variable_of
 from weft_graph.ir.code_generators import Branches, Choosing, Path
-from weft_graph.ir.jit_scope import CHECKED
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
@@ -213,7 +212,7 @@ def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collect
     """Whether a node of a conditional may be in a region, as far as it alone tells."""
     if _is_left_out(node):
         return True
-    if node not in asked or CHECKED in node.attrs or generator.draws(node):
+    if node not in asked or generator.draws(node):
         return False
     if node.role is not Role.MERGE and any(out in offer.step.fetches for out in node.outputs):
         return False
