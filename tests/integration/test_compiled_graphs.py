@@ -22,6 +22,8 @@ from weft_compiler.native import cache, kept
 from weft_graph.ir.builder import create
 from weft_tensor import errors
 
+MOST_DEPTH: Final = 2
+"""Conditionals inside of one another."""
 SIZES: Final = (0, 1, 1, 2, 3, 4, 5, 8, 17)
 NEAR: Final = {"float32": 2e-3, "float64": 1e-8}
 """How far results may be apart, of the largest number of a tensor."""
@@ -105,6 +107,9 @@ class Drawn:
       variables: of the graph.
       updates: nodes that change them.
       turns: of each of them what its next change has to wait for.
+      branches: how many conditionals there are.
+      depth: how many of them are around what is added.
+      predicates: two that are fed.
     """
 
     def __init__(self, seed: int, most: int = 16) -> None:
@@ -117,6 +122,10 @@ class Drawn:
         self.variables: list[Any] = []
         self.updates: list[Any] = []
         self.turns: dict[Any, list[Any]] = {}
+        self.depth = self.branches = 0
+        self.predicates = [wf.placeholder(wf.bool, []) for _ in range(2)]
+        for each in self.predicates:
+            self.feeds[each] = self.random.random() < 0.5
         for _ in range(self.random.randint(1, 3)):
             self.add_input()
         for _ in range(min(most, self.random.randint(2, 16))):
@@ -508,7 +517,8 @@ def changed_again(g: Drawn) -> None:
     given = wf.tanh(g.random.choice(alike).output) if alike else wf.constant(g.array(shape))
     for _ in range(g.random.randint(1, 3)):
         with wf.control_dependencies(g.turns.get(made, [])):
-            how = g.random.choice(["assign", "assign_add", "assign_sub", "train", "rows", "read"])
+            ways = ["assign", "assign_add", "assign_sub", "read"]
+            how = g.random.choice([*ways, "scatter"] if g.depth else [*ways, "train", "rows"])
             if how == "read":
                 g.add(wf.sin(made.read_value()), shape, False)
                 g.turns[made] = [*g.turns.get(made, []), g.values[-1].output]
@@ -516,6 +526,9 @@ def changed_again(g: Drawn) -> None:
             if how == "train":
                 optimizer = wf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True)
                 change = optimizer.apply_gradients([(given, made)])
+            elif how == "scatter" and shape and shape[0]:
+                rows = [g.random.randrange(shape[0]) for _ in range(shape[0])]
+                change = wf.scatter_add(made, wf.constant(rows), given)
             elif how == "rows" and shape and shape[0]:
                 rows = [g.random.randrange(shape[0]) for _ in range(shape[0])]
                 slices = wf.IndexedSlices(given, wf.constant(rows), wf.constant(shape))
@@ -561,13 +574,67 @@ def looped(g: Drawn) -> None:
         g.add(wf.gradients(found[1], start)[0], x.shape, False)
 
 
+def branched(g: Drawn) -> None:
+    """A conditional: other values, changes of variables and conditionals in both of its sides."""
+    if g.depth == MOST_DEPTH:
+        return
+    x = g.pick()
+    predicate = decided(g)
+    before = {made: list(turns) for made, turns in g.turns.items()}
+    # A side begins where the other does, and nothing in it is seen outside.
+    outer = g.values, g.updates
+    g.depth += 1
+    g.branches += 1
+
+    def side() -> Any:
+        g.values, g.updates = list(outer[0]), []
+        g.turns = dict(before)
+        for _ in range(g.random.randint(0, 4)):
+            g.random.choice(STEPS_OF_A_BRANCH)(g)
+        made = g.values[len(outer[0]) :]
+        alike = [v.output for v in made if v.kind == "f" and v.shape == x.shape]
+        found = g.random.choice([*alike, x.output])
+        if made and not alike:
+            found = found + wf.reduce_sum(wf.tanh(wf.cast(made[-1].output, g.dtype)))
+        changed = [made for made in before if g.turns[made] is not before[made]]
+        changes = [turn for made in changed for turn in g.turns[made]]
+        with wf.control_dependencies(changes):
+            return wf.identity(found)
+
+    with wf.control_dependencies([turn for turns in before.values() for turn in turns]):
+        found = wf.cond(predicate, side, side)
+    g.depth -= 1
+    g.values, g.updates = outer
+    g.turns = {made: [*turns, found] for made, turns in before.items()}
+    g.updates.append(wf.group(found))
+    g.add(found, x.shape, False)
+
+
+def decided(g: Drawn) -> Any:
+    """What decides a conditional: the same both ways, whatever the rounding."""
+    kind = g.random.choice(["fed", "size", "values", "known"])
+    if kind == "size":
+        return wf.size(g.pick("fib").output) > g.random.choice((0, 2, 8))
+    if kind == "values":
+        x = g.pick("fib", exact=True)
+        return wf.reduce_any(wf.greater(wf.cast(x.output, wf.float64), 0.5))
+    if kind == "known":
+        return wf.constant(g.random.random() < 0.5) if g.random.random() < 0.1 else g.predicates[0]
+    return g.random.choice(g.predicates)
+
+
 Step = Callable[[Drawn], None]
 STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
     *(unary, unary, guarded, binary, binary, binary, divided, chosen, cast, reduced, reduced),
     *(transposed, reshaped, reversed_along, tiled, cut, strided, joined, padded, gathered),
     *(softmax, scanned, placed, segmented, labelled, product, product, images, images),
     *(sized, gradients, gradients, variable, variable, changed_again, changed_again, looped),
-    *(scattered, drawn, drawn, rows_of_a_variable),
+    *(scattered, drawn, drawn, rows_of_a_variable, branched, branched, branched),
+)
+STEPS_OF_A_BRANCH: Final[Sequence[Step]] = (
+    *(unary, unary, guarded, binary, binary, divided, chosen, cast, reduced, transposed, reshaped),
+    *(tiled, cut, joined, gathered, softmax, product, images, sized, looped, scattered, drawn),
+    *(changed_again, changed_again, branched, branched),
 )
 
 
@@ -613,13 +680,14 @@ def failure(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> str:
     with wf.Graph().as_default():
         graph = Drawn(seed, most)
         by_kernels = results(graph, "off", monkeypatch)
-        try:
-            compiled = results(graph, "now", monkeypatch)
-        except errors.OpError as error:
-            return f"{type(error).__name__}: {error}"
-        for value, want in zip(compiled, by_kernels, strict=True):
-            if different := difference(value, want):
-                return different
+        for said in ("now", "on") if graph.branches else ("now",):  # the latter by kernels first
+            try:
+                compiled = results(graph, said, monkeypatch)
+            except errors.OpError as error:
+                return f"{said}: {type(error).__name__}: {error}"
+            for value, want in zip(compiled, by_kernels, strict=True):
+                if different := difference(value, want):
+                    return f"{said}: {different}"
     return ""
 
 
