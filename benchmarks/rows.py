@@ -239,6 +239,12 @@ PROGRAMS = [
         family="loops",
     ),
     Program(
+        "conditional",
+        (Row("conditional", "two training steps with conds, one of two experts each"),),
+        LOOPS,
+        family="loops",
+    ),
+    Program(
         "rnn",
         (
             Row("rnn_forward", "dynamic_rnn, LSTM 128, 100 steps, batch 32"),

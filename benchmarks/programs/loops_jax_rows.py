@@ -15,6 +15,7 @@ from timing import Timer
 ITERATIONS, OUTER, INNER = 1000, 50, 50
 PRODUCTS, SIDE = 100, 256
 STEPS, BATCH, UNITS = 100, 32, 128
+EXPERTS, WIDTH, ROWS = 2, 256, 32
 
 rng = np.random.RandomState(0)
 
@@ -82,10 +83,40 @@ def rnn(timer: Timer, lengths: bool) -> None:
     time_call(timer, f"{row}_gradient", jax.grad(lambda p: (outputs(p) ** 2).sum()), parameters)
 
 
+def conditional(timer: Timer) -> None:
+    x = weights(ROWS, WIDTH)
+
+    def loss(experts: Any, first: Array) -> Array:
+        (a, b), (c, d) = experts
+        y = lax.cond(first, lambda: jnp.tanh(x @ a) @ b, lambda: jax.nn.sigmoid(x @ c) @ d)
+        return (y**2).mean()
+
+    @jax.jit
+    def step(experts: Any, first: Array) -> Any:
+        value, gradients = jax.value_and_grad(loss)(experts, first)
+        norm = sum((g**2).sum() for g in jax.tree.leaves(gradients))
+
+        def updated() -> Any:
+            return jax.tree.map(lambda w, g: w - 1e-6 * g, experts, gradients)
+
+        return lax.cond(jnp.isfinite(norm), updated, lambda: experts), value
+
+    state = [[weights(WIDTH, WIDTH) for _ in range(2)] for _ in range(EXPERTS)]
+
+    def both() -> None:
+        nonlocal state
+        for first in (True, False):
+            state, value = step(state, jnp.asarray(first))
+        jax.block_until_ready((state, value))
+
+    timer.time("conditional", both)
+
+
 PROGRAMS: dict[str, timing.Program] = {
     "loop_scalar": scalar,
     "loop_nested": nested,
     "loop_products": products,
+    "conditional": conditional,
     "rnn": lambda timer: rnn(timer, lengths=False),
     "rnn_lengths": lambda timer: rnn(timer, lengths=True),
 }

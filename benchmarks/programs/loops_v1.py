@@ -13,6 +13,7 @@ tf: Any = None  # weft or tensorflow.compat.v1
 ITERATIONS, OUTER, INNER = 1000, 50, 50
 PRODUCTS, SIDE = 100, 256
 STEPS, BATCH, UNITS = 100, 32, 128
+EXPERTS, WIDTH, ROWS = 2, 256, 32
 
 
 def session(timer: Timer) -> Any:
@@ -102,10 +103,38 @@ def rnn(timer: Timer, lengths: bool) -> None:
         timer.time(f"{row}_gradient", lambda: s.run(gradients, feeds))
 
 
+def conditional(timer: Timer) -> None:
+    """A training step by the expert that a number decides, unless its gradient is not finite."""
+    rng = np.random.RandomState(0)
+    x, first = tf.placeholder(tf.float32, [ROWS, WIDTH]), tf.placeholder(tf.bool, [])
+    experts = [[weights(rng, WIDTH, WIDTH) for _ in range(2)] for _ in range(EXPERTS)]
+    layers = [
+        lambda: tf.matmul(tf.tanh(tf.matmul(x, experts[0][0])), experts[0][1]),
+        lambda: tf.matmul(tf.nn.sigmoid(tf.matmul(x, experts[1][0])), experts[1][1]),
+    ]
+    loss = tf.reduce_mean(tf.square(tf.cond(first, *layers)))
+    parameters = [w for expert in experts for w in expert]
+    gradients = tf.gradients(loss, parameters)
+    norm = tf.add_n([tf.reduce_sum(tf.square(g)) for g in gradients])
+    rate = 1e-6
+
+    def updated() -> Any:
+        pairs = zip(parameters, gradients, strict=True)
+        return tf.group(*[tf.assign_sub(w, rate * g) for w, g in pairs])
+
+    step = tf.cond(tf.is_finite(norm), updated, tf.no_op)
+    value = rng.randn(ROWS, WIDTH).astype(np.float32)
+    with session(timer) as s:
+        s.run(tf.global_variables_initializer())
+        run = s.make_callable([step, loss], feed_list=[x, first])
+        timer.time("conditional", lambda: (run(value, True), run(value, False)))
+
+
 PROGRAMS: dict[str, timing.Program] = {
     "loop_scalar": scalar,
     "loop_nested": nested,
     "loop_products": products,
+    "conditional": conditional,
     "rnn": lambda timer: rnn(timer, lengths=False),
     "rnn_lengths": lambda timer: rnn(timer, lengths=True),
 }
