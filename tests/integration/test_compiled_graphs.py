@@ -550,6 +550,7 @@ def looped(g: Drawn) -> None:
     reads = [v for v in g.variables if not v.shape.rank and isinstance(v, wf.Variable)]
     read = g.random.choice(reads) if reads and g.random.random() < 0.5 else None
     draws, divides = g.random.random() < 0.4, g.random.random() < 0.4
+    chooses, nests = g.random.choice((0, 0, 1, 2)), g.random.random() < 0.5
     seed = g.random.randint(1, 99)
 
     def turn(i: Any, v: Any) -> Any:
@@ -560,7 +561,19 @@ def looped(g: Drawn) -> None:
             v = v * wf.cast((7 * i) // (i + 2) + i % 3, g.dtype)
         if draws:
             v = wf.nn.dropout(v, rate=0.25, seed=seed) + wf.random_normal([], dtype=g.dtype)
+        if chooses:
+            v = wf.cond(wf.equal(i % chooses, 0), lambda: inner(i, v), lambda: wf.sin(v))
         return i + 1, v
+
+    def inner(i: Any, v: Any) -> Any:
+        """What draws in a branch, or in a loop inside."""
+        if not nests:
+            return v + wf.random_uniform([], dtype=g.dtype, seed=seed)
+
+        def turn(j: Any, v: Any) -> Any:
+            return j + 1, wf.tanh(v) + wf.random_uniform([], dtype=g.dtype, seed=seed + 1)
+
+        return wf.while_loop(lambda j, _: j < i, turn, [wf.constant(0), v], shapes)[1]
 
     shapes = [wf.TensorShape([]), wf.TensorShape([None] * x.rank)]
     limit = g.add_turns(turns) if g.random.random() < 0.5 else turns

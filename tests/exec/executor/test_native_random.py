@@ -164,3 +164,95 @@ def test_streams_go_on_where_a_checkpoint_was(
 
     assert "RandomStandardNormal" in members
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
+def _in_branches(conditions: list[Any], x: Any) -> list[Any]:
+    """What is drawn in branches, of some conditions, and what is beside them."""
+    first, second = conditions
+
+    def otherwise() -> Any:
+        return wf.cond(
+            second,
+            lambda: x * wf.random_uniform([3], dtype=wf.float64, seed=2),
+            lambda: wf.tanh(x) - wf.random_uniform([2, 3], dtype=wf.float64, seed=3)[1],
+        )
+
+    drawn = wf.cond(first, lambda: x + wf.random_uniform([3], dtype=wf.float64, seed=1), otherwise)
+    return [drawn, wf.exp(drawn) + wf.random_uniform([], dtype=wf.float64, seed=4)]
+
+
+def _in_loops(limit: Any, x: Any) -> list[Any]:
+    """What is drawn in branches of loops and in loops in loops."""
+
+    def innermost(count: Any, value: Any, seed: int) -> Any:
+        def turn(k: Any, v: Any) -> Any:
+            return k + 1, v * 0.5 + wf.random_uniform([3], dtype=wf.float64, seed=seed)
+
+        return wf.while_loop(lambda k, _: k < count, turn, [wf.constant(0), value])[1]
+
+    def inner(j: Any, v: Any) -> Any:
+        return j + 1, innermost(j, v, 5)
+
+    def turn(i: Any, v: Any) -> Any:
+        v = wf.cond(
+            wf.equal(i % 2, 1),
+            lambda: v + wf.random_uniform([3], dtype=wf.float64, seed=6),
+            lambda: wf.cond(i > 2, lambda: innermost(i, v, 7), lambda: v * 2.0),
+        )
+        return i + 1, wf.while_loop(lambda j, _: j < 3, inner, [wf.constant(0), v])[1]
+
+    return [wf.while_loop(lambda i, _: i < limit, turn, [wf.constant(0), x])[1]]
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_what_is_not_run_begins_no_execution(
+    checked: bool, members: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step goes on where the streams are, so numbers tell which executions there were."""
+    config = wf.ConfigProto()
+    config.experimental.jit_check = checked
+    found = []
+    for said in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Graph().as_default(), wf.Session(config=config) as session:
+            fed = [wf.placeholder(wf.bool, []) for _ in range(2)]
+            limit, x = wf.placeholder(wf.int32, []), wf.placeholder(wf.float64, [3])
+            fetches = [*_in_branches(fed, x), *_in_loops(limit, x)]
+            for turns in (0, 1, 4, 0, 5, 2):
+                values = [turns % 2 == 0, turns % 4 == 0]
+                feed = dict(zip(fed, values, strict=True)) | {limit: turns, x: [0.5, 1.0, -1.0]}
+                found.append(session.run(fetches, feed))
+            if said == "now":
+                report = session.explain(fetches, [*fed, limit, x])
+                ops = [op for nodes in report.compiled for _, op in nodes]
+                assert ops.count("RandomUniform") == 7
+    for value, want in zip(found[6:], found[:6], strict=True):
+        for one, other in zip(value, want, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_loop_that_fails_has_drawn_what_its_kernels_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the step that fails the branch with the second op is not reached."""
+    found = []
+    for said in ("off", "now"):
+        monkeypatch.setenv("WEFT_JIT", said)
+        with wf.Graph().as_default(), wf.Session() as session:
+            divisor, limit = wf.placeholder(wf.int64, []), wf.placeholder(wf.int32, [])
+
+            def turn(i: Any, v: Any, by: Any = divisor) -> Any:
+                v = v + wf.random_uniform([], dtype=wf.float64, seed=1)
+                v = v + wf.cast(wf.cast(v * 0.0, wf.int64) // by, wf.float64)
+                return i + 1, wf.cond(
+                    i > 1, lambda: v + wf.random_uniform([], dtype=wf.float64, seed=2), lambda: v
+                )
+
+            start = [wf.constant(0), wf.constant(0.0, wf.float64)]
+            total = wf.while_loop(lambda i, _, limit=limit: i < limit, turn, start)[1]
+            found.append([session.run(total, {divisor: 1, limit: 3})])
+            with pytest.raises(errors.InvalidArgumentError, match=r"(?s)zero.*iteration 0"):
+                session.run(total, {divisor: 0, limit: 3})
+            found[-1].append(session.run(total, {divisor: 1, limit: 1}))
+            found[-1].append(session.run(total, {divisor: 1, limit: 4}))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-13)

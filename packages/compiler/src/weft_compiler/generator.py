@@ -60,7 +60,8 @@ class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, draws, results, updates, long, shares: as of `weft_graph.ir.code_generators.Generated`.
+      takes, draws, tells, results, updates, long, shares: as of
+        `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
       made: what it was made of, and whom its code is shared with; None of loops.
     """
@@ -73,8 +74,10 @@ class Compiled:
         draws: Sequence[Node] = (),
         size: int | None = None,
         made: Callable[[], Made] | None = None,
+        tells: bool = False,
     ) -> None:
         self.program = program
+        self.tells = tells
         self._made = made
         self._size = size
         # A program of many sizes is told its own one.
@@ -144,7 +147,7 @@ class Compiled:
     def copy(self) -> Compiled:
         """The same with memory of its own; see `Generated`."""
         program, size = self.program.copy(), self._size
-        return Compiled(program, self.takes, self.updates, self.draws, size, self._made)
+        return Compiled(program, self.takes, self.updates, self.draws, size, self._made, self.tells)
 
 
 class _Lowering:
@@ -200,10 +203,11 @@ class LlvmGenerator(_Lowering):
         def made() -> Made:
             from weft_compiler.sharing import made_again
 
-            lowered = lower(members[-1].name, members, inputs, outputs, shapes, values)
+            name = members[-1].name
+            lowered = lower(name, members, inputs, outputs, shapes, values, branches)
             return made_again(found.program, lowered, found.size, found.varying)
 
-        return _called(found.program, found.size, members, inputs, values, made)
+        return _called(found.program, found.size, members, inputs, values, branches, made)
 
     def generate(
         self,
@@ -233,7 +237,7 @@ class LlvmGenerator(_Lowering):
         if key is not None:
             varying = None if made.shared is None else made.shared.family.varying
             remember(key, made.program, inputs, made.size, varying)
-        return _called(made.program, made.size, members, inputs, values, lambda: made)
+        return _called(made.program, made.size, members, inputs, values, branches, lambda: made)
 
     def explain(
         self,
@@ -334,6 +338,7 @@ def _called(
     members: Sequence[Node],
     inputs: Sequence[Output],
     values: Mapping[int, Any],
+    branches: Branches,
     made: Callable[[], Made] | None = None,
 ) -> Compiled:
     """A program as its callers see it, who know nothing of constants and updates.
@@ -346,7 +351,9 @@ def _called(
     position = {source: at for at, source in enumerate(inputs)}
     updates = [position[state] for state in states]
     takes = _takes(states, inputs, values)
-    return Compiled(program, takes, updates, drawing(members), size, made)
+    draws = drawing(members)
+    tells = any(member in branches.paths for member in draws)
+    return Compiled(program, takes, updates, draws, size, made, tells)
 
 
 def _takes(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -95,16 +96,13 @@ def lower(
       direct: whether convolutions are computed as they are defined, and not by fewer products.
     Returns: a program with the inputs and outputs in their order. After the inputs it takes the
       states of the streams of `drawing` members, if there are any; constants that it uses follow.
+      Where some of these are in branches, another output tells of each whether it has drawn.
       Variables that members change are no inputs but outputs that are updated, after the others, in
       the order of `changed`.
     Raises: Unsupported: it cannot be lowered with these shapes.
     """
     twins = specialise(members, inputs, shapes, given_values or {})
-    values: dict[Output, Value] = {}
-    for given in inputs:
-        twin = twins[given]
-        constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
-        values[twin] = Value(given.node.name, twin.dtype, shape_of(twin), constant=constant)
+    values: dict[Output, Value] = {twins[given]: _given(given, twins[given]) for given in inputs}
     rows = {member: row for row, member in enumerate(drawing(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
     states = {state: values[twins[state]] for state in changed(members)}
@@ -141,6 +139,9 @@ def lower(
             value = computed(output.node.name, value.dtype, value.shape, value.at)
             ways.note([value], ways.of(output.node))
         wanted.append(value)
+    results = list(zip(outputs, wanted, strict=True))
+    if any(ways.of(member) for member in rows):
+        wanted.append(ways.drew(rows))
     first = [values[twins[given]] for given in inputs if given not in states]
     known = [value for value in values.values() if value.constant is not None]
     lasts = [values[twins[state]] for state in states]
@@ -152,9 +153,15 @@ def lower(
     filled: Fused = {}
     program = write(name, reads, wanted, updates, filled, ways.paths, list(checks.values()))
     if fused is not None:
-        made += [(output.node, [value]) for output, value in zip(outputs, wanted, strict=True)]
+        made += [(output.node, [value]) for output, value in results]
         fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))
     return program
+
+
+def _given(source: Output, twin: Output) -> Value:
+    """The value of an input, known or not."""
+    constant = twin.node.attrs["value"] if twin.node.role is Role.CONSTANT else None
+    return Value(source.node.name, twin.dtype, shape_of(twin), constant=constant)
 
 
 class _Ways:
@@ -207,6 +214,31 @@ class _Ways:
             new = chosen(new.name, predicate, then, otherwise)
             self.note([new], path[:at])
         return new
+
+    def drew(self, drawing: Iterable[Node]) -> Value:
+        """Of each of some members whether it has run."""
+        ran = [self._runs(self.of(member)) for member in drawing]
+
+        def element(at: Expr) -> Expr:
+            found = ran[-1].at()
+            for row, runs in list(enumerate(ran))[-2::-1]:
+                found = where(apply("equal", at, index(row)), runs.at(), found)
+            return found
+
+        return computed("drew", dtypes.bool_, (len(ran),), element)
+
+    def _runs(self, path: Path) -> Value:
+        """Whether what is at the end of a path is computed."""
+        yes, no = [
+            computed("runs", dtypes.bool_, (), partial(number, value, dtypes.bool_))
+            for value in (True, False)
+        ]
+        found = yes
+        for at, (predicate, side) in reversed(list(enumerate(path))):
+            then, otherwise = (found, no) if side else (no, found)
+            found = chosen("runs", predicate, then, otherwise)
+            self.note([found], path[:at])
+        return found
 
     def note(self, values: Sequence[Value], path: Path) -> None:
         """Note when new values are computed, and those that they are made of."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
-from weft_compiler.ir.program import Program
+from weft_compiler.ir.program import Program, Store
 from weft_compiler.lower.analysis import facts_of
 from weft_compiler.lower.kept import Keeper
 from weft_compiler.lower.loop_writer import Outside, write_loop
 from weft_compiler.lower.region import computes_with, copied, lowered, reads_state, why_not
 from weft_compiler.lower.registry import known_operands, require, rule_of
-from weft_compiler.lower.turns import LastValue, Path, Turns
+from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
 from weft_compiler.lower.values import Value, computed
 from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
@@ -20,8 +20,9 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import only_waits
-from weft_graph.passes.structure import Block, Branch, Loop
+from weft_graph.passes.structure import Block, Branch, Loop, nodes_in
 from weft_graph.passes.whole_loops import (
+    STRIDE,
     USES,
     Extent,
     Use,
@@ -78,7 +79,7 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
         return ""
     traits = node.op_def.traits
     if traits.random and node not in whole.draws:
-        return "it draws random numbers in a branch, a loop inside or a test"
+        return "it draws random numbers in a test"
     has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
     if has_state or not node.outputs or not node.inputs:
         return "it has state"
@@ -134,7 +135,9 @@ class _Lowering:
         ]
         self._keeper = {node: each for each in self._keepers for node in each.kept.nodes}
         self._streams = Value("streams", dtypes.uint64, (len(whole.draws), STATE))
-        self._turn = Value("turn", dtypes.int64, ())
+        self._drew = Value("drew", dtypes.uint8, (len(whole.draws),))
+        self._rows = {node: row for row, node in enumerate(whole.draws)}
+        self._counts: list[Value] = []
 
     def program(self, name: str, final: bool) -> Program:
         whole = self._whole
@@ -155,10 +158,12 @@ class _Lowering:
                 inputs.append(value)
             brought[enter] = value
         turns = self._turns(whole.loop, brought)
-        self._count_turns(turns)
         pushes = False
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
+        if whole.draws:
+            outputs.append(self._drew)
+            copies.append((self._drew, None))
         for keeper in self._keepers:
             keeper.require_known()
             inputs += keeper.inputs
@@ -181,25 +186,33 @@ class _Lowering:
         return node.outputs[0].dtype
 
     def _count_turns(self, turns: Turns) -> None:
-        """Let a last variable of the loop count its turns, if what it draws is to depend on it."""
-        if self._whole.draws:
-            none, one = number(0, dtypes.int64), number(1, dtypes.int64)
-            turn = self._turn
-            turns.variables.append(turn)
-            turns.initial.append(computed("no_turn", turn.dtype, (), lambda: none))
-            turns.following.append(
-                computed("next_turn", turn.dtype, (), lambda: apply("add", turn.at(), one))
-            )
+        """Let a variable of a loop count its turns, as what it draws depends on it."""
+        none, one = number(0, dtypes.int64), number(1, dtypes.int64)
+        turn = Value("turn", dtypes.int64, ())
+        turns.variables.append(turn)
+        turns.initial.append(computed("no_turn", turn.dtype, (), lambda: none))
+        turns.following.append(
+            computed("next_turn", turn.dtype, (), lambda: apply("add", turn.at(), one))
+        )
+        self._counts.append(turn)
 
-    def _stream(self, node: Node) -> tuple[Value, int]:
-        """The state of a node's stream in a turn."""
-        row = self._whole.draws.index(node)
+    def _draw(self, node: Node, path: Path, turns: Turns) -> tuple[Value, int]:
+        """The state of a node's stream in a turn; that it draws is noted in the turns."""
+        row, counts = self._rows[node], list(self._counts)
 
         def element(_: Expr, at: Expr) -> Expr:
             word = self._streams.at(row, at)
-            turned = apply("add", word, cast(self._turn.at(), dtypes.uint64))
-            return where(apply("equal", at, index(_TAG)), turned, word)
+            tag = word
+            for depth, turn in enumerate(counts):
+                around = apply("mul", tag, number(STRIDE, dtypes.uint64)) if depth else tag
+                tag = apply("add", around, cast(turn.at(), dtypes.uint64))
+            return where(apply("equal", at, index(_TAG)), tag, word)
 
+        def note(out: Emitter) -> None:
+            out.emit(Store(out.name_of(self._drew), (index(row),), number(1, dtypes.uint8)))
+
+        turns.effects.append(Effect((), path, note))
+        turns.acts = True
         return computed(f"{node.name}_state", dtypes.uint64, (1, STATE), element), 0
 
     # ---------------------------------------------------------------------- loops
@@ -223,6 +236,9 @@ class _Lowering:
             turns.variables.append(variable)
             turns.initial.append(first)
             self._is(merge.outputs[0], variable)
+        draws = any(node in self._rows for node in nodes_in([loop]))
+        if draws:
+            self._count_turns(turns)
         self._block(loop.test, (), turns)
         assert frame.cond is not None
         turns.test = self._value(frame.cond.inputs[0])
@@ -232,6 +248,8 @@ class _Lowering:
         for merge, variable, following in zip(frame.merges, turns.variables, nexts, strict=False):
             require(following.shape == variable.shape, f"{merge.name} changes its shape")
         turns.following[:0] = nexts  # those of counts come last
+        if draws:
+            self._counts.pop()
         return turns
 
     def _block(self, block: Block, path: Path, turns: Turns) -> None:
@@ -265,7 +283,7 @@ class _Lowering:
                 value = own
             brought[enter] = value
         turns = self._turns(loop, brought)
-        turns.taken = taken
+        turns.taken = [*taken, *[(turn, turn) for turn in self._counts]]
         around.acts |= turns.acts
         for exit_ in frame.exits:
             merge = exit_.inputs[0].node.inputs[0].node
@@ -275,6 +293,9 @@ class _Lowering:
                 turns.results[variable] = result
                 self._note([result], path, around)
             self._is(exit_.outputs[0], turns.results[variable])
+        if turns.acts:
+            require(bool(turns.results), f"nothing takes what {frame.name} gives")
+            around.effects.append(Effect(list(turns.results.values())[:1], path, lambda _: None))
 
     # ---------------------------------------------------------------------- nodes
 
@@ -306,7 +327,7 @@ class _Lowering:
             twins = copied(self._graph, node, sources)
             self._twins.update(zip(node.outputs, twins, strict=True))
             for twin in dict.fromkeys(each.node for each in twins):
-                stream = self._stream(node) if node in self._whole.draws else None
+                stream = self._draw(node, path, turns) if node in self._rows else None
                 results = lowered(twin, [self._values[source] for source in twin.inputs], stream)
                 self._note(results, path, turns)
                 for output, value in zip(twin.outputs, results, strict=True):

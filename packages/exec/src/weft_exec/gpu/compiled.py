@@ -48,12 +48,13 @@ class GpuFunction:
     """Kernels that compute some nodes on one GPU.
 
     Attributes:
-      takes, draws, results, updates, long, shares, threads: as of
+      takes, draws, tells, results, updates, long, shares, threads: as of
         `weft_graph.ir.code_generators.Generated`.
 
     Raises: ResourceExhaustedError: the memory that it works in does not fit.
     """
 
+    tells = False
     long = False
     shares = False
 

@@ -17,9 +17,9 @@ from zlib import crc32
 from weft_graph.functions.state import draws
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
+from weft_graph.passes.whole_loops import STRIDE
 
 _MASK = 2**64 - 1
-_STRIDE = 0x9E3779B97F4A7C15
 
 Executions = dict[Any, int]
 """For each stream that was used in a step, the number of its execution."""
@@ -64,7 +64,7 @@ def next_counter(stream: Any) -> tuple[int, int]:
 
 def iteration_tag(around: int, index: int) -> int:
     """The tag of an iteration of a loop that was entered in an iteration with the tag `around`."""
-    return (around * _STRIDE + index) & _MASK
+    return (around * STRIDE + index) & _MASK
 
 
 def here() -> tuple[Executions | None, int]:

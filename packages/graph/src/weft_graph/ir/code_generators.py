@@ -79,6 +79,8 @@ class Generated(Protocol):
     Attributes:
       takes: the positions of the inputs that it is given; what was known is in it already.
       draws: the members that draw random numbers, in the order in which it wants their streams.
+      tells: whether the last result tells, of each of these, whether it has drawn: in branches
+        some do not.
       results: the type and the shape of each result.
       updates: the positions of the inputs whose variables it changes.
       long: whether it may run for milliseconds, and can be interrupted.
@@ -89,6 +91,7 @@ class Generated(Protocol):
 
     takes: Sequence[int]
     draws: Sequence[Node]
+    tells: bool
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
     long: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -13,7 +13,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.flow import Flow, Frame
-from weft_graph.passes.structure import Loop, nodes_in
+from weft_graph.passes.structure import Branch, Loop, Step, nodes_in
 from weft_tensor import dtypes
 
 
@@ -29,6 +29,9 @@ class Use(enum.Enum):
     PUSH = "StackPushV2"
     POP = "StackPopV2"
 
+
+STRIDE: Final = 0x9E3779B97F4A7C15
+"""By what numbers of turns of a loop inside of another differ for each turn of that, mod 2⁶⁴."""
 
 USES: Final = {use.value: use for use in Use}
 
@@ -88,7 +91,7 @@ class WholeLoop:
       enters: what brings the first value of each variable in, then all that does not change.
       kept: what it does to TensorArrays and stacks.
       reads: positions among its `enters` of handles of variables that it reads.
-      draws: what draws from a stream of its own, once in each turn, in no branch.
+      draws: what draws from a stream of its own, but in tests.
       nodes: all nodes inside, those of loops in it too.
     """
 
@@ -102,7 +105,7 @@ class WholeLoop:
         self.nodes = list(nodes_in([loop]))
         self.kept = self._kept()
         self.reads = {at for node in self.nodes if (at := self.variable_read_by(node)) is not None}
-        self.draws = [node for node in loop.body if isinstance(node, Node) and node.traits.random]
+        self.draws = [node for node in _run_in_turns(loop) if node.traits.random]
 
     @property
     def variables(self) -> Sequence[Node]:
@@ -152,6 +155,19 @@ class WholeLoop:
         return [Kept(store, use, tuple(nodes)) for (store, use), nodes in found.items()]
 
 
+def _run_in_turns(loop: Loop) -> Iterator[Node]:
+    """The nodes of the bodies of a loop, and of loops in it."""
+    waiting: list[Step] = list(reversed(loop.body))
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step, Branch):
+            waiting += reversed([*step.sides[0], *step.sides[1]])
+        elif isinstance(step, Loop):
+            waiting += reversed(step.body)
+        else:
+            yield step
+
+
 def gradient_source(node: Node) -> str:
     """Whose gradients of an array a node gives the TensorArray of; "" for other nodes."""
     gives_handle = any(output.dtype is dtypes.resource for output in node.outputs)
@@ -184,9 +200,11 @@ class GeneratedLoop(Generated, Protocol):
     variables have; of each of the loop's `kept`, what is there: of a READ the elements and, of
     uint8, whether each can be read, 1 where it can; of a WRITE nothing; of a POP the values and, of
     int64, how many there are; if it draws, the states of its streams in the first turn, uint64 of
-    shape (draws, 6), of which number 3 is one more in each turn. It fills arrays of `results`: the
-    last values that are wanted; of each POP, in the order of its nodes in the loop, of int64, how
-    many values are left; if it draws, of int64, how many turns there were; of a READ and of a
+    shape (draws, 6), of which number 3 is one more in each turn, and in a loop inside is `STRIDE`
+    times what it is around plus the number of the turn. It fills arrays of `results`: the last
+    values that are wanted; if it draws, of int64, how many turns there were; of each POP, in the
+    order of its nodes in the loop, of int64, how many values are left; if it draws, of uint8, 1 for
+    each of its `draws` that has run, and 0 for others; of a READ and of a
     WRITE, of uint8, what has become of each element, 2 where it was read and 1 where it was
     written, after the elements of a WRITE; of a PUSH the values and, of int64, how many there are;
     and last, where there are pushes, whether the loop is to go on, as there was no room for another

@@ -212,7 +212,7 @@ def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collect
     """Whether a node of a conditional may be in a region, as far as it alone tells."""
     if _is_left_out(node):
         return True
-    if node not in asked or generator.draws(node):
+    if node not in asked:
         return False
     if node.role is not Role.MERGE and any(out in offer.step.fetches for out in node.outputs):
         return False

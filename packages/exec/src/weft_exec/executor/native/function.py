@@ -24,6 +24,7 @@ from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
 from weft_exec.executor.native.pace import Function, Record, pace
+from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
@@ -383,15 +384,25 @@ class Specialised:
         results = [partial(self._new, shape, dtype.numpy) for dtype, shape in generated.results]
 
         def call(inputs: Any, *arrays: Any) -> Any:
-            given = take(inputs)
-            if streams:
-                states = [stream.next_state() for stream in streams]
-                given = (*given, np.array(states, np.uint64))
             out = [new() for new in results]
-            run(*given, *out, *arrays)
+            run(*take(inputs), *out, *arrays)
             return out[0] if len(out) == 1 else tuple(out)
 
-        if streams or len(results) != 1:
+        def call_drawing(inputs: Any, *arrays: Any) -> Any:
+            executions = Executions(streams)
+            out = [new() for new in results]
+            try:
+                run(*take(inputs), np.array(executions.states, np.uint64), *out, *arrays)
+            except BaseException:
+                executions.give_back()
+                raise
+            if generated.tells:
+                executions.give_back(out.pop().tolist())
+            return out[0] if len(out) == 1 else tuple(out)
+
+        if streams:
+            return call_drawing
+        if len(results) != 1:
             return call
         (new,) = results
 

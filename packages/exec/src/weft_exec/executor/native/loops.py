@@ -23,6 +23,7 @@ from weft_exec.executor.native.check import differs, shown
 from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode
 from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.pace import Record, pace
+from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.philox import RandomStream
 from weft_exec.kernels.random import stream_of
@@ -308,17 +309,25 @@ class CompiledLoop:
             return self._last_values(out)
 
         def call(asked: tuple[Sequence[Any], Sequence[Place]]) -> Any:
+            drawn = _Drawn(streams)
+            done: Any = NotImplemented
+            try:
+                done = turn(asked, drawn)
+            finally:
+                drawn.end(done is not NotImplemented)
+            return done
+
+        def turn(asked: tuple[Sequence[Any], Sequence[Place]], drawn: _Drawn) -> Any:
             values, places = asked
             inputs = [values[at] for at in takes]
             states = [place.inputs() for place in places]
             parts: list[list[Any]] = []
-            drawn = _Drawn(streams)
             while True:
                 out = [new(shape, dtype) for shape, dtype in results]
                 given = (*inputs, *[array for state in states for array in state])
                 run(*given, *drawn.states(), *out)
                 if streams:
-                    drawn.after(int(out.pop(finals + pops)))
+                    drawn.after(int(out.pop(finals)), out.pop(finals + pops))
                 made = self._apart(places, out[finals:])
                 parts.append(made)
                 if not self._pushes or not out[-1]:
@@ -376,32 +385,26 @@ class _Drawn:
     """The streams that a run of a loop draws from."""
 
     def __init__(self, streams: Sequence[RandomStream]) -> None:
-        self._streams = streams
-        self._begun = [stream.is_begun() for stream in streams]
-        self._states = [stream.next_state() for stream in streams]
+        self._executions = Executions(streams)
+        self._drew = np.zeros(len(streams), np.bool_)
         self._turns = 0
 
     def states(self) -> list[Any]:
         """Those of the next turn, an array, if there are any."""
-        if not self._streams:
+        states = self._executions.states
+        if not states:
             return []
-        return [
-            np.array(
-                [
-                    (*state[:3], iteration_tag(state[3], self._turns), *state[4:])
-                    for state in self._states
-                ],
-                np.uint64,
-            )
-        ]
+        turned = [(*s[:3], iteration_tag(s[3], self._turns), *s[4:]) for s in states]
+        return [np.array(turned, np.uint64)]
 
-    def after(self, turns: int) -> None:
-        """Note how many turns there were; where there are none at all, nothing was drawn."""
+    def after(self, turns: int, drew: Any) -> None:
+        """Note how many turns there were, and what has drawn in them."""
         self._turns += turns
-        if not self._turns:
-            for stream, state, begun in zip(self._streams, self._states, self._begun, strict=True):
-                if not begun:
-                    stream.give_back(state[2])
+        self._drew |= drew != 0
+
+    def end(self, done: bool) -> None:
+        """Give back what has begun and was not drawn; all, where kernels are to draw."""
+        self._executions.give_back(self._drew.tolist() if done else ())
 
 
 class _Comparison(ToCompare):

@@ -1,0 +1,37 @@
+"""Executions of streams that a call of compiled code begins.
+
+An op that is not run begins none.  What runs in branches, or in turns of loops, is known after the
+call only, so those that nobody has drawn from are given back then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from weft_exec.kernels.philox import RandomStream
+
+
+class Executions:
+    """The executions of some streams, which begin with the call.
+
+    Attributes:
+      states: counter and key of each; see `RandomStream.next_state`.
+    """
+
+    def __init__(self, streams: Sequence[RandomStream]) -> None:
+        self._streams = streams
+        self._begun = [stream.is_begun() for stream in streams]
+        self.states = [stream.next_state() for stream in streams]
+
+    def give_back(self, drew: Iterable[bool] = ()) -> None:
+        """Give those back that nobody has drawn from, unless this step had begun them before.
+
+        Args:
+          drew: of each stream whether its op has run; nothing where none has.
+        """
+        ran = list(drew) or [False] * len(self._streams)
+        for stream, state, begun, drawn in zip(
+            self._streams, self.states, self._begun, ran, strict=True
+        ):
+            if not (begun or drawn):
+                stream.give_back(state[2])
