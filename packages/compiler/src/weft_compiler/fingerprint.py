@@ -136,7 +136,9 @@ class _LoopParts:
     ) -> Sequence[bytes]:
         """All that decides what becomes of it."""
         whole = self._whole
-        self._say(shapes, extents, final, whole.wanted(), sorted(whole.reads))
+        self._say(
+            shapes, extents, final, whole.wanted(), sorted(whole.reads), sorted(whole.updates)
+        )
         for enter in whole.enters:
             source = enter.inputs[0].node
             known = _array(source.attrs["value"]) if source.role is Role.CONSTANT else b""

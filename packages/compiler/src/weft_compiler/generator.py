@@ -318,7 +318,11 @@ class LlvmGenerator(_Lowering):
             at
             for at, enter in enumerate(whole.enters)
             if (enter.inputs[0].node.role is not Role.CONSTANT or (final and at < variables))
-            and (at in whole.reads or computes_with(enter.outputs[0].dtype))
+            and (
+                at in whole.reads
+                or at in whole.updates
+                or (computes_with(enter.outputs[0].dtype) and not enter.outputs[0].dtype.is_ref)
+            )
         ]
         return Compiled(compiled, takes, draws=whole.draws)
 

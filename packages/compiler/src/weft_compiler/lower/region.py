@@ -328,7 +328,7 @@ def _change(
         len({twins[source] for source in changed_by(node)}) == update.states,
         "one update changes a variable twice",
     )
-    return _new_values(node, update, operands)
+    return new_values(node, update, operands)
 
 
 def _beside(value: Value, olds: Collection[Value]) -> Value:
@@ -354,7 +354,7 @@ def _again(value: Value) -> Value:
     return computed(value.name, value.dtype, value.shape, value.at)
 
 
-def _new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
+def new_values(node: Node, update: Update, operands: Sequence[Value]) -> list[Value]:
     """What the variables that a node changes become."""
     if update.rows is not None:
         return list(update.rows(node, operands))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
@@ -10,10 +10,18 @@ from weft_compiler.ir.program import Program, Store
 from weft_compiler.lower.analysis import facts_of
 from weft_compiler.lower.kept import Keeper
 from weft_compiler.lower.loop_writer import Outside, write_loop
-from weft_compiler.lower.region import computes_with, copied, lowered, reads_state, why_not
-from weft_compiler.lower.registry import known_operands, require, rule_of
+from weft_compiler.lower.region import (
+    computes_with,
+    copied,
+    lowered,
+    new_values,
+    reads_state,
+    state_type,
+    why_not,
+)
+from weft_compiler.lower.registry import known_operands, require, rule_of, update_of, wants_kernel
 from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
-from weft_compiler.lower.values import Value, computed
+from weft_compiler.lower.values import Value, chosen, computed
 from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -27,6 +35,7 @@ from weft_graph.passes.whole_loops import (
     Extent,
     Use,
     WholeLoop,
+    changed_by,
     first_value,
     gradient_source,
     next_value,
@@ -53,6 +62,9 @@ def why_not_loop(whole: WholeLoop) -> str:
         why = _why_not_inside(whole, node)
         if why:
             return f"of {node.name!r}: {why}"
+    variables = [whole.enters[at].inputs[0] for at in (*whole.reads, *whole.updates)]
+    if len(set(variables)) < len(variables):
+        return "a variable comes into it twice"
     for kept in whole.kept:
         several = len(kept.nodes) > 1
         others = [each for each in whole.kept if each.store == kept.store and each is not kept]
@@ -73,19 +85,43 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
             return f"it keeps values of type {node.outputs[0].dtype.name}"
         found = whole.store_of(node.inputs[0])
         return "" if found is not None else "nobody knows which array or stack it takes"
-    if gradient_source(node) or _passes_handle(node):
+    if gradient_source(node) or _passes_handle(node) or _reads(whole, node):
         return ""
-    if whole.variable_read_by(node) is not None and reads_state(node):
-        return ""
+    if changed_by(node):
+        return _why_not_change(whole, node)
     traits = node.op_def.traits
     if traits.random and node not in whole.draws:
         return "it draws random numbers in a test"
     has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
     if has_state or not node.outputs or not node.inputs:
         return "it has state"
-    if any(source.dtype.is_ref for source in node.inputs):
+    if any(
+        source.dtype.is_ref and whole.variable_at(source) not in whole.updates
+        for source in node.inputs
+    ):
         return "it reads a variable"
     return why_not(node) or _asks_for_values(node)
+
+
+def _reads(whole: WholeLoop, node: Node) -> bool:
+    """Whether a node reads a variable that the loop changes, or leaves alone."""
+    return reads_state(node) and (
+        whole.variable_read_by(node) is not None
+        or whole.variable_at(node.inputs[0]) in whole.updates
+    )
+
+
+def _why_not_change(whole: WholeLoop, node: Node) -> str:
+    """Why a node that changes variables cannot be lowered, or ""."""
+    update = update_of(node.type)
+    if update is None:
+        return "it has state"
+    places = [whole.variable_at(source) for source in changed_by(node)]
+    if None in places or len(changed_by(node)) != update.states:
+        return "nobody knows what it changes"
+    if len(set(places)) < len(places) or (update.rows is not None and update.states > 1):
+        return "it changes several variables together"
+    return why_not(node) or wants_kernel(node)
 
 
 def _passes_handle(node: Node) -> bool:
@@ -149,6 +185,8 @@ class _Lowering:
             dtype = enter.outputs[0].dtype
             if at in whole.reads:
                 dtype = self._type_read_of(at)
+            elif at in whole.updates:
+                dtype = self._type_changed_at(at)
             if not computes_with(dtype):
                 continue
             if source.role is Role.CONSTANT and enter not in variables:
@@ -174,9 +212,8 @@ class _Lowering:
                 turns.most = most if turns.most is None else min(most, turns.most)
         inputs += [self._streams] if whole.draws else []
         wanted = [final or each for each in whole.wanted()]
-        wanted += [True] * (
-            len(turns.variables) - len(wanted)
-        )  # how many values are left, and turns
+        # Variables that it updates, turns, and how many values are left.
+        wanted += [True] * (len(turns.variables) - len(wanted))
         return write_loop(turns, Outside(inputs, wanted, outputs, copies, pushes), name)
 
     def _type_read_of(self, at: int) -> DType:
@@ -184,6 +221,17 @@ class _Lowering:
         whole = self._whole
         node = next(node for node in whole.nodes if whole.variable_read_by(node) == at)
         return node.outputs[0].dtype
+
+    def _type_changed_at(self, at: int) -> DType:
+        """The type of a variable that is changed."""
+        whole = self._whole
+        changes = (
+            state_type(node)
+            for node in whole.nodes
+            for source in changed_by(node)
+            if whole.variable_at(source) == at
+        )
+        return next(changes)
 
     def _count_turns(self, turns: Turns) -> None:
         """Let a variable of a loop count its turns, as what it draws depends on it."""
@@ -237,6 +285,15 @@ class _Lowering:
             turns.initial.append(first)
             self._is(merge.outputs[0], variable)
         draws = any(node in self._rows for node in nodes_in([loop]))
+        states = self._states_of(loop, changed_by)
+        olds = {at: self._state(at) for at in states}
+        for at, first in olds.items():
+            if first.dense_of is not None or first.definition is not None:
+                first = computed(first.name, first.dtype, first.shape, first.at)
+            turns.initial.append(first)
+            variable = Value(first.name, first.dtype, first.shape)
+            turns.variables.append(variable)
+            self._is(self._root(at), variable)
         if draws:
             self._count_turns(turns)
         self._block(loop.test, (), turns)
@@ -247,7 +304,8 @@ class _Lowering:
         nexts = [self._value(next_value(merge)) for merge in frame.merges]
         for merge, variable, following in zip(frame.merges, turns.variables, nexts, strict=False):
             require(following.shape == variable.shape, f"{merge.name} changes its shape")
-        turns.following[:0] = nexts  # those of counts come last
+        # Those of counts come last.
+        turns.following[:0] = [*nexts, *[self._state(at) for at in states]]
         if draws:
             self._counts.pop()
         return turns
@@ -270,8 +328,16 @@ class _Lowering:
         brought: dict[Node, Value] = {}
         taken: list[tuple[Value, Value]] = []
         first = {first_value(merge) for merge in frame.merges}
+        states = self._states_of(loop, changed_by)
+        olds = {at: self._state(at) for at in self._states_of(loop, lambda n: n.inputs)}
+        for at, old in olds.items():
+            if at not in states and old.definition is not None:
+                own = Value(old.name, old.dtype, old.shape)
+                taken.append((old, own))
+                self._is(self._root(at), own)
         for enter in frame.enters:
-            if not self._is_value(enter.inputs[0]):
+            state = self._whole.variable_at(enter.inputs[0]) in self._whole.updates
+            if state or not self._is_value(enter.inputs[0]):
                 continue
             value = self._value(enter.inputs[0])
             if value.dense_of is not None or (enter in first and value.definition is not None):
@@ -283,6 +349,13 @@ class _Lowering:
                 value = own
             brought[enter] = value
         turns = self._turns(loop, brought)
+        for at, old in olds.items():
+            self._is(self._root(at), old)
+        for variable, at in zip(turns.variables[len(frame.merges) :], states, strict=False):
+            result = Value(variable.name, variable.dtype, variable.shape, LastValue(turns))
+            turns.results[variable] = result
+            self._note([result], path, around)
+            self._becomes(at, result, path, around)
         turns.taken = [*taken, *[(turn, turn) for turn in self._counts]]
         around.acts |= turns.acts
         for exit_ in frame.exits:
@@ -302,8 +375,11 @@ class _Lowering:
     def _node(self, node: Node, path: Path, turns: Turns) -> None:
         if node.role is Role.CONSTANT:
             self._constant(node)
+        elif changed_by(node) and self._whole.variable_at(changed_by(node)[0]) is not None:
+            self._change(node, path, turns)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
-            if self._is_value(node.inputs[0]):
+            given = node.outputs[0].dtype
+            if self._is_value(node.inputs[0]) and not given.is_ref:
                 for output in node.outputs:
                     self._twins[output] = self._twin(node.inputs[0])
         elif node.role is Role.MERGE:
@@ -332,6 +408,40 @@ class _Lowering:
                 self._note(results, path, turns)
                 for output, value in zip(twin.outputs, results, strict=True):
                     self._values[output] = value
+
+    def _change(self, node: Node, path: Path, turns: Turns) -> None:
+        """What variables become by a node."""
+        update = update_of(node.type)
+        assert update is not None
+        places = [self._whole.variable_at(source) for source in changed_by(node)]
+        new = new_values(node, update, [self._value(source) for source in node.inputs])
+        self._note(new, path, turns)
+        for at, value in zip(places, new, strict=True):
+            assert at is not None
+            self._becomes(at, value, path, turns)
+
+    def _becomes(self, at: int, new: Value, path: Path, turns: Turns) -> None:
+        """Let a variable have a new value from here on, where a path leads."""
+        old = self._state(at)
+        for depth, (predicate, side) in reversed(list(enumerate(path))):
+            then, otherwise = (new, old) if side else (old, new)
+            new = chosen(new.name, predicate, then, otherwise)
+            self._note([new], path[:depth], turns)
+        self._is(self._root(at), new)
+
+    def _states_of(self, loop: Loop, of: Callable[[Node], Sequence[Output]]) -> list[int]:
+        """The positions of variables that the loop around updates, among what some nodes take."""
+        sources = [source for node in nodes_in([loop]) for source in of(node)]
+        found = {self._whole.variable_at(source) for source in sources}
+        return sorted(at for at in found if at is not None and at in self._whole.updates)
+
+    def _root(self, at: int) -> Output:
+        """The output that stands for a variable that is updated."""
+        return self._whole.enters[at].outputs[0]
+
+    def _state(self, at: int) -> Value:
+        """What a variable has now."""
+        return self._values[self._twins[self._root(at)]]
 
     def _constant(self, node: Node) -> None:
         value = node.attrs["value"]
@@ -391,6 +501,10 @@ class _Lowering:
     def _twin(self, output: Output) -> Output:
         """What an output is here; constants that wait for nothing need no Enter."""
         node = output.node
+        if output.dtype.is_ref or output.dtype is dtypes.resource:
+            at = self._whole.variable_at(output)
+            if at is not None and at in self._whole.updates:
+                return self._twins[self._root(at)]
         if output not in self._twins and node.role is Role.CONSTANT:
             self._constant(node)
         return self._twins[output]

@@ -193,6 +193,8 @@ class Nests:
             self._choose(definition, buffer)
         elif isinstance(definition, Elements):
             self._fill(buffer, definition.element)
+        elif isinstance(definition, Places):
+            self._change(value, definition, buffer)
         elif isinstance(definition, Reduction):
             last = len(definition.space) - 1
             by_rows = last >= 0 and last not in definition.axes and definition.axes

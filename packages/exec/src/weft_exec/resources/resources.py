@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from sys import getrefcount
 from typing import Any, Final, Protocol, TypeVar
 
@@ -376,6 +376,28 @@ class VariableState(Resource):
         finally:
             for state, value in taken:
                 state._value = value
+            for state in ordered:
+                state._lock.release()
+
+    @staticmethod
+    def exchange(changes: Sequence[tuple[VariableState, Any, Any]]) -> bool:
+        """Store new values of several different variables at once, unless one has changed.
+
+        Args:
+          changes: variables, what `read` gave of each, and new arrays of the same shapes and types,
+            which are given up.
+        Returns: whether they are stored.
+        """
+        ordered = sorted([state for state, _, _ in changes], key=id)
+        for state in ordered:
+            state._lock.acquire()
+        try:
+            if any(state._value is not old for state, old, _ in changes):
+                return False
+            for state, old, new in changes:
+                state._value = new if type(old) is state.xp.ndarray else new[()]
+            return True
+        finally:
             for state in ordered:
                 state._lock.release()
 

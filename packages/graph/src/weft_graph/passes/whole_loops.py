@@ -90,7 +90,8 @@ class WholeLoop:
       flow: tells the frames of the nodes.
       enters: what brings the first value of each variable in, then all that does not change.
       kept: what it does to TensorArrays and stacks.
-      reads: positions among its `enters` of handles of variables that it reads.
+      reads: positions among its `enters` of handles of variables that it reads and leaves alone.
+      updates: those of references and handles of variables that it changes.
       draws: what draws from a stream of its own, but in tests.
       nodes: all nodes inside, those of loops in it too.
     """
@@ -103,8 +104,12 @@ class WholeLoop:
         first = [first_value(merge) for merge in frame.merges]
         self.enters = [*first, *[node for node in frame.enters if node not in first]]
         self.nodes = list(nodes_in([loop]))
+        self._position = {enter: at for at, enter in enumerate(self.enters)}
         self.kept = self._kept()
+        changed = {self.variable_at(source) for node in self.nodes for source in changed_by(node)}
+        self.updates = {at for at in changed if at is not None}
         self.reads = {at for node in self.nodes if (at := self.variable_read_by(node)) is not None}
+        self.reads -= self.updates
         self.draws = [node for node in _run_in_turns(loop) if node.traits.random]
 
     @property
@@ -135,6 +140,19 @@ class WholeLoop:
                 return None
             handle = node.inputs[0]
 
+    def variable_at(self, source: Output) -> int | None:
+        """The position of the reference or handle that an output inside is, of a variable."""
+        while source.dtype.is_ref or source.dtype is dtypes.resource:
+            node = source.node
+            if node in self._position:
+                outside = node.inputs[0].node.role is Role.VARIABLE
+                return self._position[node] if outside else None
+            through = [i for i in node.inputs if i.dtype.is_ref or i.dtype is dtypes.resource]
+            if not through:
+                return None
+            source = through[0]
+        return None
+
     def variable_read_by(self, node: Node) -> int | None:
         """The position of the handle whose variable a node reads; None where it reads none."""
         if node.traits.state is not State.READS or len(node.inputs) != 1:
@@ -153,6 +171,16 @@ class WholeLoop:
             if use is not None and store is not None:
                 found.setdefault((store, use), []).append(node)
         return [Kept(store, use, tuple(nodes)) for (store, use), nodes in found.items()]
+
+
+def changed_by(node: Node) -> Sequence[Output]:
+    """The references and handles of the variables that a node changes, or may change."""
+    traits, args = node.traits, node.op_def.inputs
+    if traits.routes or not traits.stateful or traits.state is State.READS:
+        return ()
+    handles = [source for source in node.inputs if source.dtype is dtypes.resource]
+    refs = [source for source, arg in zip(node.inputs, args, strict=False) if arg.is_ref]
+    return [*refs, *handles]
 
 
 def _run_in_turns(loop: Loop) -> Iterator[Node]:
@@ -197,14 +225,16 @@ class GeneratedLoop(Generated, Protocol):
     """A function that runs a loop.
 
     It is given arrays of: the inputs that it `takes`, of handles that the loop `reads` what the
-    variables have; of each of the loop's `kept`, what is there: of a READ the elements and, of
-    uint8, whether each can be read, 1 where it can; of a WRITE nothing; of a POP the values and, of
-    int64, how many there are; if it draws, the states of its streams in the first turn, uint64 of
-    shape (draws, 6), of which number 3 is one more in each turn, and in a loop inside is `STRIDE`
-    times what it is around plus the number of the turn. It fills arrays of `results`: the last
-    values that are wanted; if it draws, of int64, how many turns there were; of each POP, in the
-    order of its nodes in the loop, of int64, how many values are left; if it draws, of uint8, 1 for
-    each of its `draws` that has run, and 0 for others; of a READ and of a
+    variables have, and of those that it `updates`; of each of the loop's `kept`, what is there: of
+    a READ the elements and, of uint8, whether each can be read, 1 where it can; of a WRITE nothing;
+    of a POP the values and, of int64, how many there are; if it draws, the states of its streams in
+    the first turn, uint64 of shape (draws, 6), of which number 3 is one more in each turn, and in a
+    loop inside is `STRIDE` times what it is around plus the number of the turn.
+
+    It fills arrays of `results`: the last values that are wanted; what the variables become that it
+    `updates`, in the order of their positions; if it draws, of int64, how many turns there were; of
+    each POP, in the order of its nodes in the loop, of int64, how many values are left; if it
+    draws, of uint8, 1 for each of its `draws` that has run, and 0 for others; of a READ and of a
     WRITE, of uint8, what has become of each element, 2 where it was read and 1 where it was
     written, after the elements of a WRITE; of a PUSH the values and, of int64, how many there are;
     and last, where there are pushes, whether the loop is to go on, as there was no room for another

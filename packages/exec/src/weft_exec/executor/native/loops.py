@@ -24,11 +24,12 @@ from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode
 from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.pace import Record, pace
 from weft_exec.executor.native.streams import Executions
+from weft_exec.executor.priority import updates
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.philox import RandomStream
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.random_counters import iteration_tag, needs_counters
-from weft_exec.resources.resources import state_of
+from weft_exec.resources.resources import VariableState, state_of
 from weft_graph.ir.code_generators import NotGenerated, Shape
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
@@ -40,6 +41,7 @@ from weft_graph.passes.whole_loops import (
     LoopGenerator,
     Use,
     WholeLoop,
+    changed_by,
     inside,
 )
 from weft_tensor import dtypes, errors
@@ -60,7 +62,7 @@ def choose_loops(
     if not has_control_flow(offer.nodes):
         return []
     flow = Flow(offer.nodes)
-    structurer = Structurer(offer.nodes, flow, lambda _: False)
+    structurer = Structurer(offer.nodes, flow, updates)  # as kernels run
     found: list[tuple[Frame, WholeLoop, Device]] = []
     for frame in flow.frames[1:]:
         within = [each for each in flow.frames if inside(each, frame)]
@@ -91,6 +93,13 @@ def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Devic
             return None
         found = device
     return found
+
+
+_Change = tuple[VariableState, Any, Any]
+"""A variable, what it had when a loop began, and what it is to have."""
+
+_Asked = tuple[Sequence[Any], Sequence[Place], Sequence[VariableState]]
+"""What enters a loop, what is behind its handles, and the variables that it updates."""
 
 
 class _Key(NamedTuple):
@@ -128,11 +137,15 @@ class CompiledLoop:
         self._handles = {
             at
             for at, e in enumerate(whole.enters)
-            if e.outputs[0].dtype is dtypes.resource and at not in whole.reads
+            if (e.outputs[0].dtype is dtypes.resource or e.outputs[0].dtype.is_ref)
+            and at not in whole.reads | whole.updates
         }
+        self._updates = sorted(whole.updates)
+        self._variables = sorted(whole.reads | whole.updates)
         uses = {kept.use for kept in whole.kept}
+        self._changing = [_last_to_change(whole, at) for at in self._updates]
         self._pushes = Use.PUSH in uses
-        self._goes_on = self._pushes and Use.WRITE not in uses
+        self._goes_on = self._pushes and Use.WRITE not in uses and not whole.updates
         self._wanted = [self._goes_on or wanted for wanted in whole.wanted()]
         self._room = _ROOM
         self._refused = 0
@@ -152,9 +165,12 @@ class CompiledLoop:
         places = self._places(values) if self._whole.kept else []
         if places is None:
             return NotImplemented
-        if self._whole.reads:
-            states = {at: state_of(values[at]) for at in self._whole.reads}
+        states: dict[int, VariableState] = {}
+        if self._variables:
+            states = {at: state_of(values[at]) for at in self._variables}
             if not all([state.is_initialized for state in states.values()]):
+                return NotImplemented
+            if self._updates and len(set(map(id, states.values()))) < len(states):
                 return NotImplemented
             values = tuple(
                 [states[at].read() if at in states else v for at, v in enumerate(values)]
@@ -170,7 +186,7 @@ class CompiledLoop:
         if made is None:
             return NotImplemented
         try:
-            return made((values, places))
+            return made((values, places, [states[at] for at in self._updates]))
         except errors.CancelledError:
             raise
         except errors.OpError:
@@ -302,13 +318,13 @@ class CompiledLoop:
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
         pops = sum(kept.use is Use.POP for kept in self._whole.kept)
 
-        def call_plain(asked: tuple[Sequence[Any], Sequence[Place]]) -> Any:
-            values, _ = asked
+        def call_plain(asked: _Asked) -> Any:
+            values, _, _ = asked
             out = [new(shape, dtype) for shape, dtype in results]
             run(*[values[at] for at in takes], *out)
             return self._last_values(out)
 
-        def call(asked: tuple[Sequence[Any], Sequence[Place]]) -> Any:
+        def call(asked: _Asked) -> Any:
             drawn = _Drawn(streams)
             done: Any = NotImplemented
             try:
@@ -317,8 +333,8 @@ class CompiledLoop:
                 drawn.end(done is not NotImplemented)
             return done
 
-        def turn(asked: tuple[Sequence[Any], Sequence[Place]], drawn: _Drawn) -> Any:
-            values, places = asked
+        def turn(asked: _Asked, drawn: _Drawn) -> Any:
+            values, places, variables = asked
             inputs = [values[at] for at in takes]
             states = [place.inputs() for place in places]
             parts: list[list[Any]] = []
@@ -326,6 +342,10 @@ class CompiledLoop:
                 out = [new(shape, dtype) for shape, dtype in results]
                 given = (*inputs, *[array for state in states for array in state])
                 run(*given, *drawn.states(), *out)
+                changes = [
+                    (state, values[at], out.pop(finals))
+                    for at, state in zip(self._updates, variables, strict=True)
+                ]
                 if streams:
                     drawn.after(int(out.pop(finals)), out.pop(finals + pops))
                 made = self._apart(places, out[finals:])
@@ -333,8 +353,10 @@ class CompiledLoop:
                 if not self._pushes or not out[-1]:
                     if self._checked:
                         last = self._last_values(out)
-                        return _Comparison(self._whole.variables, last, places, parts[-1])
-                    return self._kept(places, parts, out)
+                        return _Comparison(
+                            self._whole.variables, last, places, parts[-1], changes, self._changing
+                        )
+                    return self._kept(places, parts, out, changes)
                 self._room = min(2 * self._room, _MOST_ROOM)
                 if not self._goes_on:
                     return NotImplemented
@@ -344,7 +366,7 @@ class CompiledLoop:
                     for state, new_state in zip(states, made, strict=True)
                 ]
 
-        plain = not (self._whole.kept or streams or self._checked)
+        plain = not (self._whole.kept or self._updates or streams or self._checked)
         return call_plain if plain else call
 
     def _apart(self, places: Sequence[Place], out: Sequence[Any]) -> list[Any]:
@@ -361,14 +383,23 @@ class CompiledLoop:
             for place in places
         ]
 
-    def _kept(self, places: Sequence[Place], parts: Sequence[list[Any]], out: Sequence[Any]) -> Any:
+    def _kept(
+        self,
+        places: Sequence[Place],
+        parts: Sequence[list[Any]],
+        out: Sequence[Any],
+        changes: Sequence[_Change],
+    ) -> Any:
         """The last values, once TensorArrays and stacks have what the loop made of them.
 
         Args:
           parts: of each time that the loop went on, what was filled for each place.
           out: what was filled last.
+          changes: of variables.
         """
         if not all(place.may_take(made) for place, made in zip(places, parts[-1], strict=True)):
+            return NotImplemented
+        if changes and not VariableState.exchange(changes):
             return NotImplemented
         for at, place in enumerate(places):
             for made in parts if place.use is Use.PUSH else parts[-1:]:
@@ -379,6 +410,15 @@ class CompiledLoop:
         """Those of the variables, None where nobody takes it."""
         found = iter(out)
         return [next(found) if wanted else None for wanted in self._wanted]
+
+
+def _last_to_change(whole: WholeLoop, at: int) -> Node:
+    """The last node of a turn that changes a variable."""
+    return [
+        node
+        for node in whole.nodes
+        if at in [whole.variable_at(source) for source in changed_by(node)]
+    ][-1]
 
 
 class _Drawn:
@@ -416,7 +456,10 @@ class _Comparison(ToCompare):
         last: Sequence[Any],
         places: Sequence[Place],
         made: Sequence[Sequence[Any]],
+        changes: Sequence[_Change],
+        changing: Sequence[Node],
     ) -> None:
+        self._changes = list(zip(changing, changes, strict=True))
         self._last = list(zip(variables, last, strict=True))
         self._places = list(zip(places, made, strict=True))
 
@@ -429,6 +472,7 @@ class _Comparison(ToCompare):
         ]
         for place, made in self._places:
             seen += [(place.node, *pair) for pair in place.beside(made) if pair[1] is not None]
+        seen += [(node, new, state.read()) for node, (state, _, new) in self._changes]
         for node, value, want in seen:
             if not isinstance(want, tuple) and differs(value, want):
                 raise errors.InternalError(
