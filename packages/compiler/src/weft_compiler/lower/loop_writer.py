@@ -38,7 +38,7 @@ from weft_compiler.lower.analysis import (
     worth_memory,
 )
 from weft_compiler.lower.turns import Emitter, LastValue, Path, Turns
-from weft_compiler.lower.values import Elements, Value, computed
+from weft_compiler.lower.values import Elements, Places, Value, computed
 from weft_compiler.lower.writer import Nests, predicates_of
 from weft_tensor import dtypes
 
@@ -158,7 +158,7 @@ class _LoopWriter(Nests, Emitter):
             self._copy_value(buffer, initial)
         assert turns.test is not None
         following = [
-            (old, computed(f"{old.name}_next", old.dtype, old.shape, new.at))
+            (old, _next(old, new, turns))
             for old, new in zip(turns.variables, turns.following, strict=True)
             if new is not old
         ]
@@ -167,6 +167,9 @@ class _LoopWriter(Nests, Emitter):
             for effect in turns.effects
             for value in effect.takes
         ]
+        news = [new for _, new in following]
+        wanted = [turns.test, *news, *taken]
+        following = _apart_from_users(following, wanted, turns)
         news = [new for _, new in following]
         wanted = [turns.test, *news, *taken]
         checks = checks_beside(turns.made, wanted)
@@ -226,6 +229,9 @@ class _LoopWriter(Nests, Emitter):
         """What happens in a turn."""
         news = {new for _, new in following}
         self._computed([v for v in values if v not in news], kept, facts, turns.paths)
+        for new in news:
+            for requirement in new.requires:
+                self._require(requirement)
         for effect in turns.effects:
             self._guarded(effect.path, partial(effect.write, self))
         for old, new in following:
@@ -311,6 +317,32 @@ class _LoopWriter(Nests, Emitter):
             self._buffers[variable] = self._buffer(variable)
         there = [self._buffers[variable].name for variable in turns.results]
         self._guarded(path, partial(self._turns, turns, there))
+
+
+def _next(old: Value, new: Value, turns: Turns) -> Value:
+    """What a variable of a loop becomes: what changes places of it alone, or each element anew."""
+    in_place = isinstance(new.definition, Places) and turns.following.count(new) == 1
+    return new if in_place else _copied(old, new)
+
+
+def _copied(old: Value, new: Value) -> Value:
+    return computed(f"{old.name}_next", old.dtype, old.shape, new.at)
+
+
+def _apart_from_users(
+    following: Sequence[tuple[Value, Value]], wanted: Sequence[Value], turns: Turns
+) -> list[tuple[Value, Value]]:
+    """What variables become, which nothing else takes: it is in their memory at the end.
+
+    What is checked besides takes it too, unless the check is of its own.
+    """
+    others = [new for _, new in following if not isinstance(new.definition, Places)]
+    rest = [value for value in turns.made if value.requires and value not in wanted]
+    facts = analyse([*wanted, *others, *rest])
+    return [
+        (old, _copied(old, new) if facts[new].users or facts[new].in_memory else new)
+        for old, new in following
+    ]
 
 
 def _predicates(turns: Turns) -> list[Value]:

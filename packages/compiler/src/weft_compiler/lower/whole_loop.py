@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
 from weft_compiler.ir.program import Program, Store
-from weft_compiler.lower.analysis import facts_of
+from weft_compiler.lower.analysis import facts_of, memory_of
 from weft_compiler.lower.kept import Keeper
 from weft_compiler.lower.loop_writer import Outside, write_loop
 from weft_compiler.lower.region import (
@@ -174,6 +174,7 @@ class _Lowering:
         self._drew = Value("drew", dtypes.uint8, (len(whole.draws),))
         self._rows = {node: row for row, node in enumerate(whole.draws)}
         self._counts: list[Value] = []
+        self._held: set[Value] = set()
 
     def program(self, name: str, final: bool) -> Program:
         whole = self._whole
@@ -293,6 +294,7 @@ class _Lowering:
             turns.initial.append(first)
             variable = Value(first.name, first.dtype, first.shape)
             turns.variables.append(variable)
+            self._held.add(variable)
             self._is(self._root(at), variable)
         if draws:
             self._count_turns(turns)
@@ -414,11 +416,19 @@ class _Lowering:
         update = update_of(node.type)
         assert update is not None
         places = [self._whole.variable_at(source) for source in changed_by(node)]
-        new = new_values(node, update, [self._value(source) for source in node.inputs])
+        operands = [self._value(source) for source in node.inputs]
+        if update.rows is not None:  # which writes where others may still be read
+            operands[1:] = [self._beside(value) for value in operands[1:]]
+        new = new_values(node, update, operands)
         self._note(new, path, turns)
         for at, value in zip(places, new, strict=True):
             assert at is not None
             self._becomes(at, value, path, turns)
+
+    def _beside(self, value: Value) -> Value:
+        """A value that is in no memory of a variable."""
+        there = memory_of(value) in self._held
+        return computed(value.name, value.dtype, value.shape, value.at) if there else value
 
     def _becomes(self, at: int, new: Value, path: Path, turns: Turns) -> None:
         """Let a variable have a new value from here on, where a path leads."""
