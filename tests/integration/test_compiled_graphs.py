@@ -550,6 +550,7 @@ def looped(g: Drawn) -> None:
     reads = [v for v in g.variables if not v.shape.rank and isinstance(v, wf.Variable)]
     read = g.random.choice(reads) if reads and g.random.random() < 0.5 else None
     draws, divides = g.random.random() < 0.4, g.random.random() < 0.4
+    changes = g.random.random() < 0.5
     chooses, nests = g.random.choice((0, 0, 1, 2)), g.random.random() < 0.5
     seed = g.random.randint(1, 99)
 
@@ -563,7 +564,12 @@ def looped(g: Drawn) -> None:
             v = wf.nn.dropout(v, rate=0.25, seed=seed) + wf.random_normal([], dtype=g.dtype)
         if chooses:
             v = wf.cond(wf.equal(i % chooses, 0), lambda: inner(i, v), lambda: wf.sin(v))
-        return i + 1, v
+        if read is None or not changes:
+            return i + 1, v
+        with wf.control_dependencies([v]):
+            changed = read.assign_add(wf.tanh(wf.reduce_sum(v)))
+        with wf.control_dependencies([changed]):
+            return i + 1, wf.identity(v)
 
     def inner(i: Any, v: Any) -> Any:
         """What draws in a branch, or in a loop inside."""
@@ -578,8 +584,8 @@ def looped(g: Drawn) -> None:
     shapes = [wf.TensorShape([]), wf.TensorShape([None] * x.rank)]
     limit = g.add_turns(turns) if g.random.random() < 0.5 else turns
     with wf.control_dependencies([] if read is None else g.turns[read]):
-        start = wf.identity(x.output)
-    found = wf.while_loop(lambda i, _: i < limit, turn, [wf.constant(0), start], shapes)
+        first, start = wf.identity(wf.constant(0)), wf.identity(x.output)
+    found = wf.while_loop(lambda i, _: i < limit, turn, [first, start], shapes)
     g.add(found[1], x.shape, False)
     if read is not None:
         g.turns[read] = [*g.turns[read], found[1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -207,6 +208,61 @@ def test_a_variable_without_a_value_is_the_error_of_its_kernel(ran: list[bool]) 
         session.run(v.initializer)
         assert session.run(y).tolist() == [2.0, 4.0]
     assert ran == [False, True]
+
+
+def test_ctrl_c_leaves_variables_as_they_were_and_nobody_waits_for_the_loop(
+    ran: list[bool],
+) -> None:
+    on = wf.placeholder(wf.bool, [])
+    v = wf.Variable(np.zeros(2), use_resource=True)
+
+    def turn(i: Any) -> list[Any]:
+        with wf.control_dependencies([v.assign_add([1.0, 2.0]).op]):
+            return [i + 1]
+
+    last = wf.while_loop(lambda i: wf.logical_or(on, i < 3), turn, [0])
+    seen: list[Any] = []
+    with wf.Session() as session:
+        session.run(v.initializer)
+        session.run(last, {on: False})
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def meanwhile() -> None:
+            seen.append(session.run(v).tolist())
+            signal.pthread_kill(main, signal.SIGINT)
+
+        threading.Timer(0.3, meanwhile).start()
+        with pytest.raises(KeyboardInterrupt):
+            session.run(last, {on: True})
+        assert seen == [[3.0, 6.0]] and session.run(v).tolist() == [3.0, 6.0]
+        assert session.run(last, {on: False}) == 3 and session.run(v).tolist() == [6.0, 12.0]
+    assert ran == [True, True]
+
+
+def test_rows_are_changed_where_they_are_after_others_have_read_them(
+    ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operand of the change, and another variable, are taken from what was before."""
+
+    def run(session: Any) -> list[Any]:
+        v = wf.Variable(np.arange(6.0), use_resource=True)
+        other = wf.Variable(np.zeros(6), use_resource=True)
+
+        def turn(i: Any, u: Any) -> Any:
+            before = v.read_value()
+            with wf.control_dependencies([before]):
+                change = wf.scatter_update(v, [0, 1, 2, 3], wf.reverse(before, [0])[:4])
+            with wf.control_dependencies([change]):
+                kept = wf.identity(other.assign(before + u * 0.0))
+            return wf.tanh(kept) + before
+
+        y = _loop(turn, 3, wf.zeros([6], wf.float64))
+        session.run(wf.global_variables_initializer())
+        return [session.run(y), *session.run([v, other])]
+
+    _both_ways(monkeypatch, run)
+    assert ran == [True]
 
 
 def test_jit_check_compares_what_variables_become(
