@@ -391,6 +391,14 @@ def test_loops_do_what_kernels_do_to_variables(
     assert sum(ran) > 12 and all(ran)
 
 
+def test_a_conditional_in_a_loop_reads_a_variable_that_no_turn_changes(
+    ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its reference, which an Enter brings into the loop."""
+    _agree(1097, monkeypatch)
+    assert not ran
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(1000, 2000, 100))
 def test_many_loops_do_what_kernels_do_to_variables(

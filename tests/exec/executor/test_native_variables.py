@@ -314,9 +314,9 @@ def test_jit_check_looks_at_variables_too(monkeypatch: pytest.MonkeyPatch) -> No
             return session.run(v)
 
     np.testing.assert_allclose(run(), 1 - np.cos(np.ones(3)))
-    new_values = region._new_values
+    new_values = region.new_values
     monkeypatch.setattr(
-        region, "_new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
+        region, "new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
     )
     with pytest.raises(errors.InternalError, match="jit_check: ApplyMomentum gives"):
         run()

@@ -139,7 +139,7 @@ def lower(
             value = computed(output.node.name, value.dtype, value.shape, value.at)
             ways.note([value], ways.of(output.node))
         wanted.append(value)
-    results = list(zip(outputs, wanted, strict=True))
+    leaving = list(zip(outputs, wanted, strict=True))
     if any(ways.of(member) for member in rows):
         wanted.append(ways.drew(rows))
     first = [values[twins[given]] for given in inputs if given not in states]
@@ -153,7 +153,7 @@ def lower(
     filled: Fused = {}
     program = write(name, reads, wanted, updates, filled, ways.paths, list(checks.values()))
     if fused is not None:
-        made += [(output.node, [value]) for output, value in results]
+        made += [(output.node, [value]) for output, value in leaving]
         fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))
     return program
 

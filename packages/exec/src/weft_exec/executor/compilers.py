@@ -497,14 +497,24 @@ def _free(step: StepGraph, constant: Node) -> None:
 def _take_variables(step: StepGraph, member: Node, inside: Collection[Node]) -> None:
     """Let a member take references that others give, and a Switch, from the variables themselves.
 
-    Who touches a variable is in order with all others that do.
+    Who touches a variable is in order with all others that do. In a loop its Enter brings it in.
     """
     for at, source in enumerate(member.inputs):
         switched = source.node.role is Role.SWITCH and source.node in inside
         variable = variable_of(source) if source.dtype.is_ref or switched else None
         apart = switched or source.node not in inside
-        if variable is not None and apart and source.node is not variable:
-            step.graph.replace_input(member, at, variable.outputs[0], reason="region")
+        if variable is not None and apart:
+            found = _brought_in(source)
+            if found is not source:
+                step.graph.replace_input(member, at, found, reason="region")
+
+
+def _brought_in(source: Output) -> Output:
+    """The reference or handle of a variable in the frame of one that others hand on."""
+    while source.node.role not in (Role.VARIABLE, Role.ENTER):
+        given = source.node.inputs
+        source = next(i for i in given if i.dtype.is_ref or i.dtype is dtypes.resource)
+    return source
 
 
 def _give_variable(step: StepGraph, output: Output, inside: Collection[Node]) -> None:

@@ -393,7 +393,7 @@ class Specialised:
             out = [new() for new in results]
             try:
                 run(*take(inputs), np.array(executions.states, np.uint64), *out, *arrays)
-            except BaseException:
+            except BaseException:  # because nobody has drawn, whatever ended it
                 executions.give_back()
                 raise
             if generated.tells:
