@@ -181,7 +181,7 @@ def test_jit_check_names_what_differs(
     want = want - np.tanh(np.sin(want)) if updates else want
     np.testing.assert_allclose(run(), want, rtol=1e-5, atol=1e-6)
     assert launches(machine)
-    elementwise, new_values = region._elementwise, region._new_values
+    elementwise, new_values = region._elementwise, region.new_values
 
     def wrong(op: Any) -> Any:
         if op.node.type != "Tanh":
@@ -190,7 +190,7 @@ def test_jit_check_names_what_differs(
 
     if updates:
         monkeypatch.setattr(
-            region, "_new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
+            region, "new_values", lambda *args: [new_values(*args)[1] for _ in range(2)]
         )
     else:
         monkeypatch.setattr(region, "_elementwise", wrong)
