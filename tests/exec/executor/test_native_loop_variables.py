@@ -252,7 +252,7 @@ def test_rows_are_changed_where_they_are_after_others_have_read_them(
         def turn(i: Any, u: Any) -> Any:
             before = v.read_value()
             with wf.control_dependencies([before]):
-                change = wf.scatter_update(v, [0, 1, 2, 3], wf.reverse(before, [0])[:4])
+                change = wf.scatter_update(v, [1, 2, 3, 4, 5, 0], before)
             with wf.control_dependencies([change]):
                 kept = wf.identity(other.assign(before + u * 0.0))
             return wf.tanh(kept) + before
