@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from weft_compiler.codegen.kernel import turns
 from weft_compiler.codegen.options import options_of_regions
+from weft_compiler.codegen.polls import turns
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify

@@ -27,7 +27,7 @@ _GRAIN: Final = 20_000
 _LANES: Final = 1024
 """Turns of an innermost loop that a thread does are a multiple of this, for the sake of lanes."""
 
-WAYS: Final = 4
+CHUNKS: Final = 4
 """Into how many chunks a thread's part of a loop is cut, so that who is late has fewer."""
 
 

@@ -13,11 +13,12 @@ from typing import Final
 
 from weft_compiler.codegen import blas, generated, philox, small, threads
 from weft_compiler.codegen.cuts import Cut, cut_of
-from weft_compiler.codegen.frames import WAYS, Seen, grain_of, names_of, plain, thunk
+from weft_compiler.codegen.frames import CHUNKS, Seen, grain_of, names_of, plain, thunk
 from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.polls import LONG, is_innermost, polls, statements, turns
 from weft_compiler.codegen.scalars import Scalars
 from weft_compiler.codegen.writer import (
     HALVES,
@@ -57,47 +58,7 @@ OUT_OF_BOUNDS: Final = -2
 TIME: Final = 16
 """Bytes of a time: seconds and nanoseconds, of 64 bits each."""
 
-_POLL: Final = 500
-"""A loop polls the flag that interrupts programs where a turn runs that many statements."""
-
 _DIVISIONS: Final = {"floor_div", "floor_mod", "trunc_mod"}
-
-_AT_ONCE: Final = 16
-"""Products of numbers that a routine computes in the time of a statement, at least."""
-
-_LONG: Final = 1 << 16
-"""Statements between two looks at that flag, of a loop whose turns have fewer."""
-
-
-def turns(body: Body) -> int:
-    """About how many statements run in a body; a loop of unknown length counts as 100 turns."""
-    count = 0
-    for each in body:
-        match each:
-            case For(extent=Constant(value=extent)):
-                count += int(extent) * turns(each.body)
-            case For() | While():
-                count += 100 * turns(each.body)
-            case If():
-                count += turns(each.then) + turns(each.otherwise)
-            case Call(routine=name, parameters=parameters):
-                count += 1 + routine(name).work(dict(parameters)) // _AT_ONCE
-            case _:
-                count += 1
-    return count
-
-
-def _statements(body: Body) -> int:
-    """As `turns`, but of loops that note their own turns."""
-    return 1 + turns(tuple([each for each in body if not isinstance(each, While)]))
-
-
-def _is_innermost(loop: For) -> bool:
-    return not any(isinstance(each, For | While | Call) for each in walk(loop.body))
-
-
-def _polls(loop: For) -> bool:
-    return not _is_innermost(loop) and turns(loop.body) >= _POLL
 
 
 class Kernel:
@@ -258,8 +219,8 @@ class Function:
             self._share(loop)
             return
         high = self.value(loop.extent)
-        block = max(1, _LONG // max(1, turns(loop.body)))
-        if high.isdigit() and int(high) > block and not _polls(loop):
+        block = max(1, LONG // max(1, turns(loop.body)))
+        if high.isdigit() and int(high) > block and not polls(loop):
             self._in_blocks(loop, high, block)
         else:
             self.loop(loop, "0", high)
@@ -297,8 +258,8 @@ class Function:
         w.do("")  # the phi, whose second value is not known yet
         self.names[loop.variable] = (turn, dtypes.int64)
         free = loop.order is not Order.SERIAL
-        innermost = _is_innermost(loop)
-        if _polls(loop):
+        innermost = is_innermost(loop)
+        if polls(loop):
             self._poll()
         if free:
             self.groups.append(self.kernel.metadata.add("", distinct=True))
@@ -349,7 +310,7 @@ class Function:
         head, inside, done = w.label(), w.label(), w.label()
         w.go(head)
         w.begin(head)
-        self._poll_at_times(_statements(loop.body))
+        self._poll_at_times(statements(loop.body))
         w.branch(self.value(loop.condition), inside, done)
         w.begin(inside)
         self.body(loop.body)
@@ -444,7 +405,7 @@ class Function:
         self._leave_unless(self.w.put(f"icmp eq i32 {flag}, 0"), str(INTERRUPTED))
 
     def _poll_at_times(self, statements: int) -> None:
-        """Poll once that many statements, and those that were noted before, are `_LONG`."""
+        """Poll once that many statements, and those that were noted before, are `LONG`."""
         w = self.w
         if not self.since:
             self.since = "%statements"
@@ -452,7 +413,7 @@ class Function:
         noted = w.put(f"add i64 {w.put(f'load i64, ptr {self.since}')}, {statements}")
         looking, going_on = w.label(), w.label()
         w.do(f"store i64 {noted}, ptr {self.since}")
-        w.branch(w.put(f"icmp ult i64 {noted}, {_LONG}"), going_on, looking)
+        w.branch(w.put(f"icmp ult i64 {noted}, {LONG}"), going_on, looking)
         w.begin(looking)
         self._poll()
         w.do(f"store i64 0, ptr {self.since}")
@@ -549,7 +510,7 @@ class Function:
         inner = Function(self.kernel, parallel=True)
         seen = self._seen(loop, inner)
         inner.loop(loop, "%low", "%high")
-        self._offer(inner, seen, high, grain_of(loop, _is_innermost(loop)), WAYS)
+        self._offer(inner, seen, high, grain_of(loop, is_innermost(loop)), CHUNKS)
 
     def _offer(
         self,

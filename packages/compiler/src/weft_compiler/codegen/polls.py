@@ -1,0 +1,49 @@
+"""How much a program computes, and how often its loops look at the flag that interrupts it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_compiler.ir.expressions import Constant
+from weft_compiler.ir.program import Body, Call, For, If, While, walk
+from weft_compiler.routines import routine
+
+LONG: Final = 1 << 16
+"""Statements between two looks at that flag, of a loop whose turns have fewer."""
+_MANY: Final = 500
+"""Statements of a turn from which on a loop looks at it in each."""
+_AT_ONCE: Final = 16
+"""Products of numbers that a routine computes in the time of a statement, at least."""
+
+
+def turns(body: Body) -> int:
+    """About how many statements run in a body; a loop of unknown length counts as 100 turns."""
+    count = 0
+    for each in body:
+        match each:
+            case For(extent=Constant(value=extent)):
+                count += int(extent) * turns(each.body)
+            case For() | While():
+                count += 100 * turns(each.body)
+            case If():
+                count += turns(each.then) + turns(each.otherwise)
+            case Call(routine=name, parameters=parameters):
+                count += 1 + routine(name).work(dict(parameters)) // _AT_ONCE
+            case _:
+                count += 1
+    return count
+
+
+def statements(body: Body) -> int:
+    """As `turns`, but of loops that note their own turns."""
+    return 1 + turns(tuple([each for each in body if not isinstance(each, While)]))
+
+
+def is_innermost(loop: For) -> bool:
+    """Whether there are no loops or calls in it."""
+    return not any(isinstance(each, For | While | Call) for each in walk(loop.body))
+
+
+def polls(loop: For) -> bool:
+    """Whether each turn looks at the flag."""
+    return not is_innermost(loop) and turns(loop.body) >= _MANY
