@@ -348,6 +348,19 @@ PROGRAMS = [
     ],
     *map(model, MODELS),
     *NETWORK_PROGRAMS,
+    Program(
+        "compile_large",
+        tuple(
+            Row(f"compile_large_{way}", f"first step of 31,000 nodes, {title}", "s")
+            for way, title in (
+                ("kernels", "by kernels"),
+                ("cold", "compiled"),
+                ("warm", "with its code on the disk"),
+            )
+        ),
+        WEFT,
+        "compile_large.py",
+    ),
     *plans("tanh", "a plain chain"),
     *plans("negative", "neg of neg of …"),
 ]
