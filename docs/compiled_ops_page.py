@@ -72,7 +72,7 @@ def text() -> str:
     own = [name for name in registered_ops() if declared_in(name).startswith("weft_")]
     updates = [name for name in own if update_of(name) is not None]
     parts += [f"| updates of variables | {_listed(updates)} |\n"]
-    parts += [IN_PART, *sorted(in_part), BY_KERNELS]
+    parts += [*([IN_PART, *sorted(in_part)] if in_part else ()), BY_KERNELS]
     parts += [f"| {why} | {_listed(ops)} |\n" for why, ops in sorted(others.items())]
     return "".join(parts)
 
