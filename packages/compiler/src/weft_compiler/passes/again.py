@@ -200,44 +200,50 @@ class _Again:
     def __init__(
         self, flat: _Flat, made: Program, chains: Mapping[str, _Chain], wanted: _Wanted
     ) -> None:
-        self._flat = flat
+        self._flat, self._chains = flat, chains
         self._names = Names(flat.program)
         self.twins: dict[str, list[str]] = {}
         self.impossible: set[str] = set()
-        body = flat.program.body
-        before: dict[int, Body] = {}
-        renamed: dict[int, Mapping[str, str]] = {}
+        self._before: dict[int, Body] = {}
+        self._renamed: dict[int, Mapping[str, str]] = {}
         for at, names in wanted.items():
-            there = names_in((made.body[at],))
-            users = [
-                at
-                for at, each in enumerate(flat.effects)
-                if (each.writes.keys() | each.defines) & there
-            ]
-            readers = [at for at in users if flat.effects[at].reads.keys() & names]
-            if not readers:  # what has no name, as a check, cannot be found again
-                self.impossible |= names
-                continue
-            first = readers[0]
-            possible = {name for name in names if flat.can_fill(chains[name], first)}
-            self.impossible |= names - possible
-            anew = frozenset[str]().union(*[chains[name] for name in possible])
-            twins, before[first] = self._copy(anew, first)
-            for name in possible:
-                self.twins.setdefault(name, []).append(twins[name])
-            renamed |= dict.fromkeys([at for at in users if at >= first], twins)
+            self._fill_anew(names, made.body[at])
         self.program = replaced(
             flat.program,
             tuple(
                 [
                     new
-                    for at, each in enumerate(body)
-                    for new in (*before.get(at, ()), _renamed(each, renamed.get(at, {})))
+                    for at, each in enumerate(flat.program.body)
+                    for new in (
+                        *self._before.get(at, ()),
+                        _renamed(each, self._renamed.get(at, {})),
+                    )
                 ]
             ),
         )
 
-    def _copy(self, anew: _Chain, first: int) -> tuple[dict[str, str], Body]:
+    def _fill_anew(self, names: set[str], statement: Statement) -> None:
+        """Fill temporaries anew before what has become a statement of the made program."""
+        flat, there = self._flat, names_in((statement,))
+        users = [
+            at
+            for at, each in enumerate(flat.effects)
+            if (each.writes.keys() | each.defines) & there and at not in self._renamed
+        ]
+        readers = [at for at in users if flat.effects[at].reads.keys() & names]
+        if not readers:  # what has no name, as a check, cannot be found again
+            self.impossible |= names
+            return
+        first = readers[0]
+        possible = {name for name in names if flat.can_fill(self._chains[name], first)}
+        self.impossible |= names - possible
+        anew = frozenset[str]().union(*[self._chains[name] for name in possible])
+        twins, self._before[first] = self._copy(anew)
+        for name in possible:
+            self.twins.setdefault(name, []).append(twins[name])
+        self._renamed |= dict.fromkeys([at for at in users if at >= first], twins)
+
+    def _copy(self, anew: _Chain) -> tuple[dict[str, str], Body]:
         """Names for buffers that are filled anew, and the statements that do so."""
         flat = self._flat
         twins = {name: self._names.new(name) for name in flat.buffers if name in anew}
