@@ -186,6 +186,24 @@ def test_no_more_slots_than_there_are(own: Arena) -> None:
     assert own.usage() == (0, 0)
 
 
+def test_what_goes_while_a_slot_gets_memory_is_counted(
+    own: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, _ = turned(5000, 2.0)
+    large = [turned(50_000, 3.0)[0]]
+    pooled = arena._pooled
+
+    def meanwhile(size: int) -> Any:
+        large.clear()
+        gc.collect()
+        return pooled(size)
+
+    monkeypatch.setattr(arena, "_pooled", meanwhile)
+    assert own.grow()
+    assert words(own)[0, 2] == 20_032
+    del small
+
+
 def test_where_the_system_has_no_memory_the_program_is_refused(
     own: Arena, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,10 +106,13 @@ class Arena:
     def grow(self) -> bool:
         """Give memory to one more slot; whether there was one without."""
         self._settle()
-        with self._lock:
-            most = self._most()
-            short = [slot for slot in range(SLOTS) if self._size(slot) < most]
-            return any(self._fill(slot, most) for slot in short)
+        try:
+            with self._lock:
+                most = self._most()
+                short = [slot for slot in range(SLOTS) if self._size(slot) < most]
+                return any(self._fill(slot, most) for slot in short)
+        finally:
+            self._settle()  # what came or went meanwhile found the lock held
 
     def usage(self) -> Usage:
         """What it is now."""
