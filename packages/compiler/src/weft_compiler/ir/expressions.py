@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from weft_graph.ir.scalar import PRIMITIVES, Scalar, applications, kind
@@ -136,6 +137,16 @@ def cast(x: Expr, dtype: DType) -> Expr:
 def where(condition: Expr, x: Expr, y: Expr) -> Expr:
     """X where the condition holds, else y; both are computed."""
     return apply("where", condition, x, y)
+
+
+def add(*terms: Expr) -> Expr:
+    """The sum of some terms, the first two first."""
+    return reduce(lambda x, y: apply("add", x, y), terms)
+
+
+def mul(*factors: Expr) -> Expr:
+    """The product of some factors, the first two first."""
+    return reduce(lambda x, y: apply("mul", x, y), factors)
 
 
 def of_scalar(

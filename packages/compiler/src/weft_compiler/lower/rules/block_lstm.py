@@ -17,9 +17,11 @@ from weft_compiler.ir.expressions import (
     Expr,
     Load,
     Variable,
+    add,
     apply,
     cast,
     index,
+    mul,
     number,
     where,
 )
@@ -27,17 +29,16 @@ from weft_compiler.ir.indices import clamped, minus, plus
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Call, For, If, Let, Statement, Store
 from weft_compiler.lower.panels import packed
+from weft_compiler.lower.precision import widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.block_rnn import (
     Cell,
     Flow,
-    add,
     by_peephole,
-    mul,
     results,
     sigmoid,
 )
-from weft_compiler.lower.rules.matmul import by_panels, widened
+from weft_compiler.lower.rules.matmul import by_panels
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Elements, Requirement, Value, Written, computed, moved
 from weft_graph.ir.constant_value import constant_value

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce as fold
 from typing import Final
 
-from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.expressions import Expr, add, apply, index, mul, number, where
 from weft_compiler.ir.indices import clamped, minus, plus
+from weft_compiler.lower.precision import rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.matmul import product_of, widened
+from weft_compiler.lower.rules.matmul import product_of
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, computed
 
 _ORDER: Final = {"LSTMBlockCell": "icfo", "BlockLSTM": "icfo", "BlockLSTMV2": "ifco"}
 """How the gates stand side by side, c that of the cell's input."""
-
-
-def add(*terms: Expr) -> Expr:
-    """The sum of some terms."""
-    return fold(lambda x, y: apply("add", x, y), terms)
-
-
-def mul(*factors: Expr) -> Expr:
-    """The product of some factors."""
-    return fold(lambda x, y: apply("mul", x, y), factors)
 
 
 def _rest(x: Expr) -> Expr:
@@ -68,10 +58,7 @@ def _side_by_side(name: str, x: Value, h: Value) -> Value:
 
 def results(op: Operation, values: Sequence[Value]) -> list[Value]:
     """What an op gives, in its own type."""
-    return [
-        value if value.dtype is op.dtype() else computed(op.name, op.dtype(), value.shape, value.at)
-        for value in values
-    ]
+    return [rounded(op.name, value, op.dtype()) for value in values]
 
 
 # ------------------------------------------------------------------------------------ cells

@@ -22,9 +22,9 @@ from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, ti
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Call, If, Statement, Store
 from weft_compiler.lower.panels import aligned, packed
+from weft_compiler.lower.precision import NARROW, rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.matmul import sums_of, widened
-from weft_compiler.lower.rules.reduction import NARROW
+from weft_compiler.lower.rules.matmul import sums_of
 from weft_compiler.lower.values import Value, Written, computed, moved
 from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
 from weft_compiler.pairs import PAIR, packed_pairs, pair_panels
@@ -116,8 +116,7 @@ def _operand(op: Operation, x: Value) -> Value:
 
 def _rounded(op: Operation, x: Value, layout: str = "") -> Value:
     """A result in the type of an op, and its layout."""
-    if x.dtype is not op.dtype():
-        x = computed(f"{x.name}_rounded", op.dtype(), x.shape, x.at)
+    x = rounded(f"{x.name}_rounded", x, op.dtype())
     return as_layout(x, layout, op.name) if layout else x
 
 

@@ -16,11 +16,11 @@ from weft_compiler.ir.expressions import Expr, Variable, number
 from weft_compiler.ir.indices import clamped, inside, minus, modulo, over, plus, times
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
+from weft_compiler.lower.precision import rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require, rule_of
 from weft_compiler.lower.rules.conv import FEW, Axis, as_layout, axes_of, channels_last
 from weft_compiler.lower.rules.depthwise import MOST_TAPS
-from weft_compiler.lower.rules.matmul import widened
-from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_compiler.lower.values import Value, Written, moved
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ops.windows import spatial_axes
@@ -36,9 +36,7 @@ def _wide(op: Operation, operand: int) -> Value:
 
 def _result(op: Operation, value: Value, layout: bool = True) -> Value:
     found = as_layout(value, op.attr("data_format"), op.name) if layout else value
-    return (
-        found if found.dtype is op.dtype() else computed(op.name, op.dtype(), op.shape(), found.at)
-    )
+    return rounded(op.name, found, op.dtype())
 
 
 @lowers("Conv3D")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
-from weft_compiler.ir.expressions import Expr, apply, index, number, where
+from weft_compiler.ir.expressions import Expr, add, apply, index, number, where
 from weft_compiler.ir.indices import clamped, inside, modulo, over, plus, times
+from weft_compiler.lower.precision import rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.conv import Axis, as_layout, axes_of, channels_last
-from weft_compiler.lower.rules.matmul import widened
 from weft_compiler.lower.values import Reduction, Value, computed, moved
 from weft_graph.ops.windows import spatial_axes
 
@@ -45,20 +45,6 @@ def _parts(channel: Expr, multiplier: int) -> tuple[Expr, Expr]:
     return over(channel, multiplier), modulo(channel, multiplier)
 
 
-def _sum(terms: Sequence[Expr]) -> Expr:
-    total = terms[0]
-    for term in terms[1:]:
-        total = apply("add", total, term)
-    return total
-
-
-def _narrowed(op: Operation, value: Value) -> Value:
-    """A result that was computed in float32 where the op's type is narrower."""
-    if value.dtype is op.dtype():
-        return value
-    return computed(f"{op.name}_narrow", op.dtype(), value.shape, value.at)
-
-
 @lowers("DepthwiseConv2dNative")
 def _depthwise(op: Operation) -> Value:
     filters, layout = widened(op.name, op.inputs[1]), op.attr("data_format")
@@ -79,11 +65,10 @@ def _depthwise(op: Operation) -> Value:
                 for at, axis, k in zip((i, j), axes, tap, strict=True)
             ]
             terms.append(apply("mul", framed.at(n, *places, c), filters.at(*tap, c, m)))
-        return _sum(terms)
+        return add(*terms)
 
-    return as_layout(
-        _narrowed(op, computed(op.name, filters.dtype, shape, element)), layout, op.name
-    )
+    found = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
+    return as_layout(found, layout, op.name)
 
 
 @lowers("DepthwiseConv2dNativeBackpropInput", known=(0,))
@@ -123,12 +108,11 @@ def _by_input(op: Operation) -> Value:
                 )
                 for m in range(multiplier)
             ]
-            terms.append(where(there, _sum(shares), zero))
-        return _sum(terms)
+            terms.append(where(there, add(*shares), zero))
+        return add(*terms)
 
-    return as_layout(
-        _narrowed(op, computed(op.name, filters.dtype, shape, element)), layout, op.name
-    )
+    found = rounded(op.name, computed(op.name, filters.dtype, shape, element), op.dtype())
+    return as_layout(found, layout, op.name)
 
 
 @lowers("DepthwiseConv2dNativeBackpropFilter", known=(1,))
@@ -157,4 +141,5 @@ def _by_filter(op: Operation) -> Value:
     def source(y: Expr, k: Expr, c: Expr, m: Expr) -> tuple[Expr, Expr, Expr]:
         return (y, k, plus(times(c, multiplier), m))
 
-    return _narrowed(op, moved(op.name, flat, op.shape(), source, dense=True))
+    found = moved(op.name, flat, op.shape(), source, dense=True)
+    return rounded(op.name, found, op.dtype())

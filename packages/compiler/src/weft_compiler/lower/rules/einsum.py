@@ -7,8 +7,9 @@ from math import prod
 
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import reshaped
+from weft_compiler.lower.precision import widened
 from weft_compiler.lower.registry import Operation, lowers
-from weft_compiler.lower.rules.matmul import by_kernel, sums_of, widened
+from weft_compiler.lower.rules.matmul import by_kernel, sums_of
 from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, computed, moved
 from weft_graph.ops.einsum import einsum_terms

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from weft_compiler.ir.expressions import Expr, Variable, apply, cast, index, number, where
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, Written, computed
-from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 Channels = list[Expr]
@@ -100,7 +100,7 @@ def _pixelwise(op: Operation, change: Change) -> Value:
     x, shape = op.inputs[0], op.shape()
     require(shape[-1:] == (3,), "it has no three channels")
     require(all(each.rank == 0 for each in op.inputs[1:]), "the change has axes")
-    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    wide = wide_type(x.dtype)
 
     def write(unique: Unique, result: Buffer, pixels: Buffer, *rest: Buffer) -> Body:
         def turn(*at: Expr) -> Body:
@@ -161,7 +161,7 @@ def _adjust_contrast(op: Operation) -> Value:
     """Distances from the mean of each channel of each image, times a factor."""
     x, factor = op.inputs
     require(x.rank >= 3 and factor.rank == 0, "it has no images, or the factor has axes")
-    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    wide = wide_type(x.dtype)
     given = computed(f"{op.name}_x", wide, x.shape, x.at)
     total = reduce(f"{op.name}_sum", given, [x.rank - 3, x.rank - 2], "add")
     count = number(max(1, x.shape[-3] * x.shape[-2]), wide)

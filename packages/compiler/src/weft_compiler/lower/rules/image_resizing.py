@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_compiler.ir.expressions import INDEX, Expr, apply, number
+from weft_compiler.ir.expressions import INDEX, Expr, add, apply, number
 from weft_compiler.ir.indices import clamped
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Reduction, Value, computed, moved
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -116,7 +116,7 @@ def _nearest(op: Operation) -> Value:
 def _nearest_grad(op: Operation) -> Value:
     """Each pixel has the sum of the gradients of those that show it."""
     x, shape = _checked(op)
-    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    wide = wide_type(x.dtype)
     back = []
     for axis in (1, 2):
         index = _nearest_of(op, axis, shape[axis], x.shape[axis])[:, None]
@@ -167,10 +167,7 @@ def _along(op: Operation, x: Value, axis: int, taps: Taps) -> Value:
         return apply("add", part, low)
 
     def summed(*at: Expr) -> Expr:
-        total = weighted(at, 0)
-        for tap in range(1, depth):
-            total = apply("add", total, weighted(at, tap))
-        return total
+        return add(*[weighted(at, tap) for tap in range(depth)])
 
     name = f"{op.name}_along_{axis}"
     if taps.between or depth <= _FEW:

@@ -9,15 +9,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from weft_compiler.blas import MISSING, addresses
 from weft_compiler.ir.expressions import Expr, Load, apply, index, number, where
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Call, Statement
 from weft_compiler.lower.panels import aligned, packed
+from weft_compiler.lower.precision import NARROW, widened
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Reduction, Value, Written, broadcast, computed
 from weft_compiler.pairs import packed_pairs, pair_panels
 from weft_graph.ir.node import Node
@@ -49,16 +47,6 @@ def _batch_matmul(op: Operation) -> Value:
 def _product(op: Operation, transpose_a: bool, transpose_b: bool) -> Value:
     a, b = op.inputs
     return product_of(op.name, a, b, op.shape(), transpose_a, transpose_b)
-
-
-def widened(name: str, x: Value) -> Value:
-    """A tensor in float32 where it is narrower."""
-    if x.dtype not in NARROW:
-        return x
-    if x.constant is not None:
-        wide = x.constant.astype(np.float32)
-        return Value(f"{name}_{x.name}", dtypes.float32, x.shape, constant=wide)
-    return computed(f"{name}_{x.name}", dtypes.float32, x.shape, x.at)
 
 
 def product_of(

@@ -10,8 +10,8 @@ from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, ind
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Value, Written, computed
 from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
@@ -66,7 +66,7 @@ def _windows(op: Operation) -> _Windows:
     x, taps = op.inputs[:2]
     fits = x.rank == 4 and taps.rank == 3 and x.shape[3] == taps.shape[2]
     require(fits and x.size > 0 and taps.size > 0, "images and filters do not fit, or are empty")
-    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    wide = wide_type(x.dtype)
     x, taps = (computed(f"{op.name}_{each.name}", wide, each.shape, each.at) for each in (x, taps))
     strides, rates = op.attr("strides")[1:3], op.attr("rates")[1:3]
     slides = [

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from weft_compiler.ir.expressions import INDEX, Expr, apply, cast, number, where
 from weft_compiler.ir.indices import clamped
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, broadcast, computed
-from weft_tensor import dtypes
 
 
 class _Softmax:
     """Parts of the softmax along the last axis, in float32 where the operand is narrower."""
 
     def __init__(self, op: Operation, logits: Value) -> None:
-        wide = dtypes.float32 if logits.dtype in NARROW else logits.dtype
+        wide = wide_type(logits.dtype)
         self.wide = wide
         shape = op.shape(len(op.node.outputs) - 1)
         last = len(shape) - 1

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce as fold
 from typing import Final
 
-from weft_compiler.ir.expressions import Expr, Load, apply, cast, number
+from weft_compiler.ir.expressions import Expr, Load, add, apply, cast, number
 from weft_compiler.ir.indices import plus
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Allocate, Body, Buffer, Statement, Store
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, Written, computed
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import dtypes
-from weft_tensor.dtypes import DType
 
 Element = Callable[..., Expr]
 
@@ -35,7 +34,7 @@ class _Images:
     def __init__(self, op: Operation, x: Value, vectors: Sequence[Value]) -> None:
         self.name, self.shape = op.name, x.shape
         self.axis = channel_axis(op.attr("data_format"))
-        self.wide = _wide(x.dtype)
+        self.wide = wide_type(x.dtype)
         require(x.rank == 4 and x.size > 0, "it has no images")
         channels = (x.shape[self.axis],)
         require(all(v.shape == channels for v in vectors), "vectors of another size than channels")
@@ -65,11 +64,7 @@ class _Images:
 def _by_kernel(node: Node) -> str:
     """Images of float32 with vectors of float64 are computed in both, one after the other."""
     x, scale = (node.inputs[at].dtype for at in ((1, 2) if "Grad" in node.type else (0, 1)))
-    return "" if scale is _wide(x) else "its vectors have another type than its images"
-
-
-def _wide(dtype: DType) -> DType:
-    return dtypes.float32 if dtype in NARROW else dtype
+    return "" if scale is wide_type(x) else "its vectors have another type than its images"
 
 
 @lowers("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", by_kernel=_by_kernel)
@@ -159,7 +154,7 @@ class _Neighbours:
 
     def __init__(self, op: Operation, x: Value) -> None:
         require(x.rank == 4, "it has no images")
-        self.name, self.shape, self.wide = op.name, x.shape, _wide(x.dtype)
+        self.name, self.shape, self.wide = op.name, x.shape, wide_type(x.dtype)
         self._radius = int(op.attr("depth_radius"))
         self._beta = float(op.attr("beta"))
         squares = self.sums("squares", lambda *at: apply("square", cast(x.at(*at), self.wide)))
@@ -224,9 +219,7 @@ def _windows(unique: Unique, row: Buffer, y: Buffer, at: Sequence[Expr], width: 
     if width <= _FEW:
 
         def total(j: Expr) -> Body:
-            terms = [place(j, k) for k in range(width)]
-            value = fold(lambda x, y: apply("add", x, y), terms[1:], cast(terms[0], row.dtype))
-            return (Store(y.name, (*at, j), value),)
+            return (Store(y.name, (*at, j), add(*[place(j, k) for k in range(width)])),)
 
         return nest(unique, channels, total)
 

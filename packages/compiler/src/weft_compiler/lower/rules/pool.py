@@ -21,14 +21,14 @@ from weft_compiler.ir.indices import (
 )
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Statement, Store
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.rules.reduction import NARROW, initial
+from weft_compiler.lower.rules.reduction import initial
 from weft_compiler.lower.values import Reduction, Value, Written, computed, moved
 from weft_graph.ir.node import Node
 from weft_graph.ops.windows import slide
 from weft_tensor import dtypes
-from weft_tensor.dtypes import DType
 
 Element = Callable[..., Expr]
 
@@ -166,10 +166,6 @@ def _windows(op: Operation, shape: Sequence[int]) -> _Windows:
     return found
 
 
-def _wide(x: Value) -> DType:
-    return dtypes.float32 if x.dtype in NARROW else x.dtype
-
-
 @lowers("MaxPool", "MaxPool3D")
 def _max_pool(op: Operation) -> Value:
     x = op.inputs[0]
@@ -181,7 +177,7 @@ def _max_pool(op: Operation) -> Value:
 @lowers("AvgPool", "AvgPool3D")
 def _avg_pool(op: Operation) -> Value:
     x = op.inputs[0]
-    windows, wide = _windows(op, x.shape), _wide(x)
+    windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     total = windows.fold(
         f"{op.name}_sum", "add", number(0, wide), lambda _, place, tap: cast(x.at(*place), wide)
     )
@@ -196,7 +192,7 @@ def _avg_pool(op: Operation) -> Value:
 def _avg_pool_grad(op: Operation) -> Value:
     """Each element has its share of the gradients of the windows that it is in."""
     gradient = op.inputs[1]
-    windows, wide = _windows(op, op.shape()), _wide(gradient)
+    windows, wide = _windows(op, op.shape()), wide_type(gradient.dtype)
     require(gradient.shape == windows.counts, "shapes do not fit")
 
     def share(*at: Expr) -> Expr:
@@ -226,7 +222,7 @@ def _first_most(op: Operation, windows: _Windows, x: Value, y: Value) -> Value:
 def _max_pool_grad(op: Operation) -> Value:
     """The gradient of a window goes to its first position that has the maximum, or a NaN."""
     x, y, gradient = op.inputs
-    windows, wide = _windows(op, x.shape), _wide(x)
+    windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(y.shape == gradient.shape == windows.counts, "shapes do not fit")
     zero = number(0, wide)
     first = _first_most(op, windows, x, y)
@@ -279,7 +275,7 @@ def _max_pool_with_places(op: Operation) -> list[Value]:
 def _max_pool_grad_of_places(op: Operation) -> Value:
     """Gradients that are added at the places of the maxima."""
     x, gradient, places = op.inputs
-    windows, wide = _windows(op, x.shape), _wide(x)
+    windows, wide = _windows(op, x.shape), wide_type(x.dtype)
     require(gradient.shape == places.shape == windows.counts, "shapes do not fit")
     whole, image = bool(op.attr("include_batch_in_index")), prod(x.shape[1:])
 

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 
 from weft_compiler.ir.expressions import Expr, apply, number, where
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Requirement, Value, computed
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -274,7 +275,7 @@ def _given_range(op: Operation, wide: DType) -> tuple[Value, Value]:
 def _round_to_integers(op: Operation) -> Value:
     """The range is given, or that of the numbers, as a whole or along an axis."""
     given, axis = bool(op.attr("range_given")), int(op.node.attrs.get("axis", -1))
-    wide = dtypes.float32 if op.dtype() in NARROW else op.dtype()
+    wide = wide_type(op.dtype())
     bits = int(op.known(3)) if op.node.type.endswith("V3") else int(op.attr("num_bits"))
     require(1 + bool(op.attr("signed_input")) <= bits < _BITS, f"integers of {bits} bits")
     x = computed(f"{op.name}_x", wide, op.shape(), op.inputs[0].at)

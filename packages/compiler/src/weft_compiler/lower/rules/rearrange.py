@@ -15,8 +15,9 @@ from weft_compiler.ir.indices import (
     times,
     unflattened,
 )
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, computed, moved
 from weft_tensor import dtypes
 
@@ -148,8 +149,7 @@ def _with_diagonal(op: Operation) -> Value:
 @lowers("EuclideanNorm", known=(1,))
 def _norm(op: Operation) -> Value:
     x, axes = op.inputs[0], op.axes()
-    wide = dtypes.float64 if x.dtype.is_integer else x.dtype
-    wide = dtypes.float32 if wide in NARROW else wide
+    wide = dtypes.float64 if x.dtype.is_integer else wide_type(x.dtype)
 
     def square(*at: Expr) -> Expr:
         return apply("square", cast(x.at(*at), wide))

@@ -7,12 +7,12 @@ from typing import Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, number
 from weft_compiler.ir.indices import reshaped
+from weft_compiler.lower.precision import rounded, wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.values import Value, computed, moved, reduced
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
-NARROW: Final = (dtypes.float16, dtypes.bfloat16)
 _COMBINERS: Final = {
     "Sum": "add",
     "Mean": "add",
@@ -38,16 +38,14 @@ def _reduce(op: Operation) -> Value:
 
 def reduce(name: str, x: Value, axes: list[int], combine: str) -> Value:
     """A tensor reduced; float16 and bfloat16 are added and multiplied in float32."""
-    wide = dtypes.float32 if x.dtype in NARROW and combine in ("add", "mul") else x.dtype
-    return _narrowed(name, _reduced(name, x, axes, combine, wide), x.dtype)
+    wide = wide_type(x.dtype) if combine in ("add", "mul") else x.dtype
+    return rounded(name, _reduced(name, x, axes, combine, wide), x.dtype)
 
 
 def _mean(op: Operation, x: Value, axes: list[int]) -> Value:
     """The mean; of integers rounded towards zero, from a sum that does not overflow."""
-    wide = x.dtype
-    if wide in NARROW:
-        wide = dtypes.float32
-    elif wide.is_integer and wide is not dtypes.uint64:
+    wide = wide_type(x.dtype)
+    if wide.is_integer and wide is not dtypes.uint64:
         wide = dtypes.int64
     total = _reduced(f"{op.name}_sum", x, axes, "add", wide)
     count = math.prod(x.shape[axis] for axis in axes)
@@ -65,10 +63,6 @@ def _reduced(name: str, x: Value, axes: list[int], combine: str, wide: DType) ->
         return cast(x.at(*at), wide)
 
     return reduced(name, x, axes, combine, initial(combine, wide), element)
-
-
-def _narrowed(name: str, x: Value, dtype: DType) -> Value:
-    return x if x.dtype is dtype else computed(name, dtype, x.shape, x.at)
 
 
 def initial(combine: str, dtype: DType) -> Expr:

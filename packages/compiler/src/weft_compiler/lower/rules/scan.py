@@ -19,8 +19,9 @@ from weft_compiler.ir.expressions import (
 from weft_compiler.ir.indices import minus, plus
 from weft_compiler.ir.loops import Unique, load, nest
 from weft_compiler.ir.program import Assign, Body, Buffer, For, Statement, Store, Var
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
-from weft_compiler.lower.rules.reduction import NARROW, reduce
+from weft_compiler.lower.rules.reduction import reduce
 from weft_compiler.lower.values import Value, Written, computed, reduced
 from weft_tensor import dtypes
 
@@ -61,7 +62,7 @@ def _scan(op: Operation) -> Value:
     x, axis = op.inputs[0], op.axes()[0]
     size, logarithms = x.shape[axis], op.node.type == "CumulativeLogsumexp"
     combine = _COMBINERS.get(op.node.type, "")
-    wide = dtypes.float32 if x.dtype in NARROW else x.dtype
+    wide = wide_type(x.dtype)
     none = number(-math.inf if logarithms else combine == "mul", wide)
 
     def combined(total: Expr, given: Expr) -> Expr:

@@ -9,11 +9,10 @@ from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cas
 from weft_compiler.ir.indices import Operand, clamped
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.precision import NARROW, rounded, widened
 from weft_compiler.lower.registry import Operation, changes_rows, lowers, require
 from weft_compiler.lower.rules.gather import in_range, points_in_range
-from weft_compiler.lower.rules.matmul import widened
-from weft_compiler.lower.rules.reduction import NARROW
-from weft_compiler.lower.values import Change, Places, Value, Written, computed
+from weft_compiler.lower.values import Change, Places, Value, Written
 from weft_graph.ir.node import Node
 from weft_tensor.dtypes import DType
 
@@ -146,13 +145,6 @@ _TENSOR: Final = {
 }
 
 
-def _narrowed(op: Operation, value: Value) -> Value:
-    """A result in the op's type, to which what was combined in float32 is rounded at the end."""
-    if value.dtype is op.dtype():
-        return value
-    return computed(f"{op.name}_narrow", op.dtype(), value.shape, value.at)
-
-
 @lowers(*_TENSOR)
 def _tensor_scatter(op: Operation) -> Value:
     (x, indices, updates), primitive = op.inputs, _TENSOR[op.node.type]
@@ -167,7 +159,8 @@ def _tensor_scatter(op: Operation) -> Value:
         return (*nest(unique, x.shape, copy), *scatter.statements(unique, result, *rest))
 
     written = Written((x, indices, updates), write)
-    return _narrowed(op, scatter.requires(Value(op.name, x.dtype, x.shape, written)))
+    found = scatter.requires(Value(op.name, x.dtype, x.shape, written))
+    return rounded(op.name, found, op.dtype())
 
 
 @lowers("ScatterNd", known=(2,))
@@ -183,4 +176,4 @@ def _scatter_nd(op: Operation) -> Value:
         return (*start, *scatter.statements(unique, result, *rest))
 
     found = Value(op.name, dtype, op.shape(), Written((indices, updates), write))
-    return _narrowed(op, scatter.requires(found))
+    return rounded(op.name, scatter.requires(found), op.dtype())

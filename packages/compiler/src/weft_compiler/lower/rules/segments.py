@@ -9,11 +9,10 @@ from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, ind
 from weft_compiler.ir.indices import clamped, plus
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Requirement, Value, Written, computed
-from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _COMBINERS: Final = {
@@ -24,16 +23,11 @@ _COMBINERS: Final = {
 }
 
 
-def _wide(dtype: DType) -> DType:
-    """What rows are combined in; narrow numbers are rounded at the end."""
-    return dtypes.float32 if dtype in NARROW else dtype
-
-
 @lowers(*_COMBINERS, known=(2,))
 def _unsorted_segment(op: Operation) -> Value:
     """Rows of negative segments are left out."""
     x, ids = op.inputs[:2]
-    wide = _wide(x.dtype)
+    wide = wide_type(x.dtype)
     require(x.shape[: ids.rank] == ids.shape, "data and segment_ids of different shapes")
     count = op.shape()[0]
     combine = _COMBINERS[op.node.type]
@@ -138,7 +132,7 @@ def _ascends(ids: Value) -> Requirement:
 @lowers(*[f"SparseSegment{kind}WithNumSegments" for kind in ("Sum", "Mean", "SqrtN")], known=(3,))
 def _sparse_segment(op: Operation) -> Value:
     """Rows of a tensor, which indices choose, added up by sorted segments."""
-    (x, indices, ids), shape, wide = op.inputs[:3], op.shape(), _wide(op.inputs[0].dtype)
+    (x, indices, ids), shape, wide = op.inputs[:3], op.shape(), wide_type(op.inputs[0].dtype)
     require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
     rows, places = x.shape[0], computed(f"{op.name}_rows", INDEX, indices.shape, indices.at)
     require(rows > 0 or not ids.size, "there are no rows")
@@ -162,7 +156,7 @@ def _sparse_segment(op: Operation) -> Value:
 def _sparse_segment_grad(op: Operation) -> Value:
     """The share that each row has in the gradient of its segment."""
     (gradient, indices, ids), shape = op.inputs[:3], op.shape()
-    count, wide = gradient.shape[0], _wide(gradient.dtype)
+    count, wide = gradient.shape[0], wide_type(gradient.dtype)
     require(indices.shape == ids.shape and ids.rank == 1, "indices and segment_ids do not fit")
     require(count > 0 or not ids.size, "there are no segments")
     divisor = _divisor(op, ids, count, wide)

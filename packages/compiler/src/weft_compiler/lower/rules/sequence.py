@@ -8,9 +8,9 @@ from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, ind
 from weft_compiler.ir.indices import clamped, inside
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
+from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
-from weft_compiler.lower.rules.reduction import NARROW
 from weft_compiler.lower.values import Requirement, Value, Written, computed
 from weft_tensor import dtypes
 
@@ -94,7 +94,7 @@ def _linspace(op: Operation) -> Value:
     """The last one is what was asked for, whatever the steps add up to."""
     (start, stop), count = op.inputs[:2], op.shape()[0]
     require(start.rank == stop.rank == 0 and count > 0, "shapes do not fit")
-    wide = dtypes.float32 if op.dtype() in NARROW else op.dtype()
+    wide = wide_type(op.dtype())
 
     def element(i: Expr) -> Expr:
         first, last, turn = cast(start.at(), wide), cast(stop.at(), wide), cast(i, wide)

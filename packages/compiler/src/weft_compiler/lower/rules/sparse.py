@@ -8,10 +8,10 @@ from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, num
 from weft_compiler.ir.indices import clamped, plus
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.precision import rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import points_in_range
-from weft_compiler.lower.rules.matmul import widened
-from weft_compiler.lower.values import Requirement, Value, Written, computed, moved
+from weft_compiler.lower.values import Requirement, Value, Written, moved
 from weft_tensor import dtypes
 
 
@@ -54,7 +54,7 @@ def _product(op: Operation) -> Value:
 
     total = Value(f"{op.name}_total", wide, (m, n), Written((indices, values, dense), write))
     total.requires = points_in_range(indices, sizes)
-    return computed(op.name, op.dtype(), (m, n), total.at)
+    return rounded(op.name, total, op.dtype())
 
 
 @lowers("SparseToDense", known=(1,))
