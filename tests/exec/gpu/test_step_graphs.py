@@ -17,7 +17,7 @@ from cupy_standin import machine
 from weft_testing.gpu_programs import assembling
 
 import weft as wf
-from weft_exec.gpu import graph_piece
+from weft_exec.gpu.captured_graph import CapturedGraph
 from weft_exec.resources.resources import VariableState
 
 
@@ -31,7 +31,7 @@ class Launches:
 @pytest.fixture(autouse=True)
 def seen(somewhere: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launches]:
     found = Launches()
-    launch, new = graph_piece._Graph.launch, graph_piece._Graph.__init__
+    launch, new = CapturedGraph.launch, CapturedGraph.__init__
 
     def count(self: Any, slots: Any) -> bool:
         done = launch(self, slots)
@@ -43,8 +43,8 @@ def seen(somewhere: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launches]:
         new(self, *args)
         found.captured += 1
 
-    monkeypatch.setattr(graph_piece._Graph, "launch", count)
-    monkeypatch.setattr(graph_piece._Graph, "__init__", make)
+    monkeypatch.setattr(CapturedGraph, "launch", count)
+    monkeypatch.setattr(CapturedGraph, "__init__", make)
     monkeypatch.setenv("WEFT_JIT", "now")
     with assembling() if somewhere == "stand-in" else nullcontext():
         yield found

@@ -145,7 +145,7 @@ class Compiled:
         self.program.resume()
 
     def copy(self) -> Compiled:
-        """The same with memory of its own; see `Generated`."""
+        """The same with a flag of its own; see `Generated`."""
         program, size = self.program.copy(), self._size
         return Compiled(program, self.takes, self.updates, self.draws, size, self._made, self.tells)
 

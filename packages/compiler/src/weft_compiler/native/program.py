@@ -190,7 +190,7 @@ class NativeProgram:
         self._interrupt[0] = 0
 
     def copy(self) -> NativeProgram:
-        """The same program with memory, and a flag that interrupts it, of its own."""
+        """The same program with a flag that interrupts it of its own."""
         copy = NativeProgram(self.program, self.code, self.statements, self.messages)
         copy.threads = self._threads
         return copy
@@ -215,7 +215,7 @@ class NativeProgram:
     def threads(self) -> int:
         """How many threads may run a call of `enter`: 1, until something else is set.
 
-        As many more memory does the program have, where it has loops that threads share.
+        Where it has loops that threads share, a call works in memory for each of them.
         """
         return self._threads
 

@@ -1,4 +1,4 @@
-"""What stands for variables while a CUDA graph is captured."""
+"""What stands for variables while a CUDA graph is captured, and where they are among values."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ class Shadow(VariableState):
             if value.shape != self.shape:
                 raise NotCaptured("a variable gets another shape")
             self.xp.copyto(self.xp.ndarray(self.shape, value.dtype, self._memory), value)
+
+
+def state_in(value: Any) -> VariableState | None:
+    """The variable that a value is or leads to."""
+    if isinstance(value, ResourceHandle):
+        value = value.resource
+    return value if isinstance(value, VariableState) else None
 
 
 def leading_to(handle: ResourceHandle, state: VariableState) -> ResourceHandle:

@@ -21,8 +21,9 @@ from weft_exec.executor.linear import Check, Compound, Instruction, Segment, Slo
 from weft_exec.executor.region import RegionCall
 from weft_exec.gpu.capture import current
 from weft_exec.gpu.residency import is_of_host, stays
+from weft_exec.gpu.shadows import state_in
 from weft_exec.kernels.random_counters import needs_counters
-from weft_exec.resources.resources import ResourceHandle, VariableState
+from weft_exec.resources.resources import VariableState
 from weft_graph.ir.node import Node
 
 if TYPE_CHECKING:
@@ -256,13 +257,6 @@ def _line(inner: Segment, run: Sequence[Seen]) -> Segment:
         [inner.nodes[each.at] for each in run],
         [inner.devices[each.at] for each in run],
     )
-
-
-def state_in(value: Any) -> VariableState | None:
-    """The variable that a value is or leads to."""
-    if isinstance(value, ResourceHandle):
-        value = value.resource
-    return value if isinstance(value, VariableState) else None
 
 
 def _bound(function: Callable[..., Any]) -> list[VariableState]:

@@ -126,7 +126,7 @@ class Generated(Protocol):
         ...
 
     def copy(self) -> Generated:
-        """The same with memory of its own: to interrupt the one does not interrupt the other."""
+        """The same, with a flag of its own: to interrupt the one does not interrupt the other."""
         ...
 
 
