@@ -95,6 +95,21 @@ def test_products_of_all_sizes(way: str) -> None:
         np.testing.assert_array_equal(packed.view(np.uint16), panels.view(np.uint16))
 
 
+def test_a_matrix_that_begins_between_words_is_packed() -> None:
+    """Its columns lie in rows, which are turned as words where they begin at some."""
+    n, k = 33, 40
+    shape = ", ".join(map(str, pair_panels(n, k)))
+    program = parse(f"""
+program p(b: bfloat16[{n}, {k + 2}]) -> (even: bfloat16[{shape}], odd: bfloat16[{shape}]):
+  call pack_pairs(b[0, 2], even[0, 0, 0, 0], n={n}, k={k}, b_row=1, b_column={k + 2})
+  call pack_pairs(b[0, 1], odd[0, 0, 0, 0], n={n}, k={k}, b_row=1, b_column={k + 2})
+""")
+    verify(program)
+    given = numbers(np.random.default_rng(5), n, k + 2)
+    for found, exact in zip(load(program)(given), interpret(program, given), strict=True):
+        np.testing.assert_array_equal(found.view(np.uint16), exact.view(np.uint16))
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_not_finite_stays_in_its_row_and_column(way: str) -> None:
     """Also where copied rows end within a step: what was there before is none of theirs."""

@@ -15,7 +15,7 @@ from weft_compiler.codegen.gather import GATHERED
 from weft_compiler.codegen.group_products import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import FEW
-from weft_compiler.codegen.tiles import module, symbol
+from weft_compiler.codegen.tiles import declared, module
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import PANEL_BYTES, WINDOWS
@@ -41,8 +41,7 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls a routine declares."""
-    given = ["ptr"] * len(_VIEWS[routine]) + ["i64"] * len(_PARAMETERS[routine])
-    return f"declare void @{symbol(routine, dtype)}({', '.join(given)}, ptr)"
+    return declared(routine, dtype, len(_VIEWS[routine]), len(_PARAMETERS[routine]))
 
 
 def module_text(dtype: DType, target: Target) -> str:
@@ -109,11 +108,7 @@ class _Conv(Driver):
     extra, sums = "%outside", True
 
     def text(self) -> str:
-        w = self.w
-        windows = w.put("mul nsw i64 %rows, %width")
-        windows = w.put(f"mul nsw i64 %images, {windows}")
-        taps = w.put("mul nsw i64 %taps_y, %taps_x")
-        places = w.put(f"mul nsw i64 {taps}, %channels")
+        windows, places = self.counts()
         self.multiply((windows, "%depth", places), ("%w", "%y"), "%depth", self.copy_windows)
         return self.function("conv_bytes", self.s.dtype, *_given("conv_bytes"))
 

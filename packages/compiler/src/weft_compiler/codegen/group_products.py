@@ -214,6 +214,13 @@ class Driver:
         more = self.w.put(f"add nsw i64 {count}, {self.s.group - 1}")
         return self.w.put(f"lshr i64 {more}, {shift}")
 
+    def counts(self) -> tuple[str, str]:
+        """How many windows there are, and elements of each."""
+        w = self.w
+        windows = w.put(f"mul nsw i64 %images, {w.put('mul nsw i64 %rows, %width')}")
+        taps = w.put("mul nsw i64 %taps_y, %taps_x")
+        return windows, w.put(f"mul nsw i64 {taps}, %channels")
+
     def copy_rows(self, start: str, apart: str, rows: str, depth: str) -> None:
         """Rows as the pixels of an image of one row, whose channels are a row's elements."""
         of = dict.fromkeys(WINDOWS, "1") | {

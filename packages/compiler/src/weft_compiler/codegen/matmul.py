@@ -28,6 +28,7 @@ from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
     Shape,
+    declared,
     module,
     shape_of,
     symbol,
@@ -64,8 +65,7 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls it declares."""
-    numbers = ", ".join(["i64"] * len(_NUMBERS[routine]))
-    return f"declare void @{symbol(routine, dtype)}(ptr, ptr, ptr, {numbers}, ptr)"
+    return declared(routine, dtype, 3, len(_NUMBERS[routine]))
 
 
 def module_text(dtype: DType, target: Target) -> str:

@@ -24,7 +24,7 @@ from weft_compiler.codegen.gather import GATHERED
 from weft_compiler.codegen.group_products import Driver, GroupGather, function, own_bytes
 from weft_compiler.codegen.pair_tiles import PairShape, pair_shape, texts
 from weft_compiler.codegen.targets import Target
-from weft_compiler.codegen.tiles import module, symbol
+from weft_compiler.codegen.tiles import declared, module
 from weft_compiler.codegen.writer import Loops
 from weft_compiler.pairs import PAIR
 from weft_compiler.routines import PANEL
@@ -82,8 +82,7 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls a routine declares."""
-    given = ["ptr"] * len(_VIEWS[routine]) + ["i64"] * len(_PARAMETERS[routine])
-    return f"declare void @{symbol(routine, dtype)}({', '.join(given)}, ptr)"
+    return declared(routine, dtype, len(_VIEWS[routine]), len(_PARAMETERS[routine]))
 
 
 def module_text(dtype: DType, target: Target) -> str:
@@ -186,22 +185,15 @@ class _Matmul(_Driver):
 
 class _Conv(_Driver):
     def text(self) -> str:
-        windows, places = _counts(self.w)
+        windows, places = self.counts()
         self.multiply((windows, "%depth", places), ("%w", "%y"), "%depth", self.copy_windows)
         return self.routine("conv_pairs")
-
-
-def _counts(w: Loops) -> tuple[str, str]:
-    """How many windows there are, and elements of each."""
-    windows = w.put(f"mul nsw i64 %images, {w.put('mul nsw i64 %rows, %width')}")
-    taps = w.put("mul nsw i64 %taps_y, %taps_x")
-    return windows, w.put(f"mul nsw i64 {taps}, %channels")
 
 
 class _ByFilter(_Driver):
     def text(self) -> str:
         w, s = self.w, self.pairs
-        windows, places = _counts(w)
+        windows, places = self.counts()
         given = w.put("icmp ne i64 %accumulate, 0")
         there = w.put("sub i64 %until, %from")
         most = w.least(there, str(s.columns))
@@ -257,8 +249,10 @@ class _Panel:
         with w.when(w.put(f"icmp slt i64 %columns, {PANEL}")):
             size = w.put(f"mul nsw i64 {groups}, {PANEL_BYTES}")
             w.do(f"call void @llvm.memset.p0.i64(ptr %panel, i8 0, i64 {size}, i1 false)")
-        even = w.put(f"icmp eq i64 {w.put('and i64 %column, 1')}, 0")
-        turns = w.put(f"and i1 {even}, {w.put('icmp eq i64 %row, 1')}")
+        # Pairs are turned as words, which have to lie where words may.
+        place = w.put(f"or i64 {w.put('ptrtoint ptr %b to i64')}, {w.put('shl i64 %column, 1')}")
+        words = w.put(f"icmp eq i64 {w.put(f'and i64 {place}, 3')}, 0")
+        turns = w.put(f"and i1 {words}, {w.put('icmp eq i64 %row, 1')}")
         dense, other, turned, apart, done = (w.label() for _ in range(5))
         w.branch(w.put("icmp eq i64 %column, 1"), dense, other)
         w.begin(dense)

@@ -199,6 +199,16 @@ def symbol(routine: str, dtype: DType) -> str:
     return f"weft.{routine}.{dtype.name}"
 
 
+def declared(routine: str, dtype: DType, views: int, numbers: int) -> str:
+    """What a module that calls a routine declares.
+
+    Args:
+      views, numbers: how many of both it takes; its workspace comes last.
+    """
+    kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
+    return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
+
+
 def texts(s: Shape) -> list[str]:
     """The kernels of all sizes, and the tables that `chosen` finds them in."""
     return kernels(s, lambda *sizes: _Kernel(s, *sizes))
