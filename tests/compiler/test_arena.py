@@ -14,7 +14,7 @@ import pytest
 from weft import errors
 from weft_compiler.ir.parser import parse
 from weft_compiler.native import arena, program as programs
-from weft_compiler.native.arena import SLOTS, Arena
+from weft_compiler.native.arena import ARENA, SLOTS, Arena
 from weft_compiler.native.entry import BUSY
 from weft_compiler.native.program import NativeProgram, load
 
@@ -167,14 +167,19 @@ def test_programs_come_and_go_while_others_run(own: Arena) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_child_of_a_fork_has_all_slots(own: Arena) -> None:
+def test_a_child_of_a_fork_has_all_slots() -> None:
     small, wanted = turned(5000, 2.0)
-    x = np.arange(5000, dtype=np.float32)
-    words(own)[:, 0] = 1  # as if threads were there, which the child has not
-    own.reset()
-    out = np.empty_like(x)
-    assert small.enter(x, out) is None
-    np.testing.assert_array_equal(out, wanted(x))
+    x, out = np.arange(5000, dtype=np.float32), np.empty(5000, np.float32)
+    before = words(ARENA)[:, 0].copy()
+    words(ARENA)[:, 0] = 1  # as if threads were there, which the child has not
+    try:
+        child = os.fork()
+        if not child:
+            right = small.enter(x, out) is None and np.array_equal(out, wanted(x))
+            os._exit(0 if right else 1)
+    finally:
+        words(ARENA)[:, 0] = before
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_no_more_slots_than_there_are(own: Arena) -> None:

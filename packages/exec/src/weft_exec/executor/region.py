@@ -59,6 +59,7 @@ class Region:
         self.branches = branches
         self.node = node
         self.members = tuple(members)
+        self._inside = frozenset(members)
         self.outputs = tuple(outputs)
         self.compiler = compiler
 
@@ -77,9 +78,8 @@ class Region:
 
         What members hand on, or copy, in a branch is known in that branch alone.
         """
-        inside = set(self.members)
         output = switch.inputs[1]
-        while output.node in inside and not output.node.inputs[0].dtype.is_ref:
+        while output.node in self._inside and not output.node.inputs[0].dtype.is_ref:
             if output.node.role is not Role.SWITCH and not output.node.traits.identity:
                 break
             output = output.node.inputs[0]

@@ -148,8 +148,9 @@ class GpuFunction:
         """
         device, xp = self._device, self._device.xp
         with device.active(), self._lock:
-            given = [device.own(np.array(inputs[at])) for at in self.takes]
-            given += [device.own(np.zeros((len(self.draws), 6), np.uint64))] if self.draws else []
+            given = [np.array(inputs[at]) for at in self.takes]
+            if self.draws:  # of each a counter and a key, as `RandomStream.next_state` gives them
+                given.append(np.zeros((len(self.draws), 6), np.uint64))
             results = [xp.empty(shape, dtype.numpy) for dtype, shape in self.results]
             updated = [device.own(np.array(inputs[at])) for at in self.updates]
             arrays = [*self._constants, *map(device.own, given), *results, *updated]
