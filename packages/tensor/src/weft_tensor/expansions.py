@@ -180,7 +180,7 @@ DIGAMMA: Final = (
 )
 """B(2k) / 2k, of even powers of 1 / x in the series of its derivative."""
 
-ZETA = (
+ZETA: Final = (
     0.0833333333333333333,
     -0.00138888888888888889,
     0.0000330687830687830688,
@@ -196,7 +196,7 @@ ZETA = (
 )
 """B(2k) / (2k)!, of the Euler-Maclaurin sum."""
 
-TEMME = (
+TEMME: Final = (
     (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515),
     (-1 / 540, -1 / 288, 1 / 378, -77 / 77760, 1 / 4860),
 )

@@ -65,7 +65,7 @@ def _merged(body: Body, outer: Buffers) -> Body:
         at = len(done)
         done.append(statement)
         effects.append(own)
-        # What two loops fill that were apart may bring them together.
+        # What a merged loop touches may let it be merged with one before.
         while isinstance(loop := done[at], For):
             filled = sum(sizes.get(buffer, 0) for buffer in effects[at].writes)
             found = _partner(
@@ -95,7 +95,7 @@ def _partner(
     """The place of a loop that this one can be merged into.
 
     Args:
-      filled: bytes that it fills of temporaries, if they are many.
+      filled: bytes of temporaries that it fills; 0 where they are few.
     Returns: it, and the places of what has to move before it, since the loop needs it.
     """
     needed: list[int] = []

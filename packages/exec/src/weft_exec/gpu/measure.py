@@ -24,7 +24,7 @@ _COPIED: Final = 256 << 20
 
 _lock = threading.Lock()
 _known: dict[tuple[int, int], Roofline] = {}
-"""By the GPU, and by what stands for it: one of another process of tests is another."""
+"""By the number of the GPU and the object that stands for it, of which tests make several."""
 
 
 def fastest(device: Any, launches: Sequence[Callable[[], Any]]) -> list[float]:

@@ -210,13 +210,36 @@ def _split_weights(layer: _Layer) -> list[Value]:
     return [packed(f"{layer.w.name}_packed", layer.w, part) for part in parts]
 
 
-class _Forward:
+class _Writer:
+    """Writes what happens in a step.
+
+    Args:
+      memory: the buffers of operands.
+    Attributes:
+      lets: names for what is used twice.
+    """
+
+    def __init__(self, unique: Unique, memory: dict[Value, Buffer]) -> None:
+        self.unique, self.memory = unique, memory
+        self.lets: list[Statement] = []
+
+    def load(self, value: Value, *at: Expr | int) -> Load:
+        """An element of an operand."""
+        return load(self.memory[value], value.shape, at)
+
+    def name(self, name: str, value: Expr) -> Expr:
+        """A name for what is used twice."""
+        found = Variable(value.dtype, self.unique(name))
+        self.lets.append(Let(found.name, value))
+        return found
+
+
+class _Forward(_Writer):
     """Writes the steps of a layer.
 
     Args:
       weights: of inputs and states, packed, or nothing.
       results: what it fills.
-      memory: the buffers of operands.
     """
 
     def __init__(
@@ -227,17 +250,13 @@ class _Forward:
         results: Buffer,
         memory: dict[Value, Buffer],
     ) -> None:
-        self.layer, self.weights, self.unique = layer, weights, unique
-        self.results, self.memory = results, memory
+        super().__init__(unique, memory)
+        self.layer, self.weights, self.results = layer, weights, results
         rows = (layer.steps, layer.batch, 4 * layer.width)
         self.gates = Buffer(unique("gates"), layer.dtype, rows)
         self.cell, self.state = (
             Buffer(unique(name), layer.dtype, layer.row) for name in ("cell", "state")
         )
-        self.lets: list[Statement] = []
-
-    def load(self, value: Value, *at: Expr | int) -> Load:
-        return load(self.memory[value], value.shape, at)
 
     def body(self) -> Body:
         """All of it."""
@@ -293,12 +312,6 @@ class _Forward:
             *self.product(state, 1, self.of_gates(turn), self.layer.batch),
             *nest(self.unique, self.layer.row, lambda b, j: self.element(turn, b, j)),
         )
-
-    def name(self, name: str, value: Expr) -> Expr:
-        """A name for what is used twice."""
-        found = Variable(value.dtype, self.unique(name))
-        self.lets.append(Let(found.name, value))
-        return found
 
     def element(self, turn: Expr, b: Expr, j: Expr) -> Body:
         """What a step gives, and the states after it."""
@@ -511,7 +524,7 @@ class _Backward:
         )
 
 
-class _Element:
+class _Element(_Writer):
     """Writes what flows to the gates of one element of a step, and on to the cell before it."""
 
     def __init__(
@@ -521,17 +534,8 @@ class _Element:
         states: Sequence[Buffer],
         memory: dict[Value, Buffer],
     ) -> None:
-        self.back, self.unique, self.states, self.memory = back, unique, states, memory
-        self.lets: list[Statement] = []
-
-    def name(self, name: str, value: Expr) -> Expr:
-        """A name for what is used twice."""
-        found = Variable(value.dtype, self.unique(name))
-        self.lets.append(Let(found.name, value))
-        return found
-
-    def load(self, value: Value, *at: Expr) -> Load:
-        return load(self.memory[value], value.shape, at)
+        super().__init__(unique, memory)
+        self.back, self.states = back, states
 
     def before(self, step: Expr, b: Expr, j: Expr) -> Expr:
         """The cell before the step."""

@@ -37,7 +37,7 @@ def _slope(gate: Expr) -> Expr:
     return mul(gate, _rest(gate))
 
 
-def wide(op: Operation) -> list[Value]:
+def _wide(op: Operation) -> list[Value]:
     """Its operands, in float32 where they are narrower."""
     return [widened(op.name, x) for x in op.inputs]
 
@@ -156,7 +156,7 @@ class Flow:
 
 @lowers("LSTMBlockCell")
 def _lstm_cell(op: Operation) -> list[Value]:
-    x, cs_prev, h_prev, w, wci, wcf, wco, bias = wide(op)
+    x, cs_prev, h_prev, w, wci, wcf, wco, bias = _wide(op)
     shape, cell = h_prev.shape, Cell.of(op, op.node.type, h_prev.shape[1])
     rows = _side_by_side(op.name, x, h_prev)
     gates = product_of(f"{op.name}_gates", rows, w, (shape[0], 4 * shape[1]))
@@ -186,7 +186,7 @@ def _lstm_cell(op: Operation) -> list[Value]:
 
 @lowers("LSTMBlockCellGrad")
 def _lstm_cell_grad(op: Operation) -> list[Value]:
-    _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = wide(op)
+    _, cs_prev, h_prev, _, *weights, _, i, cs, f, o, ci, co, cs_grad, h_grad = _wide(op)
     shape, cell = h_prev.shape, Cell.of(op, "LSTMBlockCell", h_prev.shape[1])
     require(all(each.shape == shape for each in (i, cs, f, o, ci, co)), "shapes do not fit")
 
@@ -240,7 +240,7 @@ def by_peephole(name: str, cell: Cell, gate: Value, state: Value) -> Value:
 
 @lowers("GRUBlockCell")
 def _gru_cell(op: Operation) -> list[Value]:
-    x, h, w_ru, w_c, b_ru, b_c = wide(op)
+    x, h, w_ru, w_c, b_ru, b_c = _wide(op)
     batch, width = h.shape
 
     def value(name: str, element: Callable[..., Expr]) -> Value:
@@ -267,7 +267,7 @@ def _gru_cell(op: Operation) -> list[Value]:
 
 @lowers("GRUBlockCellGrad")
 def _gru_cell_grad(op: Operation) -> list[Value]:
-    x, h, w_ru, w_c, _, _, r, u, c, d_h = wide(op)
+    x, h, w_ru, w_c, _, _, r, u, c, d_h = _wide(op)
     require(all(each.shape == h.shape for each in (r, u, c, d_h)), "shapes do not fit")
     (batch, width), depth = h.shape, x.shape[1]
     rows = depth + width
