@@ -84,9 +84,10 @@ def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int
 def second_cache() -> int:
     """Bytes of the second cache of this machine."""
     try:
-        return os.sysconf("SC_LEVEL2_CACHE_SIZE") or _CACHE
+        told = os.sysconf("SC_LEVEL2_CACHE_SIZE")
     except (AttributeError, OSError, ValueError):  # systems that do not tell
         return _CACHE
+    return told if told > 0 else _CACHE
 
 
 def choose(program: Program, vector_bytes: int) -> Program:
