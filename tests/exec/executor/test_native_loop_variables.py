@@ -406,3 +406,21 @@ def test_many_loops_do_what_kernels_do_to_variables(
 ) -> None:
     for seed in range(first, first + 100):
         _agree(seed, monkeypatch)
+
+
+def test_what_a_loop_changes_may_be_read_beside_it(
+    ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what would be a region, if all that touches the variable were in one place."""
+
+    def run(session: Any) -> list[Any]:
+        v = wf.Variable(np.linspace(0, 1, 3), use_resource=False)
+        x = wf.placeholder(wf.float64, [3])
+        beside = wf.tanh(v * 1.5 + x)  # before the loop or after it, which is open
+        last = _loop(lambda i, t: wf.sin(t) + v.assign_add(t), 3, x)
+        session.run(wf.global_variables_initializer())
+        found = [session.run([last, beside], {x: np.ones(3)})[0] for _ in range(2)]
+        return [*found, session.run(v)]
+
+    _both_ways(monkeypatch, run)
+    assert ran == [True, True]

@@ -99,13 +99,15 @@ class Offer(NamedTuple):
       nodes: those that will run, in the order in which they should.
       place: the device and the kernel of a node that has one; it raises for others.
       where: the same for nodes of one frame that run under the same condition.
-      flow: frames and conditions, of nodes that others have chosen as well; None without any.
+      every: the nodes, and those that others have chosen, in that order.
+      flow: frames and conditions of all of these; None without any.
     """
 
     step: StepGraph
     nodes: Sequence[Node]
     place: Placement
     where: Callable[[Node], object]
+    every: Sequence[Node]
     flow: Flow | None = None
 
 
@@ -116,7 +118,7 @@ def offer_of(step: StepGraph, nodes: Sequence[Node], place: Placement) -> Offer:
     def where(node: Node) -> object:
         return None if flow is None else (flow.frame[node], flow.guard(node))
 
-    return Offer(step, nodes, place, where, flow)
+    return Offer(step, nodes, place, where, nodes, flow)
 
 
 class LoopClaim(NamedTuple):

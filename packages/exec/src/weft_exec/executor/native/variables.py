@@ -28,9 +28,9 @@ class Variables:
     """The variables of a part, and what touches them in which order."""
 
     def __init__(self, offer: Offer) -> None:
-        self._touches: dict[Node, list[Touch]] = touches(offer.nodes)
+        self._touches: dict[Node, list[Touch]] = touches(offer.every)
         self._fetched = set(offer.step.fetches)
-        entered = _before_loops(offer.nodes)
+        entered = _before_loops(offer.every)
         self._settled = {
             variable
             for variable, order in self._touches.items()
