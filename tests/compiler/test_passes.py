@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
@@ -16,6 +18,7 @@ from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.pipeline import Pass
 from weft_compiler.passes.simplify import simplify
+from weft_compiler.passes.split import split_loops
 
 HEAD = "program p(x: float32[8], z: float32[4, 6]) -> (y: float32[8], w: float32[4]):\n"
 
@@ -523,3 +526,50 @@ b_column=1, c_row={columns}, accumulate=0)
 
     assert loops(8) == 1
     assert loops(512) == 2
+
+
+JOINED = "program p(a: float32[3, 10], b: float32[3, 9]) -> (y: float32[3, 19]):\n"
+
+
+def test_loops_that_join_parts_are_split_where_these_meet() -> None:
+    """What nobody needs of the other part is left out."""
+    before = """\
+  for i in 3:
+    for j in 19:
+      let left = clamp(j, 0, 9)
+      let twice = a[i, left] * 2.0
+      let right = clamp(j - 10, 0, 8)
+      y[i, j] = where(j < 10, twice, b[i, right])
+"""
+    after = """\
+  for i in 3:
+    for j_2 in 10:
+      let left = j_2
+      let twice = a[i, left] * 2.0
+      y[i, j_2] = twice
+    for j_3 in 9:
+      let right = j_3 + 10 - 10
+      y[i, j_3 + 10] = b[i, right]
+"""
+    program = parse(JOINED + before)
+    made = split_loops(program)
+    verify(made)
+    assert str(made) == JOINED + after
+    x, z = np.arange(30, dtype=np.float32).reshape(3, 10), np.ones((3, 9), np.float32)
+    for each in (program, made):
+        np.testing.assert_array_equal(interpret(each, x, z)[0], np.hstack([2 * x, z]))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y[i, j] = where(j < 3, 1.0, 2.0)",  # too short
+        "y[i, j] = where(i < 9, 1.0, 2.0)",  # of another loop
+        "y[i, j] = where(a[i, 0] < 9.0, 1.0, 2.0)",  # of no number of turns
+        "if j < 9:\n        y[i, j] = where(j < 9, 1.0, 2.0)",  # not of values alone
+    ],
+)
+def test_other_loops_stay_whole(body: str) -> None:
+    program = parse(f"{JOINED}  for i in 3:\n    for j in 19:\n      {body}\n")
+    verify(program)
+    assert split_loops(program) is program

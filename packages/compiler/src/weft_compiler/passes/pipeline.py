@@ -17,6 +17,7 @@ from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.products import add_in_place, choose
 from weft_compiler.passes.simplify import simplify
+from weft_compiler.passes.split import split_loops
 from weft_compiler.passes.sums import cut_sums
 
 Pass = Callable[[Program], Program]
@@ -56,5 +57,6 @@ def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
         *_SMALLER,
         partial(choose, vector_bytes=vector_bytes),
         cut_sums,
+        split_loops,
         order_loops,
     )

@@ -23,10 +23,11 @@ from weft_compiler.ir.rewrite import map_bodies, map_deep, map_expressions, repl
 
 def simplify(program: Program) -> Program:
     """The program without loops of one turn, and with simpler indices and conditions."""
-    return replaced(program, _simplified(program.body, {}))
+    return replaced(program, simplified(program.body, {}))
 
 
-def _simplified(body: Body, known: Mapping[str, Range]) -> Body:
+def simplified(body: Body, known: Mapping[str, Range]) -> Body:
+    """The body, in which indices have these ranges."""
     ranges = dict(known)
     done: list[Statement] = []
     for each in body:
@@ -36,15 +37,15 @@ def _simplified(body: Body, known: Mapping[str, Range]) -> Body:
                 if turns <= 0:
                     continue
                 if turns == 1:
-                    done += _simplified(_first_turn(variable, inner), ranges)
+                    done += simplified(_first_turn(variable, inner), ranges)
                     continue
                 ranges[variable] = Range(0, int(turns) - 1)
             case If(condition=Constant(value=value), then=then, otherwise=otherwise):
-                done += _simplified(then if value else otherwise, ranges)
+                done += simplified(then if value else otherwise, ranges)
                 continue
             case Let(name=name, value=value) if value.dtype is INDEX:
                 ranges[name] = range_of(value, ranges)
-        done.append(map_bodies(statement, lambda inner: _simplified(inner, ranges)))
+        done.append(map_bodies(statement, lambda inner: simplified(inner, ranges)))
     return tuple(done)
 
 

@@ -1,0 +1,111 @@
+"""Innermost loops that choose by their number are split where the choice changes.
+
+    for i in 160:                              for i in 64:
+      y[i] = where(i < 64, a[i], b[i - 64])      y[i] = a[i]
+                                               for i in 96:
+                                                 y[i + 64] = b[i]
+
+So what is joined from parts is copied by whole registers, and nothing is computed that nobody
+takes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Final
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Constant,
+    Expr,
+    Variable,
+    index,
+    substitute,
+    walk as parts,
+)
+from weft_compiler.ir.indices import plus
+from weft_compiler.ir.names import Names
+from weft_compiler.ir.program import Body, For, Let, Program, Statement, Store, expressions
+from weft_compiler.ir.rewrite import map_bodies, map_deep, replaced
+from weft_compiler.passes.simplify import simplified
+
+_MOST: Final = 16
+"""Loops that one becomes at most."""
+_LEAST: Final = 8
+"""Turns of each: those of fewer cost more than what they would save."""
+
+
+def split_loops(program: Program) -> Program:
+    """The program with loops split."""
+    names = Names(program)
+
+    def inside(body: Body) -> Body:
+        found: list[Statement] = []
+        for each in body:
+            if isinstance(each, For) and (cuts := _cuts(each)):
+                found += _split(each, cuts, names)
+            else:
+                found.append(map_bodies(each, inside))
+        kept = len(found) == len(body) and all(a is b for a, b in zip(found, body, strict=True))
+        return body if kept else tuple(found)
+
+    return replaced(program, inside(program.body))
+
+
+def _cuts(loop: For) -> list[int]:
+    """Where a loop is split, with its two ends; empty where it is not."""
+    if not isinstance(loop.extent, Constant):
+        return []
+    if not all(isinstance(each, Let | Store) for each in loop.body):
+        return []
+    extent = int(loop.extent.value)
+    found = {
+        int(part.operands[0].operands[1].value)
+        for each in loop.body
+        for whole in expressions(each)
+        for part in parts(whole)
+        if _chooses(part, loop.variable)
+    }
+    cuts = [0, *sorted(cut for cut in found if 0 < cut < extent), extent]
+    shortest = min(high - low for low, high in itertools.pairwise(cuts))
+    return cuts if 2 < len(cuts) <= _MOST + 1 and shortest >= _LEAST else []
+
+
+def _chooses(part: Expr, variable: str) -> bool:
+    """Whether a value is chosen by a loop's number being less than a constant."""
+    match part:
+        case Apply(
+            primitive="where",
+            operands=(Apply(primitive="less", operands=(Variable(name=name), Constant())), *_),
+        ):
+            return name == variable
+    return False
+
+
+def _split(loop: For, cuts: list[int], names: Names) -> Body:
+    found: list[Statement] = []
+    for low, high in itertools.pairwise(cuts):
+        variable = names.new(loop.variable)
+        place = plus(Variable(INDEX, variable), low)
+        values = {loop.variable: place}
+        body = map_deep(loop.body, lambda each, values=values: substitute(each, values))
+        part = replace(loop, variable=variable, extent=index(high - low), body=body)
+        found += [_needed(each) for each in simplified((part,), {})]
+    return tuple(found)
+
+
+def _needed(loop: Statement) -> Statement:
+    """A loop without names that nobody uses."""
+    if not isinstance(loop, For):
+        return loop
+    used: set[str] = set()
+    kept: list[Statement] = []
+    for each in reversed(loop.body):
+        if isinstance(each, Let) and each.name not in used:
+            continue
+        kept.append(each)
+        for whole in expressions(each):
+            used |= {part.name for part in parts(whole) if isinstance(part, Variable)}
+    return replace(loop, body=tuple(reversed(kept)))
