@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from weft_testing.geometry import geometry
@@ -76,6 +78,30 @@ def test_windows_of_first_layers(dtype: str, cpu: str) -> None:
             summed = max(layer[1] * layer[2] ** 2, of["images"] * of["rows"] * of["width"])
             bound = 4 * summed * np.finfo(dtype).eps
             np.testing.assert_allclose(found, exact, rtol=bound, atol=bound, err_msg=str(of))
+
+
+def windows_of(taps: int, channels: int, depth: int, width: int) -> dict[str, int]:
+    """Windows of a row of two images, as wide as it, with zeros around."""
+    found = {"images": 2, "rows": 1, "width": width, "depth": depth, "channels": channels}
+    found |= {"height": 1, "breadth": width, "taps_y": taps, "taps_x": taps}
+    found |= dict.fromkeys(("stride_y", "stride_x", "dilation_y", "dilation_x"), 1)
+    return found | dict.fromkeys(("before_y", "before_x"), taps // 2)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_filters_larger_than_caches(dtype: str, cpu: str) -> None:
+    """Each panel is used by all windows: of one tile, of some, and of more than are gathered."""
+    random = np.random.default_rng(3)
+    sizes = [(1, 600, 300, 6), (3, 60, 310, 40), (1, 520, 270, 140)]
+    for (taps, channels, depth, width), packed in product(sizes, (0, 1)):
+        of = windows_of(taps, channels, depth, width)
+        program = forward(of, dtype, 0, packed)
+        given = [random.normal(size=b.shape).astype(dtype) for b in program.inputs]
+        (exact,) = interpret(program, *given)
+        (found,) = load(program, Options(cpu=cpu))(*given)
+        bound = 2 * taps * taps * channels * np.finfo(dtype).eps
+        np.testing.assert_allclose(found, exact, rtol=bound, atol=bound, err_msg=str(of))
 
 
 def by_filter(of: dict[str, int], dtype: str, accumulate: int) -> Program:

@@ -58,6 +58,23 @@ def test_products_of_all_shapes(dtype: str, cpu: str) -> None:
 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_few_rows_times_a_large_matrix(dtype: str, cpu: str) -> None:
+    """Each panel is used by all rows: of one tile, of some, and of the most."""
+    random = np.random.default_rng(len(dtype + cpu))
+    for m, turned in ((2, False), (9, True), (70, True), (252, False)):
+        n, k = 333, 600
+        a, b = random.normal(size=(m, k)).astype(dtype), random.normal(size=(k, n)).astype(dtype)
+        d = random.normal(size=(m, n)).astype(dtype)
+        given = np.ascontiguousarray(a.T) if turned else a
+        for add in (0, 1):
+            (c,) = product(m, n, k, dtype, (turned, False), add, cpu)(given, b, d)
+            exact = a.astype(np.float64) @ b.astype(np.float64) + add * d
+            bound = 2 * (k + 1) * np.finfo(dtype).eps
+            np.testing.assert_allclose(c, exact, rtol=bound, atol=bound, err_msg=f"{m} rows")
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_small_products(dtype: str, cpu: str) -> None:
     """Each size is a function: of whole registers, of parts of them, and of turned matrices."""
     random = np.random.default_rng(len(dtype + cpu))

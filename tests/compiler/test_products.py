@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import load
+from weft_compiler.passes import products
 from weft_compiler.passes.products import add_in_place, choose, is_generated
 
 PRODUCT = """
@@ -154,7 +156,23 @@ def test_a_larger_second_cache_has_more_products_generated() -> None:
         assert generated(*sizes, 2)
         assert not generated(*sizes, 1)
     assert not generated(1024, 1024, 1024, 4, 2)  # as fast
-    assert not generated(32, 1024, 1024, 8, 2)
+    assert generated(32, 1024, 1024, 8, 2)
+    assert not generated(32, 2048, 2048, 8, 2)
+
+
+def test_linux_tells_how_large_the_second_cache_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not that of instructions, nor another one."""
+    for at, of in enumerate(("2 Instruction 64K", "1 Data 48K", "2 Unified 2048K", "3 Unified 8M")):
+        place = tmp_path / f"index{at}"
+        place.mkdir()
+        for name, value in zip(("level", "type", "size"), of.split(), strict=True):
+            (place / name).write_text(value + "\n")
+    monkeypatch.setattr(products, "_CACHES", tmp_path)
+    assert products.second_cache.__wrapped__() == 2 << 20
+    (tmp_path / "index2" / "size").unlink()
+    assert products.second_cache.__wrapped__() == 1 << 20
 
 
 @pytest.mark.skipif(host().vector_bytes < 64, reason="chosen for AVX-512")

@@ -2,11 +2,12 @@
 
     conv: y, windows × depth = windows of x × w
 
-    for blocks of KC places of a window:
-      for windows, as many as a tile has, or some times that:
-        gather that part of these windows     # some kilobytes, which stay in the first cache
-        for windows in tiles:
-          for columns in tiles:
+    for windows, some tiles of them:
+      for blocks of KC places of a window:
+        gather that part of these windows     # which stays in the second cache
+        for columns in tiles:
+          copy that panel of w, unless it is packed, so that it stays in the first cache
+          for windows in tiles:
             kernel: y tile = or += windows times panel of w
 
     conv_filter: y, depth × places = the transpose of g, windows × depth, times windows of x
@@ -32,6 +33,15 @@ from typing import Final
 
 from weft_compiler.codegen import squares, winograd, winograd_gradient
 from weft_compiler.codegen.gather import Gather, are_pixels, lanes_of
+from weft_compiler.codegen.panels_first import (
+    LARGE,
+    MANY,
+    Panel,
+    large_of,
+    memory,
+    own_panel,
+    panel_times_rows,
+)
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
@@ -44,7 +54,7 @@ from weft_compiler.codegen.tiles import (
     tiles,
 )
 from weft_compiler.codegen.writer import Loops
-from weft_compiler.windows import PANEL_BYTES, WINDOWS, places_of
+from weft_compiler.windows import PANEL_BYTES, WINDOWS, places_of, taken
 from weft_tensor.dtypes import DType
 
 _PARAMETERS: Final = {
@@ -62,14 +72,24 @@ _PAD: Final = 16
 def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int]) -> int:
     """Bytes that a call works in."""
     s = shape_of(dtype, target)
-    if routine in ("winograd", "turn", "winograd_filters"):
-        return winograd.workspace(s, of) if routine == "winograd" else 0
+    if routine in ("turn", "winograd_filters"):
+        return 0
     places = places_of(of)
-    if routine == "conv":
-        return s.panel_bytes * (_AT_ONCE if places * dtype.size <= _NARROW else 1)
+    if routine in ("conv", "winograd"):  # which calls it where something is not finite
+        at_once = min(_at_once(of, dtype.size), -(-taken(of) // s.rows[0]))
+        own = memory(s, at_once * s.rows[0], places)
+        return max(own, winograd.workspace(s, of) if routine == "winograd" else 0)
     own = winograd_gradient.workspace(s, of) if routine == "winograd_gradient" else 0
     direct = s.panel_bytes + s.depth * (min(s.columns, places) + _PAD) * dtype.size
     return max(own, direct)
+
+
+def _at_once(of: Mapping[str, int], size: int) -> int:
+    """Tiles of windows that `conv` gathers at once."""
+    places = places_of(of)
+    if places * of["depth"] * size > LARGE:
+        return MANY
+    return _AT_ONCE if places * size <= _NARROW else 1
 
 
 def declaration(routine: str, dtype: DType) -> str:
@@ -140,7 +160,7 @@ class _Driver(ABC):
         (b, b_row), (place, c_row, add) = panel, c
         self.w.do(
             f"call void {found}(ptr {a}, ptr {b}, i64 {b_row}, i64 {depth}, "
-            f"ptr {place}, i64 {c_row}, i64 {here}, i1 {add})"
+            f"ptr {place}, i64 {c_row}, i64 {here}, i1 {add}, ptr {b}, i64 0)"
         )
 
 
@@ -150,50 +170,52 @@ class _Forward(_Driver):
 
     def write(self) -> None:
         w, s = self.w, self.s
-        panel = PANEL_BYTES // s.dtype.size
         packed = w.put("icmp ne i64 %packed, 0")
-        apart = w.select(packed, "i64", str(panel), "%depth")
-        narrow = w.put(f"icmp sle i64 {self.places}, {_NARROW // s.dtype.size}")
-        several = w.select(narrow, "i64", str(_AT_ONCE * s.rows[0]), str(s.rows[0]))
-        with w.each("%depth", s.columns) as jc:
-            last = w.least(w.put(f"add nsw i64 {jc}, {s.columns}"), "%depth")
+        apart = w.select(packed, "i64", str(PANEL_BYTES // s.dtype.size), "%depth")
+        large, most = self._most()
+        with w.each(self.windows, most) as first:
+            count = w.least(w.put(f"sub i64 {self.windows}, {first}"), most)
+            own, copies = own_panel(w, s, count)
+            copies = w.put(f"and i1 {copies}, {w.put(f'xor i1 {packed}, true')}")
+            asks = w.put(f"or i1 {large}, {w.put(f'icmp eq i64 {first}, 0')}")
+            asked = w.select(asks, "i64", apart, "0")
             with w.each(self.places, s.depth) as pc:
                 depth = w.least(w.put(f"sub i64 {self.places}, {pc}"), str(s.depth))
-                with w.each(self.windows, several) as first:
-                    count = w.least(w.put(f"sub i64 {self.windows}, {first}"), several)
-                    self.gather("%workspace", first, count, pc, depth, str(s.row), "%row")
-                    with tiles(w, s, count, self.windows) as (i, _, wanted):
-                        self._columns((jc, last, pc), (first, i, wanted), depth, (packed, apart))
+                self.gather("%workspace", first, count, pc, depth, str(s.row), "%row")
+                add = w.put(f"icmp sgt i64 {pc}, 0")
+                with w.each("%depth", s.width) as j:
+                    b, here = self._panel(packed, apart, pc, j), w.put(f"sub i64 %depth, {j}")
+                    following = self._following(packed, apart, pc, depth, j)
+                    panel = Panel(b, apart, depth, here, following, asked)
+                    row = w.put(f"mul nsw i64 {first}, %depth")
+                    c = (w.at("%y", s.scalar, row, j), "%depth", add)
+                    panel_times_rows(w, s, panel, own, copies, count, self.windows, c)
 
-    def _columns(
-        self,
-        columns: tuple[str, str, str],
-        windows: tuple[str, str, str],
-        depth: str,
-        filters: tuple[str, str],
-    ) -> None:
-        """All columns of a tile.
+    def _most(self) -> tuple[str, str]:
+        """Whether filters are large, and how many windows are gathered at once."""
+        w, s, size = self.w, self.s, self.s.dtype.size
+        narrow = w.put(f"icmp sle i64 {self.places}, {_NARROW // size}")
+        few = w.select(narrow, "i64", str(_AT_ONCE * s.rows[0]), str(s.rows[0]))
+        large = large_of(w, s, self.places, "%depth")
+        return large, w.select(large, "i64", str(MANY * s.rows[0]), few)
 
-        Args:
-          columns: the first, the one after the last, and the first place of a window.
-          windows: the first that are gathered, the tile's first of these, and its kernels' number.
-          filters: whether they are packed, and how far apart their rows are.
-        """
+    def _panel(self, packed: str, apart: str, pc: str, j: str) -> str:
+        """Where filters are, from a place of windows and a column on."""
         w, s = self.w, self.s
-        panel = PANEL_BYTES // s.dtype.size
-        (jc, last, pc), (first, i, wanted), (packed, apart) = columns, windows, filters
-        add = w.put(f"icmp sgt i64 {pc}, 0")
-        a = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
-        row = w.put(f"mul nsw i64 {w.put(f'add nsw i64 {first}, {i}')}, %depth")
-        with w.each(last, s.width, low=jc) as j:
-            # Panels are as wide as the tiles of the widest registers, or twice as wide.
-            of = w.select(packed, "i64", w.put(f"and i64 {j}, {-panel}"), "0")
-            start = w.put(f"mul nsw i64 {of}, {self.places}")
-            rest = w.put(f"mul nsw i64 {pc}, {apart}")
-            b = w.at("%w", s.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
-            here = w.put(f"sub i64 %depth, {j}")
-            c = (w.at("%y", s.scalar, row, j), "%depth", add)
-            self.kernel(a, wanted, here, (b, apart), depth, c)
+        # Panels are as wide as the tiles of the widest registers, or twice as wide.
+        of = w.put(f"and i64 {j}, {-(PANEL_BYTES // s.dtype.size)}")
+        of = w.select(packed, "i64", of, "0")
+        start = w.put(f"mul nsw i64 {of}, {self.places}")
+        rest = w.put(f"mul nsw i64 {pc}, {apart}")
+        return w.at("%w", s.scalar, start, rest, w.put(f"sub i64 {j}, {of}"))
+
+    def _following(self, packed: str, apart: str, pc: str, depth: str, j: str) -> str:
+        """The panel that is used next."""
+        w = self.w
+        column = w.put(f"add nsw i64 {j}, {self.s.width}")
+        last = w.put(f"icmp sge i64 {column}, %depth")
+        place = w.select(last, "i64", w.put(f"add nsw i64 {pc}, {depth}"), pc)
+        return self._panel(packed, apart, place, w.select(last, "i64", "0", column))
 
 
 class _ByFilter(_Driver):

@@ -7,7 +7,7 @@
           for columns in tiles:
             kernel: c tile = or += rows of a times panel of b
 
-Where that would not pay it is read where it lies.
+Where that would not pay it is read where it lies.  Of few rows, `panels_first` tells the loops.
 
     matmul_packed: b are panels already
 
@@ -24,6 +24,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from weft_compiler.codegen import squares
+from weft_compiler.codegen.panels_first import (
+    MANY,
+    Panel,
+    large_of,
+    memory,
+    own_panel,
+    panel_times_rows,
+)
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
@@ -60,7 +68,8 @@ def workspace(routine: str, dtype: DType, target: Target, of: Mapping[str, int])
     if routine == "matmul_packed":
         return s.panel_bytes
     columns = min(s.columns, -(-of["n"] // s.width) * s.width)
-    return s.panel_bytes + min(s.depth, of["k"]) * columns * dtype.size
+    packed = s.panel_bytes + min(s.depth, of["k"]) * columns * dtype.size
+    return max(packed, memory(s, min(of["m"], MANY * s.rows[0]), of["k"]))
 
 
 def declaration(routine: str, dtype: DType) -> str:
@@ -105,14 +114,14 @@ class _Routine(ABC):
         x = self.w.put(f"load {kind}, ptr {source}, align {size}")
         self.w.do(f"store {kind} {x}, ptr {place}, align {size}")
 
-    def copy(self, a: str, rows: str, depth: str) -> None:
+    def copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
         """Rows of a, which are dense."""
         w, s = self.w, self.s
         kind = f"<{s.lanes} x {s.scalar}>"
         whole = w.put(f"and i64 {depth}, {-s.lanes}")
         with w.each(rows) as i:
             source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            place = w.at(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
             with w.each(whole, s.lanes) as p:
                 self.move(w.at(source, self.scalar, p), w.at(place, self.scalar, p), kind)
             with w.each(depth, low=whole) as p:
@@ -148,9 +157,10 @@ class _Packed(_Routine):
                     here = w.put(f"sub i64 %n, {j}")
                     kernel = chosen(w, s, wanted, here)
                     place = w.at("%c", self.scalar, row, j)
+                    after = w.at(b, self.scalar, w.put(f"mul nsw i64 %k, {panel}"))
                     w.do(
                         f"call void {kernel}(ptr {left}, ptr {b}, i64 {panel}, i64 {depth}, "
-                        f"ptr {place}, i64 %cr, i64 {here}, i1 {add})"
+                        f"ptr {place}, i64 %cr, i64 {here}, i1 {add}, ptr {after}, i64 {panel})"
                     )
 
 
@@ -171,6 +181,12 @@ class _Driver(_Routine):
             self._row()
             w.go("done")
             w.begin(w.label())  # nobody comes here
+        few = w.put(f"icmp sle i64 %m, {MANY * s.rows[0]}")
+        few = w.put(f"and i1 {few}, {large_of(w, s, '%k', '%n')}")
+        with w.when(w.put(f"and i1 {few}, {w.put(f'xor i1 {apart}, true')}")):
+            self._panels_first()
+            w.go("done")
+            w.begin(w.label())  # nobody comes here
         packs = w.put(f"or i1 {many}, {apart}")
         blocks = w.put("call i64 @llvm.smax.i64(i64 %k, i64 1)")  # one of no depth makes zeros
         with w.each("%n", s.columns) as jc:
@@ -187,6 +203,32 @@ class _Driver(_Routine):
                 self._tiles(jc, pc, depth, columns, b, packs, add)
         w.go("done")
         w.begin("done")
+
+    def _panels_first(self) -> None:
+        """Few rows: a large b, whose rows are dense, is read once."""
+        w, s = self.w, self.s
+        own, copies = own_panel(w, s, "%m")
+        with w.each("%k", s.depth) as pc:
+            depth = w.least(w.put(f"sub i64 %k, {pc}"), str(s.depth))
+            with w.each("%m", s.rows[0]) as i:
+                rows = w.least(w.put(f"sub i64 %m, {i}"), str(s.rows[0]))
+                row = w.put(f"mul nsw i64 {i}, %ar")
+                a = w.at("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
+                to = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+                self._copy(a, rows, depth, to)
+            given = w.put("icmp ne i64 %accumulate, 0")
+            add = w.put(f"or i1 {w.put(f'icmp sgt i64 {pc}, 0')}, {given}")
+            with w.each("%n", s.width) as j:
+                here = w.put(f"sub i64 %n, {j}")
+                b = w.at("%b", self.scalar, w.put(f"mul nsw i64 {pc}, %br"), j)
+                column = w.put(f"add nsw i64 {j}, {s.width}")
+                last = w.put(f"icmp sge i64 {column}, %n")
+                line = w.select(last, "i64", w.put(f"add nsw i64 {pc}, {depth}"), pc)
+                column = w.select(last, "i64", "0", column)
+                after = w.at("%b", self.scalar, w.put(f"mul nsw i64 {line}, %br"), column)
+                panel = Panel(b, "%br", depth, here, after, "%br")
+                c = w.at("%c", self.scalar, j)
+                panel_times_rows(w, s, panel, own, copies, "%m", "%m", (c, "%cr", add))
 
     def _row(self) -> None:
         """One row: b is read once from its beginning to its end, some rows at a time."""
@@ -228,6 +270,9 @@ class _Driver(_Routine):
             row = w.put(f"mul nsw i64 {i}, %ar")
             a = w.at("%a", self.scalar, row, w.put(f"mul nsw i64 {pc}, %ac"))
             self._copy(a, rows, depth)
+            asks = w.put(f"icmp eq i64 {i}, 0")
+            asks = w.put(f"and i1 {asks}, {w.put(f'xor i1 {packs}, true')}")
+            after_row = w.select(asks, "i64", "%br", "0")
             c = w.at("%c", self.scalar, w.put(f"mul nsw i64 {i}, %cr"), jc)
             stride = w.select(packs, "i64", str(s.width), "%br")
             with w.each(columns, s.width) as j:
@@ -236,29 +281,30 @@ class _Driver(_Routine):
                 here = w.put(f"sub i64 {columns}, {j}")
                 kernel = chosen(w, s, wanted, here)
                 place = w.at(c, self.scalar, j)
+                after = w.at(y, self.scalar, w.select(asks, "i64", str(s.width), "0"))
                 w.do(
                     f"call void {kernel}(ptr %workspace, ptr {y}, i64 {stride}, i64 {depth}, "
-                    f"ptr {place}, i64 %cr, i64 {here}, i1 {add})"
+                    f"ptr {place}, i64 %cr, i64 {here}, i1 {add}, ptr {after}, i64 {after_row})"
                 )
 
-    def _copy(self, a: str, rows: str, depth: str) -> None:
+    def _copy(self, a: str, rows: str, depth: str, to: str = "%workspace") -> None:
         """Rows of a, each dense."""
         w, s = self.w, self.s
         dense, turned, apart, done = w.label(), w.label(), w.label(), w.label()
         other = w.label()
         w.branch(w.put("icmp eq i64 %ac, 1"), dense, other)
         w.begin(dense)
-        self.copy(a, rows, depth)
+        self.copy(a, rows, depth, to)
         w.go(done)
         w.begin(other)
         w.branch(w.put("icmp eq i64 %ar, 1"), turned, apart)
         w.begin(turned)
-        squares.call(w, a, "%workspace", depth, rows, "%ac", str(s.row))
+        squares.call(w, a, to, depth, rows, "%ac", str(s.row))
         w.go(done)
         w.begin(apart)
         with w.each(rows) as i:
             source = w.at(a, self.scalar, w.put(f"mul nsw i64 {i}, %ar"))
-            place = w.at("%workspace", self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+            place = w.at(to, self.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
             with w.each(depth) as p:
                 far = w.at(source, self.scalar, w.put(f"mul nsw i64 {p}, %ac"))
                 self.move(far, w.at(place, self.scalar, p))

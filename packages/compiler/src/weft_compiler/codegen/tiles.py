@@ -92,11 +92,14 @@ def shape_of(dtype: DType, target: Target) -> Shape:
 
 
 class _Kernel(TileKernel):
-    """A tile of c: `kernel(a, b, b_row, k, c, c_row, columns, add)`."""
+    """A tile of c: `kernel(a, b, b_row, k, c, c_row, columns, add, next, next_row)`.
+
+    For each row of the panel it asks for one of the `next`, which comes from memory meanwhile.
+    """
 
     parameters = (
         "ptr noalias %a, ptr noalias %b, i64 %b_row, i64 %k, ptr noalias %c, i64 %c_row, "
-        "i64 %columns, i1 %add"
+        "i64 %columns, i1 %add, ptr %next, i64 %next_row"
     )
 
     def __init__(
@@ -150,6 +153,8 @@ class _Kernel(TileKernel):
                 for v in range(self.vectors)
             ]
             new += [self._row(i, here, b, totals[k * self.rows + i]) for i in range(self.rows)]
+            if not self.alone:
+                self._ask(here)
         following = w.put(f"add nsw i64 {p}, {step}")
         w.go(head, ", !llvm.loop !0")
         lines = [f"  {p} = phi i64 [ {low}, %{before} ], [ {following}, %{body} ]"]
@@ -161,6 +166,14 @@ class _Kernel(TileKernel):
         w.lines[at : at + len(lines)] = lines
         w.begin(done)
         return totals
+
+    def _ask(self, p: str) -> None:
+        """Ask for a row of the next panel, into the second cache."""
+        w, size = self.w, self.s.dtype.size
+        row = w.at("%next", self.s.scalar, w.put(f"mul nsw i64 {p}, %next_row"))
+        for at in range(0, self.s.width * size, LINE):
+            line = w.at(row, "i8", str(at))
+            w.do(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 2, i32 1)")
 
     def _row(self, i: int, p: str, b: list[str], totals: list[str]) -> list[str]:
         """An element of a times a row of b."""
@@ -192,6 +205,9 @@ class Across(_Kernel):
         """Where an element of a is."""
         row = self.w.put(f"mul nsw i64 {p}, {LINE // self.s.dtype.size}")
         return self.w.at(self.w.at("%a", self.s.scalar, row), self.s.scalar, str(i))
+
+    def _ask(self, p: str) -> None:
+        """Nothing: panels are made just before."""
 
 
 def symbol(routine: str, dtype: DType) -> str:

@@ -389,11 +389,15 @@ class _Winograd(Tiled):
                     a = w.at(given, s.scalar, of, w.put(f"mul nsw i64 {i}, {s.row}"))
                     c = w.at(sums, s.scalar, w.put(f"mul nsw i64 {i}, {self.panel}"))
                     kernel = chosen(w, s, wanted, str(self.panel))
+                    begins = w.put(f"icmp eq i64 {i}, 0")
+                    asked = w.select(begins, "i64", str(self.panel), "0")
                     with w.each(str(self.panel), s.width) as k:
+                        place = w.at(b, s.scalar, k)
+                        following = w.at(place, s.scalar, w.put(f"mul nsw i64 {depth}, {asked}"))
                         w.do(
-                            f"call void {kernel}(ptr {a}, ptr {w.at(b, s.scalar, k)}, "
-                            f"i64 {self.panel}, i64 {depth}, ptr {w.at(c, s.scalar, k)}, "
-                            f"i64 {self.panel}, i64 {s.width}, i1 {add})"
+                            f"call void {kernel}(ptr {a}, ptr {place}, i64 {self.panel}, "
+                            f"i64 {depth}, ptr {w.at(c, s.scalar, k)}, i64 {self.panel}, "
+                            f"i64 {s.width}, i1 {add}, ptr {following}, i64 {asked})"
                         )
 
     def _results(self, first: str, here: str, panel: str, columns: str) -> None:

@@ -130,7 +130,7 @@ class Gradient(Tiled):
                 w.do(
                     f"call void @{kernel.name}(ptr {a}, ptr {b}, i64 {self.panel}, i64 {here}, "
                     f"ptr {w.at(sums, s.scalar, row, j)}, i64 {self.columns}, i64 {s.width}, "
-                    f"i1 {add})"
+                    f"i1 {add}, ptr {b}, i64 0)"
                 )
 
     def _results(self) -> None:

@@ -14,9 +14,9 @@ before the loop.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from weft_compiler.ir.expressions import INDEX, Apply, Constant, Expr, Load, Variable, index
@@ -42,10 +42,11 @@ _SMALL: Final = 10**6
 """Multiplications up to which OpenBLAS for AVX-512 packs nothing."""
 _CACHE: Final = 1 << 20
 """Bytes of a second cache where nobody tells, which also were those of Zen 4."""
+_CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _FEW: Final = {8: 1 << 62, 56: 1 << 22}
 """Rows of a product that reads its second operand a few times only, and how many bytes that may
 have then. Else it should fit into a second cache."""
-_SEVERAL: Final = {512: 1 << 24}
+_SEVERAL: Final = {56: 1 << 24, 512: 1 << 24}
 """The same besides where that cache is twice as large."""
 _FEWEST: Final = 4
 """Rows of a product from which on a second operand is transposed before a loop."""
@@ -82,12 +83,17 @@ def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int
 
 @functools.cache
 def second_cache() -> int:
-    """Bytes of the second cache of this machine."""
-    try:
-        told = os.sysconf("SC_LEVEL2_CACHE_SIZE")
-    except (AttributeError, OSError, ValueError):  # systems that do not tell
-        return _CACHE
-    return told if told > 0 else _CACHE
+    """Bytes of the second cache of this machine, as Linux tells."""
+    for place in _CACHES.glob("index*"):
+        try:
+            level, kind, size = (
+                (place / name).read_text().strip() for name in ("level", "type", "size")
+            )
+        except OSError:
+            continue
+        if level == "2" and kind != "Instruction" and size.endswith("K") and size[:-1].isdigit():
+            return int(size[:-1]) << 10
+    return _CACHE  # of systems that do not tell
 
 
 def choose(program: Program, vector_bytes: int) -> Program:

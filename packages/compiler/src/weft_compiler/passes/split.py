@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from weft_compiler.ir.expressions import (
@@ -62,26 +63,29 @@ def _cuts(loop: For) -> list[int]:
         return []
     extent = int(loop.extent.value)
     found = {
-        int(part.operands[0].operands[1].value)
+        cut
         for each in loop.body
         for whole in expressions(each)
         for part in parts(whole)
-        if _chooses(part, loop.variable)
+        if 0 < (cut := _chosen_before(part, loop.variable)) < extent
     }
-    cuts = [0, *sorted(cut for cut in found if 0 < cut < extent), extent]
+    cuts = [0, *sorted(found), extent]
     shortest = min(high - low for low, high in itertools.pairwise(cuts))
     return cuts if 2 < len(cuts) <= _MOST + 1 and shortest >= _LEAST else []
 
 
-def _chooses(part: Expr, variable: str) -> bool:
-    """Whether a value is chosen by a loop's number being less than a constant."""
+def _chosen_before(part: Expr, variable: str) -> int:
+    """Below which number of a loop a value is chosen; 0 where that does not decide."""
     match part:
         case Apply(
             primitive="where",
-            operands=(Apply(primitive="less", operands=(Variable(name=name), Constant())), *_),
-        ):
-            return name == variable
-    return False
+            operands=(
+                Apply(primitive="less", operands=(Variable(name=name), Constant(value=cut))),
+                *_,
+            ),
+        ) if name == variable:
+            return int(cut)
+    return 0
 
 
 def _split(loop: For, cuts: list[int], names: Names) -> Body:
@@ -89,8 +93,8 @@ def _split(loop: For, cuts: list[int], names: Names) -> Body:
     for low, high in itertools.pairwise(cuts):
         variable = names.new(loop.variable)
         place = plus(Variable(INDEX, variable), low)
-        values = {loop.variable: place}
-        body = map_deep(loop.body, lambda each, values=values: substitute(each, values))
+        moved = partial(substitute, values={loop.variable: place})
+        body = map_deep(loop.body, moved)
         part = replace(loop, variable=variable, extent=index(high - low), body=body)
         found += [_needed(each) for each in simplified((part,), {})]
     return tuple(found)

@@ -1,0 +1,120 @@
+"""Loops for few rows and a second operand larger than caches: each panel of that is read once.
+
+    for panels:
+      copy the panel, unless that is dense or there are few tiles
+      for rows in tiles:
+        kernel: c tile = or += rows of a times panel
+
+While the first tile is computed, the kernel asks for the next panel, so that nobody waits for
+memory.  The panel stays in the first cache, and all rows of a in the second.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from weft_compiler.codegen.tile_kernels import chosen
+from weft_compiler.codegen.tiles import Shape, tiles
+from weft_compiler.codegen.writer import Loops
+
+MANY: Final = 18
+"""Tiles of rows at most: of float32 they take about a quarter of the smallest second caches."""
+LARGE: Final = 1 << 19
+"""Bytes of a second operand up to which it stays in a second cache itself."""
+_COPIED: Final = 3
+"""Tiles up to which a panel is read where it lies."""
+
+
+class Panel(NamedTuple):
+    """Columns of the second operand.
+
+    Attributes:
+      place, row: where they are, and how far apart their rows.
+      depth, columns: how many rows, and how many columns to the end.
+      following, following_row: the panel that is used next, and how far apart its rows are; 0 where
+        nobody asks for it.
+    """
+
+    place: str
+    row: str
+    depth: str
+    columns: str
+    following: str
+    following_row: str
+
+
+def memory(s: Shape, rows: int, depth: int) -> int:
+    """Bytes for copied rows and a panel."""
+    return s.panel_bytes * -(-rows // s.rows[0]) + min(s.depth, depth) * s.width * s.dtype.size
+
+
+def large_of(w: Loops, s: Shape, rows: str, columns: str) -> str:
+    """Whether the second operand is large."""
+    elements = w.put(f"mul nsw i64 {rows}, {columns}")
+    return w.put(f"icmp sgt i64 {elements}, {LARGE // s.dtype.size}")
+
+
+def own_panel(w: Loops, s: Shape, rows: str) -> tuple[str, str]:
+    """The place of a copied panel, behind the copied rows, and whether copying pays."""
+    count = w.put(f"udiv i64 {w.put(f'add i64 {rows}, {s.rows[0] - 1}')}, {s.rows[0]}")
+    size = w.put(f"mul nsw i64 {count}, {s.panel_bytes}")
+    own = w.put(f"getelementptr i8, ptr %workspace, i64 {size}")
+    return own, w.put(f"icmp sgt i64 {count}, {_COPIED}")
+
+
+def panel_times_rows(
+    w: Loops,
+    s: Shape,
+    panel: Panel,
+    own: str,
+    copies: str,
+    rows: str,
+    all_rows: str,
+    c: tuple[str, str, str],
+) -> None:
+    """Write all tiles of a panel.
+
+    Args:
+      own, copies: as of `own_panel`.
+      rows: of a, which are copied to the workspace.
+      all_rows: how many the whole product has.
+      c: the place of the first tile, how far apart rows are, and whether they are added to.
+    """
+    with w.when(copies):
+        _copy(w, s, panel, own)
+    b = w.select(copies, "ptr", own, panel.place)
+    b_row = w.select(copies, "i64", str(s.width), panel.row)
+    place, c_row, add = c
+    with tiles(w, s, rows, all_rows) as (i, _, wanted):
+        a = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {i}, {s.row}"))
+        begins = w.put(f"icmp eq i64 {i}, 0")
+        after_row = w.select(begins, "i64", panel.following_row, "0")
+        after = w.select(begins, "ptr", panel.following, b)
+        to = w.at(place, s.scalar, w.put(f"mul nsw i64 {i}, {c_row}"))
+        w.do(
+            f"call void {chosen(w, s, wanted, panel.columns)}(ptr {a}, ptr {b}, i64 {b_row}, "
+            f"i64 {panel.depth}, ptr {to}, i64 {c_row}, i64 {panel.columns}, i1 {add}, "
+            f"ptr {after}, i64 {after_row})"
+        )
+
+
+def _copy(w: Loops, s: Shape, panel: Panel, own: str) -> None:
+    whole, part, done = w.label(), w.label(), w.label()
+    w.branch(w.put(f"icmp sge i64 {panel.columns}, {s.width}"), whole, part)
+    for label, kind in ((whole, f"<{s.width} x {s.scalar}>"), (part, s.scalar)):
+        w.begin(label)
+        with w.each(panel.depth, note=", !llvm.loop !0") as p:
+            row = w.at(panel.place, s.scalar, w.put(f"mul nsw i64 {p}, {panel.row}"))
+            place = w.at(own, s.scalar, w.put(f"mul nsw i64 {p}, {s.width}"))
+            if label is whole:
+                _move(w, s, row, place, kind)
+            else:
+                with w.each(panel.columns, note=", !llvm.loop !0") as k:
+                    _move(w, s, w.at(row, s.scalar, k), w.at(place, s.scalar, k), kind)
+        w.go(done)
+    w.begin(done)
+
+
+def _move(w: Loops, s: Shape, source: str, place: str, kind: str) -> None:
+    x = w.put(f"load {kind}, ptr {source}, align {s.dtype.size}")
+    w.do(f"store {kind} {x}, ptr {place}, align {s.dtype.size}")
