@@ -17,6 +17,9 @@ GATHERED: Final = ("first", "count", "place", "size", "apart", "row")
 _SHORT: Final = 4
 """Elements that are copied at once where there are fewer than a register holds."""
 
+_UNROLLED: Final = 4
+"""Registers that are copied in a turn where there are many."""
+
 
 def lanes_of(lanes: int) -> tuple[int, ...]:
     """How many elements are copied at once by registers of so many."""
@@ -253,8 +256,7 @@ class Gather:
                 for register in range(registers):
                     self._move(x, y, str(register * lanes), lanes)
                 if not registers:
-                    with w.each(size, lanes, note=", !llvm.loop !0") as k:
-                        self._move(x, y, k, lanes)
+                    self._move_all(x, y, size)
             w.go(done)
             w.begin(other if registers else done)
 
@@ -278,8 +280,11 @@ class Gather:
             w.branch(w.put(f"icmp sge i64 {count}, {lanes}"), other, less)
             w.begin(other)
             last = w.put(f"sub i64 {count}, {lanes}")
-            with w.each(last, lanes, note=", !llvm.loop !0") as k:
-                self._move(source, place, k, lanes)
+            if lanes == self.lanes[0]:
+                self._move_all(source, place, last)
+            else:
+                with w.each(last, lanes, note=", !llvm.loop !0") as k:
+                    self._move(source, place, k, lanes)
             self._move(source, place, last, lanes)
             w.go(done)
             w.begin(less)
@@ -287,6 +292,16 @@ class Gather:
             self._move(source, place, k)
         w.go(done)
         w.begin(done)
+
+    def _move_all(self, source: str, place: str, count: str) -> None:
+        """Elements by the widest registers, some at a time; the last may reach beyond."""
+        w, lanes = self.w, self.lanes[0]
+        several = w.put(f"and i64 {count}, {-_UNROLLED * lanes}")
+        with w.each(several, _UNROLLED * lanes, note=", !llvm.loop !0") as k:
+            for register in range(_UNROLLED):
+                self._move(source, place, w.put(f"add nsw i64 {k}, {register * lanes}"), lanes)
+        with w.each(count, lanes, low=several, note=", !llvm.loop !0") as k:
+            self._move(source, place, k, lanes)
 
     def _move(self, source: str, place: str, k: str, lanes: int = 0) -> None:
         w = self.w
