@@ -19,6 +19,7 @@ import weft as wf
 from weft_compiler.codegen.targets import host
 from weft_compiler.generator import Compiled
 from weft_compiler.native import cache, kept
+from weft_exec.executor.native import loops
 from weft_graph.ir.builder import create
 from weft_tensor import errors
 
@@ -593,6 +594,35 @@ def looped(g: Drawn) -> None:
         g.add(wf.gradients(found[1], start)[0], x.shape, False)
 
 
+def grown(g: Drawn) -> None:
+    """A loop makes an array longer, in one order or another, perhaps one that has an element."""
+    x = g.pick()
+    turns, step = g.random.randint(0, 9), g.random.choice((1, 1, 2))
+    size, begun = g.random.choice((0, 0, 1, 12)), g.random.random() < 0.4
+    back, chooses = g.random.random() < 0.3, g.random.random() < 0.3
+    array = wf.TensorArray(
+        g.dtype, size, dynamic_size=True, clear_after_read=False, element_shape=x.shape
+    )
+    start = wf.identity(x.output)
+    array = array.write(0, wf.sin(start)) if begun else array
+    limit = g.add_turns(turns) if g.random.random() < 0.5 else turns
+
+    def turn(i: Any, v: Any, a: Any) -> Any:
+        v = wf.ensure_shape(wf.tanh(v * 0.5) - wf.sin(v), x.shape)
+        at = (limit - 1 - i if back else i) * step + 1
+        if chooses:
+            return i + 1, v, wf.cond(i < 2, lambda: a.write(at, v), lambda: a)
+        return i + 1, v, a.write(at, v)
+
+    shapes = [wf.TensorShape([]), wf.TensorShape([None] * x.rank), wf.TensorShape([])]
+    _, last, array = wf.while_loop(lambda i, *_: i < limit, turn, [0, start, array], shapes)
+    rows = array.stack()
+    g.add(wf.reduce_sum(rows, 0) + last, x.shape, False)
+    g.add(wf.cast(array.size(), wf.int64), (), True)
+    if g.random.random() < 0.5:
+        g.add(wf.gradients(rows * rows, start)[0], x.shape, False)
+
+
 def branched(g: Drawn) -> None:
     """A conditional: other values, changes of variables and conditionals in both of its sides."""
     if g.depth == MOST_DEPTH:
@@ -648,7 +678,7 @@ STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
     *(transposed, reshaped, reversed_along, tiled, cut, strided, joined, padded, gathered),
     *(softmax, scanned, placed, segmented, labelled, product, product, images, images),
     *(sized, gradients, gradients, variable, variable, changed_again, changed_again, looped),
-    *(scattered, drawn, drawn, rows_of_a_variable, branched, branched, branched),
+    *(grown, scattered, drawn, drawn, rows_of_a_variable, branched, branched, branched),
 )
 STEPS_OF_A_BRANCH: Final[Sequence[Step]] = (
     *(unary, unary, guarded, binary, binary, divided, chosen, cast, reduced, transposed, reshaped),
@@ -696,6 +726,7 @@ def difference(value: Any, want: Any) -> str:
 
 def failure(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> str:
     """How the graph of a seed fails, or ""."""
+    monkeypatch.setattr(loops, "_ROOM", 4)
     with wf.Graph().as_default():
         graph = Drawn(seed, most)
         by_kernels = results(graph, "off", monkeypatch)

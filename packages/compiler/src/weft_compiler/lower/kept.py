@@ -46,6 +46,7 @@ class Keeper:
         self.copies: list[tuple[Value, Value | None]] = []
         self._data: Value | None = None
         self._state: Value | None = None
+        self._last: Value | None = None
         node = kept.nodes[0]
         size = extent.shape[0]
         name = node.name
@@ -57,8 +58,13 @@ class Keeper:
             self.outputs = [self._state]
             self.copies = [(self._state, there)]
         elif kept.use is Use.WRITE:
+            taken = Value(f"{name}_taken", _MARK, (size,)) if extent.begun else None
+            self.inputs = [] if taken is None else [taken]
             self._state = Value(f"{name}_marks", _MARK, (size,))
-            self.copies = [(self._state, None)]
+            self.copies = [(self._state, taken)]
+            if extent.grows:
+                self._last = Value(f"{name}_last", INDEX, ())
+                self.copies.append((self._last, None))
         elif kept.use is Use.POP:
             self._data = Value(name, node.outputs[0].dtype, extent.shape)
             self.inputs = [self._data, Value(f"{name}_given", INDEX, ())]
@@ -96,7 +102,7 @@ class Keeper:
         if self._data is None:
             self._data = Value(name, like.dtype, (self.extent.shape[0], *like.shape))
             assert self._state is not None
-            self.outputs = [self._data, self._state]
+            self.outputs = [self._data, self._state, *([self._last] if self._last else [])]
         require(self._data.shape[1:] == like.shape, f"{name} has elements of several shapes")
         return self._data
 
@@ -134,15 +140,21 @@ class Keeper:
         require(at.shape == () and size > 0, f"{node.name} has no room")
 
         def write(out: Emitter) -> None:
-            place = Variable(INDEX, out.unique("place"))
             target, marked = out.name_of(data), out.name_of(marks)
-            out.nest((), lambda: out.emit(Let(place.name, out.resolved(cast(at.at(), INDEX)))))
-            said = f"an index in [0, {size}) was required"
-            out.emit(Check(inside(place, size), said))
+            wanted = Variable(INDEX, out.unique("place"))
+            out.nest((), lambda: out.emit(Let(wanted.name, out.resolved(cast(at.at(), INDEX)))))
+            place = self._place(wanted, out)
             mark = Load(_MARK, marked, (place,))
             fresh = apply("equal", mark, number(0, _MARK))
+            now: Expr = number(1, _MARK)
+            free = fresh
+            if self.extent.grows:
+                has_room = apply("equal", wanted, place)
+                now = apply("where", has_room, now, mark)
+                free = apply("bit_or", fresh, apply("invert", has_room))
             if not self.extent.adds:
-                out.emit(Check(fresh, "an element that was not written yet was required"))
+                said = "an element that was not written yet was required"
+                out.emit(Check(free, said))
 
             def store(*i: Expr) -> None:
                 new = out.resolved(value.at(*i))
@@ -152,9 +164,23 @@ class Keeper:
                 out.emit(Store(target, (place, *i), new))
 
             out.nest(value.shape, store)
-            out.emit(Store(marked, (place,), number(1, _MARK)))
+            out.emit(Store(marked, (place,), now))
 
         turns.effects.append(Effect([at, value], path, write))
+
+    def _place(self, wanted: Variable, out: Emitter) -> Variable:
+        """Where an element is written: the last place, where there is no room for it."""
+        size = self.extent.shape[0]
+        if self._last is None:
+            said = f"an index in [0, {size}) was required"
+            out.emit(Check(inside(wanted, size), said))
+            return wanted
+        out.emit(Check(apply("greater_equal", wanted, index(0)), "an index from 0 on was required"))
+        last = out.name_of(self._last)
+        out.emit(Store(last, (), apply("maximum", Load(INDEX, last, ()), wanted)))
+        place = Variable(INDEX, out.unique("place"))
+        out.emit(Let(place.name, clamped(wanted, size)))
+        return place
 
     def _pop(self, node: Node, path: Path, turns: Turns) -> Value:
         data, count, size = self._data, self._state, self.extent.shape[0]
@@ -191,12 +217,14 @@ class Keeper:
 
         def write(out: Emitter) -> None:
             name, target = out.name_of(count), out.name_of(data)
+            pushed = Variable(INDEX, out.unique("pushed"))
             place = Variable(INDEX, out.unique("place"))
-            out.emit(Let(place.name, clamped(Load(INDEX, name, ()), size)))
+            out.emit(Let(pushed.name, Load(INDEX, name, ())))
+            out.emit(Let(place.name, clamped(pushed, size)))
             out.nest(
                 value.shape,
                 lambda *i: out.emit(Store(target, (place, *i), out.resolved(value.at(*i)))),
             )
-            out.emit(Store(name, (), plus(place, 1)))
+            out.emit(Store(name, (), plus(pushed, 1)))
 
         turns.effects.append(Effect([value], path, write))

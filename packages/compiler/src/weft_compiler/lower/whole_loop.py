@@ -197,7 +197,6 @@ class _Lowering:
                 inputs.append(value)
             brought[enter] = value
         turns = self._turns(whole.loop, brought)
-        pushes = False
         outputs: list[Value] = []
         copies: list[tuple[Value, Value | None]] = []
         if whole.draws:
@@ -208,14 +207,15 @@ class _Lowering:
             inputs += keeper.inputs
             outputs += keeper.outputs
             copies += keeper.copies
-            if keeper.kept.use is Use.PUSH:
-                pushes, most = True, keeper.extent.shape[0]
+            if final and keeper.kept.use is Use.PUSH:
+                most = keeper.extent.shape[0]
                 turns.most = most if turns.most is None else min(most, turns.most)
         inputs += [self._streams] if whole.draws else []
         wanted = [final or each for each in whole.wanted()]
         # Variables that it updates, turns, and how many values are left.
         wanted += [True] * (len(turns.variables) - len(wanted))
-        return write_loop(turns, Outside(inputs, wanted, outputs, copies, pushes), name)
+        goes_on = turns.most is not None
+        return write_loop(turns, Outside(inputs, wanted, outputs, copies, goes_on), name)
 
     def _type_read_of(self, at: int) -> DType:
         """The type of a variable that is read by its handle."""

@@ -224,12 +224,8 @@ class TensorArrayState:
         return np.stack(self.places) if self.whole is None else self.whole
 
     def may_be_filled(self, shape: Shape) -> bool:
-        """Whether writes of elements of a shape, to any places, succeed."""
-        return (
-            not self.closed
-            and compatible_dims(self.dims, shape)
-            and not any([place is not None for place in self.places])
-        )
+        """Whether writes of elements of a shape, to any places that are free, succeed."""
+        return not self.closed and compatible_dims(self.dims, shape)
 
     def resize_for(self, count: int) -> None:
         """Make room for exactly `count` elements; of gradients there may be fewer.

@@ -73,11 +73,15 @@ class Extent:
         written the loop tells the sizes.
       adds: whether what is written to one place adds up.
       clear: whether an element can be read once only.
+      grows: whether writes beyond its end make it longer.
+      begun: whether elements that cannot be written any more are there before the loop.
     """
 
     shape: Shape
     adds: bool = False
     clear: bool = False
+    grows: bool = False
+    begun: bool = False
 
 
 class WholeLoop:
@@ -226,19 +230,24 @@ class GeneratedLoop(Generated, Protocol):
 
     It is given arrays of: the inputs that it `takes`, of handles that the loop `reads` what the
     variables have, and of those that it `updates`; of each of the loop's `kept`, what is there: of
-    a READ the elements and, of uint8, whether each can be read, 1 where it can; of a WRITE nothing;
-    of a POP the values and, of int64, how many there are; if it draws, the states of its streams in
-    the first turn, uint64 of shape (draws, 6), of which number 3 is one more in each turn, and in a
-    loop inside is `STRIDE` times what it is around plus the number of the turn.
+    a READ the elements and, of uint8, whether each can be read, 1 where it can; of a WRITE that has
+    `begun`, of uint8, 2 where nothing can be written, and 0 elsewhere; of a POP the values and, of
+    int64, how many there are; if it draws, the states of its streams in the first turn, uint64 of
+    shape (draws, 6), of which number 3 is one more in each turn, and in a loop inside is `STRIDE`
+    times what it is around plus the number of the turn.
 
     It fills arrays of `results`: the last values that are wanted; what the variables become that it
     `updates`, in the order of their positions; if it draws, of int64, how many turns there were; of
     each POP, in the order of its nodes in the loop, of int64, how many values are left; if it
     draws, of uint8, 1 for each of its `draws` that has run, and 0 for others; of a READ and of a
     WRITE, of uint8, what has become of each element, 2 where it was read and 1 where it was
-    written, after the elements of a WRITE; of a PUSH the values and, of int64, how many there are;
-    and last, where there are pushes, whether the loop is to go on, as there was no room for another
-    one.
+    written, after the elements of a WRITE; of one that `grows` then, of int64, the largest index;
+    of a PUSH the values and, of int64, how many there are; and last, where there are pushes and it
+    can go on, whether it is to, as there was no room for another one.
+
+    A loop that cannot go on runs to its end, whatever there is room for. Where a largest index or a
+    number of pushes is beyond the room, elements are missing, but values and numbers are right, as
+    no loop reads what it writes.
     """
 
 

@@ -17,7 +17,8 @@ from weft_exec.resources.tensor_arrays import (
 from weft_graph.passes.whole_loops import Extent, Kept, Use
 from weft_tensor.dtypes import DType
 
-_READ = 2
+_WRITTEN, _READ = 1, 2
+_TAKEN = 2
 
 
 class Place:
@@ -42,7 +43,26 @@ class Place:
         if self.use is Use.POP:
             rows, count = self._resource.as_rows()
             return [rows, np.array(count)]
+        if self.extent.begun:
+            marks = np.zeros(self.extent.shape, np.uint8)
+            marks[: len(self._resource.places)] = [
+                0 if place is None else _TAKEN for place in self._resource.places
+            ]
+            return [marks]
         return []
+
+    @property
+    def outputs(self) -> int:
+        """How many arrays a compiled loop fills for it."""
+        if self.use in (Use.READ, Use.POP):
+            return 1
+        return 3 if self.extent.grows else 2
+
+    def wanted(self, outputs: Sequence[Any]) -> int:
+        """For how many elements a loop would have filled there had to be room."""
+        if self.use is Use.PUSH:
+            return int(outputs[1])
+        return int(outputs[2]) + 1 if self.extent.grows else 0
 
     def may_take(self, outputs: Sequence[Any]) -> bool:
         """Whether what a loop has filled fits."""
@@ -56,7 +76,8 @@ class Place:
             own = list(resource)[len(resource) - count :]
             return list(zip(outputs[0][:count], own, strict=False))
         if self.use is Use.WRITE and not self.extent.adds:
-            return list(zip(outputs[0], resource.places, strict=True))
+            pairs = zip(outputs[0], outputs[1], resource.places, strict=not self.extent.grows)
+            return [(row, own) for row, mark, own in pairs if mark == _WRITTEN]
         return []
 
     def keep(self, outputs: Sequence[Any]) -> None:
@@ -66,9 +87,9 @@ class Place:
             for at in np.flatnonzero(outputs[0] == _READ).tolist():
                 resource.read(at)
         elif self.use is Use.WRITE:
-            rows, marks = outputs
-            written = np.flatnonzero(marks).tolist()
-            whole = rows if len(written) == len(marks) else None
+            rows, marks = outputs[:2]
+            written = np.flatnonzero(marks == _WRITTEN).tolist()
+            whole = rows[: len(written)]  # if these are the first
             resource.scatter(written, [rows[at] for at in written], whole)
         elif self.use is Use.PUSH:
             resource.push_rows(outputs[0], int(outputs[1]))
@@ -81,7 +102,8 @@ def place_of(kept: Kept, values: Sequence[Any], room: int) -> Place | None:
 
     Args:
       values: what enters the loop.
-      room: for how many values that are pushed there is to be room.
+      room: for how many values that are pushed, or written to an array that grows, there is to be
+        room.
     """
     handle = values[kept.store.handle]
     resource = handle.resource if isinstance(handle, ResourceHandle) else None
@@ -92,7 +114,7 @@ def place_of(kept: Kept, values: Sequence[Any], room: int) -> Place | None:
     if kept.store.source:
         resource = resource.gradient(kept.store.source).resource
         assert isinstance(resource, TensorArrayState)
-    return _array(kept, resource)
+    return _array(kept, resource, room)
 
 
 def _stack(kept: Kept, stack: Any, room: int) -> Place | None:
@@ -110,14 +132,17 @@ def _stack(kept: Kept, stack: Any, room: int) -> Place | None:
     return Place(kept, stack, Extent(stack.as_rows()[0].shape))
 
 
-def _array(kept: Kept, array: TensorArrayState) -> Place | None:
-    if array.dtype is not _dtype(kept) or not array.places:
+def _array(kept: Kept, array: TensorArrayState, room: int) -> Place | None:
+    grows = array.dynamic and kept.use is Use.WRITE
+    if array.dtype is not _dtype(kept) or not (array.places or grows):
         return None
     if kept.use is Use.READ:
         shape = array.shape_of_rows()
         return None if shape is None else Place(kept, array, Extent(shape, clear=array.clear))
     adds = isinstance(array, GradientArrayState)
-    return Place(kept, array, Extent((len(array.places),), adds=adds))
+    begun = not adds and any([place is not None for place in array.places])
+    size = max(room, len(array.places)) if grows else len(array.places)
+    return Place(kept, array, Extent((size,), adds=adds, grows=grows, begun=begun))
 
 
 def _dtype(kept: Kept) -> DType:

@@ -11,6 +11,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -47,8 +48,11 @@ from weft_graph.passes.whole_loops import (
 from weft_tensor import dtypes, errors
 
 _ROOM: Final = 128
-"""Values that are pushed onto a stack before it is given them, at first."""
+"""Values that are pushed onto a stack before it is given them, at first, and elements that are
+written to an array that grows."""
 _MOST_ROOM: Final = 1 << 14
+_MOST_AT_ONCE: Final = 1 << 22
+"""The same, of loops that cannot go on; those that need more stay with kernels."""
 _REFUSED: Final = 3
 """Runs that have to begin anew by kernels, after which a loop stays with these."""
 
@@ -144,10 +148,9 @@ class CompiledLoop:
         self._variables = sorted(whole.reads | whole.updates)
         uses = {kept.use for kept in whole.kept}
         self._changing = [_last_to_change(whole, at) for at in self._updates]
-        self._pushes = Use.PUSH in uses
-        self._goes_on = self._pushes and Use.WRITE not in uses and not whole.updates
+        self._goes_on = Use.PUSH in uses and Use.WRITE not in uses and not whole.updates
         self._wanted = [self._goes_on or wanted for wanted in whole.wanted()]
-        self._room = _ROOM
+        self._room = 0
         self._refused = 0
         self._made: dict[_Key, Callable[..., Any] | None] = {}
         self._records: dict[_Key, Record] = {}
@@ -160,6 +163,13 @@ class CompiledLoop:
 
     def __call__(self, *values: Any) -> Any:
         """The last values; NotImplemented or a record where the kernels are to run."""
+        room = self._room
+        done = self._called(values)
+        if done is NotImplemented and self._room > room:  # as the first time has shown
+            done = self._called(values)
+        return done
+
+    def _called(self, values: Sequence[Any]) -> Any:
         if self._refused > _REFUSED:
             return NotImplemented
         places = self._places(values) if self._whole.kept else []
@@ -206,26 +216,18 @@ class CompiledLoop:
 
     def _places(self, values: Sequence[Any]) -> list[Place] | None:
         """What is behind the handles; None where only kernels can deal with it."""
-        found: list[Place] = []
-        sizes = [0]
-        later = []
-        for kept in self._whole.kept:
-            if kept.use is Use.PUSH:
-                later.append(len(found))
-                found.append(None)  # type: ignore[arg-type]  # which is filled below
-                continue
-            place = place_of(kept, values, 0)
+        kept = self._whole.kept
+        found = [None if each.use is Use.PUSH else place_of(each, values, 0) for each in kept]
+        fixed = [place.extent for place in found if place is not None and not place.extent.grows]
+        room = max(max([extent.shape[0] for extent in fixed], default=0) or _ROOM, self._room)
+        places: list[Place] = []
+        for each, place in zip(kept, found, strict=True):
+            if each.use is Use.PUSH or (place is not None and place.extent.grows):
+                place = place_of(each, values, room)
             if place is None:
                 return None
-            found.append(place)
-            sizes.append(place.extent.shape[0])
-        room = max(*sizes, 1) if max(sizes) else self._room
-        for at in later:
-            place = place_of(self._whole.kept[at], values, room)
-            if place is None:
-                return None
-            found[at] = place
-        return found
+            places.append(place)
+        return places
 
     def _record(self, key: _Key) -> Record:
         with self._lock:
@@ -316,7 +318,9 @@ class CompiledLoop:
         results = [(shape, dtype.numpy) for dtype, shape in generated.results]
         finals = sum(self._wanted)
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
-        pops = sum(kept.use is Use.POP for kept in self._whole.kept)
+        uses = [kept.use for kept in self._whole.kept]
+        pops = uses.count(Use.POP)
+        pushed = uses.index(Use.PUSH) if Use.PUSH in uses else -1
 
         def call_plain(asked: _Asked) -> Any:
             values, _, _ = asked
@@ -350,16 +354,16 @@ class CompiledLoop:
                     drawn.after(int(out.pop(finals)), out.pop(finals + pops))
                 made = self._apart(places, out[finals:])
                 parts.append(made)
-                if not self._pushes or not out[-1]:
+                if not self._goes_on and self._is_outgrown(places, made):
+                    return NotImplemented
+                if not self._goes_on or not out[-1]:
                     if self._checked:
                         last = self._last_values(out)
                         return _Comparison(
                             self._whole.variables, last, places, parts[-1], changes, self._changing
                         )
                     return self._kept(places, parts, out, changes)
-                self._room = min(2 * self._room, _MOST_ROOM)
-                if not self._goes_on:
-                    return NotImplemented
+                self._room = min(2 * len(made[pushed][0]), _MOST_ROOM)
                 inputs[:finals] = out[:finals]
                 states = [
                     [state[0], new_state[0]] if state else []
@@ -373,15 +377,20 @@ class CompiledLoop:
         """What a function has filled for each place."""
         counts = [place.use for place in places].count(Use.POP)
         left, rest = iter(out[:counts]), iter(out[counts:])
-        pairs = (Use.WRITE, Use.PUSH)
         return [
-            [next(left)]
-            if place.use is Use.POP
-            else [next(rest), next(rest)]
-            if place.use in pairs
-            else [next(rest)]
-            for place in places
+            list(islice(left if place.use is Use.POP else rest, place.outputs)) for place in places
         ]
+
+    def _is_outgrown(self, places: Sequence[Place], made: Sequence[Sequence[Any]]) -> bool:
+        """Whether a loop had too little room; then there is more from now on."""
+        pairs = zip(places, made, strict=True)
+        wanted = [(place.wanted(each), place.extent.shape[0]) for place, each in pairs]
+        most = max([want for want, room in wanted if want > room], default=0)
+        if most > _MOST_AT_ONCE:
+            self._refused = _REFUSED + 1
+        elif most:
+            self._room = max(self._room, 1 << (most - 1).bit_length())
+        return most > 0
 
     def _kept(
         self,
