@@ -551,9 +551,15 @@ def looped(g: Drawn) -> None:
     reads = [v for v in g.variables if not v.shape.rank and isinstance(v, wf.Variable)]
     read = g.random.choice(reads) if reads and g.random.random() < 0.5 else None
     draws, divides = g.random.random() < 0.4, g.random.random() < 0.4
+    decides = g.random.random() < 0.2
     changes = g.random.random() < 0.5
     chooses, nests = g.random.choice((0, 0, 1, 2)), g.random.random() < 0.5
     seed = g.random.randint(1, 99)
+
+    def again(i: Any, _: Any) -> Any:
+        if not decides:
+            return i < limit
+        return wf.logical_and(i < limit, wf.random_uniform([], seed=seed) < 0.8)
 
     def turn(i: Any, v: Any) -> Any:
         v = wf.tanh(v * 0.5) - wf.sin(v)
@@ -586,7 +592,7 @@ def looped(g: Drawn) -> None:
     limit = g.add_turns(turns) if g.random.random() < 0.5 else turns
     with wf.control_dependencies([] if read is None else g.turns[read]):
         first, start = wf.identity(wf.constant(0)), wf.identity(x.output)
-    found = wf.while_loop(lambda i, _: i < limit, turn, [first, start], shapes)
+    found = wf.while_loop(again, turn, [first, start], shapes)
     g.add(found[1], x.shape, False)
     if read is not None:
         g.turns[read] = [*g.turns[read], found[1]]

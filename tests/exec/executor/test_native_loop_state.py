@@ -45,11 +45,14 @@ def _beside(monkeypatch: pytest.MonkeyPatch, build: Any, feeds: list[Any], near:
             np.testing.assert_allclose(value, wanted, rtol=near, atol=near)
 
 
-def _reading(dtype: Any) -> Any:
+RESOURCE = pytest.mark.parametrize("resource", [True, False])
+
+
+def _reading(dtype: Any, resource: bool) -> Any:
     x, turns = wf.placeholder(dtype, [2, 3]), wf.placeholder(wf.int32, [])
     start = np.linspace(-1, 1, 9).reshape(3, 3).astype(dtype)
-    w = wf.Variable(start, use_resource=True)
-    b = wf.Variable(start[0], use_resource=True)
+    w = wf.Variable(start, use_resource=resource)
+    b = wf.Variable(start[0], use_resource=resource)
 
     def turn(i: Any, state: Any) -> Any:
         shifted = wf.cond(i > 1, lambda: state + b, lambda: state * 2.0)
@@ -59,23 +62,33 @@ def _reading(dtype: Any) -> Any:
     return [last, *wf.gradients(last, [w, b, x])], [x, turns]
 
 
+@RESOURCE
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_turns_read_variables(dtype: Any, ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_read_variables(
+    dtype: Any, resource: bool, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = np.linspace(0, 1, 6).reshape(2, 3).astype(dtype)
     feeds = [(x, turns) for turns in (3, 0, 5)]
-    _beside(monkeypatch, lambda: _reading(dtype), feeds, 1e-5 if dtype is np.float32 else 1e-12)
+    near = 1e-5 if dtype is np.float32 else 1e-12
+    _beside(monkeypatch, lambda: _reading(dtype, resource), feeds, near)
     assert len(ran) == 5  # forward, and backward where there were turns
 
 
-def test_loops_inside_read_variables(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@RESOURCE
+def test_loops_inside_read_variables(
+    resource: bool, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def build() -> Any:
         x = wf.placeholder(wf.float64, [3])
-        v = wf.Variable(np.linspace(0, 1, 3), use_resource=True)
+        v = wf.Variable(np.linspace(0, 1, 3), use_resource=resource)
+        w = wf.Variable(np.linspace(1, 2, 3), use_resource=resource)
+
+        def turn(j: Any, t: Any) -> Any:
+            read = lambda: wf.sin(t) + v.read_value()  # noqa: E731
+            return j + 1, wf.cond(wf.equal(j % 2, 0), read, lambda: t * w)
 
         def around(i: Any, total: Any) -> Any:
-            inner = wf.while_loop(
-                lambda j, _: j < i, lambda j, t: (j + 1, wf.sin(t) + v.read_value()), (0, total)
-            )
+            inner = wf.while_loop(lambda j, _: j < i, turn, (0, total))
             return i + 1, inner[1] * v
 
         return [wf.while_loop(lambda i, _: i < 4, around, (0, x))[1]], [x]
@@ -269,3 +282,57 @@ def test_turns_look_at_values_that_nobody_takes(inside: str, ran: list[str]) -> 
         assert "iteration 2" in str(caught.value)
         if inside == "branch":
             assert session.run(last, {start: 9.0}) == 9.0
+
+
+def _drawing_test(how: str) -> Any:
+    """A loop whose test draws, how often is told by what it draws."""
+    limit, x = wf.placeholder(wf.float64, []), wf.placeholder(wf.float64, [3])
+
+    def draw(seed: int) -> Any:
+        return wf.random_uniform([], dtype=wf.float64, seed=seed)
+
+    def test(i: Any, _: Any) -> Any:
+        if how == "branch":
+            drawn = wf.cond(wf.equal(i % 2, 0), lambda: draw(3), lambda: limit * 0.5)
+        elif how == "loop":
+            inner = lambda j, total: (j + 1, total + draw(3) * 0.5)  # noqa: E731
+            drawn = wf.while_loop(lambda j, _: j < 2, inner, (0, limit * 0.0))[1]
+        else:
+            drawn = draw(3)
+        return wf.logical_and(drawn < limit, i < 200)
+
+    def turn(i: Any, v: Any) -> Any:
+        if how == "inner":
+            again = lambda j, _: wf.logical_and(draw(5) < limit, j < 5)  # noqa: E731
+            v = wf.while_loop(again, lambda j, w: (j + 1, wf.sin(w) + 0.1), (0, v))[1]
+        return i + 1, wf.tanh(v * x) + draw(4)
+
+    last = wf.while_loop(test, turn, (0, x))
+    slopes = [] if how == "inner" else wf.gradients(last[1], [x])
+    return [*last, *slopes], [limit, x]
+
+
+@pytest.mark.parametrize("how", ["plain", "branch", "loop", "inner"])
+def test_tests_draw_the_numbers_of_kernels(
+    how: str, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is no turn, and in more turns than there is room for at once."""
+    monkeypatch.setattr(native_loops, "_ROOM", 8)
+    x = np.linspace(-1, 1, 3)
+    feeds = [(limit, x) for limit in (0.5, 0.95, 0.0, 2.0, 0.7)]
+    _beside(monkeypatch, lambda: _drawing_test(how), feeds, 1e-6)
+    assert len(ran) >= 5
+
+
+def test_what_a_test_reads_of_an_array_is_read_once_more_than_there_are_turns(
+    ran: list[str],
+) -> None:
+    array = wf.TensorArray(wf.float32, 5).unstack(wf.linspace(0.0, 1.0, 5))
+    last = wf.while_loop(lambda i: array.read(i) < 0.6, lambda i: i + 1, [0])
+    with wf.control_dependencies([last]):
+        again, other = array.read(last), array.read(last + 1)
+    with wf.Session() as session:
+        assert session.run([last, other]) == [3, 1.0]
+        with pytest.raises(errors.InvalidArgumentError, match="cannot be read twice"):
+            session.run(again)
+    assert len(ran) == 2

@@ -92,6 +92,7 @@ class Keeper:
         if use is Use.WRITE:
             self._write(node, operands[0], operands[1], path, turns)
             return operands[2]
+        require(turns.test is not None, f"{node.name} is in a test")
         if use is Use.POP:
             return self._pop(node, path, turns)
         self._push(node, operands[0], path, turns)
@@ -131,7 +132,7 @@ class Keeper:
 
             out.nest((), mark)
 
-        turns.effects.append(Effect([at], path, write))
+        turns.do(Effect([at], path, write))
         return found
 
     def _write(self, node: Node, at: Value, value: Value, path: Path, turns: Turns) -> None:
@@ -166,7 +167,7 @@ class Keeper:
             out.nest(value.shape, store)
             out.emit(Store(marked, (place,), now))
 
-        turns.effects.append(Effect([at, value], path, write))
+        turns.do(Effect([at, value], path, write))
 
     def _place(self, wanted: Variable, out: Emitter) -> Variable:
         """Where an element is written: the last place, where there is no room for it."""
@@ -227,4 +228,4 @@ class Keeper:
             )
             out.emit(Store(name, (), plus(pushed, 1)))
 
-        turns.effects.append(Effect([value], path, write))
+        turns.do(Effect([value], path, write))

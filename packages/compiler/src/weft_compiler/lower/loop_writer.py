@@ -37,7 +37,7 @@ from weft_compiler.lower.analysis import (
     updates_in_order,
     worth_memory,
 )
-from weft_compiler.lower.turns import Emitter, LastValue, Path, Turns
+from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
 from weft_compiler.lower.values import Elements, Places, Value, computed
 from weft_compiler.lower.writer import Nests, predicates_of
 from weft_tensor import dtypes
@@ -162,11 +162,8 @@ class _LoopWriter(Nests, Emitter):
             for old, new in zip(turns.variables, turns.following, strict=True)
             if new is not old
         ]
-        taken = [
-            computed(value.name, value.dtype, value.shape, value.at)
-            for effect in turns.effects
-            for value in effect.takes
-        ]
+        tested_taken = _taken(turns.tested)
+        taken = [*tested_taken, *_taken(turns.effects)]
         news = [new for _, new in following]
         wanted = [turns.test, *news, *taken]
         following = _apart_from_users(following, wanted, turns)
@@ -183,7 +180,8 @@ class _LoopWriter(Nests, Emitter):
         self._fixed.update(turns.variables)  # for loops inside
         kept |= {v for v in facts if v not in self._buffers and _is_dear(v, facts[v], varying)}
         self._computed([value for value in facts if value not in varying], kept, facts, {})
-        tested = analyse([turns.test])
+        decided = predicates_of([effect.path for effect in turns.tested])
+        tested = analyse([turns.test, *tested_taken, *decided])
         on, more = self._flag("on", True), self._flag("more", False)
         count = Variable(INDEX, self._unique("turn"))
         if turns.most is not None:
@@ -196,6 +194,7 @@ class _LoopWriter(Nests, Emitter):
             room = apply("less", count, index(turns.most))
             self._emit(Assign(more.name, apply("bit_and", on, apply("invert", room))))
             self._emit(Assign(on.name, apply("bit_and", on, room)))
+        self._tested(turns, more)
         inner, self._body = self._body, []
         rest = [value for value in facts if value in varying and value not in tested]
         self._turn(turns, rest, kept, facts, following)
@@ -204,6 +203,17 @@ class _LoopWriter(Nests, Emitter):
         inner.append(If(on, tuple(self._body)))
         self._body = [*outer, While(on, tuple(inner))]
         return more
+
+    def _tested(self, turns: Turns, more: Variable) -> None:
+        """The effects of a test, unless there will be another one of the same turn."""
+        outer, self._body = self._body, []
+        for effect in turns.tested:
+            self._guarded(effect.path, partial(effect.write, self))
+        effects, self._body = tuple(self._body), outer
+        if effects and turns.most is not None:
+            self._emit(If(more, (), effects))
+        else:
+            self._body += effects
 
     def _flag(self, name: str, value: bool) -> Variable:
         flag = Variable(dtypes.bool_, self._unique(name))
@@ -345,8 +355,17 @@ def _apart_from_users(
     ]
 
 
+def _taken(effects: Sequence[Effect]) -> list[Value]:
+    return [
+        computed(value.name, value.dtype, value.shape, value.at)
+        for effect in effects
+        for value in effect.takes
+    ]
+
+
 def _predicates(turns: Turns) -> list[Value]:
-    return predicates_of([*turns.paths.values(), *[effect.path for effect in turns.effects]])
+    effects = [*turns.tested, *turns.effects]
+    return predicates_of([*turns.paths.values(), *[effect.path for effect in effects]])
 
 
 def _only(value: Value) -> Expr:

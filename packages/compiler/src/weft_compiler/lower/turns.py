@@ -66,7 +66,8 @@ class Turns:
       initial: their first values.
       test: whether there is another turn.
       following: the next values.
-      effects: in their order.
+      effects: of turns, in their order.
+      tested: of the test, which happen once more than there are turns.
       made: what nodes give in a turn.
       paths: of values that are needed in one side of a branch only: when that is.
       taken: values of outside that the loop takes from memory, and as what.
@@ -81,12 +82,17 @@ class Turns:
     test: Value | None = None
     following: list[Value] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    tested: list[Effect] = field(default_factory=list)
     made: list[Value] = field(default_factory=list)
     paths: dict[Value, Path] = field(default_factory=dict)
     taken: list[tuple[Value, Value]] = field(default_factory=list)
     results: dict[Value, Value] = field(default_factory=dict)
     most: int | None = None
     acts: bool = False
+
+    def do(self, effect: Effect) -> None:
+        """Add an effect, of the test as long as nobody knows what that gives."""
+        (self.tested if self.test is None else self.effects).append(effect)
 
 
 @dataclass(eq=False)

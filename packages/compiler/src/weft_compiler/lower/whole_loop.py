@@ -39,6 +39,7 @@ from weft_graph.passes.whole_loops import (
     first_value,
     gradient_source,
     next_value,
+    passes_variable,
 )
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -56,14 +57,15 @@ def why_not_loop(whole: WholeLoop) -> str:
     """Why a loop cannot be lowered, whatever its shapes, or ""."""
     frame = whole.loop.frame
     for merge in frame.merges:
-        if not computes_with(merge.outputs[0].dtype):
-            return f"its variable {merge.name!r} is of type {merge.outputs[0].dtype.name}"
+        dtype = merge.outputs[0].dtype
+        if dtype.is_ref or not computes_with(dtype):
+            return f"its variable {merge.name!r} is of type {dtype.name}"
     for node in whole.nodes:
         why = _why_not_inside(whole, node)
         if why:
             return f"of {node.name!r}: {why}"
     variables = [whole.enters[at].inputs[0] for at in (*whole.reads, *whole.updates)]
-    if len(set(variables)) < len(variables):
+    if any(variables.count(whole.enters[at].inputs[0]) > 1 for at in whole.updates):
         return "a variable comes into it twice"
     for kept in whole.kept:
         several = len(kept.nodes) > 1
@@ -85,18 +87,16 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
             return f"it keeps values of type {node.outputs[0].dtype.name}"
         found = whole.store_of(node.inputs[0])
         return "" if found is not None else "nobody knows which array or stack it takes"
-    if gradient_source(node) or _passes_handle(node) or _reads(whole, node):
+    if gradient_source(node) or passes_variable(node) or _reads(whole, node):
         return ""
     if changed_by(node):
         return _why_not_change(whole, node)
     traits = node.op_def.traits
-    if traits.random and node not in whole.draws:
-        return "it draws random numbers in a test"
     has_state = traits.stateful and not (traits.random and rule_of(node.type) is not None)
     if has_state or not node.outputs or not node.inputs:
         return "it has state"
     if any(
-        source.dtype.is_ref and whole.variable_at(source) not in whole.updates
+        source.dtype.is_ref and whole.variable_at(source) not in whole.reads | whole.updates
         for source in node.inputs
     ):
         return "it reads a variable"
@@ -107,7 +107,7 @@ def _reads(whole: WholeLoop, node: Node) -> bool:
     """Whether a node reads a variable that the loop changes, or leaves alone."""
     return reads_state(node) and (
         whole.variable_read_by(node) is not None
-        or whole.variable_at(node.inputs[0]) in whole.updates
+        or whole.variable_at(node.inputs[0]) in whole.reads | whole.updates
     )
 
 
@@ -122,10 +122,6 @@ def _why_not_change(whole: WholeLoop, node: Node) -> str:
     if len(set(places)) < len(places) or (update.rows is not None and update.states > 1):
         return "it changes several variables together"
     return why_not(node) or wants_kernel(node)
-
-
-def _passes_handle(node: Node) -> bool:
-    return node.op_def.traits.identity and node.inputs[0].dtype is dtypes.resource
 
 
 def _asks_for_values(node: Node) -> str:
@@ -188,7 +184,7 @@ class _Lowering:
                 dtype = self._type_read_of(at)
             elif at in whole.updates:
                 dtype = self._type_changed_at(at)
-            if not computes_with(dtype):
+            if dtype.is_ref or not computes_with(dtype):
                 continue
             if source.role is Role.CONSTANT and enter not in variables:
                 value = Value(source.name, dtype, shape, constant=source.attrs["value"])
@@ -218,8 +214,11 @@ class _Lowering:
         return write_loop(turns, Outside(inputs, wanted, outputs, copies, goes_on), name)
 
     def _type_read_of(self, at: int) -> DType:
-        """The type of a variable that is read by its handle."""
+        """The type of a variable that is read."""
         whole = self._whole
+        dtype = whole.enters[at].outputs[0].dtype
+        if dtype.is_ref:
+            return dtype.base_dtype
         node = next(node for node in whole.nodes if whole.variable_read_by(node) == at)
         return node.outputs[0].dtype
 
@@ -260,7 +259,7 @@ class _Lowering:
         def note(out: Emitter) -> None:
             out.emit(Store(out.name_of(self._drew), (index(row),), number(1, dtypes.uint8)))
 
-        turns.effects.append(Effect((), path, note))
+        turns.do(Effect((), path, note))
         turns.acts = True
         return computed(f"{node.name}_state", dtypes.uint64, (1, STATE), element), 0
 
@@ -338,7 +337,7 @@ class _Lowering:
                 taken.append((old, own))
                 self._is(self._root(at), own)
         for enter in frame.enters:
-            state = self._whole.variable_at(enter.inputs[0]) in self._whole.updates
+            state = self._updated_at(enter.inputs[0]) is not None
             if state or not self._is_value(enter.inputs[0]):
                 continue
             value = self._value(enter.inputs[0])
@@ -370,7 +369,7 @@ class _Lowering:
             self._is(exit_.outputs[0], turns.results[variable])
         if turns.acts:
             require(bool(turns.results), f"nothing takes what {frame.name} gives")
-            around.effects.append(Effect(list(turns.results.values())[:1], path, lambda _: None))
+            around.do(Effect(list(turns.results.values())[:1], path, lambda _: None))
 
     # ---------------------------------------------------------------------- nodes
 
@@ -380,15 +379,15 @@ class _Lowering:
         elif changed_by(node) and self._whole.variable_at(changed_by(node)[0]) is not None:
             self._change(node, path, turns)
         elif node.role in (Role.SWITCH, Role.LOOP_COND):
-            given = node.outputs[0].dtype
-            if self._is_value(node.inputs[0]) and not given.is_ref:
+            source = node.inputs[0]
+            if self._is_value(source) and self._updated_at(source) is None:
                 for output in node.outputs:
-                    self._twins[output] = self._twin(node.inputs[0])
+                    self._twins[output] = self._twin(source)
         elif node.role is Role.MERGE:
             self._merge(node, path, turns)
         elif node.role is Role.TRIGGER or only_waits(node):
             return
-        elif _passes_handle(node):
+        elif passes_variable(node):
             if self._is_value(node.inputs[0]):
                 self._twins[node.outputs[0]] = self._twin(node.inputs[0])
         elif gradient_source(node):
@@ -444,6 +443,11 @@ class _Lowering:
         sources = [source for node in nodes_in([loop]) for source in of(node)]
         found = {self._whole.variable_at(source) for source in sources}
         return sorted(at for at in found if at is not None and at in self._whole.updates)
+
+    def _updated_at(self, output: Output) -> int | None:
+        """The position of the variable that an output stands for, if the loop updates it."""
+        at = self._whole.variable_at(output)
+        return at if at in self._whole.updates else None
 
     def _root(self, at: int) -> Output:
         """The output that stands for a variable that is updated."""
@@ -502,8 +506,8 @@ class _Lowering:
     # ---------------------------------------------------------------------- values
 
     def _is_value(self, output: Output) -> bool:
-        """Whether an output is a value here, as are handles of variables that are read."""
-        return computes_with(output.dtype) or output in self._twins
+        """Whether an output is a value here, as is what stands for variables that are read."""
+        return output in self._twins or (computes_with(output.dtype) and not output.dtype.is_ref)
 
     def _value(self, output: Output) -> Value:
         return self._values[self._twin(output)]
@@ -511,10 +515,9 @@ class _Lowering:
     def _twin(self, output: Output) -> Output:
         """What an output is here; constants that wait for nothing need no Enter."""
         node = output.node
-        if output.dtype.is_ref or output.dtype is dtypes.resource:
-            at = self._whole.variable_at(output)
-            if at is not None and at in self._whole.updates:
-                return self._twins[self._root(at)]
+        at = self._updated_at(output)
+        if at is not None:
+            return self._twins[self._root(at)]
         if output not in self._twins and node.role is Role.CONSTANT:
             self._constant(node)
         return self._twins[output]

@@ -13,7 +13,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.flow import Flow, Frame
-from weft_graph.passes.structure import Branch, Loop, Step, nodes_in
+from weft_graph.passes.structure import Loop, nodes_in
 from weft_tensor import dtypes
 
 
@@ -94,9 +94,10 @@ class WholeLoop:
       flow: tells the frames of the nodes.
       enters: what brings the first value of each variable in, then all that does not change.
       kept: what it does to TensorArrays and stacks.
-      reads: positions among its `enters` of handles of variables that it reads and leaves alone.
+      reads: positions among its `enters` of references and handles of variables that it reads and
+        leaves alone.
       updates: those of references and handles of variables that it changes.
-      draws: what draws from a stream of its own, but in tests.
+      draws: what draws from a stream of its own.
       nodes: all nodes inside, those of loops in it too.
     """
 
@@ -112,9 +113,9 @@ class WholeLoop:
         self.kept = self._kept()
         changed = {self.variable_at(source) for node in self.nodes for source in changed_by(node)}
         self.updates = {at for at in changed if at is not None}
-        self.reads = {at for node in self.nodes if (at := self.variable_read_by(node)) is not None}
-        self.reads -= self.updates
-        self.draws = [node for node in _run_in_turns(loop) if node.traits.random]
+        read = {at for node in self.nodes for at in self._variables_read_by(node)}
+        self.reads = {at for at in read if at is not None} - self.updates
+        self.draws = [node for node in self.nodes if node.traits.random]
 
     @property
     def variables(self) -> Sequence[Node]:
@@ -152,7 +153,7 @@ class WholeLoop:
                 outside = node.inputs[0].node.role is Role.VARIABLE
                 return self._position[node] if outside else None
             through = [i for i in node.inputs if i.dtype.is_ref or i.dtype is dtypes.resource]
-            if not through:
+            if not through or node.role is Role.MERGE:  # which may be of several
                 return None
             source = through[0]
         return None
@@ -166,6 +167,12 @@ class WholeLoop:
         if store is None or self.enters[store.handle].inputs[0].node.role is not Role.VARIABLE:
             return None
         return store.handle
+
+    def _variables_read_by(self, node: Node) -> Iterator[int | None]:
+        """The positions of variables whose values a node takes."""
+        yield self.variable_read_by(node)
+        if not node.traits.routes and not passes_variable(node):
+            yield from (self.variable_at(source) for source in node.inputs if source.dtype.is_ref)
 
     def _kept(self) -> list[Kept]:
         found: dict[tuple[Store, Use], list[Node]] = {}
@@ -187,17 +194,10 @@ def changed_by(node: Node) -> Sequence[Output]:
     return [*refs, *handles]
 
 
-def _run_in_turns(loop: Loop) -> Iterator[Node]:
-    """The nodes of the bodies of a loop, and of loops in it."""
-    waiting: list[Step] = list(reversed(loop.body))
-    while waiting:
-        step = waiting.pop()
-        if isinstance(step, Branch):
-            waiting += reversed([*step.sides[0], *step.sides[1]])
-        elif isinstance(step, Loop):
-            waiting += reversed(step.body)
-        else:
-            yield step
+def passes_variable(node: Node) -> bool:
+    """Whether a node hands on a reference or a handle as it is."""
+    given = node.outputs[0].dtype if node.traits.identity else None
+    return given is not None and (given.is_ref or given is dtypes.resource)
 
 
 def gradient_source(node: Node) -> str:
