@@ -11,6 +11,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +33,7 @@ from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.random_counters import iteration_tag, needs_counters
 from weft_exec.resources.resources import VariableState, state_of
 from weft_graph.ir.code_generators import NotGenerated, Shape
+from weft_graph.ir.interrupts import uninterrupted
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, has_control_flow
@@ -408,11 +410,13 @@ class CompiledLoop:
         """
         if not all(place.may_take(made) for place, made in zip(places, parts[-1], strict=True)):
             return NotImplemented
-        if changes and not VariableState.exchange(changes):
-            return NotImplemented
-        for at, place in enumerate(places):
-            for made in parts if place.use is Use.PUSH else parts[-1:]:
-                place.keep(made[at])
+        # Ctrl-C would leave variables changed, and arrays not, or some of each.
+        with uninterrupted() if changes else nullcontext():
+            if changes and not VariableState.exchange(changes):
+                return NotImplemented
+            for at, place in enumerate(places):
+                for made in parts if place.use is Use.PUSH else parts[-1:]:
+                    place.keep(made[at])
         return self._last_values(out)
 
     def _last_values(self, out: Sequence[Any]) -> list[Any]:
