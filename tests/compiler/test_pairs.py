@@ -326,6 +326,7 @@ MATRICES = (
     ((5, 9, 8), (5, 8, 8), (False, True)),
     ((3, 0), (0, 4), (False, False)),
     ((0, 4), (4, 3), (False, False)),
+    ((4, 640), (640, 900), (False, False)),  # whose pairs are a large temporary
 )
 
 

@@ -219,6 +219,8 @@ def _product(call: Call, effects: Effects, buffers: Buffers) -> list[_Step]:
     rows = {"a": a.rows(m, of["a_row"], k), "c": c.rows(m, of["c_row"], n)}
     if None not in rows.values():
         found.append(_of_product(call, effects, m, rows, buffers, n * k * size))
+    if "b_row" not in of:  # pairs of rows are packed, and stay together
+        return found or [_Step(call, effects, 0, {}, 0)]
     terms = {"a": a.rows(k, of["a_column"], m), "b": b.rows(k, of["b_row"], n)}
     if None not in terms.values() and c.is_whole(m, n, of["c_row"]):
         found.append(_of_product(call, effects, k, terms, buffers, 2 * m * n * size))
