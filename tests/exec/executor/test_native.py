@@ -821,3 +821,24 @@ def test_measurements_do_not_compile_again(generated: list[Any]) -> None:
     assert {"mul", "add", "Exp", "Sum"} <= set(timed) and not any(
         "region" in name for name in timed
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "compiled"),
+    [
+        ([100, 8, 8], "float32", True),
+        ([9, 7], "bfloat16", True),
+        ([2, 8, 8], "float32", False),
+        ([8, 90, 90], "float32", False),
+        ([None, 8, 8], "float32", False),
+    ],
+)
+def test_products_by_themselves_that_repay_it_are_compiled(
+    shape: list[int | None], dtype: str, compiled: bool, generated: list[Any]
+) -> None:
+    x = wf.placeholder(wf.as_dtype(dtype), shape)
+    y = wf.matmul(x, x, transpose_b=True)
+    array = np.ones([size or 5 for size in shape], wf.as_dtype(dtype).as_numpy_dtype)
+    with wf.Session() as session:
+        assert (session.run(y, {x: array}) == array.shape[-1]).all()
+    assert bool(generated) == compiled

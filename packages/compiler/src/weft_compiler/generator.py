@@ -22,6 +22,7 @@ from weft_compiler.lower.region import (
 from weft_compiler.lower.registry import (
     Unsupported,
     known_operands,
+    repays,
     rule_of,
     update_of,
     wants_kernel,
@@ -179,6 +180,10 @@ class _Lowering:
         """Positions of the inputs of a node that decide what is compiled, such as axes."""
         count = len(node.inputs)
         return [at % count for at in known_operands(node.type)]
+
+    def repays(self, node: Node) -> bool:
+        """Whether a node by itself is worth a function; see `Choosing`."""
+        return repays(node)
 
 
 class LlvmGenerator(_Lowering):

@@ -14,6 +14,8 @@ _MANY: Final = 500
 """Statements of a turn from which on a loop looks at it in each."""
 _AT_ONCE: Final = 16
 """Products of numbers that a routine computes in the time of a statement, at least."""
+_OF_SMALL: Final = 3
+"""The same of products of small matrices, each of which is read once."""
 
 
 def turns(body: Body) -> int:
@@ -28,7 +30,8 @@ def turns(body: Body) -> int:
             case If():
                 count += turns(each.then) + turns(each.otherwise)
             case Call(routine=name, parameters=parameters):
-                count += 1 + routine(name).work(dict(parameters)) // _AT_ONCE
+                at_once = _OF_SMALL if name == "small_matmul" else _AT_ONCE
+                count += 1 + routine(name).work(dict(parameters)) // at_once
             case _:
                 count += 1
     return count

@@ -164,11 +164,15 @@ def update_of(op: str) -> Update | None:
 
 
 _by_kernel: Final[dict[str, Callable[[Node], str]]] = {}
+_alone: Final[dict[str, Callable[[Node], bool]]] = {}
 _known: Final[dict[str, tuple[int, ...]]] = {}
 
 
 def lowers(
-    *ops: str, known: tuple[int, ...] = (), by_kernel: Callable[[Node], str] = lambda _: ""
+    *ops: str,
+    known: tuple[int, ...] = (),
+    by_kernel: Callable[[Node], str] = lambda _: "",
+    alone: Callable[[Node], bool] = lambda _: False,
 ) -> Callable[[Rule], Rule]:
     """Decorator that registers the rule for some op types.
 
@@ -176,6 +180,7 @@ def lowers(
       known: positions of the operands whose values the rule, or the shape of the result, depends
         on, such as axes; negative ones count from the last.
       by_kernel: why who has kernels had better run a node by its own, or "".
+      alone: whether a node by itself is worth a function, as its kernel takes so much longer.
     Raises: AlreadyExistsError: there is one.
     """
 
@@ -183,6 +188,7 @@ def lowers(
         for op in ops:
             _known[op] = known
             _by_kernel[op] = by_kernel
+            _alone[op] = alone
             _rules.register(op, rule)  # last, as other threads ask for it first
         return rule
 
@@ -200,6 +206,11 @@ def wants_kernel(node: Node) -> str:
     if update is not None:
         return update.by_kernel(node)
     return _by_kernel[node.type](node) if rule_of(node.type) is not None else ""
+
+
+def repays(node: Node) -> bool:
+    """Whether a node by itself is worth a function."""
+    return rule_of(node.type) is not None and node.type in _alone and _alone[node.type](node)
 
 
 def rule_of(op: str) -> Rule | None:

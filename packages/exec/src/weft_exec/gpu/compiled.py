@@ -242,6 +242,7 @@ class GpuGenerator:
         self.reads = inner.reads
         self.draws = inner.draws
         self.needs_value = inner.needs_value
+        self.repays = inner.repays
 
     def find(self, *asked: Any) -> GpuFunction | None:
         """Nothing: PTX is found on the disk while it is made; see `CodeGenerator`."""

@@ -170,6 +170,10 @@ class Choosing(Protocol):
         """Positions of the inputs of a node whose values decide what is compiled, such as axes."""
         ...
 
+    def repays(self, node: Node) -> bool:
+        """Whether a node by itself is worth a function: its kernel makes many calls, or copies."""
+        ...
+
 
 class CodeGenerator(Choosing, Protocol):
     """What makes functions of nodes."""

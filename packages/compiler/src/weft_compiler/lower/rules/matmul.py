@@ -20,6 +20,7 @@ from weft_compiler.lower.values import Reduction, Value, Written, broadcast, com
 from weft_compiler.pairs import packed_pairs, pair_panels
 from weft_graph.ir.node import Node
 from weft_tensor import dtypes
+from weft_tensor.shape import is_fully_defined
 
 _MANY: Final = 4
 _SMALL: Final = 32**3
@@ -34,12 +35,25 @@ def by_kernel(node: Node) -> str:
     return MISSING if node.outputs[0].dtype.is_floating and not addresses() else ""
 
 
-@lowers("MatMul", by_kernel=by_kernel)
+def _repays(node: Node) -> bool:
+    """Whether products by themselves are worth a function: of pairs, or many small ones."""
+    (a, _), (c,), attrs = node.inputs, node.outputs, node.attrs
+    if c.dtype is dtypes.bfloat16:
+        return True
+    if c.dtype not in (dtypes.float32, dtypes.float64) or node.type == "MatMul":
+        return False
+    sizes = [size for size in a.dims or () if size is not None]
+    shape = [size for size in c.dims or () if size is not None]
+    known = is_fully_defined(a.dims) and is_fully_defined(c.dims)
+    return known and _are_small(sizes, shape, bool(attrs["adj_x"]), bool(attrs["adj_y"]))
+
+
+@lowers("MatMul", by_kernel=by_kernel, alone=_repays)
 def _matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("transpose_a")), bool(op.attr("transpose_b")))
 
 
-@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=by_kernel)
+@lowers("BatchMatMul", "BatchMatMulV2", by_kernel=by_kernel, alone=_repays)
 def _batch_matmul(op: Operation) -> Value:
     return _product(op, bool(op.attr("adj_x")), bool(op.attr("adj_y")))
 
@@ -91,7 +105,7 @@ def product_of(
             return filled(unique, c, number(0, c.dtype))
         # NumPy computes products of a column and a row without BLAS, each element by itself.
         routine = "gemm" if k > 1 and addresses() else "matmul"
-        if _are_small(a, shape, transpose_a, transpose_b):
+        if _are_small(a.shape, shape, transpose_a, transpose_b):
             routine = "small_matmul"
         matrices = list(zip((*operands, c), (a.shape, b.shape, shape), strict=True))
 
@@ -116,16 +130,20 @@ def sums_of(
     transpose_b: bool = False,
 ) -> Value:
     """The same as `product_of`, but for numbers of 16 bits in float32, in which they are added."""
-    if a.dtype is b.dtype is dtypes.bfloat16 and not _are_small(a, shape, transpose_a, transpose_b):
+    if a.dtype is b.dtype is dtypes.bfloat16 and not _are_small(
+        a.shape, shape, transpose_a, transpose_b
+    ):
         return _of_pairs(name, a, b, shape, transpose_a, transpose_b)
     if a.dtype in NARROW or b.dtype in NARROW:
         a, b = widened(name, a), widened(name, b)
     return product_of(name, a, b, shape, transpose_a, transpose_b)
 
 
-def _are_small(a: Value, shape: Sequence[int], transpose_a: bool, transpose_b: bool) -> bool:
+def _are_small(
+    a: Sequence[int], shape: Sequence[int], transpose_a: bool, transpose_b: bool
+) -> bool:
     """Whether products have a function for their sizes; see `_MANY`."""
-    (m, n), k = shape[-2:], a.shape[-2 if transpose_a else -1]
+    (m, n), k = shape[-2:], a[-2 if transpose_a else -1]
     most = _SMALL_TURNED if transpose_b else _SMALL
     return math.prod(shape[:-2]) >= _MANY and m * n * k <= most and n >= _LEAST_COLUMNS
 

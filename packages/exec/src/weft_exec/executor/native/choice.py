@@ -417,4 +417,5 @@ def _is_worth_it(generator: Choosing, members: Sequence[Node], sizes: Collection
         for node in members
         if not (node in sizes or node.role is Role.SWITCH or generator.reads(node))
     ]
-    return sum((node.traits.view is None) + (generator.changes(node) > 1) for node in work) >= LEAST
+    counts = [(node.traits.view is None) + (generator.changes(node) > 1) for node in work]
+    return sum(counts) >= LEAST or any(map(generator.repays, work))
