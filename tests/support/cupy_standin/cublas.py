@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ class Cublas:
     """As `libcublas.so`, of one process."""
 
     def __init__(self) -> None:
+        self._numbers = itertools.count(1)
         self._streams: dict[int, Any] = {}
         self._workspaces: set[int] = set()
 
     def cublasCreate_v2(self, handle: Any) -> int:  # noqa: N802, as the library's
-        number = len(self._streams) + 1
-        handle._obj.value = number
+        handle._obj.value = number = next(self._numbers)
         self._streams[number] = None
         return 0
 
