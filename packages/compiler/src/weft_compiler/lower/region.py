@@ -132,13 +132,7 @@ def lower(
                 values[output] = value
         made.append((member, [values[twins[output]] for output in member.outputs]))
         ways.note(made[-1][1], path)
-    wanted: list[Value] = []
-    for output in outputs:
-        value = values[twins[output]]
-        if value.definition is None or value in wanted:
-            value = computed(output.node.name, value.dtype, value.shape, value.at)
-            ways.note([value], ways.of(output.node))
-        wanted.append(value)
+    wanted = _wanted(outputs, twins, values, ways)
     leaving = list(zip(outputs, wanted, strict=True))
     if any(ways.of(member) for member in rows):
         wanted.append(ways.drew(rows))
@@ -156,6 +150,23 @@ def lower(
         made += [(output.node, [value]) for output, value in leaving]
         fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))
     return program
+
+
+def _wanted(
+    outputs: Sequence[Output],
+    twins: Mapping[Output, Output],
+    values: Mapping[Output, Value],
+    ways: _Ways,
+) -> list[Value]:
+    """What is filled for each output: a value of its own, also where that is an input."""
+    wanted: list[Value] = []
+    for output in outputs:
+        value = values[twins[output]]
+        if value.definition is None or value in wanted:
+            value = computed(output.node.name, value.dtype, value.shape, value.at)
+            ways.note([value], ways.of(output.node))
+        wanted.append(value)
+    return wanted
 
 
 def _given(source: Output, twin: Output) -> Value:
