@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -141,6 +142,35 @@ def test_one_variable_twice_in_an_update_is_refused() -> None:
     state = variable(np.ones(4))
     with pytest.raises(errors.InvalidArgumentError, match="same variable twice"):
         VariableState.update_all((state, state), add)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="requires timers that send signals")
+@pytest.mark.parametrize("way", ("update", "exchange"))
+def test_ctrl_c_leaves_no_variable_locked_or_without_value(way: str) -> None:
+    states = tuple([variable(np.ones(2)) for _ in range(20)])
+
+    def exchanged() -> None:
+        VariableState.exchange([(state, state.read(), np.ones(2)) for state in states])
+
+    def updated() -> None:
+        VariableState.update_all(states, lambda *arrays: None)
+
+    use = {"update": updated, "exchange": exchanged}[way]
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    interrupted = 0
+    try:
+        for turn in range(2_000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + turn % 50))
+                while True:
+                    use()
+            except KeyboardInterrupt:
+                interrupted += 1
+            assert not any(state._lock.locked() for state in states)
+            assert all(type(state._value) is np.ndarray for state in states)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted == 2_000
 
 
 def run_threads(*works: Callable[[], None]) -> list[BaseException]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from _thread import LockType
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress, repeat
 from sys import getrefcount
 from typing import Any, Final, Protocol, TypeVar
 
@@ -216,6 +218,17 @@ _SOLE: Final = _sole_count()
 
 Update = Callable[..., Any]
 
+_acquire: Final = LockType.acquire
+_release: Final = LockType.release
+
+_exhaust: Final = deque[Any](maxlen=0).extend
+"""Runs an iterator to its end as one instruction: Ctrl-C comes before it or after it."""
+
+
+def _as_before(array: Any, old: Any) -> Any:
+    """A new value of a variable as `old` is: a NumPy scalar for rank 0, or an array."""
+    return array[()] if isinstance(old, np.generic) else array
+
 
 class VariableState(Resource):
     """The value of one variable.
@@ -358,26 +371,26 @@ class VariableState(Resource):
           FailedPreconditionError: one has no value yet.
           InvalidArgumentError: a variable occurs twice.
         """
+        if len(states) == 1:
+            return states[0].update(fn, *args)
         if len(set(map(id, states))) != len(states):
             names = ", ".join(state.name for state in states)
             raise errors.InvalidArgumentError(f"one update got the same variable twice: {names}")
-        ordered = sorted(states, key=id)
-        for state in ordered:
-            state._lock.acquire()
-        taken: list[tuple[VariableState, Any]] = []
+        locks = VariableState._locks_of(states)
+        held: list[bool] = []
+        values: list[Any] = []
+        storing = map(setattr, states, repeat("_value"), values)
+        releasing = map(_release, compress(locks, held))
+        ending = chain(storing, releasing)
         try:
+            held.extend(map(_acquire, locks))
             for state in states:
-                taken.append((state, state._take()))
-            targets = [state._writable(old) for state, old in taken]
+                values.append(state._take())
+            targets = [state._writable(old) for state, old in zip(states, values, strict=True)]
             fn(*targets, *args)
-            for i, (state, old) in enumerate(taken):
-                scalar = type(old) is not state.xp.ndarray
-                taken[i] = (state, targets[i][()] if scalar else targets[i])
+            values[:] = map(_as_before, targets, values)
         finally:
-            for state, value in taken:
-                state._value = value
-            for state in ordered:
-                state._lock.release()
+            _exhaust(ending)
 
     @staticmethod
     def exchange(changes: Sequence[tuple[VariableState, Any, Any]]) -> bool:
@@ -388,18 +401,25 @@ class VariableState(Resource):
             which are given up.
         Returns: whether they are stored.
         """
-        ordered = sorted([state for state, _, _ in changes], key=id)
-        for state in ordered:
-            state._lock.acquire()
+        states = [state for state, _, _ in changes]
+        values = [_as_before(new, old) for _, old, new in changes]
+        locks = VariableState._locks_of(states)
+        held: list[bool] = []
+        storing = map(setattr, states, repeat("_value"), values)
+        releasing = map(_release, compress(locks, held))
         try:
+            held.extend(map(_acquire, locks))
             if any(state._value is not old for state, old, _ in changes):
                 return False
-            for state, old, new in changes:
-                state._value = new if type(old) is state.xp.ndarray else new[()]
+            _exhaust(storing)
             return True
         finally:
-            for state in ordered:
-                state._lock.release()
+            _exhaust(releasing)
+
+    @staticmethod
+    def _locks_of(states: Iterable[VariableState]) -> list[threading.Lock]:
+        """The locks of variables, in the order in which all take them."""
+        return [state._lock for state in sorted(states, key=id)]
 
     def _take(self) -> Any:
         value = self._value
@@ -409,10 +429,10 @@ class VariableState(Resource):
         return value
 
     def _writable(self, value: Any) -> Any:
-        """`value` itself if only the (state, value) pair of `update_all` holds it, else a copy."""
+        """`value` itself if only the list of `update_all` holds it, else a copy."""
         if type(value) is not self.xp.ndarray:
             return np.array(value)
-        if getrefcount(value) <= _SOLE_IN_PAIR and type(value.base) is not np.ndarray:
+        if getrefcount(value) <= _SOLE_IN_LIST and type(value.base) is not np.ndarray:
             return value
         return self._copy(value)
 
@@ -454,18 +474,18 @@ def state_of(value: Any) -> VariableState:
     return value
 
 
-def _sole_in_pair() -> int:
-    """What getrefcount says in `_writable` of an array that only a (state, value) pair holds."""
+def _sole_in_list() -> int:
+    """What getrefcount says in `_writable` of an array that only the list of values holds."""
 
     def measure(value: Any) -> int:
         return getrefcount(value)
 
-    taken = [(0, np.empty(1))]
-    counts = [measure(old) for _, old in taken]
-    return counts[0]
+    values = [np.empty(1)]
+    (count,) = [measure(old) for _, old in zip((0,), values, strict=True)]
+    return count
 
 
-_SOLE_IN_PAIR: Final = _sole_in_pair()
+_SOLE_IN_LIST: Final = _sole_in_list()
 
 
 # --------------------------------------------------------------------------- waiting
