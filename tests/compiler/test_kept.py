@@ -17,6 +17,7 @@ from weft_compiler.generator import Compiled, LlvmGenerator
 from weft_compiler.lower import whole_loop
 from weft_compiler.native import cache, program as native
 from weft_graph.ir.builder import out
+from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.scalar import exp
 from weft_graph.ir.traits import elementwise
@@ -31,7 +32,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     cache.directory.cache_clear()
 
 
-def region(name: str, build: Callable[[Any, Any], Any], shape: tuple[int, ...] = (2, 3)) -> Any:
+def region(
+    name: str, build: Callable[[Any, Any], Any], shape: tuple[int, ...] = (2, 3)
+) -> Specialisation:
     """What `generate` takes of the nodes that a function makes of two placeholders."""
     with wf.Graph().as_default() as graph, wf.name_scope(name):
         x = wf.placeholder(wf.float32, [None, None], name="x")
@@ -43,7 +46,7 @@ def region(name: str, build: Callable[[Any, Any], Any], shape: tuple[int, ...] =
         inputs = [s for s in dict.fromkeys(given) if s.node not in members]
         shapes = [shape if source.dims is None or None in source.dims else source.dims
                   for source in inputs]  # fmt: skip
-    return members, inputs, outputs, shapes, {}
+    return Specialisation(members, inputs, outputs, shapes)
 
 
 def computed(made: Compiled, *arrays: Any) -> list[Any]:
@@ -61,12 +64,12 @@ def sums(x: Any, y: Any) -> Any:
 
 
 def test_names_alone_decide_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = LlvmGenerator().generate(*region("a", sums))
+    first = LlvmGenerator().generate(region("a", sums))
     want = computed(first, X, X + 1)
     del first
     gc.collect()
     monkeypatch.setattr(generator, "lower", None)
-    found = LlvmGenerator().find(*region("another", sums))
+    found = LlvmGenerator().find(region("another", sums))
     assert found is not None and (computed(found, X, X + 1)[0] == want[0]).all()
     assert (want[0] == 2 * np.exp(np.float32(-1)) * 3).all() or np.allclose(want[0], 6 / np.e)
 
@@ -87,62 +90,62 @@ def test_what_decides_code_decides_where_it_is(place: Path) -> None:
         region("a", lambda x, y: wf.gather(wf.constant(TABLE + 1), wf.cast(x, wf.int32)) + y),
     ]
     for at, each in enumerate(several):
-        assert LlvmGenerator().find(*each) is None
-        LlvmGenerator().generate(*each)
+        assert LlvmGenerator().find(each) is None
+        LlvmGenerator().generate(each)
         assert len(list(place.glob("*.nodes"))) == at + 1
-        assert LlvmGenerator().find(*each) is not None
+        assert LlvmGenerator().find(each) is not None
 
 
 def test_constants_are_those_of_the_graph(place: Path) -> None:
     def build(x: Any, y: Any) -> Any:
         return wf.gather(wf.constant(TABLE), wf.cast(x, wf.int32)) + y
 
-    LlvmGenerator().generate(*region("a", build))
+    LlvmGenerator().generate(region("a", build))
     gc.collect()
     (entry,) = place.glob("*.nodes")
     assert entry.stat().st_size < TABLE.nbytes
-    found = LlvmGenerator().find(*region("b", build))
+    found = LlvmGenerator().find(region("b", build))
     assert found is not None and (computed(found, X, X)[0] == TABLE[X.astype(int)] + X).all()
 
 
 def test_an_entry_that_does_not_hold_is_no_entry(place: Path) -> None:
     each = region("a", sums)
-    LlvmGenerator().generate(*each)
+    LlvmGenerator().generate(each)
     gc.collect()
     (entry,) = place.glob("*.nodes")
     content = entry.read_bytes()
     entry.write_bytes(content[:-1] + b" ")
-    assert LlvmGenerator().find(*each) is None  # a byte is wrong
+    assert LlvmGenerator().find(each) is None  # a byte is wrong
     written = json.loads(content[content.index(b'{"host"') :])  # after its checksum
     cache.keep(entry.name, json.dumps(written | {"host": ["another"]}).encode())
-    assert LlvmGenerator().find(*each) is None  # code for another processor
+    assert LlvmGenerator().find(each) is None  # code for another processor
     entry.write_bytes(content)
-    assert LlvmGenerator().find(*each) is not None
+    assert LlvmGenerator().find(each) is not None
     gc.collect()
     (place / written["code"]["file"]).unlink()
-    assert LlvmGenerator().find(*each) is None  # the code is gone
-    assert np.allclose(computed(LlvmGenerator().generate(*each), X, X)[0], 6)
-    assert LlvmGenerator().find(*each) is not None
+    assert LlvmGenerator().find(each) is None  # the code is gone
+    assert np.allclose(computed(LlvmGenerator().generate(each), X, X)[0], 6)
+    assert LlvmGenerator().find(each) is not None
 
 
 @pytest.mark.parametrize("junk", [b"", b"junk", b"[]", b'{"host": 1}'])
 def test_what_somebody_else_wrote_is_made_anew(place: Path, junk: bytes) -> None:
     """Its checksum is right, and what it says is not what is written there."""
     each = region("a", sums)
-    LlvmGenerator().generate(*each)
+    LlvmGenerator().generate(each)
     for file in list(place.iterdir()):
         gc.collect()
         content = file.read_bytes()
         cache.keep(file.name, junk)
-        assert np.allclose(computed(LlvmGenerator().generate(*each), X, X)[0], 6)
+        assert np.allclose(computed(LlvmGenerator().generate(each), X, X)[0], 6)
         assert file.read_bytes() == content
         gc.collect()
-        assert LlvmGenerator().find(*each) is not None
+        assert LlvmGenerator().find(each) is not None
 
 
 def test_parts_of_an_entry_may_be_wrong(place: Path) -> None:
     each = region("a", sums)
-    LlvmGenerator().generate(*each)
+    LlvmGenerator().generate(each)
     gc.collect()
     (entry,) = place.glob("*.nodes")
     content = entry.read_bytes()
@@ -152,16 +155,16 @@ def test_parts_of_an_entry_may_be_wrong(place: Path) -> None:
             continue
         wrong = {**written, name: {"a": value} if isinstance(value, list) else [1, 2]}
         cache.keep(entry.name, json.dumps(wrong).encode())
-        assert LlvmGenerator().find(*each) is None
+        assert LlvmGenerator().find(each) is None
         assert not entry.exists()
 
 
 def test_without_a_disk_nodes_are_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CACHE", "off")
     cache.directory.cache_clear()
-    kept = LlvmGenerator().generate(*region("a", sums))
+    kept = LlvmGenerator().generate(region("a", sums))
     monkeypatch.setattr(generator, "lower", None)
-    found = LlvmGenerator().generate(*region("b", sums))
+    found = LlvmGenerator().generate(region("b", sums))
     assert found.program.code is kept.program.code
     assert np.allclose(computed(found, X, X)[0], 6)
 
@@ -180,9 +183,9 @@ def test_what_others_declare_is_lowered_each_time(place: Path) -> None:
     def build(x: Any, y: Any) -> Any:
         return out("TestKeptOfAStranger", [x]) + y
 
-    made = LlvmGenerator().generate(*region("a", build))
+    made = LlvmGenerator().generate(region("a", build))
     assert np.allclose(computed(made, X, X)[0], 2 * np.exp(X) + X)
-    assert not list(place.glob("*.nodes")) and LlvmGenerator().find(*region("a", build)) is None
+    assert not list(place.glob("*.nodes")) and LlvmGenerator().find(region("a", build)) is None
 
 
 WEIGHTS = np.random.default_rng(0).normal(size=(64, 300)).astype(np.float32)
@@ -198,7 +201,7 @@ def test_large_constants_of_a_program_are_on_the_disk(
 ) -> None:
     x = np.random.default_rng(1).normal(size=(5, 64)).astype(np.float32)
     lower = generator.lower
-    made = LlvmGenerator().generate(*region("a", layer, (5, 64)))
+    made = LlvmGenerator().generate(region("a", layer, (5, 64)))
     (want,) = computed(made, x)
     del made
     gc.collect()
@@ -206,7 +209,7 @@ def test_large_constants_of_a_program_are_on_the_disk(
     (file,) = place.glob("*.constant")
     assert entry.stat().st_size < WEIGHTS.nbytes <= file.stat().st_size
     monkeypatch.setattr(generator, "lower", None)
-    found = LlvmGenerator().find(*region("b", layer, (5, 64)))
+    found = LlvmGenerator().find(region("b", layer, (5, 64)))
     assert found is not None and (computed(found, x)[0] == want).all()
     del found
     gc.collect()
@@ -216,13 +219,13 @@ def test_large_constants_of_a_program_are_on_the_disk(
             file.unlink()
         else:
             file.write_bytes(wrong)
-        assert LlvmGenerator().find(*region("b", layer, (5, 64))) is None
+        assert LlvmGenerator().find(region("b", layer, (5, 64))) is None
         monkeypatch.setattr(generator, "lower", lower)
-        again = LlvmGenerator().generate(*region("b", layer, (5, 64)))
+        again = LlvmGenerator().generate(region("b", layer, (5, 64)))
         assert (computed(again, x)[0] == want).all() and file.read_bytes() == content
         monkeypatch.setattr(generator, "lower", None)
     cache.keep(file.name, content[100:1000])  # its checksum is right, and its size is not
-    assert LlvmGenerator().find(*region("b", layer, (5, 64))) is None
+    assert LlvmGenerator().find(region("b", layer, (5, 64))) is None
 
 
 def test_sizes_share_code_that_was_on_the_disk(
@@ -230,15 +233,15 @@ def test_sizes_share_code_that_was_on_the_disk(
 ) -> None:
     """A size that was never met has the code of those that were, in another process too."""
     sizes = [region("a", sums, (n, 3)) for n in (2, 3)]
-    first = LlvmGenerator().generate(*sizes[0])
-    assert LlvmGenerator().generate(*sizes[1], like=[first]).shares
+    first = LlvmGenerator().generate(sizes[0])
+    assert LlvmGenerator().generate(sizes[1], like=[first]).shares
     del first
     gc.collect()
     compiled: list[str] = []
     monkeypatch.setattr(native, "object_code", lambda text, *_: compiled.append(text))
-    found = LlvmGenerator().find(*sizes[1])
+    found = LlvmGenerator().find(sizes[1])
     assert found is not None and found.shares
-    made = LlvmGenerator().generate(*region("b", sums, (7, 3)), like=[found])
+    made = LlvmGenerator().generate(region("b", sums, (7, 3)), like=[found])
     x = np.arange(21, dtype=np.float32).reshape(7, 3)
     assert made.shares and not compiled
     np.testing.assert_allclose(computed(made, x, x / 2)[0], 2 * np.exp(x / 2).sum(1), rtol=1e-6)

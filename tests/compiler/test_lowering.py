@@ -31,6 +31,7 @@ from weft_compiler.lower.registry import Unsupported
 from weft_compiler.native.program import load
 from weft_compiler.passes.pipeline import optimise
 from weft_graph.ir.builder import create
+from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
@@ -42,7 +43,7 @@ def lowered(fetches: Sequence[Output], feeds: Sequence[Output], arrays: Sequence
     members = [node for node in nodes if node.role not in (Role.CONSTANT, Role.PLACEHOLDER)]
     constants = [node.outputs[0] for node in nodes if node.role is Role.CONSTANT]
     shapes = [array.shape for array in arrays] + [tuple(out.shape.as_list()) for out in constants]
-    program = lower("test", members, [*feeds, *constants], fetches, shapes)
+    program = lower(Specialisation(members, [*feeds, *constants], fetches, shapes), "test")
     verify(program)
     optimised = optimise(program)
     assert str(parse(str(optimised))) == str(optimised)

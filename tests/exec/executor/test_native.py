@@ -24,7 +24,7 @@ from weft_exec.executor.compilers import Claim
 from weft_exec.executor.native import choice, function, pace as native_pace, regions
 from weft_exec.executor.native.function import Specialised
 from weft_exec.executor.native.pace import Pace
-from weft_graph.ir.code_generators import generators
+from weft_graph.ir.code_generators import Specialisation, generators
 from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.registry import Registry
 
@@ -35,11 +35,9 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[list[str],
     found: list[tuple[list[str], Any]] = []
     generate = LlvmGenerator.generate
 
-    def note(
-        self: Any, members: Any, inputs: Any, outputs: Any, shapes: Any, *rest: Any, **how: Any
-    ) -> Any:
-        made = generate(self, members, inputs, outputs, shapes, *rest, **how)
-        found.append(([node.type for node in members], shapes))
+    def note(self: Any, wanted: Specialisation, *like: Any) -> Any:
+        made = generate(self, wanted, *like)
+        found.append(([node.type for node in wanted.members], wanted.shapes))
         return made
 
     monkeypatch.setattr(LlvmGenerator, "generate", note)

@@ -11,6 +11,7 @@ import pytest
 import weft as wf
 from weft_compiler import generator
 from weft_graph.ir.builder import create
+from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.node import Output
 
 Build = Callable[..., Sequence[Output]]
@@ -38,12 +39,13 @@ def compiled_ops(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     found: set[str] = set()
     generate = generator.LlvmGenerator.generate
 
-    def noted(self: Any, members: Any, *rest: Any, **named: Any) -> Any:
+    def noted(self: Any, wanted: Specialisation, *like: Any) -> Any:
+        types = [node.type for node in wanted.members]
         try:
-            made = generate(self, members, *rest, **named)
+            made = generate(self, wanted, *like)
         except generator.NotGenerated as why:
-            raise AssertionError(f"{[each.type for each in members]}: {why}") from why
-        found.update(each.type for each in members)
+            raise AssertionError(f"{types}: {why}") from why
+        found.update(types)
         return made
 
     monkeypatch.setattr(generator.LlvmGenerator, "generate", noted)

@@ -17,9 +17,9 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
-from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Shape
+from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.compiled_function import CompiledFunction, FusedKernel
-from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
 _SECONDS: Final = 0.1
@@ -29,26 +29,19 @@ _MOST_RUNS: Final = 1000
 
 
 def explain(
-    members: Sequence[Node],
-    inputs: Sequence[Output],
-    outputs: Sequence[Output],
-    shapes: Sequence[Shape],
-    values: Mapping[int, Any],
-    arrays: Callable[[Program], Sequence[Any]],
-    options: Options,
-    branches: Branches = NO_BRANCHES,
+    wanted: Specialisation, arrays: Callable[[Program], Sequence[Any]], options: Options
 ) -> CompiledFunction:
     """Compile some nodes, and run what that gives.
 
     Args:
-      members, inputs, outputs, shapes, values, branches: as of `CodeGenerator.generate`.
+      wanted: as of `CodeGenerator.generate`.
       arrays: makes what a program is called with: its inputs, outputs, and what it updates.
       options: what steps are compiled with.
     Raises: Unsupported: they cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
-    program = lower(members[-1].name, members, inputs, outputs, shapes, values, branches, fused)
+    program = lower(wanted, fused=fused)
     program = optimise(program, check=False, vector_bytes=target_of(options).vector_bytes)
     verify(program)
     lowering = time.perf_counter() - started
@@ -57,10 +50,12 @@ def explain(
     seconds, _ = _fastest(native, given, None)
     code = native.code
     return CompiledFunction(
-        members[-1].name,
-        tuple(members),
-        tuple(shapes),
-        _kernels(program, nests_of(program), members, fused, _times(program, options, given)),
+        wanted.name,
+        tuple(wanted.members),
+        tuple(wanted.shapes),
+        _kernels(
+            program, nests_of(program), wanted.members, fused, _times(program, options, given)
+        ),
         code.module.shared + code.module.thread,
         lowering,
         code.seconds,
@@ -72,34 +67,26 @@ def explain(
 
 
 def explain_for_gpu(
-    members: Sequence[Node],
-    inputs: Sequence[Output],
-    outputs: Sequence[Output],
-    shapes: Sequence[Shape],
-    values: Mapping[int, Any],
-    capability: tuple[int, int],
-    deterministic: bool,
+    wanted: Specialisation, capability: tuple[int, int], deterministic: bool
 ) -> tuple[PtxCode, CompiledFunction]:
     """The kernels of some nodes on a GPU, and what they do; how fast is for who has one to tell.
 
     Args:
-      members, inputs, outputs, shapes, values: as of `CodeGenerator.generate`.
+      wanted: as of `CodeGenerator.generate`.
       capability, deterministic: as of `DeviceCodeGenerator.generate`.
     Raises: Unsupported, UnimplementedError: they cannot be compiled for these.
     """
     fused: dict[str, list[Node]] = {}
     started = time.perf_counter()
-    name = members[-1].name
-    lowered = lower(name, members, inputs, outputs, shapes, values, fused=fused)
-    program = optimise_for_gpu(lowered)
+    program = optimise_for_gpu(lower(wanted, fused=fused))
     lowering = time.perf_counter() - started
     module = module_for(program, capability, deterministic)
     code = code_of(program, module)
     return code, CompiledFunction(
-        name,
-        tuple(members),
-        tuple(shapes),
-        _kernels(program, [step.body for step in module.steps], members, fused, None),
+        wanted.name,
+        tuple(wanted.members),
+        tuple(wanted.shapes),
+        _kernels(program, [step.body for step in module.steps], wanted.members, fused, None),
         module.arena,
         lowering,
         time.perf_counter() - started - lowering,

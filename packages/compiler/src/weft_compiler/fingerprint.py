@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ import numpy as np
 from weft_compiler.lower.region import changed_by, state_type
 from weft_compiler.lower.registry import rule_of, update_of
 from weft_compiler.native.cache import sources
-from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Shape
+from weft_graph.ir.code_generators import Shape, Specialisation
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import declared_in
 from weft_graph.ir.traits import Role
@@ -34,20 +34,13 @@ class _Unknown(Exception):  # noqa: N818 - it is no error of a program
     """Something decides what is compiled that has no short form."""
 
 
-def fingerprint(
-    members: Sequence[Node],
-    inputs: Sequence[Output],
-    outputs: Sequence[Output],
-    shapes: Sequence[Shape],
-    values: Mapping[int, Any],
-    branches: Branches = NO_BRANCHES,
-) -> str | None:
-    """A hash of all that code depends on but names, of nodes and shapes as `lower` takes them.
+def fingerprint(wanted: Specialisation) -> str | None:
+    """A hash of all that the code of some nodes depends on but names.
 
     Returns: None where a rule of another package, whose changes nobody notices, has its say, or an
       attribute has no short form.
     """
-    return _hash(lambda: _parts(members, inputs, outputs, shapes, values, branches))
+    return _hash(lambda: _parts(wanted))
 
 
 def loop_fingerprint(
@@ -80,14 +73,8 @@ def _hash(parts: Callable[[], Sequence[bytes]]) -> str | None:
     return found.hexdigest()
 
 
-def _parts(
-    members: Sequence[Node],
-    inputs: Sequence[Output],
-    outputs: Sequence[Output],
-    shapes: Sequence[Shape],
-    values: Mapping[int, Any],
-    branches: Branches,
-) -> list[bytes]:
+def _parts(wanted: Specialisation) -> list[bytes]:
+    members, inputs, outputs, shapes, values, branches = wanted
     numbers: dict[Output, int] = {source: at for at, source in enumerate(inputs)}
     position = {node: at for at, node in enumerate(members)}
     states = {source: state_type(node).name for node in members for source in changed_by(node)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,15 +29,14 @@ from weft_compiler.lower.registry import (
 )
 from weft_compiler.native.kept import remember, restore
 from weft_graph.ir.code_generators import (
-    NO_BRANCHES,
-    Branches,
     NotGenerated,
     Shape,
+    Specialisation,
     device_generators,
     generators,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
-from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
 from weft_graph.passes.whole_loops import Extent, WholeLoop, loop_generators
 from weft_tensor import errors
@@ -189,18 +188,10 @@ class _Lowering:
 class LlvmGenerator(_Lowering):
     """Compiles by LLVM, for the processor that it runs on."""
 
-    def find(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-    ) -> Compiled | None:
+    def find(self, wanted: Specialisation) -> Compiled | None:
         """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""
-        key = _key(members, inputs, outputs, shapes, values, branches)
-        found = None if key is None else restore(key, inputs)
+        key = _key(wanted)
+        found = None if key is None else restore(key, wanted.inputs)
         if found is None:
             return None
 
@@ -208,72 +199,47 @@ class LlvmGenerator(_Lowering):
         def made() -> Made:
             from weft_compiler.sharing import made_again
 
-            name = members[-1].name
-            lowered = lower(name, members, inputs, outputs, shapes, values, branches)
-            return made_again(found.program, lowered, found.size, found.varying)
+            return made_again(found.program, lower(wanted), found.size, found.varying)
 
-        return _called(found.program, found.size, members, inputs, values, branches, made)
+        return _called(found.program, found.size, wanted, made)
 
-    def generate(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-        like: Iterable[Any] = (),
-    ) -> Compiled:
+    def generate(self, wanted: Specialisation, like: Iterable[Any] = ()) -> Compiled:
         """A function that computes some nodes; see `CodeGenerator`."""
-        found = self.find(members, inputs, outputs, shapes, values, branches)
+        found = self.find(wanted)
         if found is not None:
             return found
         # Passes and LLVM take 0.1 s to import, which steps that are never compiled for do not pay.
         from weft_compiler.sharing import make
 
-        name = members[-1].name
         try:
-            lowered = lower(name, members, inputs, outputs, shapes, values, branches)
+            lowered = lower(wanted)
             others = [each.made for each in like if isinstance(each, Compiled)]
             made = make(lowered, [each for each in others if each is not None])
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        key = _key(members, inputs, outputs, shapes, values, branches)
+        key = _key(wanted)
         if key is not None:
             varying = None if made.shared is None else made.shared.family.varying
-            remember(key, made.program, inputs, made.size, varying)
-        return _called(made.program, made.size, members, inputs, values, branches, lambda: made)
+            remember(key, made.program, wanted.inputs, made.size, varying)
+        return _called(made.program, made.size, wanted, lambda: made)
 
-    def explain(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        given: Sequence[Any],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-    ) -> CompiledFunction:
+    def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
         """What becomes of some nodes; see `CodeGenerator`."""
         from weft_compiler.explain import explain
 
-        changes = changed(members)
-        states = [inputs.index(state) for state in changes]
-        takes = _takes(changes, inputs, values)
+        states, takes = _updates(wanted), _takes(wanted)
 
         def arrays(program: Program) -> list[Any]:
             made = program.outputs[: len(program.outputs) - len(states)]
             results = [np.empty(buffer.shape, buffer.dtype.numpy) for buffer in made]
             taken = [np.require(given[at], None, "C") for at in takes]
-            if drawing(members):
+            if drawing(wanted.members):
                 streams = program.inputs[len(takes)]
                 taken.append(np.zeros(streams.shape, streams.dtype.numpy))
             return [*taken, *results, *[np.array(given[at], order="C") for at in states]]
 
-        shapes = [np.shape(array) for array in given]
         try:
-            return explain(
-                members, inputs, outputs, shapes, values, arrays, options_of_regions(), branches
-            )
+            return explain(wanted, arrays, options_of_regions())
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
 
@@ -344,10 +310,7 @@ def _loop_key(*asked: Any) -> str | None:
 def _called(
     program: NativeProgram,
     size: int | None,
-    members: Sequence[Node],
-    inputs: Sequence[Output],
-    values: Mapping[int, Any],
-    branches: Branches,
+    wanted: Specialisation,
     made: Callable[[], Made] | None = None,
 ) -> Compiled:
     """A program as its callers see it, who know nothing of constants and updates.
@@ -356,28 +319,24 @@ def _called(
       size: that it is for, where its code is for many.
       made: what it was made of.
     """
-    states = changed(members)
-    position = {source: at for at, source in enumerate(inputs)}
-    updates = [position[state] for state in states]
-    takes = _takes(states, inputs, values)
-    draws = drawing(members)
-    tells = any(member in branches.paths for member in draws)
-    return Compiled(program, takes, updates, draws, size, made, tells)
+    draws = drawing(wanted.members)
+    tells = any(member in wanted.branches.paths for member in draws)
+    return Compiled(program, _takes(wanted), _updates(wanted), draws, size, made, tells)
 
 
-def _takes(
-    states: Iterable[Output], inputs: Sequence[Output], values: Mapping[int, Any]
-) -> list[int]:
-    """The positions of the inputs that a program is called with.
+def _updates(wanted: Specialisation) -> list[int]:
+    """The positions of the inputs whose variables a program changes, in its order."""
+    position = {source: at for at, source in enumerate(wanted.inputs)}
+    return [position[state] for state in changed(wanted.members)]
 
-    Args:
-      states: what its nodes change.
-    """
-    updated = set(states)
+
+def _takes(wanted: Specialisation) -> list[int]:
+    """The positions of the inputs that a program is called with."""
+    known = set(_updates(wanted)).union(wanted.values)
     return [
         at
-        for at, given in enumerate(inputs)
-        if given.node.role is not Role.CONSTANT and at not in values and given not in updated
+        for at, given in enumerate(wanted.inputs)
+        if given.node.role is not Role.CONSTANT and at not in known
     ]
 
 
@@ -401,61 +360,39 @@ class PtxGenerator(_Lowering):
         return super().why_not(node)
 
     def generate(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        capability: tuple[int, int],
-        deterministic: bool,
+        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
     ) -> PtxCode:
         """Kernels that compute some nodes; see `DeviceCodeGenerator`."""
         from weft_compiler.gpu.code import ptx_code
 
         try:
-            program = lower(members[-1].name, members, inputs, outputs, shapes, values)
-            made = ptx_code(program, capability, deterministic)
+            made = ptx_code(lower(wanted), capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return self._called(made, members, inputs, values)
+        return _known_to_callers(made, wanted)
 
     def explain(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        capability: tuple[int, int],
-        deterministic: bool,
+        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
     ) -> tuple[PtxCode, CompiledFunction]:
         """The same, and what the kernels do; see `DeviceCodeGenerator`."""
         from weft_compiler.explain import explain_for_gpu
 
         try:
-            made, found = explain_for_gpu(
-                members, inputs, outputs, shapes, values, capability, deterministic
-            )
+            made, found = explain_for_gpu(wanted, capability, deterministic)
         except (Unsupported, errors.UnimplementedError) as why:
             raise NotGenerated(str(why)) from why
-        return self._called(made, members, inputs, values), found
+        return _known_to_callers(made, wanted), found
 
-    def _called(
-        self,
-        made: PtxCode,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        values: Mapping[int, Any],
-    ) -> PtxCode:
-        """Kernels as their callers see them, who know nothing of constants and updates."""
-        states = changed(members)
-        return made._replace(
-            takes=_takes(states, inputs, values),
-            draws=drawing(members),
-            updates=[inputs.index(state) for state in states],
-            results=made.results[: len(made.results) - len(states)],
-        )
+
+def _known_to_callers(made: PtxCode, wanted: Specialisation) -> PtxCode:
+    """Kernels as their callers see them, who know nothing of constants and updates."""
+    updates = _updates(wanted)
+    return made._replace(
+        takes=_takes(wanted),
+        draws=drawing(wanted.members),
+        updates=updates,
+        results=made.results[: len(made.results) - len(updates)],
+    )
 
 
 generators.register("llvm", LlvmGenerator())

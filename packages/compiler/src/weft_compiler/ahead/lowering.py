@@ -13,6 +13,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, why_not
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimise
+from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -50,7 +51,7 @@ def program_of(
     every = [*shapes, *[tuple(size or 0 for size in each.dims or ()) for each in constants]]
     _refuse([node for node in computed if why_not(node)], computed, given, every)
     try:
-        program = lower(name, computed, given, outputs, every, direct=True)
+        program = lower(Specialisation(computed, given, outputs, every), name, direct=True)
     except Unsupported as why:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
     program = optimise(replace(program, body=without_blas(program.body)), check=False)

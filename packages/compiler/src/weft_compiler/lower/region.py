@@ -24,7 +24,7 @@ from weft_compiler.lower.turns import Path
 from weft_compiler.lower.values import Chosen, Requirement, Value, broadcast, chosen, computed
 from weft_compiler.lower.writer import write
 from weft_compiler.routines import STATE
-from weft_graph.ir.code_generators import FEW, NO_BRANCHES, Branches
+from weft_graph.ir.code_generators import FEW, Branches, Specialisation
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -72,26 +72,16 @@ def _lacks(node: Node) -> str:
 
 
 def lower(
-    name: str,
-    members: Sequence[Node],
-    inputs: Sequence[Output],
-    outputs: Sequence[Output],
-    shapes: Sequence[Shape],
-    given_values: Mapping[int, Any] | None = None,
-    branches: Branches = NO_BRANCHES,
+    wanted: Specialisation,
+    name: str | None = None,
     fused: dict[str, list[Node]] | None = None,
     direct: bool = False,
 ) -> Program:
     """The program that computes some nodes, and updates variables.
 
     Args:
-      name: of the program.
-      members: sources before users.
-      inputs: what they take of other nodes; constants among them are known.
-      outputs: what is wanted of them.
-      shapes: of the inputs.
-      given_values: the values of inputs, by position, that are known for this program.
-      branches: what the members are in.
+      wanted: the nodes, and what they are compiled for.
+      name: of the program; that of the last node by default.
       fused: gets of each buffer that is filled, and of each check, the nodes computed there.
       direct: whether convolutions are computed as they are defined, and not by fewer products.
     Returns: a program with the inputs and outputs in their order. After the inputs it takes the
@@ -101,7 +91,8 @@ def lower(
       the order of `changed`.
     Raises: Unsupported: it cannot be lowered with these shapes.
     """
-    twins = specialise(members, inputs, shapes, given_values or {})
+    members, inputs, outputs, shapes, known, branches = wanted
+    twins = specialise(members, inputs, shapes, known)
     values: dict[Output, Value] = {twins[given]: _given(given, twins[given]) for given in inputs}
     rows = {member: row for row, member in enumerate(drawing(members))}
     streams = Value("streams", dtypes.uint64, (len(rows), STATE))
@@ -132,20 +123,21 @@ def lower(
                 values[output] = value
         made.append((member, [values[twins[output]] for output in member.outputs]))
         ways.note(made[-1][1], path)
-    wanted = _wanted(outputs, twins, values, ways)
-    leaving = list(zip(outputs, wanted, strict=True))
+    gives = _wanted(outputs, twins, values, ways)
+    leaving = list(zip(outputs, gives, strict=True))
     if any(ways.of(member) for member in rows):
-        wanted.append(ways.drew(rows))
+        gives.append(ways.drew(rows))
     first = [values[twins[given]] for given in inputs if given not in states]
-    known = [value for value in values.values() if value.constant is not None]
+    constants = [value for value in values.values() if value.constant is not None]
     lasts = [values[twins[state]] for state in states]
-    updates = list(zip(states.values(), _apart_from_users(lasts, wanted), strict=True))
+    updates = list(zip(states.values(), _apart_from_users(lasts, gives), strict=True))
     every = [value for _, results in made for value in results]
-    checks = checks_beside(every, [*wanted, *[new for _, new in updates]])
+    checks = checks_beside(every, [*gives, *[new for _, new in updates]])
     ways.paths |= {check: ways.paths.get(value, ()) for value, check in checks.items()}
-    reads = list(dict.fromkeys([*first, *([streams] if rows else []), *known]))
+    reads = list(dict.fromkeys([*first, *([streams] if rows else []), *constants]))
     filled: Fused = {}
-    program = write(name, reads, wanted, updates, filled, ways.paths, list(checks.values()))
+    name = name or wanted.name
+    program = write(name, reads, gives, updates, filled, ways.paths, list(checks.values()))
     if fused is not None:
         made += [(output.node, [value]) for output, value in leaving]
         fused.update(nodes_of(filled, origins(made, [*first, *states.values()])))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -23,14 +23,11 @@ from weft_exec.gpu.launch import settled
 from weft_exec.gpu.measure import fastest, roofline
 from weft_exec.kernels.random import stream_of
 from weft_graph.ir.code_generators import (
-    NO_BRANCHES,
-    Branches,
     DeviceCode,
     DeviceCodeGenerator,
-    Shape,
+    Specialisation,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
-from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -244,59 +241,28 @@ class GpuGenerator:
         self.needs_value = inner.needs_value
         self.repays = inner.repays
 
-    def find(self, *asked: Any) -> GpuFunction | None:
+    def find(self, wanted: Specialisation) -> GpuFunction | None:
         """Nothing: PTX is found on the disk while it is made; see `CodeGenerator`."""
         return None
 
-    def generate(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-        like: Any = (),
-    ) -> GpuFunction:
+    def generate(self, wanted: Specialisation, like: Any = ()) -> GpuFunction:
         """A function that computes some nodes; see `CodeGenerator`."""
-        device = self._device
-        code = self._inner.generate(
-            members,
-            inputs,
-            outputs,
-            shapes,
-            values,
-            device.properties.compute_capability,
-            device.config.deterministic,
-        )
-        return GpuFunction(code, device)
+        return GpuFunction(self._inner.generate(wanted, *self._ways()), self._device)
 
-    def explain(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        given: Sequence[Any],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-    ) -> CompiledFunction:
+    def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
         """What the kernels of some nodes do, with the time of each by the GPU's clock."""
-        device = self._device
-        code, found = self._inner.explain(
-            members,
-            inputs,
-            outputs,
-            [array.shape for array in given],
-            values,
-            device.properties.compute_capability,
-            device.config.deterministic,
-        )
-        seconds = GpuFunction(code, device).measured([np.asarray(array) for array in given])
+        code, found = self._inner.explain(wanted, *self._ways())
+        seconds = GpuFunction(code, self._device).measured([np.asarray(array) for array in given])
         kernels = [
             replace(kernel, seconds=each)
             for kernel, each in zip(found.kernels, seconds, strict=True)
         ]
         return replace(found, kernels=kernels, seconds=sum(seconds), limits=self.roofline())
+
+    def _ways(self) -> tuple[tuple[int, int], bool]:
+        """What the device can do, and whether all runs are to give the same bits."""
+        device = self._device
+        return device.properties.compute_capability, device.config.deterministic
 
     def roofline(self) -> Roofline:
         """What the GPU can do; see `measure.py`."""

@@ -73,6 +73,33 @@ class Branches(NamedTuple):
 NO_BRANCHES: Final = Branches()
 
 
+class Specialisation(NamedTuple):
+    """Some nodes, and the shapes and values that a function of them is made for.
+
+    Attributes:
+      members: sources before users. Results that `constant_value` knows for these shapes, such as
+        sizes and axes, may decide what is compiled of other members.
+      inputs: what they take of other nodes; constants among them are known. Members that read a
+        reference, or a handle, read what the members before them have left in the variable.
+      outputs: what is wanted of them.
+      shapes: of the inputs.
+      values: of those that decide what is compiled, by their positions among the inputs.
+      branches: what the members are in, all of whose Switches and Merges are members.
+    """
+
+    members: Sequence[Node]
+    inputs: Sequence[Output]
+    outputs: Sequence[Output]
+    shapes: Sequence[Shape]
+    values: Mapping[int, Any] = MappingProxyType({})
+    branches: Branches = NO_BRANCHES
+
+    @property
+    def name(self) -> str:
+        """That of the last member."""
+        return self.members[-1].name
+
+
 class Generated(Protocol):
     """A function of arrays.
 
@@ -178,60 +205,28 @@ class Choosing(Protocol):
 class CodeGenerator(Choosing, Protocol):
     """What makes functions of nodes."""
 
-    def find(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-    ) -> Generated | None:
+    def find(self, wanted: Specialisation) -> Generated | None:
         """What `generate` makes, where it costs about a millisecond, as it was made before.
 
         Returns: None where it has to be made.
         """
         ...
 
-    def generate(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-        like: Iterable[Generated] = (),
-    ) -> Generated:
+    def generate(self, wanted: Specialisation, like: Iterable[Generated] = ()) -> Generated:
         """A function that computes some nodes.
 
         Args:
-          members: sources before users. Results that `constant_value` knows for these shapes, such
-            as sizes and axes, may decide what is compiled of other members.
-          inputs: what they take of other nodes; constants among them are known. Members that read
-            a reference, or a handle, read what the members before them have left in the variable.
-          outputs: what is wanted of them.
-          shapes: of the inputs.
-          values: of those that decide what is compiled, by their positions among the inputs.
-          branches: what the members are in, all of whose Switches and Merges are members.
+          wanted: the nodes, and what they are compiled for.
           like: functions of the same nodes for other shapes, whose code may do.
         Raises: NotGenerated: they cannot be compiled for these.
         """
         ...
 
-    def explain(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        given: Sequence[Any],
-        values: Mapping[int, Any],
-        branches: Branches = NO_BRANCHES,
-    ) -> CompiledFunction:
+    def explain(self, wanted: Specialisation, given: Sequence[Any]) -> CompiledFunction:
         """Compile some nodes as `generate` does, run the function, and tell what it does.
 
         Args:
-          members, inputs, outputs, values, branches: as of `generate`.
+          wanted: as of `generate`.
           given: the inputs: arrays, of variables what they have. They stay as they are.
         Raises:
           NotGenerated: they cannot be compiled for these.
@@ -324,19 +319,12 @@ class DeviceCodeGenerator(Choosing, Protocol):
     """What makes kernels of nodes, for devices of a type."""
 
     def generate(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        capability: tuple[int, int],
-        deterministic: bool,
+        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
     ) -> DeviceCode:
         """Kernels that compute some nodes.
 
         Args:
-          members, inputs, outputs, shapes, values: as of `CodeGenerator.generate`.
+          wanted: as of `CodeGenerator.generate`.
           capability: what the device can do: CUDA's compute capability, major and minor.
           deterministic: whether all runs are to give the same bits.
         Raises: NotGenerated: they cannot be compiled for these.
@@ -344,14 +332,7 @@ class DeviceCodeGenerator(Choosing, Protocol):
         ...
 
     def explain(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        capability: tuple[int, int],
-        deterministic: bool,
+        self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool
     ) -> tuple[DeviceCode, CompiledFunction]:
         """As `generate`, with what it does: a kernel for each launch, whose times nobody knows."""
         ...

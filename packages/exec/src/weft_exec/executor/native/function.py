@@ -28,8 +28,14 @@ from weft_exec.executor.native.streams import Executions
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
-from weft_graph.ir.code_generators import Branches, CodeGenerator, Generated, NotGenerated, Shape
-from weft_graph.ir.node import Node, Output
+from weft_graph.ir.code_generators import (
+    CodeGenerator,
+    Generated,
+    NotGenerated,
+    Shape,
+    Specialisation,
+)
+from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 
@@ -63,7 +69,7 @@ Key = tuple[tuple[Shape, ...], tuple[bytes, ...]]
 """Shapes of the inputs whose shapes the graph does not tell, and the values of those that decide
 what is compiled."""
 
-Generate = Callable[..., Generated | None]
+Generate = Callable[[Specialisation], Generated | None]
 """`generate` or `find` of a `CodeGenerator`."""
 
 _ONE_KEY: Final[Key] = ((), ())
@@ -308,27 +314,19 @@ class Specialised:
         self, outputs: Sequence[Output], choice: Choice, generate: Generate | None = None
     ) -> Generated | None:
         region = self._region
-        generate = generate or self._generate
-        made = generate(region.members, region.inputs, outputs, *choice, region.branches)
+        wanted = Specialisation(region.members, region.inputs, outputs, *choice, region.branches)
+        made = (generate or self._generate)(wanted)
         if made is not None:
             made.threads = self._device.config.compiled_threads
             with self._lock:
                 self._live[id(made)] = made
         return made
 
-    def _generate(
-        self,
-        members: Sequence[Node],
-        inputs: Sequence[Output],
-        outputs: Sequence[Output],
-        shapes: Sequence[Shape],
-        values: Mapping[int, Any],
-        branches: Branches,
-    ) -> Generated:
+    def _generate(self, wanted: Specialisation) -> Generated:
         """What the generator makes, which may have the code of another choice of shapes."""
         with self._lock:
             like = list(self._live.values())
-        return self._generator.generate(members, inputs, outputs, shapes, values, branches, like)
+        return self._generator.generate(wanted, like)
 
     def _checking(self, checked: Checked, generated: Generated, choice: Choice) -> Function:
         """Calls a function on copies of variables, and compares what it gives."""

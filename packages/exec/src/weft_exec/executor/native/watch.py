@@ -14,7 +14,7 @@ import numpy as np
 from weft_exec.executor.native.function import deciding
 from weft_exec.executor.region import Region
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
-from weft_graph.ir.code_generators import CodeGenerator
+from weft_graph.ir.code_generators import CodeGenerator, Specialisation
 from weft_graph.ir.compiled_function import CompiledFunction
 from weft_graph.ir.node import Node
 
@@ -64,9 +64,11 @@ class Watched:
         """
         region = self._region
         values = {at: self._given[at] for at in deciding(self._generator, region)}
-        found = self._generator.explain(
-            region.members, region.inputs, region.outputs, self._given, values, region.branches
+        shapes = [array.shape for array in self._given]
+        wanted = Specialisation(
+            region.members, region.inputs, region.outputs, shapes, values, region.branches
         )
+        found = self._generator.explain(wanted, self._given)
         return replace(found, calls=self.calls)
 
 
