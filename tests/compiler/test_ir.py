@@ -124,6 +124,7 @@ program gather(x: float32[4], k: int32[]) -> (y: float32[]):
         ("program p() -> ():\n  let a = f(1)", "no primitive 'f'"),
         ("program p() -> ():\n  let a = 1 2", "end of the line"),
         ("program p(", "a name was required, got 'the end'"),
+        ("\n", "line 1: expected program, got no text"),
     ],
 )
 def test_what_is_no_program_is_refused_with_its_line(text: str, said: str) -> None:

@@ -254,6 +254,21 @@ def test_what_was_used_longest_ago_goes_first(place: Path, monkeypatch: pytest.M
     assert left[-1] == ".n7" and ".n0" not in left and len(left) < 8
 
 
+def test_each_process_keeps_the_limit_and_what_is_not_ours(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEFT_CACHE_BYTES", "5000")
+    place.mkdir(0o700)
+    other = place / "thesis.o"
+    other.write_bytes(bytes(9000))
+    os.utime(other, (0, 0))
+    for at in range(20):  # each keeps less than what one looks after
+        monkeypatch.setattr(cache, "_since_trim", None)
+        cache.object_of(f"n{at}", str(at), host(), lambda: bytes(1000))
+    assert other.exists()
+    assert sum(path.stat().st_size for path in place.iterdir()) <= 9000 + 5000
+
+
 def test_an_entry_of_which_any_byte_is_wrong_is_compiled_again(place: Path) -> None:
     made: list[int] = []
 

@@ -18,7 +18,7 @@ from weft_compiler.codegen.halves import bits_of_half, half_of_bits
 from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.codegen.memory import Plan
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.polls import LONG, is_innermost, polls, statements, turns
+from weft_compiler.codegen.polls import LONG, between_polls, is_innermost, polls, statements
 from weft_compiler.codegen.scalars import Scalars
 from weft_compiler.codegen.writer import (
     HALVES,
@@ -219,14 +219,21 @@ class Function:
             self._share(loop)
             return
         high = self.value(loop.extent)
-        block = max(1, LONG // max(1, turns(loop.body)))
-        if high.isdigit() and int(high) > block and not polls(loop):
-            self._in_blocks(loop, high, block)
+        if high.isdigit():
+            self._in_blocks(loop, "0", high, int(high))
         else:
             self.loop(loop, "0", high)
 
-    def _in_blocks(self, loop: For, high: str, block: int) -> None:
-        """The turns of a long loop of short ones, with a poll before each block of them."""
+    def _in_blocks(self, loop: For, first: str, high: str, most: int | None) -> None:
+        """The turns of a loop; if it is a long one of short turns, a poll before each block.
+
+        Args:
+          most: how many there are at most; None for any number.
+        """
+        block = between_polls(loop)
+        if polls(loop) or (most is not None and most <= block):
+            self.loop(loop, first, high)
+            return
         w = self.w
         before, head, done = w.block, w.label(), w.label()
         w.go(head)
@@ -238,7 +245,7 @@ class Function:
         ended = w.put(f"add nuw nsw i64 {low}, {block}")
         ended = w.call("llvm.smin.i64", "i64", ended, high)
         self.loop(loop, low, ended)
-        w.lines[at] = f"  {low} = phi i64 [ 0, %{before} ], [ {ended}, %{w.block} ]"
+        w.lines[at] = f"  {low} = phi i64 [ {first}, %{before} ], [ {ended}, %{w.block} ]"
         w.branch(w.put(f"icmp eq i64 {ended}, {high}"), done, head)
         w.begin(done)
 
@@ -509,7 +516,7 @@ class Function:
         high = self.value(loop.extent)
         inner = Function(self.kernel, parallel=True)
         seen = self._seen(loop, inner)
-        inner.loop(loop, "%low", "%high")
+        inner._in_blocks(loop, "%low", "%high", int(high) if high.isdigit() else None)
         self._offer(inner, seen, high, grain_of(loop, is_innermost(loop)), CHUNKS)
 
     def _offer(

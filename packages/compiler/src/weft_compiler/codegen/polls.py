@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft_compiler.ir.expressions import Constant
-from weft_compiler.ir.program import Body, Call, For, If, While, walk
+from weft_compiler.ir.expressions import Apply, Constant, walk as parts
+from weft_compiler.ir.program import Body, Call, For, If, While, expressions, walk
 from weft_compiler.routines import routine
 
 LONG: Final = 1 << 16
 """Statements between two looks at that flag, of a loop whose turns have fewer."""
+_OF_STATEMENT: Final = 8
+"""Applied functions that a statement has; one of more counts as several."""
 _MANY: Final = 500
 """Statements of a turn from which on a loop looks at it in each."""
 _AT_ONCE: Final = 16
@@ -50,3 +52,16 @@ def is_innermost(loop: For) -> bool:
 def polls(loop: For) -> bool:
     """Whether each turn looks at the flag."""
     return not is_innermost(loop) and turns(loop.body) >= _MANY
+
+
+def between_polls(loop: For) -> int:
+    """How many turns of a loop run between two looks at the flag, some milliseconds at most."""
+    inner = list(walk(loop.body))
+    applied = sum(
+        isinstance(part, Apply)
+        for statement in inner
+        for expression in expressions(statement)
+        for part in parts(expression)
+    )
+    each = 1 + applied // (_OF_STATEMENT * max(1, len(inner)))
+    return max(1, LONG // max(1, each * turns(loop.body)))

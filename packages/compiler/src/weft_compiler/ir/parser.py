@@ -78,6 +78,8 @@ class _Reader:
         self._buffers: dict[str, Buffer] = {}
 
     def program(self) -> Program:
+        if not self._lines:
+            raise errors.InvalidArgumentError("line 1: expected program, got no text")
         if self._begin() != 0:
             raise self._error("the first line must not be indented")
         self._expect("program")

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -29,11 +30,16 @@ if TYPE_CHECKING:  # what is looked for here is not always found, and LLVM takes
 Loaded = TypeVar("Loaded")
 
 LIMIT: Final = 256 << 20
-"""How many bytes the directory may have, unless `WEFT_CACHE_BYTES` says so."""
+"""How many bytes entries may have, unless `WEFT_CACHE_BYTES` says so; processes that run may each
+have added some 4 MB since they looked."""
 
 _MAGIC: Final = b"weft-object-1\n"
 _LOCK: Final = threading.Lock()
 _ENTRY_LIMIT: Final = 64 << 20
+_LOOKS_AFTER: Final = 4 << 20
+_NEW: Final = ".new-"
+_IS_ENTRY: Final = re.compile(rf"[0-9a-f]{{64}}\.|{re.escape(_NEW)}").match
+"""Whether a name is that of an entry, or of one that was never finished."""
 
 
 def object_of(name: str, made_from: str, target: Target, compile: Callable[[], bytes]) -> bytes:
@@ -179,7 +185,7 @@ def _read(path: Path) -> bytes | None:
 def _write(path: Path, image: bytes) -> None:
     """Keep an entry; where it cannot be kept the next process compiles again."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_MAGIC + hashlib.sha256(image).digest() + image)
@@ -194,7 +200,7 @@ def _write(path: Path, image: bytes) -> None:
 
 
 def _limit() -> int:
-    """How many bytes the directory may have.
+    """How many bytes entries may have.
 
     Raises: InvalidArgumentError: `WEFT_CACHE_BYTES` is no number.
     """
@@ -206,23 +212,28 @@ def _limit() -> int:
     return int(said)
 
 
-_since_trim = 0
+_since_trim: int | None = None
+"""Bytes that this process has kept since it last looked at the whole directory, if ever."""
 
 
 def _trim(place: Path, added: int) -> None:
-    """Remove what was used longest ago where there is too much; looks after each 4 MB."""
+    """Remove entries that were used longest ago where there are too many.
+
+    A process looks when it first keeps something, and then after each 4 MB.
+    """
     global _since_trim
+    limit = _limit()
     with _LOCK:
-        _since_trim += added
-        limit = _limit()
-        if _since_trim < min(4 << 20, limit):
+        if _since_trim is not None and _since_trim + added < min(_LOOKS_AFTER, limit):
+            _since_trim += added
             return
         _since_trim = 0
     entries = []
     for path in place.iterdir():
         with contextlib.suppress(OSError):
-            status = path.stat()
-            entries.append((status.st_mtime, status.st_size, path))
+            if _IS_ENTRY(path.name) and _ours(path, stat.S_IFREG):
+                status = path.stat()
+                entries.append((status.st_mtime, status.st_size, path))
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries):
         if total <= limit:

@@ -82,10 +82,7 @@ def _cross_entropy(op: Operation) -> list[Value]:
         return cast(labels.at(*broadcast(labels.shape, at)), wide)
 
     def term(*at: Expr) -> Expr:
-        label = label_at(*at)
-        product = apply("mul", label, parts.log_probability(*at))
-        none = apply("equal", label, number(0, wide))
-        return where(none, number(0, wide), apply("neg", product))
+        return apply("neg", apply("mul", label_at(*at), parts.log_probability(*at)))
 
     terms = computed(f"{op.name}_terms", wide, shape, term)
     loss = reduce(f"{op.name}_loss", terms, [1], "add")

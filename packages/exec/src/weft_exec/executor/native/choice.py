@@ -127,7 +127,7 @@ def _choose(
         if node not in offered:  # others compute it
             known[node] = _waits(None, 0, [known[need] for need in needs[node]], False)
             continue
-        why = "" if node in asked else "nobody asks for it"
+        why = "" if node in asked else "no scope or option asks for it"
         if not why and node not in later:
             why = _why_not(generator, variables, node, sizes, conditionals)
         if not why:
