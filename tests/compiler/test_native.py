@@ -188,6 +188,32 @@ def test_calls_at_the_same_time_have_arenas_of_their_own() -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize(
+    "name", "bool int8 uint16 int32 int64 float16 bfloat16 float32 float64".split()
+)
+def test_scalars_of_numpy_are_entered_as_they_are(name: str) -> None:
+    text = f"program same(x: {name}[]) -> (y: {name}[]):\n  y[] = x[]\n"
+    program = load(parse(text))
+    dtype = program.program.inputs[0].dtype.numpy
+    filled = np.zeros((), dtype)
+    one = dtype.type(1)
+    assert program.enter(one, filled) is None and filled == one
+    for other in (np.complex64(1), 1, 1.0, None, np.longdouble(1), np.ones(1, dtype)):
+        assert program.enter(other, filled) is NotImplemented
+    assert program.enter(one, dtype.type(0)) is NotImplemented  # nobody may write to it
+
+
+def test_a_brief_call_ends_where_it_looks_at_its_flag() -> None:
+    turns = "  y[] = 0\n  while y[] < x[]:\n    y[] = y[] + 1\n"
+    program = load(parse(f"program count(x: int64[]) -> (y: int64[]):\n{turns}"))
+    filled = np.zeros((), np.int64)
+    assert program.enter_briefly(np.int64(100), filled) is None and filled == 100
+    assert isinstance(program.enter_briefly(np.int64(1 << 62), filled), int)
+    assert program.enter(np.int64(1 << 20), filled) is None and filled == 1 << 20
+    program.interrupt()
+    assert isinstance(program.enter(np.int64(1 << 62), filled), int)
+
+
 def test_a_loop_without_end_is_interrupted() -> None:
     program = load(
         parse(

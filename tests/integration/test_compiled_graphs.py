@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
+from weft_testing.compiled_calls import around_calls
 
 import weft as wf
 from weft_compiler.codegen.targets import host
@@ -792,13 +793,12 @@ def check_threads(seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cache, "directory", lambda: None)  # what is kept knows nothing of these
     monkeypatch.setattr(kept, "_here", {})
     ran: set[int] = set()
-    call = Compiled.__call__
 
-    def note(self: Compiled, *arrays: Any) -> None:
-        ran.add(self.threads)
-        call(self, *arrays)
+    def note(function: Compiled, call: Callable[[], Any]) -> Any:
+        ran.add(function.threads)
+        return call()
 
-    monkeypatch.setattr(Compiled, "__call__", note)
+    around_calls(monkeypatch, note)
     for seed in seeds:
         with wf.Graph().as_default():
             graph = Drawn(seed)

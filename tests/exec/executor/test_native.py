@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.compiled_calls import around_calls
 from weft_testing.waiting import least_growth, wait_until
 
 import weft as wf
@@ -78,13 +79,12 @@ def test_short_functions_have_one_thread(
     size: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[int] = []
-    call = Compiled.__call__
 
-    def note(self: Compiled, *arrays: Any) -> None:
-        ran.append(self.threads)
-        call(self, *arrays)
+    def note(function: Compiled, call: Callable[[], Any]) -> Any:
+        ran.append(function.threads)
+        return call()
 
-    monkeypatch.setattr(Compiled, "__call__", note)
+    around_calls(monkeypatch, note)
     monkeypatch.setenv("WEFT_JIT", "now")
     config = wf.ConfigProto(intra_op_parallelism_threads=2)
     with wf.Graph().as_default(), wf.Session(config=config) as session:
@@ -196,8 +196,7 @@ def test_code_on_the_disk_is_found_without_compiling(
     monkeypatch.setattr(LlvmGenerator, "find", note)
     monkeypatch.setattr(LlvmGenerator, "generate", None)
     calls: list[int] = []
-    call = Compiled.__call__
-    monkeypatch.setattr(Compiled, "__call__", lambda *a: calls.append(1) or call(*a))
+    around_calls(monkeypatch, lambda function, call: calls.append(1) or call())
     with wf.Session() as session:
         _until(lambda: session.run(y, feeds), lambda: calls)
         assert (session.run(y, feeds) == want).all()
@@ -208,15 +207,13 @@ def test_what_is_slower_than_its_kernels_is_given_up(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _paced(monkeypatch, gift=1e9)
-    call = Compiled.__call__
 
-    def slow(self: Compiled, *arrays: Any) -> None:
-        for _ in range(200):
-            call(self, *arrays)
+    def slow(function: Compiled, call: Callable[[], Any]) -> Any:
         calls.append(1)
+        return [call() for _ in range(200)][-1]
 
     calls: list[int] = []
-    monkeypatch.setattr(Compiled, "__call__", slow)
+    around_calls(monkeypatch, slow)
     x = wf.placeholder(wf.float32, [100_000])
     y = wf.reduce_sum(x * 2.0 + 1.0)
     feeds = {x: np.zeros(100_000, np.float32)}

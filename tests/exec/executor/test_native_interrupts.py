@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.compiled_calls import around_calls
 from weft_testing.waiting import wait_until
 
 import weft as wf
@@ -172,13 +173,7 @@ def test_a_timeout_ends_a_compiled_function(kind: str, running: list[Compiled]) 
 
 def test_steps_with_a_deadline_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[Compiled] = []
-    call = Compiled.__call__
-
-    def note(self: Compiled, *arrays: Any) -> None:
-        called.append(self)
-        call(self, *arrays)
-
-    monkeypatch.setattr(Compiled, "__call__", note)
+    around_calls(monkeypatch, lambda function, call: called.append(function) or call())
     monkeypatch.setenv("WEFT_JIT", "now")
     x = wf.placeholder(wf.float32, [None])
     y = wf.exp(x) * 2.0 + 1.0

@@ -416,6 +416,8 @@ def test_jit_check_names_what_differs_in_a_loop(
             self.right(*arrays)
             arrays[-1][...] += 1
 
+        enter_briefly = __call__
+
     monkeypatch.setattr(LlvmGenerator, "generate_loop", lambda *given: Wrong(generate(*given)))
     monkeypatch.setenv("WEFT_JIT", "")
     config = wf.ConfigProto()

@@ -60,7 +60,7 @@ class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, draws, tells, results, updates, long, shares: as of
+      takes, draws, tells, results, updates, long, shares, enter, enter_briefly: as of
         `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
       made: what it was made of, and whom its code is shared with; None of loops.
@@ -90,7 +90,7 @@ class Compiled:
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
         self.long = program.statements >= _LONG and not updates
         self.shares = size is not None
-        self._enter = self._entry()
+        self.enter: Callable[..., Any] = self._sized(program.enter)
         given = len(program.program.inputs) - len(program.program.constants)
         self._count = given - len(self._first)
 
@@ -104,25 +104,32 @@ class Compiled:
 
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`."""
-        found = self._enter(*arrays)
+        found = self.enter(*arrays)
         if found is not None:
             self._otherwise(found, arrays)
+
+    def _dense(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Arrays whose inputs are dense, where they were not or were no arrays."""
+        inputs = [np.asarray(array, order="C") for array in arrays[: self._count]]
+        return (*inputs, *arrays[self._count :])
 
     def _otherwise(self, found: Any, arrays: Sequence[Any]) -> None:
         """Compute what has not begun, or say what went wrong."""
         from weft_compiler.native.entry import BUSY
 
         if found is NotImplemented:
-            # Scalars, and arrays that are not dense, become arrays that are.
-            dense = [np.asarray(array, order="C") for array in arrays[: self._count]]
-            found = self._enter(*dense, *arrays[self._count :])
+            found = self.enter(*self._dense(arrays))
         if found is NotImplemented or found == BUSY:
             self.program(*self._first, *arrays[: self._count], out=arrays[self._count :])
         elif found is not None:
             raise self.program.failure(found)
 
-    def _entry(self) -> Callable[..., Any]:
-        enter = self.program.enter
+    @property
+    def enter_briefly(self) -> Callable[..., Any]:
+        """As `enter`, to the first look at the flag; see `Generated`."""
+        return self._sized(self.program.enter_briefly)
+
+    def _sized(self, enter: Callable[..., Any]) -> Callable[..., Any]:
         return partial(enter, *self._first) if self._first else enter
 
     @property
@@ -133,7 +140,7 @@ class Compiled:
     @threads.setter
     def threads(self, count: int) -> None:
         self.program.threads = count if self.program.statements >= _WORTH_HELPERS else 1
-        self._enter = self._entry()
+        self.enter = self._sized(self.program.enter)
 
     def interrupt(self) -> None:
         """Make calls end soon; see `Generated`."""

@@ -9,8 +9,9 @@ state, in which it finds what to check and what to call:
          3   how many bytes of one it wants    8  memory for times
          4   how many threads may run it       9  NotImplemented
         10   None                              11  how many buffers the program has
-    and then for each buffer what its array must have: type of elements, flags, rank and sizes;
-    or 0, the address of a constant, and 0.
+    and then for each buffer what its array must have: type of elements, flags, rank, the type of
+    NumPy's scalars that will do as well, or 0, and sizes;
+    or 0, the address of a constant, 0 and 0.
 
 Flags are those that NumPy keeps: C-contiguous 1, aligned 0x100, writeable 0x400.
 
@@ -38,6 +39,8 @@ from weft_compiler.native.arena import SLOT, SLOTS
 from weft_compiler.native.linking import Library, once
 
 HEAD: Final = 12
+_ROW: Final = 4
+"""Words of a buffer before its sizes."""
 READABLE: Final = 0x101
 WRITEABLE: Final = 0x501
 BUSY: Final = -0x10000
@@ -82,7 +85,7 @@ constant:
   %p.constant = getelementptr i64, ptr %row, i64 1
   %constant.data = load ptr, ptr %p.constant
   store ptr %constant.data, ptr %p.pointer
-  %row.next.c = getelementptr i64, ptr %row, i64 3
+  %row.next.c = getelementptr i64, ptr %row, i64 {row}
   %at.next.c = add i64 %at, 1
   %last.c = icmp eq i64 %at.next.c, %buffers
   br i1 %last.c, label %take, label %buffer
@@ -92,7 +95,17 @@ array:
   %p.type = getelementptr i8, ptr %argument, i64 8
   %type = load ptr, ptr %p.type
   %is.array = icmp eq ptr %type, %array.type
-  br i1 %is.array, label %header, label %refuse
+  br i1 %is.array, label %header, label %other.type
+other.type:
+  %p.scalar = getelementptr i64, ptr %row, i64 3
+  %scalar.type = load ptr, ptr %p.scalar
+  %is.scalar = icmp eq ptr %type, %scalar.type
+  br i1 %is.scalar, label %scalar, label %refuse
+scalar:
+  %p.value = getelementptr i8, ptr %argument, i64 {value}
+  store ptr %p.value, ptr %p.pointer
+  %row.next.s = getelementptr i64, ptr %row, i64 {row}
+  br label %fits
 header:
   %p.descr = getelementptr i8, ptr %argument, i64 {descr}
   %descr = load ptr, ptr %p.descr
@@ -119,7 +132,8 @@ sizes:
   store ptr %data, ptr %p.pointer
   %p.dimensions = getelementptr i8, ptr %argument, i64 {dimensions}
   %dimensions = load ptr, ptr %p.dimensions
-  %wanted.sizes = getelementptr i64, ptr %row, i64 3
+  %wanted.sizes = getelementptr i64, ptr %row, i64 {row}
+  %row.next.a = getelementptr i64, ptr %wanted.sizes, i64 %rank
   br label %size
 size:
   %d = phi i64 [ 0, %sizes ], [ %d.next, %compare ]
@@ -134,7 +148,7 @@ compare:
   %d.next = add i64 %d, 1
   br i1 %same.size, label %size, label %refuse
 fits:
-  %row.next = getelementptr i64, ptr %wanted.sizes, i64 %rank
+  %row.next = phi ptr [ %row.next.a, %size ], [ %row.next.s, %scalar ]
   %at.next = add i64 %at, 1
   %from.next = add i64 %from, 1
   %last = icmp eq i64 %at.next, %buffers
@@ -228,6 +242,8 @@ refuse:
 """
 _OFFSETS: Final = {"data": 16, "nd": 24, "dimensions": 32, "descr": 56, "flags": 64}
 """Where NumPy 2 keeps what describes an array, in a CPython of 64 bits."""
+_VALUE: Final = 16
+"""Where its scalars keep what they are."""
 
 
 class _MethodDef(ctypes.Structure):
@@ -271,11 +287,24 @@ def _as_expected(array: Any) -> bool:
     return bool(flags & WRITEABLE == array.flags.num & WRITEABLE)
 
 
+@functools.cache
+def _scalar_type(dtype: Any) -> int:
+    """The address of the type of scalars of a type whose values are where they are expected, or 0.
+
+    They are values of rank 0 that nobody writes to.
+    """
+    one = dtype.type(1)
+    at_hand = sys.getsizeof(one) >= _VALUE + dtype.itemsize
+    held = ctypes.string_at(id(one) + _VALUE, dtype.itemsize) if at_hand else b""
+    return id(dtype.type) if held == np.array(one, dtype).tobytes() else 0
+
+
 @once
 def _library() -> Library:
     target: Target = host()
     names = {"begin": BEGIN, "end": END, "call": _CALL}
-    numbers = {"head": HEAD, "slot": SLOT, "slots": SLOTS * SLOT, "busy": BUSY}
+    numbers = {"head": HEAD, "row": _ROW, "value": _VALUE, "busy": BUSY}
+    numbers |= {"slot": SLOT, "slots": SLOTS * SLOT}
     text = _TEXT.format(triple=target.triple, **names, **numbers, **_OFFSETS)
     return cache.loaded_of(
         "entry",
@@ -331,9 +360,10 @@ def state_of(rows: Sequence[Row]) -> Any:
     words[9], words[10], words[11] = id(NotImplemented), id(None), len(rows)
     for row in rows:
         flags = WRITEABLE if row.written else READABLE
+        scalar = 0 if row.written or row.shape else _scalar_type(row.dtype)
         words += (
-            [0, row.constant, 0]
+            [0, row.constant, 0, 0]
             if row.constant
-            else [id(row.dtype), flags, len(row.shape), *row.shape]
+            else [id(row.dtype), flags, len(row.shape), scalar, *row.shape]
         )
     return np.array(words, np.uint64)

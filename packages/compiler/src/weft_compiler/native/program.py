@@ -41,6 +41,10 @@ _SOME_TURNS: Final = 1 << 20
 """Statements that a program with a loop of unknown length may run, which others wait for."""
 
 
+_INTERRUPTED: Final = np.ones(1, np.int32)
+"""A flag that is always set."""
+
+
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, ctypes.c_int64)
 
 
@@ -181,6 +185,14 @@ class NativeProgram:
             raise self.failure(found)
         return tuple(out)
 
+    @functools.cached_property
+    def enter_briefly(self) -> Any:
+        """As `enter`, but a run that polls ends there, as if it were interrupted.
+
+        Where headers of arrays cannot be read, nothing runs.
+        """
+        return self._entry(_INTERRUPTED) if self._readable else _busy
+
     def interrupt(self) -> None:
         """Make runs that poll end with CancelledError, until `resume`."""
         self._interrupt[0] = 1
@@ -226,6 +238,7 @@ class NativeProgram:
             self._threads = wanted
             self._lease = ARENA.lease(self._memory(wanted))
             self.enter = self._entry()
+            vars(self).pop("enter_briefly", None)
 
     def _memory(self, threads: int) -> int:
         """How many bytes a call works in besides inputs and outputs."""
@@ -280,8 +293,12 @@ class NativeProgram:
     def _enter_slowly(self, *arrays: Any) -> Any:
         return self._slowly(arrays[: len(self._given)], arrays[len(self._given) :])
 
-    def _entry(self) -> Any:
-        """The C function, or one in Python where headers of arrays cannot be read."""
+    def _entry(self, interrupt: Any = None) -> Any:
+        """The C function, or one in Python where headers of arrays cannot be read.
+
+        Args:
+          interrupt: the flag that ends it; this program's own by default.
+        """
         if not self._readable:
             return self._enter_slowly
         outputs = {b.name for b in self.program.outputs}
@@ -294,16 +311,21 @@ class NativeProgram:
             )
             for b in (*self.program.inputs, *self.program.outputs)
         ]
+        interrupt = self._interrupt if interrupt is None else interrupt
         state = state_of(rows)
         state[0] = self.code.address
         state[4] = self._threads
         state[2] = ARENA.table
         state[3] = self._memory(self._threads)
         state[5] = self.statements >= _SMALL
-        state[7] = address_of(self._interrupt)
+        state[7] = address_of(interrupt)
         state[8] = address_of(self._times)
-        owners = (self.code, self._constants, self._lease, self._interrupt, self._times)
+        owners = (self.code, self._constants, self._lease, interrupt, self._times)
         return entry(state, owners)
+
+
+def _busy(*arrays: Any) -> int:
+    return BUSY
 
 
 @functools.cache

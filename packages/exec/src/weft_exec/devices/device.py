@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -166,6 +168,11 @@ class Device:
             self.empty(shape, dtype) if count > LARGE_BYTES else self.xp.empty(shape, dtype)
         )
         return made
+
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+        """What makes arrays as `new_array` does, each time of one shape."""
+        large = math.prod(shape) * dtype.itemsize > LARGE_BYTES
+        return partial(self.empty if large else self.xp.empty, shape, dtype)
 
     def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
         """A variable without a value, in the memory in which this device keeps those of a type."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.by_kernels import ByKernels, ToCompare
-from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate
+from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate, gather
 from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_tensor import errors
 
@@ -163,13 +163,14 @@ class CompiledLoop(Compound):
       order: where the value of each variable of the loop is among those of the function.
     """
 
-    __slots__ = ("_function", "_loop", "_order", "_take")
+    __slots__ = ("_function", "_in_order", "_loop", "_order", "_take")
 
     def __init__(
         self, loop: WhileLoop, function: Callable[..., Any], take: Gather, order: Sequence[int]
     ) -> None:
         self._loop = loop
         self._order = order
+        self._in_order = gather(order)
         self._function = function
         self._take = take
 
@@ -193,7 +194,7 @@ class CompiledLoop(Compound):
             last = dict(zip(self._order, slots[self._loop.variables], strict=True))
             values.compare([last[at] for at in range(len(last))])
         else:
-            slots[self._loop.variables] = [values[at] for at in self._order]
+            slots[self._loop.variables] = self._in_order(values)
             return True
         return False
 

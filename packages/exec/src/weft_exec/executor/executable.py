@@ -116,12 +116,9 @@ class Fetch:
             return value
         if value.ndim == 0:
             return value[()]
-        base = value.base
-        if self.shared or type(base) is np.ndarray or getrefcount(value) > _SOLE:
+        if self.shared or type(value.base) is np.ndarray or getrefcount(value) > _SOLE:
             return copied(value)
-        if base is not None and not value.flags.writeable:  # of bytes, or of a library's object
-            return copied(value)
-        # A library may have given an array over bytes of Python, which nobody can write to.
+        # Over bytes of Python, or an object of a library, there may be what nobody can write to.
         return value if value.flags.writeable else copied(value)
 
 

@@ -103,6 +103,7 @@ class RegionCall(Compound):
         self._device = device
         self._function = function
         self._expected = tuple(map(_expected, region.outputs))
+        self._one = self._expected[0] if len(self._expected) == 1 else None
         self._changed = set(map(variable_of, region.updated))
         self._kernels = [self._kernel(member, place) for member in region.members]
         self._work: list[tuple[Node, Instruction, Sequence[int]]] = []
@@ -292,6 +293,10 @@ class RegionCall(Compound):
 
     def _check(self, values: Any) -> None:
         """Raise InternalError unless the results are what others take of the members."""
+        if self._one is not None and type(values) is np.ndarray:  # most are
+            dtype, dims = self._one
+            if values.dtype is dtype and values.shape == dims:
+                return
         expected = self._expected
         if len(expected) == 1:
             values = (values,)

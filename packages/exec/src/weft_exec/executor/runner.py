@@ -10,7 +10,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.step_check import StepCheck, running
 from weft_exec.kernels.context import StepContext
-from weft_exec.kernels.quiet import quietly
+from weft_exec.kernels.quiet import quietly, quietly_on
 from weft_exec.kernels.random_counters import in_new_step
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import Rendezvous
@@ -45,7 +45,7 @@ class Runner:
         if run_line is None:
             return self.run_watched(executable, slots)
         try:
-            quietly(run_line, slots)
+            quietly_on(run_line, slots)
         except errors.OpError as error:
             self._blame_closing(error)
             raise

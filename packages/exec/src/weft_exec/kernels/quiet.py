@@ -24,10 +24,15 @@ _contexts = _Contexts()
 
 def quietly(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)` with floating-point errors ignored; steps may nest."""
+    return quietly_on(lambda given: function(*given), args)
+
+
+def quietly_on(function: Callable[[Any], Any], value: Any) -> Any:
+    """`function(value)` in the same way, in half the time."""
     free = _contexts.free
     context = free.pop() if free else _new_context()
     try:
-        return context.run(function, *args)
+        return context.run(function, value)
     finally:
         free.append(context)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +35,8 @@ def structure_key(fetches: Any) -> Hashable:
     if kind is Output or kind is Node:
         return fetches  # type: ignore[no-any-return]
     try:
-        if isinstance(fetches, list | tuple):
-            return (kind, *[structure_key(item) for item in fetches])
+        if kind is list or kind is tuple or isinstance(fetches, list | tuple):
+            return (kind, *map(structure_key, fetches))
         if isinstance(fetches, Mapping):
             keys = tuple([(type(key), key) for key in fetches])
             return (kind, keys, *[structure_key(item) for item in fetches.values()])
@@ -64,6 +65,7 @@ class FetchPlan:
       outputs: each output once, in the order met.
       targets: nodes fetched for their effects.
       plain: whether what an output stands for is its value.
+      rebuild: makes of the values the caller's structure with them in it; None stands for nodes.
     """
 
     def __init__(
@@ -74,16 +76,12 @@ class FetchPlan:
         self._positions: dict[Output, int] = {}
         self.targets: list[Node] = []
         self.plain = True
-        self._rebuild = self._plan(fetches)
+        self.rebuild = self._plan(fetches)
 
     @property
     def outputs(self) -> list[Output]:
         """The outputs to fetch."""
         return list(self._positions)
-
-    def rebuild(self, values: Sequence[Any]) -> Any:
-        """The caller's structure with the values in it; None stands for nodes."""
-        return self._rebuild(values)
 
     def _plan(self, fetch: Any) -> Rebuild:
         try:
@@ -114,7 +112,7 @@ class FetchPlan:
         position = self._positions.setdefault(element, len(self._positions))
         if element.node.role is Role.KEEP and self._kept is not None:
             return self._plan_handle(element, position, self._kept)
-        return lambda values: values[position]
+        return itemgetter(position)
 
     def _plan_handle(
         self, output: Output, position: int, kept: Callable[[], KeptTensors]

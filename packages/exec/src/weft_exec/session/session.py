@@ -182,7 +182,8 @@ class BaseSession:
             signature, feed_dict = self._signature(key, fetches, feed_dict)
         values: Any = ()
         if feed_dict:
-            if not isinstance(feed_dict, Mapping):
+            # Whether something is of an abstract class takes longer than the rest of this.
+            if type(feed_dict) is not dict and not isinstance(feed_dict, Mapping):
                 raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
             values = feed_dict.values()
         return self._step(signature, values, options, run_metadata)

@@ -6,7 +6,7 @@ A package that compiles registers a generator in a module that the entry-point g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -114,6 +114,9 @@ class Generated(Protocol):
       shares: whether its code is for many sizes, so that one more takes little time.
       threads: how many may run a call: 1, until the caller sets another number. Whatever it is, a
         call gives the same; only a product by BLAS may differ in its last bits.
+      enter: computes as a call does, with less around it, and returns None; or it returns something
+        else and has changed nothing, where an array is not dense or something is wrong. Another one
+        takes its place when `threads` is set.
     """
 
     takes: Sequence[int]
@@ -124,6 +127,12 @@ class Generated(Protocol):
     long: bool
     shares: bool
     threads: int
+    enter: Callable[..., Any]
+
+    @property
+    def enter_briefly(self) -> Callable[..., Any]:
+        """As `enter`, but it ends so as soon as it looks whether it is interrupted."""
+        ...
 
     def __call__(self, *arrays: Any) -> None:
         """Compute, from inputs that it takes, results, and what variables become, in place.

@@ -12,7 +12,6 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -108,7 +107,6 @@ class Specialised:
         self._generator = generator
         self._region = region
         self._device = device
-        self._new = device.new_array
         self._host = device.to_host
         self._mode = mode
         self._deciding = deciding(generator, region)
@@ -192,7 +190,7 @@ class Specialised:
         sources = self._region.inputs
         return self._can_update(inputs) and all(
             [
-                at in self._varying or _shape_of(value) == _known_shape(source)
+                at in self._varying or _shape_of(value) == known_shape(source)
                 for at, (source, value) in enumerate(zip(sources, inputs, strict=True))
             ]
         )
@@ -377,13 +375,15 @@ class Specialised:
     def _filling(self, generated: Generated) -> Function:
         """Calls a function with inputs, new arrays for its results, and those of variables."""
         take = gather(generated.takes)
-        run = self._until_closed(generated) if generated.long else generated
+        run: Callable[..., None] = self._until_closed(generated) if generated.long else generated
+        enter = run if generated.long else generated.enter
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
-        results = [partial(self._new, shape, dtype.numpy) for dtype, shape in generated.results]
+        results = [self._device.maker(shape, d.numpy) for d, shape in generated.results]
 
         def call(inputs: Any, *arrays: Any) -> Any:
             out = [new() for new in results]
-            run(*take(inputs), *out, *arrays)
+            if enter(*take(inputs), *out, *arrays) is not None:
+                run(*take(inputs), *out, *arrays)
             return out[0] if len(out) == 1 else tuple(out)
 
         def call_drawing(inputs: Any, *arrays: Any) -> Any:
@@ -406,7 +406,8 @@ class Specialised:
 
         def call_for_one(inputs: Any, *arrays: Any) -> Any:
             out = new()
-            run(*take(inputs), out, *arrays)
+            if enter(*take(inputs), out, *arrays) is not None:
+                run(*take(inputs), out, *arrays)
             return out
 
         return call_for_one
@@ -424,7 +425,7 @@ def deciding(generator: CodeGenerator, region: Region) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _known_shape(output: Output) -> Shape | None:
+def known_shape(output: Output) -> Shape | None:
     """The shape of an input, where the graph tells; of a variable that is changed, its own."""
     node = output.node
     dims = node.attrs["shape"] if node.role is Role.VARIABLE else output.dims
@@ -434,7 +435,7 @@ def _known_shape(output: Output) -> Shape | None:
 
 
 def _varies(output: Output) -> bool:
-    return _known_shape(output) is None
+    return known_shape(output) is None
 
 
 def _shape_of(value: Any) -> Shape:

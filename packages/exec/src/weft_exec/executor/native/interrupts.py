@@ -36,7 +36,7 @@ class Stoppable:
     """A function whose calls can be stopped, each by itself: it has a copy while it runs.
 
     To watch a call takes some microseconds. So where a call may end before it first looks at its
-    flag, it is tried with that set: it ends there, having changed nothing, or is done before.
+    flag, that is tried: it ends there, having changed nothing, or is done before.
 
     Args:
       tried: whether that is worth a try.
@@ -44,6 +44,7 @@ class Stoppable:
 
     def __init__(self, generated: Generated, tried: bool = False) -> None:
         self._first = generated
+        self._enter_briefly = generated.enter_briefly if tried else generated
         self._free = [generated]
         self._short = tried
         self._failures = 0 if tried else _MOST_FAILURES
@@ -57,8 +58,10 @@ class Stoppable:
         Raises: CancelledError: it was closed; what the step ends with; what a handler of signals
           raises.
         """
-        if self._short and self._try(arrays):
-            return
+        if self._short:
+            if self._enter_briefly(*arrays) is None:
+                return
+            self._failures += 1
         main = os.name != "nt" and threading.current_thread() is threading.main_thread()
         while True:
             try:
@@ -84,20 +87,6 @@ class Stoppable:
         with self._lock:
             if call in self._running:
                 call.generated.interrupt()
-
-    def _try(self, arrays: Sequence[Any]) -> bool:
-        """Whether a call ends before it first looks at its flag."""
-        generated = self._take()
-        generated.interrupt()
-        try:
-            generated(*arrays)
-        except errors.CancelledError:
-            self._failures += 1
-            self._short = False
-            return False
-        finally:
-            self._give_back(generated)
-        return True
 
     def _take(self) -> Generated:
         try:

@@ -20,9 +20,10 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.executor.by_kernels import ToCompare
 from weft_exec.executor.compilers import Offer
+from weft_exec.executor.linear import gather
 from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import differs, shown
-from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode
+from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode, known_shape
 from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.pace import Record, pace
 from weft_exec.executor.native.streams import Executions
@@ -137,7 +138,6 @@ class CompiledLoop:
         self._generator = generator
         self._whole = whole
         self._device = device
-        self._new = device.new_array
         self._threads = device.config.compiled_threads
         self._mode = mode
         self._handles = {
@@ -152,6 +152,8 @@ class CompiledLoop:
         self._changing = [_last_to_change(whole, at) for at in self._updates]
         self._goes_on = Use.PUSH in uses and Use.WRITE not in uses and not whole.updates
         self._wanted = [self._goes_on or wanted for wanted in whole.wanted()]
+        self._all_wanted = all(self._wanted)
+        self._one_key = self._only_key()
         self._room = 0
         self._refused = 0
         self._made: dict[_Key, Callable[..., Any] | None] = {}
@@ -165,6 +167,10 @@ class CompiledLoop:
 
     def __call__(self, *values: Any) -> Any:
         """The last values; NotImplemented or a record where the kernels are to run."""
+        if self._refused > _REFUSED:
+            return NotImplemented
+        if self._one_key is not None:
+            return self._made_for(self._one_key, (values, (), ()))
         room = self._room
         done = self._called(values)
         if done is NotImplemented and self._room > room:  # as the first time has shown
@@ -172,8 +178,6 @@ class CompiledLoop:
         return done
 
     def _called(self, values: Sequence[Any]) -> Any:
-        if self._refused > _REFUSED:
-            return NotImplemented
         places = self._places(values) if self._whole.kept else []
         if places is None:
             return NotImplemented
@@ -189,6 +193,10 @@ class CompiledLoop:
             )
         shapes = tuple([() if at in self._handles else v.shape for at, v in enumerate(values)])
         key = _Key(shapes, tuple([place.extent for place in places]))
+        return self._made_for(key, (values, places, [states[at] for at in self._updates]))
+
+    def _made_for(self, key: _Key, asked: _Asked) -> Any:
+        """What the function for a choice gives; NotImplemented or a record where there is none."""
         made = self._made.get(key, NotImplemented)
         if made is NotImplemented:
             if self._mode is Mode.ON:
@@ -198,7 +206,7 @@ class CompiledLoop:
         if made is None:
             return NotImplemented
         try:
-            return made((values, places, [states[at] for at in self._updates]))
+            return made(asked)
         except errors.CancelledError:
             raise
         except errors.OpError:
@@ -215,6 +223,16 @@ class CompiledLoop:
             function.close()
 
     # ---------------------------------------------------------------------- what for
+
+    def _only_key(self) -> _Key | None:
+        """What a loop is always compiled for, where the graph tells; else None."""
+        if self._whole.kept or self._variables:
+            return None
+        shapes = [
+            () if at in self._handles else known_shape(enter.outputs[0])
+            for at, enter in enumerate(self._whole.enters)
+        ]
+        return None if None in shapes else _Key(tuple([s for s in shapes if s is not None]), ())
 
     def _places(self, values: Sequence[Any]) -> list[Place] | None:
         """What is behind the handles; None where only kernels can deal with it."""
@@ -316,8 +334,8 @@ class CompiledLoop:
 
     def _calling(self, generated: GeneratedLoop, run: interrupts.Stoppable) -> Callable[..., Any]:
         """Calls a function of a loop, as often as stacks have to be emptied."""
-        new, takes = self._new, tuple(generated.takes)
-        results = [(shape, dtype.numpy) for dtype, shape in generated.results]
+        takes, take = tuple(generated.takes), gather(generated.takes)
+        results = [self._device.maker(shape, d.numpy) for d, shape in generated.results]
         finals = sum(self._wanted)
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
         uses = [kept.use for kept in self._whole.kept]
@@ -325,9 +343,8 @@ class CompiledLoop:
         pushed = uses.index(Use.PUSH) if Use.PUSH in uses else -1
 
         def call_plain(asked: _Asked) -> Any:
-            values, _, _ = asked
-            out = [new(shape, dtype) for shape, dtype in results]
-            run(*[values[at] for at in takes], *out)
+            out = [new() for new in results]
+            run(*take(asked[0]), *out)
             return self._last_values(out)
 
         def call(asked: _Asked) -> Any:
@@ -345,7 +362,7 @@ class CompiledLoop:
             states = [place.inputs() for place in places]
             parts: list[list[Any]] = []
             while True:
-                out = [new(shape, dtype) for shape, dtype in results]
+                out = [new() for new in results]
                 given = (*inputs, *[array for state in states for array in state])
                 run(*given, *drawn.states(), *out)
                 changes = [
@@ -421,6 +438,8 @@ class CompiledLoop:
 
     def _last_values(self, out: Sequence[Any]) -> list[Any]:
         """Those of the variables, None where nobody takes it."""
+        if self._all_wanted:
+            return out[: len(self._wanted)]
         found = iter(out)
         return [next(found) if wanted else None for wanted in self._wanted]
 
