@@ -20,6 +20,7 @@ import numpy as np
 
 from weft_compiler.ir.program import Buffer, Program
 from weft_compiler.native import cache
+from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.node import Output
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
@@ -66,7 +67,8 @@ def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
     if content is None:
         return None
     try:
-        return _restored(json.loads(content), inputs)
+        with paused_gc():  # what an entry is read into goes again
+            return _restored(json.loads(content), inputs)
     except (ValueError, LookupError, TypeError, AttributeError):  # somebody else wrote it
         cache.forget(file)
         return None

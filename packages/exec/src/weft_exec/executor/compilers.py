@@ -370,11 +370,13 @@ def _with_regions(
         position[region.node] = position[members[-1]]
         for member in members:
             del position[member]
+    waits: dict[Node, list[Node]] = {}
     for first, then in pairs:
         before, after = stands.get(first, first), stands.get(then, then)
-        apart = before is not after and (before in made or after in made)
-        if apart and before not in after.controls:
-            step.graph.set_control_inputs(after, [*after.controls, before], reason="region")
+        if before is not after and (before in made or after in made):
+            waits.setdefault(after, []).append(before)
+    for after, found in waits.items():
+        step.graph.set_control_inputs(after, [*after.controls, *found], reason="region")
     order = ordered_by(list(position), position.__getitem__)
     if len(order) < len(position):
         stuck = [node.name for node in made if node not in order]
@@ -549,8 +551,9 @@ def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collectio
             if member.inputs[i] is not source:
                 graph.replace_input(member, i, source, reason="region")
     waits = _waits(region.members, after)
-    for member in region.members:
-        for user in [user for user in member.consumers if user not in inside]:
+    users = dict.fromkeys(user for member in region.members for user in member.consumers)
+    for user in users:  # each once, as one may wait for all members
+        if user not in inside and not inside.isdisjoint(user.controls):
             controls = [node if c in inside else c for c in user.controls]
             graph.set_control_inputs(user, controls, reason="region")
     if waits:

@@ -122,6 +122,11 @@ class Groups:
             found.members[node.name] = node
         return found
 
+    def only_by_kernels(self, node: Node) -> bool:
+        """Whether nothing but what has a kernel decides where a node may be."""
+        name = node.name
+        return not (node.device or self._far or name in self._parents or name in self._groups)
+
     def _unite(self, a: Node, b: Node) -> None:
         first, second = self.root(a.name), self.root(b.name)
         mine = self._groups.setdefault(first, Group(a))
@@ -212,6 +217,8 @@ class Groups:
         return near or able
 
     def _able(self, node: Node) -> list[int]:
+        if len(self._kinds) == 1:
+            return [0] if _runs_on(self._devices[0], node) else []
         kinds = {k for k in set(self._kinds) if _runs_on(self._devices[k], node)}
         return [i for i, kind in enumerate(self._kinds) if kind in kinds]
 

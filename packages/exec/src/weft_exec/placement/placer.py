@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
-from weft_exec.kernels.description import waits_on
+from weft_exec.kernels.description import runs_on, waits_on
 from weft_exec.placement.groups import Groups
 from weft_exec.placement.report import PlacementReport
 from weft_graph.ir.device_spec import DeviceParts
@@ -105,8 +105,10 @@ class Placer:
 
         Raises: UnimplementedError, InvalidArgumentError: as `assign`.
         """
-        group = self._groups.group(node)
-        device = self._devices[self._groups.candidates(node, group)[0]]
+        device = self._devices[0]
+        if not (self._groups.only_by_kernels(node) and runs_on(device, node)):
+            group = self._groups.group(node)
+            device = self._devices[self._groups.candidates(node, group)[0]]
         self._log(node, device)
         return device.name
 
