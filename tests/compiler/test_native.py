@@ -189,7 +189,8 @@ def test_calls_at_the_same_time_have_arenas_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", "bool int8 uint16 int32 int64 float16 bfloat16 float32 float64".split()
+    "name",
+    ["bool", "int8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64"],
 )
 def test_scalars_of_numpy_are_entered_as_they_are(name: str) -> None:
     text = f"program same(x: {name}[]) -> (y: {name}[]):\n  y[] = x[]\n"

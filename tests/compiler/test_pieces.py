@@ -91,18 +91,50 @@ def test_what_is_compiled_for_clocks_stays_whole(compiled: list[str]) -> None:
     assert len(compiled) == 1
 
 
-def test_numbers_in_the_code_tell_nests_apart(compiled: list[str]) -> None:
-    program = parsed("""
+@pytest.mark.parametrize(("sign", "nests"), [("*", 1), ("/", 2)])
+def test_nests_that_differ_in_what_is_multiplied_are_one(
+    sign: str, nests: int, compiled: list[str]
+) -> None:
+    program = parsed(f"""
 program p(x: float32[4]) -> (a: float32[4], b: float32[4], c: float32[4]):
   for i in 4:
-    a[i] = x[i] * 0.0
+    a[i] = x[i] {sign} 0.0
   for j in 4:
-    b[j] = x[j] * -0.0
+    b[j] = x[j] {sign} -0.0
   for k in 4:
-    c[k] = x[k] * 0.0
+    c[k] = x[k] {sign} 0.0
 """)
-    assert len(load(program, CUT).code.nests) == 2
+    assert len(load(program, CUT).code.nests) == nests
     same(program, -X[:4])
+
+
+def test_numbers_of_two_types_are_loaded_and_others_stay(compiled: list[str]) -> None:
+    def nest(at: int, n: str, d: str, h: str, i: str) -> list[str]:
+        x = f"cast((x[i{at}] + {n}) * {n}, float64) - {d}:float64"
+        half = f"cast(x[i{at}], float16) * {h}:float16"
+        whole = f"cast(x[i{at}], int32) + {i}:int32"
+        return [
+            f"  for i{at} in 4:",
+            f"    a{at}[i{at}] = {x}",
+            f"    h{at}[i{at}] = {half}",
+            f"    n{at}[i{at}] = {whole}",
+        ]
+
+    def program(*nests: tuple[str, str, str, str]) -> Program:
+        made = range(len(nests))
+        out = ", ".join(f"a{at}: float64[4], h{at}: float16[4], n{at}: int32[4]" for at in made)
+        lines = [f"program p(x: float32[4]) -> ({out}):"]
+        for at, numbers in enumerate(nests):
+            lines += nest(at, *numbers)
+        return parsed("\n".join([*lines, ""]))
+
+    alike = program(("0.1", "1e300", "2.0", "7"), ("inf", "-0.0", "2.0", "7"))
+    assert len(load(alike, CUT).code.nests) == 1
+    same(alike, X[:4])
+    for apart in (("3.0", "1.0", "4.0", "7"), ("3.0", "1.0", "2.0", "8")):
+        whole = program(("0.1", "1e300", "2.0", "7"), apart)
+        assert len(load(whole, CUT).code.nests) == 2
+        same(whole, X[:4])
 
 
 def test_shapes_and_types_tell_nests_apart() -> None:

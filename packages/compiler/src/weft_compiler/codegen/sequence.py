@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from weft_compiler.codegen.memory import plan_shared
 from weft_compiler.codegen.module import ENTRY, Module, attributes
 from weft_compiler.codegen.options import Options
@@ -38,7 +40,7 @@ def sequence_of(
     target = target_of(options)
     lives = _lives(program, [piece for piece, _ in called])
     places, size = plan_shared(lives, [nests[nest].shared for _, nest in called])
-    slots = max(len(piece.buffers) for piece, _ in called)
+    slots = max(len(piece.buffers) + len(piece.numbers) for piece, _ in called)
     function = _Sequence(program, places)
     for piece, nest in called:
         function.call(piece, symbol(nest), size - nests[nest].shared)
@@ -48,6 +50,7 @@ def sequence_of(
         f"i64 %threads) #0 {{\nentry:\n  %table = alloca [{slots} x ptr]",
         *function.w.lines,
         "  ret i32 0\n}",
+        *function.constants,
         *[f"declare i32 @{symbol(at)}(ptr, ptr, ptr, ptr, i64)\n" for at in range(len(nests))],
         attributes(target),
     ]
@@ -77,10 +80,15 @@ def _lives(program: Program, pieces: Sequence[Piece]) -> dict[Buffer, tuple[int,
 
 
 class _Sequence:
-    """Writes calls of pieces."""
+    """Writes calls of pieces.
+
+    Attributes:
+      constants: the numbers that these are given.
+    """
 
     def __init__(self, program: Program, places: Mapping[str, int]) -> None:
         self.w = Writer()
+        self.constants: list[str] = []
         self._pointers = {
             name: self.w.put(f"getelementptr i8, ptr %arena, i64 {offset}")
             for name, offset in places.items()
@@ -96,12 +104,14 @@ class _Sequence:
           own: where its own part of the arena begins.
         """
         w = self.w
-        for at, name in enumerate(piece.buffers):
+        given = [self._pointers[name] for name in piece.buffers]
+        first = len(piece.program.inputs) - len(piece.numbers)
+        given[first:first] = map(self._constant, piece.numbers)
+        for at, pointer in enumerate(given):
             slot = w.put(f"getelementptr ptr, ptr %table, i64 {at}")
-            w.do(f"store ptr {self._pointers[name]}, ptr {slot}")
+            w.do(f"store ptr {pointer}, ptr {slot}")
         rest = w.put(f"getelementptr i8, ptr %arena, i64 {own}")
-        given = f"ptr %table, ptr {rest}, {_REST}"
-        result = w.put(f"call i32 @{function}({given})")
+        result = w.put(f"call i32 @{function}(ptr %table, ptr {rest}, {_REST})")
         leaving, going_on = w.label(), w.label()
         w.branch(w.put(f"icmp eq i32 {result}, 0"), going_on, leaving)
         w.begin(leaving)
@@ -111,3 +121,11 @@ class _Sequence:
             result = w.put(f"select i1 {is_check}, i32 {of_all}, i32 {result}")
         w.do(f"ret i32 {result}")
         w.begin(going_on)
+
+    def _constant(self, numbers: np.ndarray) -> str:
+        """Where an array is."""
+        name, bits = f"@numbers{len(self.constants)}", 8 * numbers.itemsize
+        listed = ", ".join([f"i{bits} {word}" for word in numbers.view(f"u{numbers.itemsize}")])
+        kind = f"[{len(numbers)} x i{bits}] [{listed}]"
+        self.constants.append(f"{name} = internal constant {kind}, align {bits // 8}")
+        return name

@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from weft_compiler.ir.alike import alike
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.expressions import Expr, Load, Variable, walk as parts
 from weft_compiler.ir.nests import nests_of
@@ -39,11 +42,13 @@ class Piece(NamedTuple):
       program: them, with names that say nothing of where they are from.
       buffers: what its inputs and outputs are called in the whole program.
       checks: how many come before it.
+      numbers: arrays for the last inputs of the program, which are in the code that calls it.
     """
 
     program: Program
     buffers: tuple[str, ...]
     checks: int
+    numbers: tuple[np.ndarray, ...] = ()
 
 
 def pieces_of(program: Program) -> list[Piece]:
@@ -70,7 +75,12 @@ def pieces_of(program: Program) -> list[Piece]:
         statements = (*[allocated[name] for name in own], *body)
         pieces.append(_piece(program, buffers, statements, given, checks))
         checks += sum(isinstance(each, Check) for each in walk(body))
-    return pieces
+    return [
+        piece._replace(program=program, numbers=numbers)
+        for piece, (program, numbers) in zip(
+            pieces, alike([piece.program for piece in pieces]), strict=True
+        )
+    ]
 
 
 def _piece(
