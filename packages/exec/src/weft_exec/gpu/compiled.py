@@ -77,6 +77,16 @@ class GpuFunction:
             self._constants = [device.own(np.asarray(value)) for value in code.constants]
         self._graphs = Graphs(device, f"{len(code.launches)} kernels")
 
+    @property
+    def enter(self) -> Callable[..., Any]:
+        """A call, of which nothing can be left out; see `Generated`."""
+        return self
+
+    @property
+    def enter_briefly(self) -> Callable[..., Any]:
+        """The same, as nobody interrupts it."""
+        return self
+
     def __call__(self, *arrays: Any) -> None:
         """Compute; see `Generated`. What is of the host among the arrays is brought in."""
         device, count = self._device, len(self.updates)

@@ -114,9 +114,6 @@ class Generated(Protocol):
       shares: whether its code is for many sizes, so that one more takes little time.
       threads: how many may run a call: 1, until the caller sets another number. Whatever it is, a
         call gives the same; only a product by BLAS may differ in its last bits.
-      enter: computes as a call does, with less around it, and returns None; or it returns something
-        else and has changed nothing, where an array is not dense or something is wrong. Another one
-        takes its place when `threads` is set.
     """
 
     takes: Sequence[int]
@@ -127,7 +124,15 @@ class Generated(Protocol):
     long: bool
     shares: bool
     threads: int
-    enter: Callable[..., Any]
+
+    @property
+    def enter(self) -> Callable[..., Any]:
+        """What computes as a call does, with less around it, and returns None.
+
+        It returns something else, and has changed nothing, where an array is not dense or something
+        is wrong. Another one takes its place when `threads` is set.
+        """
+        ...
 
     @property
     def enter_briefly(self) -> Callable[..., Any]:

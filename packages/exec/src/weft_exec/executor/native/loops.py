@@ -334,7 +334,8 @@ class CompiledLoop:
 
     def _calling(self, generated: GeneratedLoop, run: interrupts.Stoppable) -> Callable[..., Any]:
         """Calls a function of a loop, as often as stacks have to be emptied."""
-        takes, take = tuple(generated.takes), gather(generated.takes)
+        takes = tuple(generated.takes)
+        take: Callable[[Any], Sequence[Any]] = gather(takes)
         results = [self._device.maker(shape, d.numpy) for d, shape in generated.results]
         finals = sum(self._wanted)
         streams = [stream_of(node, self._device.resources) for node in generated.draws]
@@ -436,7 +437,7 @@ class CompiledLoop:
                     place.keep(made[at])
         return self._last_values(out)
 
-    def _last_values(self, out: Sequence[Any]) -> list[Any]:
+    def _last_values(self, out: Sequence[Any]) -> Sequence[Any]:
         """Those of the variables, None where nobody takes it."""
         if self._all_wanted:
             return out[: len(self._wanted)]
