@@ -1,4 +1,7 @@
-"""Convolutions of 3×3 by fewer products: errors, what is not finite, processors and threads."""
+"""Convolutions of 3×3 and 5×5 by fewer products.
+
+Errors, what is not finite, processors and threads.
+"""
 
 from __future__ import annotations
 
@@ -28,38 +31,53 @@ LARGEST = 100
 
 
 def program_of_call(
-    dtype: str, images: int, size: tuple[int, int], before: int, channels: int, depth: int
+    dtype: str,
+    images: int,
+    size: tuple[int, int],
+    before: int,
+    channels: int,
+    depth: int,
+    taps: int = 3,
 ) -> Program:
     """Filters as values at points, and a convolution with as many windows as fit."""
     (rows, width), columns = size, PANEL_BYTES // np.dtype(dtype).itemsize
-    height, breadth, panels = rows + 2 - 2 * before, width + 2 - 2 * before, -(-depth // columns)
+    height, breadth = (each + taps - 1 - 2 * before for each in size)
+    panels = -(-depth // columns)
     return parse(f"""
 program p(x: {dtype}[{images}, {height}, {breadth}, {channels}], \
-w: {dtype}[{panels}, 3, 3, {channels}, {columns}]) \
+w: {dtype}[{panels}, {taps}, {taps}, {channels}, {columns}]) \
 -> (y: {dtype}[{images}, {rows}, {width}, {depth}]):
   alloc u: {dtype}[{panels}, 6, 6, {channels}, {columns}]
-  call winograd_filters(w[0, 0, 0, 0, 0], u[0, 0, 0, 0, 0], panels={panels}, channels={channels})
+  call winograd_filters(w[0, 0, 0, 0, 0], u[0, 0, 0, 0, 0], panels={panels}, \
+channels={channels}, taps={taps})
   call winograd(x[0, 0, 0, 0], w[0, 0, 0, 0, 0], u[0, 0, 0, 0, 0], y[0, 0, 0, 0], \
 images={images}, rows={rows}, width={width}, depth={depth}, channels={channels}, \
-height={height}, breadth={breadth}, taps_y=3, taps_x=3, stride_y=1, stride_x=1, \
+height={height}, breadth={breadth}, taps_y={taps}, taps_x={taps}, stride_y=1, stride_x=1, \
 dilation_y=1, dilation_x=1, before_y={before}, before_x={before}, at 0)
 """)
 
 
 def program_of_gradient(
-    dtype: str, images: int, size: tuple[int, int], before: int, channels: int, depth: int
+    dtype: str,
+    images: int,
+    size: tuple[int, int],
+    before: int,
+    channels: int,
+    depth: int,
+    taps: int = 3,
 ) -> Program:
     """The gradient by the filters of such a convolution."""
     (rows, width), columns = size, PANEL_BYTES // np.dtype(dtype).itemsize
-    height, breadth = rows + 2 - 2 * before, width + 2 - 2 * before
-    memory = (36 * -(-depth // columns) * columns + 9 * depth) * channels
+    height, breadth = (each + taps - 1 - 2 * before for each in size)
+    memory = (36 * -(-depth // columns) * columns + taps**2 * depth) * channels
     return parse(f"""
 program p(x: {dtype}[{images}, {height}, {breadth}, {channels}], \
-g: {dtype}[{images}, {rows}, {width}, {depth}]) -> (y: {dtype}[3, 3, {channels}, {depth}]):
+g: {dtype}[{images}, {rows}, {width}, {depth}]) \
+-> (y: {dtype}[{taps}, {taps}, {channels}, {depth}]):
   alloc m: {dtype}[{memory}]
   call winograd_gradient(x[0, 0, 0, 0], g[0, 0, 0, 0], m[0], y[0, 0, 0, 0], \
 images={images}, rows={rows}, width={width}, depth={depth}, channels={channels}, \
-height={height}, breadth={breadth}, taps_y=3, taps_x=3, stride_y=1, stride_x=1, \
+height={height}, breadth={breadth}, taps_y={taps}, taps_x={taps}, stride_y=1, stride_x=1, \
 dilation_y=1, dilation_x=1, before_y={before}, before_x={before})
 """)
 
@@ -67,11 +85,13 @@ dilation_y=1, dilation_x=1, before_y={before}, before_x={before})
 def directly(images: Any, filters: Any, size: tuple[int, int], before: int) -> Any:
     """The same convolution by products over each tap."""
     padded = np.pad(images, [(0, 0), *[(before, before)] * 2, (0, 0)])
-    panels, _, _, channels, columns = filters.shape
-    taps = filters.transpose(1, 2, 3, 0, 4).reshape(3, 3, channels, panels * columns)
+    panels, count, _, channels, columns = filters.shape
+    taps = filters.transpose(1, 2, 3, 0, 4).reshape(count, count, channels, panels * columns)
     rows, width = size
     return sum(
-        padded[:, i : i + rows, j : j + width] @ taps[i, j] for i in range(3) for j in range(3)
+        padded[:, i : i + rows, j : j + width] @ taps[i, j]
+        for i in range(count)
+        for j in range(count)
     )
 
 
@@ -82,13 +102,16 @@ def given_for(program: Program) -> list[Any]:
 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
-    ("dtype", "images", "size", "before", "channels", "depth"),
+    ("dtype", "images", "size", "before", "channels", "depth", "taps"),
     [
-        ("float32", 2, (9, 7), 1, 32, 48),
-        ("float32", 1, (33, 30), 1, 16, 16),
-        ("float32", 3, (4, 5), 0, 272, 80),
-        ("float32", 1, (5, 6), 2, 16, 32),
-        ("float64", 2, (8, 9), 1, 136, 24),
+        ("float32", 2, (9, 7), 1, 32, 48, 3),
+        ("float32", 1, (33, 30), 1, 16, 16, 3),
+        ("float32", 3, (4, 5), 0, 272, 80, 3),
+        ("float32", 1, (5, 6), 2, 16, 32, 3),
+        ("float64", 2, (8, 9), 1, 136, 24, 3),
+        ("float32", 2, (9, 7), 2, 32, 48, 5),
+        ("float32", 3, (4, 5), 0, 272, 80, 5),
+        ("float64", 1, (7, 18), 1, 136, 24, 5),
     ],
 )
 def test_errors_are_within_the_bound(
@@ -98,16 +121,17 @@ def test_errors_are_within_the_bound(
     before: int,
     channels: int,
     depth: int,
+    taps: int,
     cpu: str,
 ) -> None:
-    program = program_of_call(dtype, images, size, before, channels, depth)
+    program = program_of_call(dtype, images, size, before, channels, depth, taps)
     verify(program)
     assert str(parse(str(program))) == str(program)
     given = given_for(program)
     (exact,) = interpret(program, *given)
     (found,) = load(program, Options(cpu=cpu))(*given)
     largest = abs(given[0]).max() * abs(given[1]).max()
-    bound = LARGEST * 9 * channels * np.finfo(dtype).eps * largest
+    bound = LARGEST * taps**2 * channels * np.finfo(dtype).eps * largest
     np.testing.assert_allclose(found, exact, rtol=0, atol=bound)
     if dtype == "float32":
         exact = directly(*[each.astype(np.float64) for each in given], size, before)[..., :depth]
@@ -116,12 +140,15 @@ def test_errors_are_within_the_bound(
 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize(
-    ("dtype", "images", "size", "before", "channels", "depth"),
+    ("dtype", "images", "size", "before", "channels", "depth", "taps"),
     [
-        ("float32", 2, (9, 7), 1, 32, 48),
-        ("float32", 1, (33, 30), 0, 16, 16),
-        ("float32", 3, (4, 5), 2, 48, 80),
-        ("float64", 2, (8, 9), 1, 40, 24),
+        ("float32", 2, (9, 7), 1, 32, 48, 3),
+        ("float32", 1, (33, 30), 0, 16, 16, 3),
+        ("float32", 3, (4, 5), 2, 48, 80, 3),
+        ("float64", 2, (8, 9), 1, 40, 24, 3),
+        ("float32", 2, (9, 7), 2, 32, 48, 5),
+        ("float32", 3, (20, 15), 0, 48, 80, 5),
+        ("float64", 1, (8, 9), 3, 40, 24, 5),
     ],
 )
 def test_errors_of_gradients_by_filters(
@@ -131,9 +158,10 @@ def test_errors_of_gradients_by_filters(
     before: int,
     channels: int,
     depth: int,
+    taps: int,
     cpu: str,
 ) -> None:
-    program = program_of_gradient(dtype, images, size, before, channels, depth)
+    program = program_of_gradient(dtype, images, size, before, channels, depth, taps)
     verify(program)
     assert str(parse(str(program))) == str(program)
     given = given_for(program)
@@ -206,7 +234,9 @@ def test_bits_do_not_depend_on_threads(made: Callable[..., Program], images: int
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("taps_x=3", "taps_x=2", "taps of 3"),
+        ("taps_x=3", "taps_x=2", "taps of 3 or 5"),
+        ("taps_x=3", "taps_x=5", "taps of 3 or 5"),
+        ("taps=3", "taps=4", "taps of 3 or 5"),
         ("stride_y=1", "stride_y=2", "strides and dilations of 1"),
         ("channels=16", "channels=15", "whole 64 bytes"),
         ("images=1", "images=2", "x needs"),
@@ -266,7 +296,8 @@ def test_ahead_of_time_filters_are_kept_once() -> None:
         ((8, 32, 32, 16), 3, 1),
         ((8, 32, 32, 40), 3, 1),
         ((8, 32, 32, 64), 3, 2),
-        ((8, 32, 32, 64), 5, 1),
+        ((8, 32, 32, 64), 7, 1),
+        ((8, 1, 5, 64), 5, 1),
         ((1, 8, 8, 64), 3, 1),
         ((8, 2, 2, 64), 3, 1),
     ],

@@ -372,7 +372,7 @@ _ROUTINES: Final = {
     "winograd_filters": Routine(
         "winograd_filters",
         ("w", "u"),
-        ("panels", "channels"),
+        ("panels", "channels", "taps"),
         frozenset("u"),
         windows.wrong_filters,
         windows.winograd_filters,
@@ -479,15 +479,15 @@ width, depth). Filters are panels where they are `packed`, else (taps_y, taps_x,
 `conv_filter`: the transpose of g, (images, rows, width, depth), times the windows of x, stored in
 y, (depth, taps_y, taps_x, channels), or added to it.
 
-`winograd`: the same as `conv` of packed filters of 3×3 with steps of 1, by Winograd's algorithm
-with tiles of 4×4. Beside the filters w it takes u, their values at points. The row is a multiple of
-4.
+`winograd`: the same as `conv` of packed filters of 3×3 or 5×5 with steps of 1, by Winograd's
+algorithm with tiles of 4×4 or 2×2. Beside the filters w it takes u, their values at points. The row
+is a multiple of a tile's.
 
-`winograd_gradient`: the same as `conv_filter` for such windows, but y is (3, 3, channels, depth),
-and the routine works in m, of `gradient_memory` elements.
+`winograd_gradient`: the same as `conv_filter` for such windows, but y is (taps, taps, channels,
+depth), and the routine works in m, of `gradient_memory` elements.
 
-`winograd_filters`: filters packed as panels, (panels, 3, 3, channels, columns), as their values at
-points, (panels, 6, 6, channels, columns).
+`winograd_filters`: filters packed as panels, (panels, taps, taps, channels, columns), as their
+values at points, (panels, 6, 6, channels, columns).
 
 `matmul_bytes`: the product of a, m×k, of int8 or uint8, and of panels of int8, k×n, beside which
 are the sums of their columns, is stored in c, m×n, of int32.

@@ -8,6 +8,7 @@ or "", those named `spans` how many elements of each view it may touch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -36,10 +37,16 @@ taps_x, channels, columns), with zeros where depth ends, and matrices as (panels
 LINE: Final = 64
 """Bytes of a line of a cache, which is also the width of the widest registers."""
 
-TILE: Final = 4
 POINTS: Final = 6
-"""Results of a tile along an axis of Winograd's convolution, and points at which its elements and
-filters are evaluated: 0, 1, -1, 1/2, -2 and infinity."""
+"""Points at which elements and filters are evaluated along an axis of Winograd's convolution: 0, 1,
+-1, 1/2, -2 and infinity."""
+TAPS: Final = (3, 5)
+"""Taps along an axis of filters that are convolved so."""
+
+
+def tile_of(taps: int) -> int:
+    """Results of a tile along an axis of Winograd's convolution."""
+    return POINTS + 1 - taps
 
 
 def panel_columns(dtype: DType) -> int:
@@ -144,8 +151,9 @@ def winograd_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
 
 def _wrong_slides(of: Mapping[str, int], size: int) -> str:
     slides = {name: of[name] for name in WINDOWS if name.startswith(("taps", "str", "dil"))}
-    if list(slides.values()) != [3, 3, 1, 1, 1, 1]:
-        return "taps of 3, and strides and dilations of 1, were required"
+    taps = of["taps_x"]
+    if taps not in TAPS or list(slides.values()) != [taps, taps, 1, 1, 1, 1]:
+        return "taps of 3 or 5, and strides and dilations of 1, were required"
     if of["channels"] % (LINE // size) or of["depth"] % (LINE // size):
         return f"channels and depth of whole {LINE} bytes were required"
     return ""
@@ -166,7 +174,7 @@ def gradient_memory(of: Mapping[str, int], size: int) -> int:
     """Elements that `winograd_gradient` works in: sums at points, and the result turned."""
     columns = PANEL_BYTES // size
     depth = -(-of["depth"] // columns) * columns
-    return (POINTS**2 * depth + 9 * of["depth"]) * of["channels"]
+    return (POINTS**2 * depth + of["taps_y"] * of["taps_x"] * of["depth"]) * of["channels"]
 
 
 def gradient_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
@@ -190,32 +198,33 @@ def winograd_gradient(x: Any, g: Any, m: Any, y: Any, **of: int) -> None:
     m[: gradient_memory(of, m.itemsize)] = 0
 
 
-_FILTERS: Final = np.array(
-    [
-        [1, 0, 0],
-        [1 / 3, 1 / 3, 1 / 3],
-        [-1 / 3, 1 / 3, -1 / 3],
-        [-16 / 15, -8 / 15, -4 / 15],
-        [1 / 15, -2 / 15, 4 / 15],
-        [0, 0, 1],
+def _evaluated(taps: int) -> Any:
+    """The matrix from a filter's elements to its values at points, over the points' differences."""
+    powers = np.arange(taps)
+    rows = [
+        [1, *[0] * (taps - 1)],
+        1.0**powers / 3,
+        -((-1.0) ** powers) / 3,
+        -16 / 15 * 0.5**powers,
+        (-2.0) ** powers / 15,
+        [*[0] * (taps - 1), 1],
     ]
-)
-"""From three elements of a filter to its values at points, over the points' differences."""
+    return np.array(rows)
 
 
 def filter_points(w: Any) -> Any:
-    """Packed filters, (panels, 3, 3, channels, columns), as values at points.
+    """Packed filters, (panels, taps, taps, channels, columns), as values at points.
 
     Returns: (panels, 6, 6, channels, columns), of the same type.
     """
-    found = np.einsum("yi,xj,pijco->pyxco", _FILTERS, _FILTERS, w, optimize=True)
-    return found.astype(w.dtype)
+    matrix = _evaluated(w.shape[1])
+    return np.einsum("yi,xj,pijco->pyxco", matrix, matrix, w, optimize=True).astype(w.dtype)
 
 
 def filters_spans(of: Mapping[str, int], size: int) -> Mapping[str, int]:
     """What `winograd_filters` may touch."""
     count = of["panels"] * of["channels"] * PANEL_BYTES // size
-    return {"w": 9 * count, "u": POINTS**2 * count}
+    return {"w": of["taps"] ** 2 * count, "u": POINTS**2 * count}
 
 
 def wrong_filters(views: Views, of: Mapping[str, int]) -> str:
@@ -224,14 +233,15 @@ def wrong_filters(views: Views, of: Mapping[str, int]) -> str:
         return "elements of one type were required"
     if min(of.values()) < 0:
         return "sizes of at least 0 were required"
+    if of["taps"] not in TAPS:
+        return "taps of 3 or 5 were required"
     return too_few(views, filters_spans(of, views["w"][0].size))
 
 
-def winograd_filters(w: Any, u: Any, panels: int, channels: int) -> None:
+def winograd_filters(w: Any, u: Any, panels: int, channels: int, taps: int) -> None:
     """Does what `winograd_filters` does."""
-    columns = PANEL_BYTES // w.itemsize
-    given = w[: 9 * panels * channels * columns].reshape(panels, 3, 3, channels, columns)
-    found = filter_points(given).reshape(-1)
+    shape = (panels, taps, taps, channels, PANEL_BYTES // w.itemsize)
+    found = filter_points(w[: math.prod(shape)].reshape(shape)).reshape(-1)
     u[: found.size] = found
 
 

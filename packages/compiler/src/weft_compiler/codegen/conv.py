@@ -45,7 +45,6 @@ from weft_compiler.codegen.panels_first import (
 from weft_compiler.codegen.targets import Target
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import (
-    Across,
     Shape,
     module,
     shape_of,
@@ -109,7 +108,7 @@ def module_text(dtype: DType, target: Target) -> str:
     gather = Gather(s.scalar, lanes_of(s.lanes), beyond=s.lanes <= _PAD)
     turn = [squares.text(dtype, s.lanes), _Turn(s).text()]
     routines = [_Forward(s).text(), _ByFilter(s).text(), *turn]
-    fewer = [*winograd.texts(s), Across(s).text(), winograd_gradient.Gradient(s).text()]
+    fewer = [*winograd.texts(s), *winograd_gradient.texts(s)]
     return module(target, *texts(s), gather.text(), *routines, *fewer)
 
 

@@ -10,7 +10,7 @@ from weft_compiler.codegen.generated import parts
 from weft_compiler.codegen.tile_kernels import FEW
 from weft_compiler.pairs import PAIR
 from weft_compiler.routines import FOUR, PANEL
-from weft_compiler.windows import TILE
+from weft_compiler.windows import tile_of
 
 _ENOUGH: Final = 1 << 19
 """Products of numbers that a thread should compute at a time: some microseconds."""
@@ -78,7 +78,7 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     elif routine == "conv_bytes":
         found = _of_windows(of, result=3)
     elif routine == "winograd":
-        found = _of_windows(of, result=3, unit=TILE)
+        found = _of_windows(of, result=3, unit=tile_of(of["taps_y"]))
     elif routine in ("conv_filter", "conv_filter_pairs"):
         found = Cut("", parts(routine, of), _LINES * 2, {})
     elif routine == "winograd_gradient":

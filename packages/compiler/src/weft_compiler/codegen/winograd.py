@@ -1,20 +1,21 @@
-"""The routines `winograd` and `winograd_filters`: convolutions of 3×3 by fewer products.
+"""The routines `winograd` and `winograd_filters`: convolutions of 3×3 and 5×5 by fewer products.
 
 Winograd's F(4×4, 3×3): the windows of a tile of 4×4 results overlap in 6×6 elements.  Where
 these, and the filters, are evaluated as polynomials at six points an axis, 36 products for each
 channel and filter give what 144 do directly, and the results are interpolated from their sums.
+F(2×2, 5×5) has the same points and elements, and 36 products for 100.
 
     for tiles in blocks:
       for each tile and its channels: transform 6×6 elements
       for panels of filters:
         for each of 36 points: tiles × channels times channels × columns
-        for each tile: transform 6×6 sums to 4×4 results
+        for each tile: transform 6×6 sums to its results
 
 With the points 0, 1, -1, 1/2, -2 and infinity errors are less than half of those with ±2 (B.
 Barabasz and others, Error analysis and improving the accuracy of Winograd convolution, 2020).
 
-An element that is not finite spoils all results of its tile.  So results are looked at, and four
-rows of an image in which one is not finite are computed directly.
+An element that is not finite spoils all results of its tile.  So results are looked at, and rows of
+tiles in which one is not finite are computed directly.
 
 What is computed of a tile does not depend on which others are in its block: tiles of products have
 as many sums for each element, whatever their size, as there are no fewer rows than four.
@@ -23,25 +24,27 @@ as many sums for each element, whatever their size, as there are no fewer rows t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from functools import partial, reduce
+from typing import ClassVar, Final
 
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import Shape, symbol, tiles
 from weft_compiler.codegen.writer import Loops, literal
-from weft_compiler.windows import PANEL_BYTES, POINTS, TILE, WINDOWS
+from weft_compiler.windows import PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
 from weft_tensor.dtypes import DType
 
 TILES: Final = 56
 """Tiles of a block at most: so many rows fill tiles of products, and use filters often enough."""
-_ROWS: Final = 4
+ROWS: Final = 4
 """Tiles of a block are a multiple of these."""
 SQUARE: Final = POINTS * POINTS
 
 
 def workspace(s: Shape, of: Mapping[str, int]) -> int:
     """Bytes that a call works in: a tile, what a block is transformed to, and its sums."""
-    tall, wide = (-(-of[size] // TILE) for size in ("rows", "width"))
-    count = min(TILES, -(-of["images"] * tall * wide // _ROWS) * _ROWS)
+    tile = tile_of(of["taps_y"])
+    tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
+    count = min(TILES, -(-of["images"] * tall * wide // ROWS) * ROWS)
     depths = -(-of["channels"] // s.depth)
     panel = PANEL_BYTES // s.dtype.size
     there = max(of["channels"], panel) + count * (depths * s.row + panel)
@@ -50,14 +53,39 @@ def workspace(s: Shape, of: Mapping[str, int]) -> int:
 
 def declaration(routine: str, dtype: DType) -> str:
     """What a module that calls a routine declares."""
-    views, numbers = (4, len(WINDOWS) + 1) if routine == "winograd" else (2, 2)
+    views, numbers = (4, len(WINDOWS) + 1) if routine == "winograd" else (2, 3)
     kinds = ", ".join(["ptr"] * views + ["i64"] * numbers)
     return f"declare void @{symbol(routine, dtype)}({kinds}, ptr)"
 
 
 def texts(s: Shape) -> list[str]:
     """The functions; they call `conv` and `gather` of the same module."""
-    return [_Winograd(s).text(), _Filters(s).text()]
+    kinds = (_Winograd, _Filters)
+    return [text for kind in kinds for text in by_taps(s, [kind(s, taps) for taps in TAPS])]
+
+
+def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
+    """A routine that calls others of the same parameters, by the taps of filters.
+
+    Args:
+      routines: for each of TAPS.
+    """
+    first, name = routines[0], symbol(routines[0].name, s.dtype)
+    kinds = [f"ptr noalias %{view}" for view in first.views]
+    kinds += [f"i64 %{number}" for number in first.numbers]
+    parameters = ", ".join([*kinds, "ptr noalias %workspace"])
+    given = parameters.replace(" noalias", "")
+    w, texts = Loops(), []
+    for routine in routines:
+        own = f"@weft.{first.name}.{routine.taps}"
+        routine.write()
+        lines = "\n".join(routine.w.lines)
+        head = f"define internal void {own}({parameters}) #0"
+        texts.append(f"{head} {{\nentry:\n{lines}\n  ret void\n}}\n")
+        with w.when(w.put(f"icmp eq i64 %{first.asked}, {routine.taps}")):
+            w.do(f"call void {own}({given})")
+    lines = "\n".join(w.lines)
+    return [*texts, f"define void @{name}({parameters}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"]
 
 
 class Vectors:
@@ -111,48 +139,66 @@ class Vectors:
             self.sub(self.plus(e[3], e[2], 1.5), e[1]),
         ]
 
-    def results(self, m: Sequence[str]) -> list[str]:
-        """Six sums of products as four results: powers of the points, times each."""
-        both, apart = self.add(m[1], m[2]), self.sub(m[1], m[2])
-        zero = self.add(self.add(m[0], both), self.add(m[3], m[4]))
-        one = self.plus(self.plus(apart, m[3], 0.5), m[4], -2.0)
-        two = self.plus(self.plus(both, m[3], 0.25), m[4], 4.0)
-        three = self.plus(self.plus(self.add(apart, m[5]), m[3], 0.125), m[4], -8.0)
-        return [zero, one, two, three]
+    def results(self, m: Sequence[str], count: int) -> list[str]:
+        """Six sums of products as some results: powers of the points, times each."""
+        parts = self.add(m[1], m[2]), self.sub(m[1], m[2])
+        return self._powers(m, parts, count, (1.0, 1.0))
+
+    def taps(self, m: Sequence[str], count: int) -> list[str]:
+        """Six sums of products as some elements of a filter's gradient."""
+        parts = (
+            self.scaled(self.sub(m[1], m[2]), 1 / 3),
+            self.scaled(self.add(m[1], m[2]), 1 / 3),
+        )
+        return self._powers(m, parts, count, (-16 / 15, 1 / 15))
+
+    def _powers(
+        self, m: Sequence[str], parts: tuple[str, str], count: int, scales: tuple[float, float]
+    ) -> list[str]:
+        """Powers of the points times six numbers.
+
+        Args:
+          parts: what even and odd powers of 1 and -1 add.
+          scales: of powers of 1/2 and of -2.
+        """
+        found = []
+        for k in range(count):
+            total = parts[k % 2]
+            if k == 0:
+                total = self.add(m[0], total)
+            if k == count - 1:
+                total = self.add(total, m[5])
+            total = self.plus(total, m[3], scales[0] * 0.5**k)
+            found.append(self.plus(total, m[4], scales[1] * (-2.0) ** k))
+        return found
 
     def filters(self, g: Sequence[str]) -> list[str]:
-        """Three elements of a filter as values at the points, over the points' differences."""
-        ends, third = self.add(g[0], g[2]), 1 / 3
-        half = self.plus(self.scaled(g[0], -16 / 15), g[1], -8 / 15)
-        far = self.plus(self.scaled(g[0], 1 / 15), g[1], -2 / 15)
+        """The elements of a filter as values at points, over the points' differences."""
+        even, odd, third = self._sum(g[0::2]), self._sum(g[1::2]), 1 / 3
         return [
             g[0],
-            self.scaled(self.add(ends, g[1]), third),
-            self.scaled(self.sub(g[1], ends), third),
-            self.plus(half, g[2], -4 / 15),
-            self.plus(far, g[2], 4 / 15),
-            g[2],
+            self.scaled(self.add(even, odd), third),
+            self.scaled(self.sub(odd, even), third),
+            self._at(g, 0.5, -16 / 15),
+            self._at(g, -2.0, 1 / 15),
+            g[-1],
         ]
 
     def gradients(self, g: Sequence[str]) -> list[str]:
-        """Four gradients of results as values at the points: their powers, times each."""
-        even, odd = self.add(g[0], g[2]), self.add(g[1], g[3])
-        return [
-            g[0],
-            self.add(even, odd),
-            self.sub(even, odd),
-            self.plus(self.plus(self.plus(g[0], g[1], 0.5), g[2], 0.25), g[3], 0.125),
-            self.plus(self.plus(self.plus(g[0], g[1], -2.0), g[2], 4.0), g[3], -8.0),
-            g[3],
-        ]
+        """Gradients of results as values at the points: their powers, times each."""
+        even, odd = self._sum(g[0::2]), self._sum(g[1::2])
+        both, apart = self.add(even, odd), self.sub(even, odd)
+        return [g[0], both, apart, self._at(g, 0.5), self._at(g, -2.0), g[-1]]
 
-    def taps(self, m: Sequence[str]) -> list[str]:
-        """Six sums of products as three gradients of filters."""
-        apart = self.scaled(self.sub(m[1], m[2]), 1 / 3)
-        both = self.scaled(self.add(m[1], m[2]), 1 / 3)
-        first = self.plus(self.plus(self.add(m[0], apart), m[3], -16 / 15), m[4], 1 / 15)
-        last = self.plus(self.plus(self.add(m[5], apart), m[3], -4 / 15), m[4], 4 / 15)
-        return [first, self.plus(self.plus(both, m[3], -8 / 15), m[4], -2 / 15), last]
+    def _sum(self, x: Sequence[str]) -> str:
+        return reduce(self.add, x)
+
+    def _at(self, x: Sequence[str], point: float, scale: float = 1.0) -> str:
+        """The value of a polynomial at a point, times a number."""
+        total = x[0] if scale == 1.0 else self.scaled(x[0], scale)
+        for power, each in enumerate(x[1:], 1):
+            total = self.plus(total, each, scale * point**power)
+        return total
 
     def square(
         self, x: Sequence[Sequence[str]], change: Callable[[Sequence[str]], list[str]]
@@ -162,19 +208,43 @@ class Vectors:
         return [change(list(row)) for row in zip(*columns, strict=True)]
 
 
-class Tiled:
+class ForTaps:
+    """A routine for filters of so many taps an axis.
+
+    Attributes:
+      name: of the routine.
+      views, numbers: the names of its parameters.
+      asked: the number that tells how many taps there are.
+    """
+
+    name: ClassVar[str]
+    views: ClassVar[tuple[str, ...]]
+    numbers: ClassVar[tuple[str, ...]]
+    asked: ClassVar[str] = "taps_y"
+
+    def __init__(self, s: Shape, taps: int) -> None:
+        self.s, self.taps, self.w = s, taps, Loops()
+        self.v = Vectors(self.w, s)
+
+    def write(self) -> None:
+        """The body."""
+        raise NotImplementedError
+
+
+class Tiled(ForTaps):
     """What routines over tiles of results have.
 
     Attributes:
+      tile: results of a tile along an axis.
       panel: columns of a panel.
       tall, wide, each: tiles of an image: rows, columns, and all.
       most: tiles of a block.
       bad: where what is not finite is noted.
     """
 
-    def __init__(self, s: Shape) -> None:
-        self.s, self.w = s, Loops()
-        self.v = Vectors(self.w, s)
+    def __init__(self, s: Shape, taps: int) -> None:
+        super().__init__(s, taps)
+        self.tile = tile_of(taps)
         self.panel = PANEL_BYTES // s.dtype.size
 
     def begin(self, most: int) -> str:
@@ -183,7 +253,7 @@ class Tiled:
         self.bad = w.put(f"alloca {self.v.kind}, align 64")
         self.note("zeroinitializer")
         self.tall, self.wide = (
-            w.put(f"udiv i64 {w.put(f'add i64 %{size}, {TILE - 1}')}, {TILE}")
+            w.put(f"udiv i64 {w.put(f'add i64 %{size}, {self.tile - 1}')}, {self.tile}")
             for size in ("rows", "width")
         )
         self.each = w.put(f"mul nsw i64 {self.tall}, {self.wide}")
@@ -196,7 +266,7 @@ class Tiled:
 
     def whole(self, count: str) -> str:
         """The next multiple of the rows that tiles of products have at least."""
-        return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {_ROWS - 1}')}, {-_ROWS}")
+        return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {ROWS - 1}')}, {-ROWS}")
 
     def place(self, tile: str) -> tuple[str, str, str]:
         """The image, and the first row and column, of a tile."""
@@ -204,7 +274,11 @@ class Tiled:
         rest = w.put(f"urem i64 {tile}, {self.each}")
         row, column = w.put(f"udiv i64 {rest}, {self.wide}"), w.put(f"urem i64 {rest}, {self.wide}")
         image = w.put(f"udiv i64 {tile}, {self.each}")
-        return image, w.put(f"mul nsw i64 {row}, {TILE}"), w.put(f"mul nsw i64 {column}, {TILE}")
+        return (
+            image,
+            w.put(f"mul nsw i64 {row}, {self.tile}"),
+            w.put(f"mul nsw i64 {column}, {self.tile}"),
+        )
 
     def patch(self, tile: str, size: int, view: str, top: str = "0") -> tuple[str, str, str]:
         """The elements that a tile has to do with, where they are, or copied beside zeros.
@@ -221,7 +295,7 @@ class Tiled:
         )
         image, y, x = self.place(tile)
         if not results:
-            y = w.put(f"add nsw i64 {y}, {w.put(f'mul nsw i64 {top}, {TILE}')}")
+            y = w.put(f"add nsw i64 {y}, {w.put(f'mul nsw i64 {top}, {self.tile}')}")
             y, x = w.put(f"sub i64 {y}, %before_y"), w.put(f"sub i64 {x}, %before_x")
         inside = "true"
         for low, high in ((y, height), (x, breadth)):
@@ -241,13 +315,13 @@ class Tiled:
     def _gather(
         self, tile: str, size: int, view: str, shape: tuple[str, str, str], top: str
     ) -> None:
-        """Copy what a tile has to do with: a window every 4 places."""
+        """Copy what a tile has to do with: a window for each tile."""
         windows = {
             **{name: f"%{name}" for name in WINDOWS},
             **dict(zip(("height", "breadth", "channels"), shape, strict=True)),
             **{"rows": self.tall, "width": self.wide},
             **dict.fromkeys(("taps_y", "taps_x"), str(size)),
-            **dict.fromkeys(("stride_y", "stride_x"), str(TILE)),
+            **dict.fromkeys(("stride_y", "stride_x"), str(self.tile)),
         }
         if view == "%g":
             windows |= {"before_y": "0", "before_x": "0"}
@@ -298,7 +372,11 @@ class Tiled:
 class _Winograd(Tiled):
     """`winograd(x, w, u, y, numbers of WINDOWS, row)`."""
 
-    def text(self) -> str:
+    name = "winograd"
+    views = ("x", "w", "u", "y")
+    numbers = (*WINDOWS, "row")
+
+    def write(self) -> None:
         w = self.w
         count = self.begin(TILES)
         self._parts()
@@ -311,13 +389,6 @@ class _Winograd(Tiled):
                 self._results(first, here, j, columns)
         with w.when(self.is_bad()):
             self._directly()
-        w.do("ret void")
-        numbers = ", ".join(f"i64 %{name}" for name in (*WINDOWS, "row"))
-        views = ", ".join(f"ptr noalias %{name}" for name in ("x", "w", "u", "y", "workspace"))
-        first, last = views.rsplit(", ", 1)
-        head = f"define void @{symbol('winograd', self.s.dtype)}({first}, {numbers}, {last})"
-        lines = "\n".join(w.lines)
-        return f"{head} #0 {{\nentry:\n{lines}\n}}\n"
 
     def _directly(self) -> None:
         """Compute rows of tiles by `conv` where some result is not finite."""
@@ -325,8 +396,8 @@ class _Winograd(Tiled):
         line = w.put("mul nsw i64 %width, %depth")
         image = w.put(f"mul nsw i64 {w.put('mul nsw i64 %breadth, %channels')}, %height")
         results = w.put(f"mul nsw i64 %rows, {line}")
-        with w.each("%images") as n, w.each("%rows", TILE) as row:
-            rows = w.least(w.put(f"sub i64 %rows, {row}"), str(TILE))
+        with w.each("%images") as n, w.each("%rows", self.tile) as row:
+            rows = w.least(w.put(f"sub i64 %rows, {row}"), str(self.tile))
             size = w.put(f"mul nsw i64 {rows}, {line}")
             of = w.put(f"mul nsw i64 {n}, {results}")
             y = w.at("%y", s.scalar, of, w.put(f"mul nsw i64 {row}, {line}"))
@@ -359,7 +430,7 @@ class _Winograd(Tiled):
     def _inputs(self, first: str, here: str) -> None:
         """Transform the elements of tiles."""
         w, s, v = self.w, self.s, self.v
-        top = w.put(f"udiv i64 %row, {TILE}")
+        top = w.put(f"udiv i64 %row, {self.tile}")
         with w.each(here) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x", top)
             target = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}"))
@@ -406,14 +477,14 @@ class _Winograd(Tiled):
         line = w.put("mul nsw i64 %width, %depth")
         with w.each(here) as t:
             image, row, column = self.place(w.put(f"add nsw i64 {first}, {t}"))
-            high = w.least(w.put(f"sub i64 %rows, {row}"), str(TILE))
-            wide = w.least(w.put(f"sub i64 %width, {column}"), str(TILE))
-            whole = w.put(f"icmp eq i64 {w.put(f'add i64 {high}, {wide}')}, {2 * TILE}")
+            high = w.least(w.put(f"sub i64 %rows, {row}"), str(self.tile))
+            wide = w.least(w.put(f"sub i64 %width, {column}"), str(self.tile))
+            whole = w.put(f"icmp eq i64 {w.put(f'add i64 {high}, {wide}')}, {2 * self.tile}")
             lines = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {image}, %rows')}, {row}")
             place = w.put(f"mul nsw i64 {column}, %depth")
             own = w.at("%y", s.scalar, w.put(f"mul nsw i64 {lines}, {line}"), place, panel)
             target = w.select(whole, "ptr", own, "%workspace")
-            down = w.select(whole, "i64", line, str(TILE * self.panel))
+            down = w.select(whole, "i64", line, str(self.tile * self.panel))
             right = w.select(whole, "i64", "%depth", str(self.panel))
             sums = w.at(self.sums, s.scalar, w.put(f"mul nsw i64 {t}, {self.panel}"))
             with w.each(columns, s.lanes) as c:
@@ -423,7 +494,7 @@ class _Winograd(Tiled):
                 ]
                 square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
                 bad = self.noted()
-                for i, results in enumerate(v.square(square, v.results)):
+                for i, results in enumerate(v.square(square, partial(v.results, count=self.tile))):
                     to = w.put(f"mul nsw i64 {down}, {i}")
                     for k, result in enumerate(results):
                         v.store(result, target, to, w.put(f"mul nsw i64 {right}, {k}"), c)
@@ -437,28 +508,27 @@ class _Winograd(Tiled):
                     v.store(found, to, w.put(f"mul nsw i64 {at_column}, %depth"), c)
 
 
-class _Filters:
-    """`winograd_filters(w, u, panels, channels)`."""
+class _Filters(ForTaps):
+    """`winograd_filters(w, u, panels, channels, taps)`."""
 
-    def __init__(self, s: Shape) -> None:
-        self.s, self.w = s, Loops()
-        self.v = Vectors(self.w, s)
+    name = "winograd_filters"
+    views = ("w", "u")
+    numbers = ("panels", "channels", "taps")
+    asked = "taps"
 
-    def text(self) -> str:
+    def write(self) -> None:
         w, s, v = self.w, self.s, self.v
-        panel = PANEL_BYTES // s.dtype.size
-        size = w.put(f"mul nsw i64 %channels, {panel}")
+        count = self.taps**2
+        size = w.put(f"mul nsw i64 %channels, {PANEL_BYTES // s.dtype.size}")
         with w.each("%panels") as p:
-            nine = w.put(f"mul nsw i64 {p}, 9")
-            source = w.at("%w", s.scalar, w.put(f"mul nsw i64 {nine}, {size}"))
+            of = w.put(f"mul nsw i64 {p}, {count}")
+            source = w.at("%w", s.scalar, w.put(f"mul nsw i64 {of}, {size}"))
             of = w.put(f"mul nsw i64 {p}, {SQUARE}")
             target = w.at("%u", s.scalar, w.put(f"mul nsw i64 {of}, {size}"))
             with w.each(size, s.lanes) as c:
-                taps = [v.load(source, w.put(f"mul nsw i64 {size}, {k}"), c) for k in range(9)]
-                square = v.square([taps[i : i + 3] for i in (0, 3, 6)], v.filters)
+                taps = [v.load(source, w.put(f"mul nsw i64 {size}, {k}"), c) for k in range(count)]
+                square = v.square(
+                    [taps[i : i + self.taps] for i in range(0, count, self.taps)], v.filters
+                )
                 for point, value in enumerate([value for row in square for value in row]):
                     v.store(value, target, w.put(f"mul nsw i64 {size}, {point}"), c)
-        w.do("ret void")
-        head = f"define void @{symbol('winograd_filters', s.dtype)}(ptr noalias %w, ptr noalias %u"
-        lines = "\n".join(w.lines)
-        return f"{head}, i64 %panels, i64 %channels, ptr %workspace) #0 {{\nentry:\n{lines}\n}}\n"

@@ -1,11 +1,11 @@
-"""The routine `winograd_gradient`: gradients of filters of 3×3 by fewer products.
+"""The routine `winograd_gradient`: gradients of filters of 3×3 and 5×5 by fewer products.
 
 What `weft_compiler.codegen.winograd` does, the other way round:
 
     for tiles in blocks:
-      for each tile: transform 6×6 elements of x, and 4×4 of g
+      for each tile: transform 6×6 elements of x, and its gradients of g
       for each of 36 points: sums += channels × tiles times tiles × depth
-    transform 6×6 sums to 3×3 results
+    transform 6×6 sums to results
 
 Where a result is not finite all are computed by `conv_filter`.
 """
@@ -13,11 +13,12 @@ Where a result is not finite all are computed by `conv_filter`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from weft_compiler.codegen.tiles import Across, Shape, symbol
-from weft_compiler.codegen.winograd import SQUARE, Tiled
-from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TILE, WINDOWS
+from weft_compiler.codegen.winograd import ROWS, SQUARE, Tiled, by_taps
+from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
 from weft_tensor.dtypes import DType
 
 _TILES: Final = 64
@@ -27,8 +28,9 @@ caches."""
 
 def workspace(s: Shape, of: Mapping[str, int]) -> int:
     """Bytes that a call works in: a tile, and what a block is transformed to."""
-    tall, wide = (-(-of[size] // TILE) for size in ("rows", "width"))
-    count = min(_TILES, of["images"] * tall * wide + TILE)
+    tile = tile_of(of["taps_y"])
+    tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
+    count = min(_TILES, of["images"] * tall * wide + ROWS)
     panel = PANEL_BYTES // s.dtype.size
     depth = -(-of["depth"] // panel) * panel
     patch = max(of["channels"], depth)
@@ -41,15 +43,23 @@ def declaration(dtype: DType) -> str:
     return f"declare void @{symbol('winograd_gradient', dtype)}({kinds}, ptr)"
 
 
-class Gradient(Tiled):
+def texts(s: Shape) -> list[str]:
+    """The functions; they call `conv_filter`, `turn` and `gather` of the same module."""
+    return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
+
+
+class _Gradient(Tiled):
     """`winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`: of some channels."""
 
-    def __init__(self, s: Shape) -> None:
-        super().__init__(s)
+    name = "winograd_gradient"
+    views = ("x", "g", "m", "y")
+    numbers = (*WINDOWS, "from", "until")
+
+    def __init__(self, s: Shape, taps: int) -> None:
+        super().__init__(s, taps)
         self.line = LINE // s.dtype.size
 
-    def text(self) -> str:
-        """The function."""
+    def write(self) -> None:
         w = self.w
         count = self.begin(_TILES)
         self._parts()
@@ -61,12 +71,6 @@ class Gradient(Tiled):
         self._results()
         with w.when(self.is_bad()):
             self._directly()
-        w.do("ret void")
-        numbers = ", ".join(f"i64 %{name}" for name in (*WINDOWS, "from", "until"))
-        views = ", ".join(f"ptr noalias %{name}" for name in ("x", "g", "m", "y"))
-        head = f"define void @{symbol('winograd_gradient', self.s.dtype)}({views}, {numbers}"
-        lines = "\n".join(w.lines)
-        return f"{head}, ptr noalias %workspace) #0 {{\nentry:\n{lines}\n}}\n"
 
     def _parts(self) -> None:
         """The parts of the workspace: a tile, then x by panels of a line, then g by panels.
@@ -99,9 +103,9 @@ class Gradient(Tiled):
         """Transform the gradients of tiles."""
         w, s, v = self.w, self.s, self.v
         with w.each(here) as t:
-            patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), TILE, "%g")
+            patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), self.tile, "%g")
             with w.each("%depth", s.lanes) as c:
-                square = v.square(self.loaded(patch, TILE, c), v.gradients)
+                square = v.square(self.loaded(patch, self.tile, c), v.gradients)
                 at = self._in_panel(self.turned, c, t, self.panel)
                 self.store(square, at, self.turned_point)
 
@@ -134,7 +138,7 @@ class Gradient(Tiled):
                 )
 
     def _results(self) -> None:
-        """Transform sums to gradients of filters, (3, 3, channels, depth)."""
+        """Transform sums to gradients of filters, (taps, taps, channels, depth)."""
         w, s, v = self.w, self.s, self.v
         tap = w.put("mul nsw i64 %channels, %depth")
         with w.each("%until", low="%from") as c, w.each("%depth", s.lanes) as o:
@@ -145,7 +149,8 @@ class Gradient(Tiled):
             ]
             square = [points[i : i + POINTS] for i in range(0, SQUARE, POINTS)]
             start, bad = w.put(f"mul nsw i64 {c}, %depth"), self.noted()
-            found = [value for row in v.square(square, v.taps) for value in row]
+            taps = partial(v.taps, count=self.taps)
+            found = [value for row in v.square(square, taps) for value in row]
             for k, value in enumerate(found):
                 v.store(value, "%y", w.put(f"mul nsw i64 {tap}, {k}"), start, o)
                 bad = v.plus(bad, value, 0.0)
@@ -155,10 +160,10 @@ class Gradient(Tiled):
         """The same by `conv_filter`, whose result is (depth, places), behind the sums."""
         w, s = self.w, self.s
         behind = w.at("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
-        places = w.put("mul nsw i64 %channels, 9")
+        places = w.put(f"mul nsw i64 %channels, {self.taps**2}")
         count = w.put("sub i64 %until, %from")
         given = ", ".join(f"i64 %{name}" for name in WINDOWS)
-        with w.each("9") as tap:
+        with w.each(str(self.taps**2)) as tap:
             first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {tap}, %channels')}, %from")
             last = w.put(f"add nsw i64 {first}, {count}")
             w.do(

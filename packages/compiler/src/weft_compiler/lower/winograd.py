@@ -12,14 +12,14 @@ from weft_compiler.ir.program import Allocate, Body, Buffer, Call, Statement
 from weft_compiler.lower.panels import aligned
 from weft_compiler.lower.registry import Operation
 from weft_compiler.lower.values import Value, Written
-from weft_compiler.windows import LINE, POINTS, TILE, filter_points, gradient_memory
+from weft_compiler.windows import LINE, POINTS, TAPS, filter_points, gradient_memory, tile_of
 
 _LEAST: Final = 32
 """Channels and filters from which on transforming tiles costs little of what it saves."""
 _TILES: Final = 14
 """Tiles from which on it pays to read, and to make, four times as many numbers as filters have."""
-_USED: Final = 6
-"""Results that tiles have to have in the mean, of sixteen."""
+_SAVED: Final = 1.5
+"""How many times as many products there have to be directly."""
 _IMAGE: Final = 28
 """Tiles of an image from which on a call takes one image, so that what comes next finds it in a
 cache."""
@@ -45,32 +45,34 @@ def fits(x: Value, slides: Slides, depth: int) -> bool:
       x: (N, H, W, C).
       depth: of the result.
     """
-    if slides[1:] != ((3, 3), (1, 1), (1, 1)):
+    taps = slides.taps[0]
+    if taps not in TAPS or slides[1:] != ((taps, taps), (1, 1), (1, 1)):
         return False
     whole = LINE // x.dtype.size
     channels = (x.shape[3], depth)
     if min(channels) < _LEAST or any(size % whole for size in channels):
         return False
-    tiles = x.shape[0] * tiles_of(slides.counts)
-    return tiles >= _TILES and _USED * tiles <= x.shape[0] * math.prod(slides.counts)
+    tiles = x.shape[0] * tiles_of(slides.counts, taps)
+    windows = x.shape[0] * math.prod(slides.counts)
+    return tiles >= _TILES and _SAVED * POINTS**2 * tiles <= taps**2 * windows
 
 
-def tiles_of(counts: Sequence[int]) -> int:
+def tiles_of(counts: Sequence[int], taps: int) -> int:
     """Tiles of an image that has so many windows."""
-    return math.prod(-(-count // TILE) for count in counts)
+    return math.prod(-(-count // tile_of(taps)) for count in counts)
 
 
-def images_of(images: int, counts: Sequence[int]) -> int:
+def images_of(images: int, counts: Sequence[int], taps: int) -> int:
     """How many images a call takes."""
-    return 1 if tiles_of(counts) >= _IMAGE else images
+    return 1 if tiles_of(counts, taps) >= _IMAGE else images
 
 
 def points_of(w: Value) -> Value:
-    """Packed filters, (panels, 3, 3, C, columns), as their values at points.
+    """Packed filters, (panels, taps, taps, C, columns), as their values at points.
 
     Returns: (panels, 6, 6, C, columns).
     """
-    panels, _, _, channels, columns = w.shape
+    panels, taps, _, channels, columns = w.shape
     shape, name = (panels, POINTS, POINTS, channels, columns), f"{w.name}_points"
     if w.constant is not None:
         points = aligned(shape, w.constant.dtype)
@@ -82,7 +84,8 @@ def points_of(w: Value) -> Value:
         def call(p: Expr) -> Body:
             first = [p, *[index(0)] * 4]
             views = load(given, w.shape, first), load(u, shape, first)
-            return (Call("winograd_filters", views, (("panels", 1), ("channels", channels))),)
+            of = {"panels": 1, "channels": channels, "taps": taps}
+            return (Call("winograd_filters", views, tuple(of.items())),)
 
         return nest(unique, (panels,), call)
 
@@ -90,7 +93,7 @@ def points_of(w: Value) -> Value:
 
 
 def gradient_by_points(op: Operation, x: Value, gradient: Value, of: Mapping[str, int]) -> Value:
-    """The gradient by the filters, (3, 3, C, depth).
+    """The gradient by the filters, (taps, taps, C, depth).
 
     Args:
       x: (N, H, W, C).

@@ -468,7 +468,7 @@ def _by_points(
     name: str, x: Value, w: Value, axes: Sequence[Axis], shape: tuple[int, ...]
 ) -> Value:
     """The same by Winograd's algorithm."""
-    points, images = points_of(w), images_of(shape[0], shape[1:3])
+    points, images = points_of(w), images_of(shape[0], shape[1:3], w.shape[1])
 
     def write(unique: Unique, target: Buffer, *buffers: Buffer) -> Sequence[Statement]:
         def call(image: Expr) -> Body:
