@@ -30,7 +30,7 @@ from typing import ClassVar, Final
 from weft_compiler.codegen.tile_kernels import chosen
 from weft_compiler.codegen.tiles import Shape, symbol, tiles
 from weft_compiler.codegen.writer import Loops, literal
-from weft_compiler.windows import PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
+from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
 from weft_tensor.dtypes import DType
 
 TILES: Final = 56
@@ -38,17 +38,19 @@ TILES: Final = 56
 ROWS: Final = 4
 """Tiles of a block are a multiple of these."""
 SQUARE: Final = POINTS * POINTS
+APART: Final = LINE
+"""Bytes between the values at two points, so that those of a tile are in all parts of a cache."""
 
 
 def workspace(s: Shape, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in: a tile, what a block is transformed to, and its sums."""
+    """Bytes that a call works in: zeros, a tile, what a block is transformed to, and its sums."""
     tile = tile_of(of["taps_y"])
     tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
     count = min(TILES, -(-of["images"] * tall * wide // ROWS) * ROWS)
     depths = -(-of["channels"] // s.depth)
     panel = PANEL_BYTES // s.dtype.size
-    there = max(of["channels"], panel) + count * (depths * s.row + panel)
-    return SQUARE * there * s.dtype.size
+    points = count * (depths * s.row + panel) * s.dtype.size + (depths + 1) * APART
+    return (of["channels"] + tile**2 * panel) * s.dtype.size + SQUARE * points
 
 
 def declaration(routine: str, dtype: DType) -> str:
@@ -59,7 +61,7 @@ def declaration(routine: str, dtype: DType) -> str:
 
 
 def texts(s: Shape) -> list[str]:
-    """The functions; they call `conv` and `gather` of the same module."""
+    """The functions; they call `conv` of the same module."""
     kinds = (_Winograd, _Filters)
     return [text for kind in kinds for text in by_taps(s, [kind(s, taps) for taps in TAPS])]
 
@@ -268,6 +270,10 @@ class Tiled(ForTaps):
         """The next multiple of the rows that tiles of products have at least."""
         return self.w.put(f"and i64 {self.w.put(f'add i64 {count}, {ROWS - 1}')}, {-ROWS}")
 
+    def apart(self, size: str) -> str:
+        """How far apart what so many elements of a point are is of two points."""
+        return self.w.put(f"add nsw i64 {size}, {APART // self.s.dtype.size}")
+
     def place(self, tile: str) -> tuple[str, str, str]:
         """The image, and the first row and column, of a tile."""
         w = self.w
@@ -280,14 +286,13 @@ class Tiled(ForTaps):
             w.put(f"mul nsw i64 {column}, {self.tile}"),
         )
 
-    def patch(self, tile: str, size: int, view: str, top: str = "0") -> tuple[str, str, str]:
-        """The elements that a tile has to do with, where they are, or copied beside zeros.
+    def patch(self, tile: str, size: int, view: str, top: str = "0") -> list[list[str]]:
+        """Where the elements are that a tile has to do with; those outside are zeros.
 
         Args:
           size: of a side.
           view: the images, with `height`, `breadth` and `channels`; or "%g", the results'.
           top: the row of the first tile.
-        Returns: the first of them, and how far apart rows and columns are.
         """
         w, s, results = self.w, self.s, view == "%g"
         height, breadth, channels = (
@@ -297,54 +302,37 @@ class Tiled(ForTaps):
         if not results:
             y = w.put(f"add nsw i64 {y}, {w.put(f'mul nsw i64 {top}, {self.tile}')}")
             y, x = w.put(f"sub i64 {y}, %before_y"), w.put(f"sub i64 {x}, %before_x")
-        inside = "true"
-        for low, high in ((y, height), (x, breadth)):
-            last = w.put(f"add nsw i64 {low}, {size}")
-            for there in (f"icmp sge i64 {low}, 0", f"icmp sle i64 {last}, {high}"):
-                inside = w.put(f"and i1 {inside}, {w.put(there)}")
-        with w.when(w.put(f"xor i1 {inside}, true")):
-            self._gather(tile, size, view, (height, breadth, channels), top)
         line = w.put(f"mul nsw i64 {breadth}, {channels}")
         lines = w.put(f"mul nsw i64 {w.put(f'mul nsw i64 {image}, {height}')}, {line}")
-        start = w.put(f"mul nsw i64 {x}, {channels}")
-        own = w.at(view, s.scalar, lines, w.put(f"mul nsw i64 {y}, {line}"), start)
-        source = w.select(inside, "ptr", own, "%workspace")
-        dense = w.put(f"mul nsw i64 {channels}, {size}")
-        return source, w.select(inside, "i64", line, dense), channels
+        columns = [w.put(f"add nsw i64 {x}, {j}") for j in range(size)]
+        there = [w.put(f"icmp ult i64 {column}, {breadth}") for column in columns]
+        offsets = [w.put(f"mul nsw i64 {column}, {channels}") for column in columns]
+        found = []
+        for i in range(size):
+            row = w.put(f"add nsw i64 {y}, {i}")
+            inside = w.put(f"icmp ult i64 {row}, {height}")
+            own = w.at(view, s.scalar, lines, w.put(f"mul nsw i64 {row}, {line}"))
+            found.append(
+                [
+                    w.select(
+                        w.put(f"and i1 {inside}, {within}"),
+                        "ptr",
+                        w.at(own, s.scalar, offset),
+                        "%workspace",
+                    )
+                    for offset, within in zip(offsets, there, strict=True)
+                ]
+            )
+        return found
 
-    def _gather(
-        self, tile: str, size: int, view: str, shape: tuple[str, str, str], top: str
-    ) -> None:
-        """Copy what a tile has to do with: a window for each tile."""
-        windows = {
-            **{name: f"%{name}" for name in WINDOWS},
-            **dict(zip(("height", "breadth", "channels"), shape, strict=True)),
-            **{"rows": self.tall, "width": self.wide},
-            **dict.fromkeys(("taps_y", "taps_x"), str(size)),
-            **dict.fromkeys(("stride_y", "stride_x"), str(self.tile)),
-        }
-        if view == "%g":
-            windows |= {"before_y": "0", "before_x": "0"}
-        places = self.w.put(f"mul nsw i64 {shape[2]}, {size**2}")
-        numbers = [*windows.values(), tile, "1", "0", places, places, top]
-        given = ", ".join(f"i64 {x}" for x in numbers)
-        self.w.do(f"call void @weft.gather(ptr {view}, ptr %workspace, {given})")
+    def zeros(self, count: str) -> None:
+        """Make what is outside, with which the workspace begins."""
+        with self.w.each(count, self.s.lanes) as c:
+            self.v.store("zeroinitializer", "%workspace", c)
 
-    def loaded(self, patch: tuple[str, str, str], size: int, c: str) -> list[list[str]]:
+    def loaded(self, patch: Sequence[Sequence[str]], c: str) -> list[list[str]]:
         """Some channels of a patch."""
-        source, rows, columns = patch
-        return [
-            [
-                self.v.load(
-                    source,
-                    self.w.put(f"mul nsw i64 {rows}, {i}"),
-                    self.w.put(f"mul nsw i64 {columns}, {j}"),
-                    c,
-                )
-                for j in range(size)
-            ]
-            for i in range(size)
-        ]
+        return [[self.v.load(place, c) for place in row] for row in patch]
 
     def store(self, square: Sequence[Sequence[str]], at: str, apart: str) -> None:
         """The values at all points."""
@@ -417,13 +405,13 @@ class _Winograd(Tiled):
     def _parts(self) -> None:
         """The parts of the workspace, and how far apart what is in them is."""
         w, s = self.w, self.s
-        channels = w.put(f"call i64 @llvm.smax.i64(i64 %channels, i64 {self.panel})")
-        patch = w.put(f"mul nsw i64 {channels}, {SQUARE}")
+        self.zeros("%channels")
+        self.own = w.at("%workspace", s.scalar, "%channels")
         depths = w.put(f"udiv i64 {w.put(f'add i64 %channels, {s.depth - 1}')}, {s.depth}")
-        self.point = w.put(f"mul nsw i64 {self.most}, {s.row}")
+        self.point = self.apart(w.put(f"mul nsw i64 {self.most}, {s.row}"))
         self.block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
-        self.sums_point = w.put(f"mul nsw i64 {self.most}, {self.panel}")
-        self.given = w.at("%workspace", s.scalar, patch)
+        self.sums_point = self.apart(w.put(f"mul nsw i64 {self.most}, {self.panel}"))
+        self.given = w.at(self.own, s.scalar, str(self.tile**2 * self.panel))
         whole = w.put(f"mul nsw i64 {self.block}, {depths}")
         self.sums = w.at(self.given, s.scalar, whole)
 
@@ -435,7 +423,7 @@ class _Winograd(Tiled):
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x", top)
             target = w.at(self.given, s.scalar, w.put(f"mul nsw i64 {t}, {s.row}"))
             with w.each("%channels", s.lanes) as c:
-                square = v.square(self.loaded(patch, POINTS, c), v.inputs)
+                square = v.square(self.loaded(patch, c), v.inputs)
                 of = w.put(f"udiv i64 {c}, {s.depth}")
                 start = w.put(f"mul nsw i64 {of}, {self.block}")
                 at = w.at(target, s.scalar, start, w.put(f"urem i64 {c}, {s.depth}"))
@@ -483,7 +471,7 @@ class _Winograd(Tiled):
             lines = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {image}, %rows')}, {row}")
             place = w.put(f"mul nsw i64 {column}, %depth")
             own = w.at("%y", s.scalar, w.put(f"mul nsw i64 {lines}, {line}"), place, panel)
-            target = w.select(whole, "ptr", own, "%workspace")
+            target = w.select(whole, "ptr", own, self.own)
             down = w.select(whole, "i64", line, str(self.tile * self.panel))
             right = w.select(whole, "i64", "%depth", str(self.panel))
             sums = w.at(self.sums, s.scalar, w.put(f"mul nsw i64 {t}, {self.panel}"))
@@ -501,7 +489,7 @@ class _Winograd(Tiled):
                         bad = v.plus(bad, result, 0.0)
                 self.note(bad)
             with w.when(w.put(f"xor i1 {whole}, true")), w.each(high) as at_row:
-                source = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {at_row}, {down}"))
+                source = w.at(self.own, s.scalar, w.put(f"mul nsw i64 {at_row}, {down}"))
                 to = w.at(own, s.scalar, w.put(f"mul nsw i64 {at_row}, {line}"))
                 with w.each(wide) as at_column, w.each(columns, s.lanes) as c:
                     found = v.load(source, w.put(f"mul nsw i64 {at_column}, {right}"), c)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from weft_compiler.codegen.tiles import Across, Shape, symbol
-from weft_compiler.codegen.winograd import ROWS, SQUARE, Tiled, by_taps
+from weft_compiler.codegen.winograd import APART, ROWS, SQUARE, Tiled, by_taps
 from weft_compiler.windows import LINE, PANEL_BYTES, POINTS, TAPS, WINDOWS, tile_of
 from weft_tensor.dtypes import DType
 
@@ -27,14 +27,14 @@ caches."""
 
 
 def workspace(s: Shape, of: Mapping[str, int]) -> int:
-    """Bytes that a call works in: a tile, and what a block is transformed to."""
+    """Bytes that a call works in: zeros, and what a block is transformed to."""
     tile = tile_of(of["taps_y"])
     tall, wide = (-(-of[size] // tile) for size in ("rows", "width"))
     count = min(_TILES, of["images"] * tall * wide + ROWS)
     panel = PANEL_BYTES // s.dtype.size
     depth = -(-of["depth"] // panel) * panel
-    patch = max(of["channels"], depth)
-    return SQUARE * (patch + count * (of["channels"] + depth)) * s.dtype.size
+    zeros, points = max(of["channels"], depth), count * (of["channels"] + depth)
+    return zeros * s.dtype.size + SQUARE * (points * s.dtype.size + 2 * APART)
 
 
 def declaration(dtype: DType) -> str:
@@ -44,7 +44,7 @@ def declaration(dtype: DType) -> str:
 
 
 def texts(s: Shape) -> list[str]:
-    """The functions; they call `conv_filter`, `turn` and `gather` of the same module."""
+    """The functions; they call `conv_filter` and `turn` of the same module."""
     return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
 
 
@@ -73,7 +73,7 @@ class _Gradient(Tiled):
             self._directly()
 
     def _parts(self) -> None:
-        """The parts of the workspace: a tile, then x by panels of a line, then g by panels.
+        """The parts of the workspace: zeros, then x by panels of a line, then g by panels.
 
         In these, rows are tiles: (points, panels, tiles, columns).
         """
@@ -81,11 +81,13 @@ class _Gradient(Tiled):
         panels = w.put(f"udiv i64 {w.put(f'add i64 %depth, {self.panel - 1}')}, {self.panel}")
         self.columns = w.put(f"mul nsw i64 {panels}, {self.panel}")
         larger = w.put(f"call i64 @llvm.smax.i64(i64 %channels, i64 {self.columns})")
-        self.given = w.at("%workspace", s.scalar, w.put(f"mul nsw i64 {larger}, {SQUARE}"))
-        self.point = w.put(f"mul nsw i64 {self.most}, {w.put('sub i64 %until, %from')}")
+        self.zeros(larger)
+        self.given = w.at("%workspace", s.scalar, larger)
+        channels = w.put("sub i64 %until, %from")
+        self.point = self.apart(w.put(f"mul nsw i64 {self.most}, {channels}"))
         block = w.put(f"mul nsw i64 {self.point}, {SQUARE}")
         self.turned = w.at(self.given, s.scalar, block)
-        self.turned_point = w.put(f"mul nsw i64 {self.most}, {self.columns}")
+        self.turned_point = self.apart(w.put(f"mul nsw i64 {self.most}, {self.columns}"))
         self.sums_point = w.put(f"mul nsw i64 %channels, {self.columns}")
 
     def _inputs(self, first: str, here: str) -> None:
@@ -94,7 +96,7 @@ class _Gradient(Tiled):
         with w.each(here) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), POINTS, "%x")
             with w.each("%until", s.lanes, low="%from") as c:
-                square = v.square(self.loaded(patch, POINTS, c), v.inputs)
+                square = v.square(self.loaded(patch, c), v.inputs)
                 own = w.put(f"sub i64 {c}, %from")
                 at = self._in_panel(self.given, own, t, self.line)
                 self.store(square, at, self.point)
@@ -105,7 +107,7 @@ class _Gradient(Tiled):
         with w.each(here) as t:
             patch = self.patch(w.put(f"add nsw i64 {first}, {t}"), self.tile, "%g")
             with w.each("%depth", s.lanes) as c:
-                square = v.square(self.loaded(patch, self.tile, c), v.gradients)
+                square = v.square(self.loaded(patch, c), v.gradients)
                 at = self._in_panel(self.turned, c, t, self.panel)
                 self.store(square, at, self.turned_point)
 
