@@ -35,6 +35,9 @@ from weft_tensor.dtypes import DType
 
 TILES: Final = 56
 """Tiles of a block at most: so many rows fill tiles of products, and use filters often enough."""
+_ALIGNED: Final = 'noinline "stackrealign"'
+"""So that registers for which there is no room lie in whole lines of a cache: LLVM aligns the stack
+only where it knows of that before it finds room."""
 ROWS: Final = 4
 """Tiles of a block are a multiple of these."""
 SQUARE: Final = POINTS * POINTS
@@ -82,7 +85,7 @@ def by_taps(s: Shape, routines: Sequence[ForTaps]) -> list[str]:
         own = f"@weft.{first.name}.{routine.taps}"
         routine.write()
         lines = "\n".join(routine.w.lines)
-        head = f"define internal void {own}({parameters}) #0"
+        head = f"define internal void {own}({parameters}) {_ALIGNED} #0"
         texts.append(f"{head} {{\nentry:\n{lines}\n  ret void\n}}\n")
         with w.when(w.put(f"icmp eq i64 %{first.asked}, {routine.taps}")):
             w.do(f"call void {own}({given})")
