@@ -16,8 +16,9 @@ from weft_compiler.windows import LINE, POINTS, TAPS, filter_points, gradient_me
 
 _LEAST: Final = 32
 """Channels and filters from which on transforming tiles costs little of what it saves."""
-_TILES: Final = 14
-"""Tiles from which on it pays to read, and to make, four times as many numbers as filters have."""
+_TILES: Final = {3: 14, 5: 56}
+"""By taps, tiles from which on it pays to read, and to make, more numbers than filters have, for a
+quarter or a third of the products."""
 _SAVED: Final = 1.5
 """How many times as many products there have to be directly."""
 _IMAGE: Final = 28
@@ -54,7 +55,7 @@ def fits(x: Value, slides: Slides, depth: int) -> bool:
         return False
     tiles = x.shape[0] * tiles_of(slides.counts, taps)
     windows = x.shape[0] * math.prod(slides.counts)
-    return tiles >= _TILES and _SAVED * POINTS**2 * tiles <= taps**2 * windows
+    return tiles >= _TILES[taps] and _SAVED * POINTS**2 * tiles <= taps**2 * windows
 
 
 def tiles_of(counts: Sequence[int], taps: int) -> int:
