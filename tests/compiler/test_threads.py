@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.polls import between_polls
 from weft_compiler.ir.parser import parse
+from weft_compiler.ir.program import For
 from weft_compiler.ir.verifier import verify
 from weft_compiler.native.program import NativeProgram, load
 from weft_compiler.passes.pipeline import optimise
@@ -223,13 +225,25 @@ def test_loops_whose_turns_depend_on_each_other_are_not_cut(line: str) -> None:
     assert cut_sums(parsed) is parsed
 
 
-def test_a_shared_loop_is_interrupted() -> None:
-    program = load(parse(ROWS))
-    program.threads = 2
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("text", [ROWS, FLAT])
+def test_a_shared_loop_is_interrupted(text: str, threads: int) -> None:
+    program = load(parse(text))
+    program.threads = threads
     program.interrupt()
     with pytest.raises(errors.CancelledError):
         program(*random_inputs(program))
     program.resume()
+
+
+def test_what_a_turn_computes_decides_how_often_a_loop_looks() -> None:
+    def between(value: str) -> int:
+        loop = parse(FLAT.replace("tanh(x[i])", value)).body[0]
+        assert isinstance(loop, For)
+        return between_polls(loop)
+
+    few, many = between("x[i]"), between("exp(" * 100 + "x[i]" + ")" * 100)
+    assert 10 * many < few <= 1 << 16
 
 
 def test_a_check_that_fails_in_one_part_ends_them_all() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.both_ways import by_both
 from weft_testing.compiled_calls import around_calls
 from weft_testing.waiting import least_growth, wait_until
 
@@ -682,6 +683,23 @@ def test_jit_check_knows_sums_that_cancel_and_what_is_computed_of_them(
         for seed in range(20):
             value = np.random.default_rng(seed).normal(size=(3, 4))
             assert np.abs(session.run(slope, {x: value})).max() < 1e-15
+
+
+def test_a_cross_entropy_with_infinities_is_as_by_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A class that is impossible and has no weight makes it NaN, as in TensorFlow."""
+    logits = np.array([[-np.inf, 0, 1], [-np.inf, 0, 1], [np.inf, 0, 0], [1, 2, 3]], np.float32)
+    labels = np.array([[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
+
+    def build(x: Any, y: Any) -> list[Any]:
+        loss = wf.nn.softmax_cross_entropy_with_logits(labels=y, logits=x)
+        return [loss, *wf.gradients(loss, x)]
+
+    kernels, compiled = by_both(monkeypatch, build, logits, labels)
+    for got, want in zip(compiled, kernels, strict=True):
+        np.testing.assert_allclose(got, want, 1e-6)
+    assert np.isnan(kernels[0]).tolist() == [True, False, True, False]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
