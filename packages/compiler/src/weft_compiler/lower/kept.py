@@ -47,17 +47,23 @@ class Keeper:
         self._data: Value | None = None
         self._state: Value | None = None
         self._last: Value | None = None
-        node = kept.nodes[0]
+        self._levels = {node: level for level, node in enumerate(kept.nodes)}
+        self._counts: list[Value] = []
+        self._ends: list[Value] = []
+        self._spans: list[tuple[Value, Value]] = []
+        node = kept.nodes[-1]
         size = extent.shape[0]
         name = node.name
-        if kept.use is Use.READ:
+        if kept.use in (Use.PUSH, Use.POP):
+            self._begin_stack(name)
+        elif kept.use is Use.READ:
             self._data = Value(name, node.outputs[0].dtype, extent.shape)
             there = Value(f"{name}_there", _MARK, (size,))
             self.inputs = [self._data, there]
             self._state = Value(f"{name}_marks", _MARK, (size,))
             self.outputs = [self._state]
             self.copies = [(self._state, there)]
-        elif kept.use is Use.WRITE:
+        else:
             taken = Value(f"{name}_taken", _MARK, (size,)) if extent.begun else None
             self.inputs = [] if taken is None else [taken]
             self._state = Value(f"{name}_marks", _MARK, (size,))
@@ -65,13 +71,18 @@ class Keeper:
             if extent.grows:
                 self._last = Value(f"{name}_last", INDEX, ())
                 self.copies.append((self._last, None))
-        elif kept.use is Use.POP:
-            self._data = Value(name, node.outputs[0].dtype, extent.shape)
-            self.inputs = [self._data, Value(f"{name}_given", INDEX, ())]
-            self._state = Value(f"{name}_count", INDEX, ())
-        else:
-            self._state = Value(f"{name}_count", INDEX, ())
-            self.copies = [(self._state, None)]
+
+    def _begin_stack(self, name: str) -> None:
+        """The memory of a stack: how many handles and values there are, and where stacks end."""
+        kept, extent = self.kept, self.extent
+        self._counts = [Value(f"{name}_count", INDEX, ()) for _ in kept.nodes]
+        self._ends = [Value(f"{name}_ends", INDEX, (size,)) for size in extent.above]
+        if kept.use is Use.PUSH:
+            self.copies = [(count, None) for count in self._counts]
+            return
+        self._data = Value(name, kept.nodes[-1].outputs[0].dtype, extent.shape)
+        self.inputs = [self._data, Value(f"{name}_given", INDEX, ()), *self._ends]
+        self._spans = [(self.inputs[1], self.inputs[1])]  # the first begins at 0
 
     def require_known(self) -> None:
         """Refuse what is never done, and so has no shape.
@@ -80,30 +91,40 @@ class Keeper:
         """
         require(self._data is not None, f"{self.kept.nodes[0].name} is never run")
 
-    def done(self, node: Node, operands: Sequence[Value], path: Path, turns: Turns) -> Value:
-        """What a node gives; what it does is added to the turns.
+    def done(
+        self, node: Node, operands: Sequence[Value], path: Path, turns: Turns
+    ) -> Sequence[Value]:
+        """What a node gives, first, and makes besides; what it does is added to the turns.
 
         Args:
           operands: its inputs without the handle.
         """
         use = self.kept.use
         if use is Use.READ:
-            return self._read(node, operands[0], path, turns)
+            return [self._read(node, operands[0], path, turns)]
         if use is Use.WRITE:
             self._write(node, operands[0], operands[1], path, turns)
-            return operands[2]
+            return [operands[2]]
         require(turns.test is not None, f"{node.name} is in a test")
+        level = self._levels[node]
         if use is Use.POP:
-            return self._pop(node, path, turns)
+            return self._pop(node, level, path, turns)
+        if level < len(self._ends):
+            self._push_handle(level, path, turns)
+            return []
         self._push(node, operands[0], path, turns)
-        return operands[0]
+        return [operands[0]]
 
     def _memory(self, name: str, like: Value) -> Value:
         """The buffer of elements that are written."""
         if self._data is None:
             self._data = Value(name, like.dtype, (self.extent.shape[0], *like.shape))
-            assert self._state is not None
-            self.outputs = [self._data, self._state, *([self._last] if self._last else [])]
+            if self.kept.use is Use.PUSH:
+                above = [v for pair in zip(self._ends, self._counts, strict=False) for v in pair]
+                self.outputs = [self._data, self._counts[-1], *above]
+            else:
+                assert self._state is not None
+                self.outputs = [self._data, self._state, *([self._last] if self._last else [])]
         require(self._data.shape[1:] == like.shape, f"{name} has elements of several shapes")
         return self._data
 
@@ -183,21 +204,19 @@ class Keeper:
         out.emit(Let(place.name, clamped(wanted, size)))
         return place
 
-    def _pop(self, node: Node, path: Path, turns: Turns) -> Value:
-        data, count, size = self._data, self._state, self.extent.shape[0]
-        assert data is not None and count is not None
+    def _pop(self, node: Node, level: int, path: Path, turns: Turns) -> list[Value]:
+        """Take what is on top of a stack: a value, or where what is on another stack lies."""
+        count, (base, first) = self._counts[level], self._spans[level]
+        own = Value(f"{node.name}_base", INDEX, ())
+        if level:
+            turns.taken.append((base, own))
+        found = self._below(node, count, level) if level < len(self._ends) else [self._top(node)]
 
-        def place() -> Expr:
-            return clamped(minus(count.at(), 1), size)
+        def is_there() -> Expr:
+            return apply("greater", count.at(), own.at() if level else index(0))
 
-        found = moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
-        found.requires = (
-            Requirement(
-                (),
-                lambda: apply("greater", count.at(), index(0)),
-                "a value on the stack was required",
-            ),
-        )
+        for each in found:
+            each.requires = (Requirement((), is_there, "a value on the stack was required"),)
 
         def left() -> Expr:
             fewer: Expr = minus(count.at(), 1)
@@ -208,13 +227,53 @@ class Keeper:
 
         # What is on top stays there to the end of the turn, as a variable of the loop does.
         turns.variables.append(count)
-        turns.initial.append(self.inputs[1])
+        turns.initial.append(first)
         turns.following.append(computed(f"{node.name}_left", INDEX, (), left))
         return found
 
+    def _top(self, node: Node) -> Value:
+        data, count, size = self._data, self._counts[-1], self.extent.shape[0]
+        assert data is not None
+
+        def place() -> Expr:
+            return clamped(minus(count.at(), 1), size)
+
+        return moved(node.name, data, data.shape[1:], lambda *i: (place(), *i))
+
+    def _below(self, node: Node, count: Value, level: int) -> list[Value]:
+        """Where the values begin and end that are on the stack whose handle is on top."""
+        ends, size = self._ends[level], self.extent.above[level]
+
+        def end() -> Expr:
+            return ends.at(clamped(minus(count.at(), 1), size))
+
+        def base() -> Expr:
+            before = ends.at(clamped(minus(count.at(), 2), size))
+            return where(apply("greater", count.at(), index(1)), before, index(0))
+
+        found = [computed(f"{node.name}_base", INDEX, (), base)]
+        found.append(computed(f"{node.name}_end", INDEX, (), end))
+        del self._spans[level + 1 :]
+        self._spans.append((found[0], found[1]))
+        return found
+
+    def _push_handle(self, level: int, path: Path, turns: Turns) -> None:
+        """Note at the end of a turn how far what was pushed onto a stack goes, made in the turn."""
+        ends, size = self._ends[level], self.extent.above[level]
+        count, inner = self._counts[level : level + 2]
+
+        def write(out: Emitter) -> None:
+            name = out.name_of(count)
+            pushed = Variable(INDEX, out.unique("pushed"))
+            out.emit(Let(pushed.name, Load(INDEX, name, ())))
+            until = Load(INDEX, out.name_of(inner), ())
+            out.emit(Store(out.name_of(ends), (clamped(pushed, size),), until))
+            out.emit(Store(name, (), plus(pushed, 1)))
+
+        turns.do(Effect((), path, write))
+
     def _push(self, node: Node, value: Value, path: Path, turns: Turns) -> None:
-        data, count, size = self._memory(node.name, value), self._state, self.extent.shape[0]
-        assert count is not None
+        data, count, size = self._memory(node.name, value), self._counts[-1], self.extent.shape[0]
 
         def write(out: Emitter) -> None:
             name, target = out.name_of(count), out.name_of(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from weft_compiler.ir.expressions import Expr, apply, cast, index, number, where
@@ -33,6 +34,7 @@ from weft_graph.passes.whole_loops import (
     STRIDE,
     USES,
     Extent,
+    Kept,
     Use,
     WholeLoop,
     changed_by,
@@ -68,25 +70,48 @@ def why_not_loop(whole: WholeLoop) -> str:
     if any(variables.count(whole.enters[at].inputs[0]) > 1 for at in whole.updates):
         return "a variable comes into it twice"
     for kept in whole.kept:
-        several = len(kept.nodes) > 1
         others = [each for each in whole.kept if each.store == kept.store and each is not kept]
-        if others or (several and kept.use is not Use.WRITE):
+        if others or (kept.use is Use.READ and len(kept.nodes) > 1):
             return f"{kept.nodes[0].name!r} is not all that is done to what it takes"
-        if kept.use in (Use.PUSH, Use.POP) and any(
-            whole.flow.frame[node] is not frame for node in kept.nodes
-        ):
-            return f"{kept.nodes[0].name!r} is in a loop of its own"
+        if kept.use in (Use.PUSH, Use.POP) and not _goes_down(whole, kept):
+            return f"{kept.nodes[-1].name!r} is in a loop that its stack is not made for"
     return ""
+
+
+def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
+    """Whether what is done to a stack, and to the stacks on it, is in one loop, each in the next.
+
+    Where a stack is made in a branch its handle has to be pushed there, so that each handle stands
+    for what was pushed since the one before.
+    """
+    flow = whole.flow
+    frames = [flow.frame[node] for node in kept.nodes]
+    makes = {push: made for made, push in whole.stacks.items()}
+    made = [(node, makes[node]) for node in kept.nodes if node in makes]
+    return (
+        frames[0] is whole.loop.frame
+        and all(inner.parent is outer for outer, inner in pairwise(frames))
+        and all(
+            flow.frame[stack] is flow.frame[push] and flow.guard(stack) == flow.guard(push)
+            for push, stack in made
+        )
+    )
 
 
 def _why_not_inside(whole: WholeLoop, node: Node) -> str:
     if node.role in _ROUTED or only_waits(node):
         return ""
+    if node in whole.stacks:
+        return ""
     if node.type in USES:
-        if not all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs)):
+        if not any(node in kept.nodes for kept in whole.kept):
+            return "nobody knows which array or stack it takes"
+        handles = node.outputs[0].dtype is dtypes.resource
+        if not handles and not all(
+            computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs)
+        ):
             return f"it keeps values of type {node.outputs[0].dtype.name}"
-        found = whole.store_of(node.inputs[0])
-        return "" if found is not None else "nobody knows which array or stack it takes"
+        return ""
     if gradient_source(node) or passes_variable(node) or _reads(whole, node):
         return ""
     if changed_by(node):
@@ -357,7 +382,7 @@ class _Lowering:
             turns.results[variable] = result
             self._note([result], path, around)
             self._becomes(at, result, path, around)
-        turns.taken = [*taken, *[(turn, turn) for turn in self._counts]]
+        turns.taken += [*taken, *[(turn, turn) for turn in self._counts]]
         around.acts |= turns.acts
         for exit_ in frame.exits:
             merge = exit_.inputs[0].node.inputs[0].node
@@ -392,13 +417,16 @@ class _Lowering:
                 self._twins[node.outputs[0]] = self._twin(node.inputs[0])
         elif gradient_source(node):
             self._twins[node.outputs[1]] = self._twin(node.inputs[1])
+        elif node in self._whole.stacks:
+            return
         elif node.type in USES:
             keeper = self._keeper[node]
             operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
             found = keeper.done(node, operands, path, turns)
             turns.acts = True
-            self._note([found], path, turns)
-            self._is(node.outputs[0], found)
+            self._note(found, path, turns)
+            if node.outputs[0].dtype is not dtypes.resource:
+                self._is(node.outputs[0], found[0])
         else:
             sources = tuple([self._twin(source) for source in node.inputs])
             twins = copied(self._graph, node, sources)

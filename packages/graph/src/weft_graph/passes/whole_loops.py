@@ -56,7 +56,9 @@ class Kept:
     Attributes:
       store: which it is.
       use: what is done to it.
-      nodes: that do it, once a turn at most.
+      nodes: that do it, once a turn at most. Where loops inside push values onto stacks that a turn
+        makes, or pop them, and the stack outside has the handles of these, they are what pushes or
+        pops the handles, the outermost first, and last what does so to the values.
     """
 
     store: Store
@@ -70,7 +72,8 @@ class Extent:
 
     Attributes:
       shape: the number of elements there is room for, then their sizes; of elements that are
-        written the loop tells the sizes.
+        written the loop tells the sizes. Of stacks of stacks it is that of the values.
+      above: of stacks of stacks, how many handles there is room for, the outermost first.
       adds: whether what is written to one place adds up.
       clear: whether an element can be read once only.
       grows: whether writes beyond its end make it longer.
@@ -78,6 +81,7 @@ class Extent:
     """
 
     shape: Shape
+    above: Shape = ()
     adds: bool = False
     clear: bool = False
     grows: bool = False
@@ -98,6 +102,7 @@ class WholeLoop:
         leaves alone.
       updates: those of references and handles of variables that it changes.
       draws: what draws from a stream of its own.
+      stacks: what makes a stack in a turn, with what pushes its handle.
       nodes: all nodes inside, those of loops in it too.
     """
 
@@ -110,6 +115,7 @@ class WholeLoop:
         self.enters = [*first, *[node for node in frame.enters if node not in first]]
         self.nodes = list(nodes_in([loop]))
         self._position = {enter: at for at, enter in enumerate(self.enters)}
+        self.stacks = self._stacks()
         self.kept = self._kept()
         changed = {self.variable_at(source) for node in self.nodes for source in changed_by(node)}
         self.updates = {at for at in changed if at is not None}
@@ -174,14 +180,56 @@ class WholeLoop:
         if not node.traits.routes and not passes_variable(node):
             yield from (self.variable_at(source) for source in node.inputs if source.dtype.is_ref)
 
+    def _stacks(self) -> dict[Node, Node]:
+        """The stacks that are made in turns and whose handles are pushed, each by one node."""
+        found: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            if node.role is Role.PUSH and node.inputs[1].dtype is dtypes.resource:
+                found.setdefault(_origin(node.inputs[1]), []).append(node)
+        return {
+            made: pushes[0]
+            for made, pushes in found.items()
+            if made.role is Role.STACK and len(pushes) == 1 and is_unbounded(made)
+        }
+
     def _kept(self) -> list[Kept]:
-        found: dict[tuple[Store, Use], list[Node]] = {}
+        found: dict[tuple[Store, Use, Node | None], list[Node]] = {}
         for node in self.nodes:
             use = USES.get(node.type)
-            store = self.store_of(node.inputs[0]) if use is not None else None
-            if use is not None and store is not None:
-                found.setdefault((store, use), []).append(node)
-        return [Kept(store, use, tuple(nodes)) for (store, use), nodes in found.items()]
+            if use is None or node.outputs[0].dtype is dtypes.resource:
+                continue
+            by_index = use in (Use.READ, Use.WRITE)
+            way = [node] if by_index else self._way(node)
+            store = self.store_of(way[0].inputs[0])
+            if store is not None:
+                found.setdefault((store, use, None if by_index else node), []).extend(way)
+        order = {node: at for at, node in enumerate(self.nodes)}
+        every = [Kept(store, use, tuple(nodes)) for (store, use, _), nodes in found.items()]
+        return sorted(every, key=lambda kept: order[kept.nodes[0]])
+
+    def _way(self, node: Node) -> list[Node]:
+        """What pushes or pops handles that lead from outside to a stack, and then a node itself."""
+        found = [node]
+        while self.store_of(found[0].inputs[0]) is None:
+            origin = _origin(found[0].inputs[0])
+            around = self.stacks.get(origin) if node.role is Role.PUSH else origin
+            if around is None or around.role is not node.role or around in found:
+                break
+            found.insert(0, around)
+        return found
+
+
+def _origin(handle: Output) -> Node:
+    """What gives a handle, as it comes into a loop or a branch."""
+    while handle.node.role in (Role.ENTER, Role.SWITCH) or handle.node.traits.identity:
+        handle = handle.node.inputs[0]
+    return handle.node
+
+
+def is_unbounded(stack: Node) -> bool:
+    """Whether a stack may have any number of values."""
+    size = stack.inputs[0].node
+    return size.role is Role.CONSTANT and int(size.attrs["value"]) < 0
 
 
 def changed_by(node: Node) -> Sequence[Output]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.resources.nested_rows import Levels, Made, levels_of, nested, values_of
 from weft_exec.resources.resources import ResourceHandle
 from weft_exec.resources.tensor_arrays import (
     BoundedStack,
@@ -14,7 +15,9 @@ from weft_exec.resources.tensor_arrays import (
     Stack,
     TensorArrayState,
 )
+from weft_graph.ops.stack import producer
 from weft_graph.passes.whole_loops import Extent, Kept, Use
+from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _WRITTEN, _READ = 1, 2
@@ -24,16 +27,22 @@ _TAKEN = 2
 class Place:
     """A TensorArray or a stack in one run of a loop.
 
+    Args:
+      levels: what is on stacks of stacks that the loop pops.
     Attributes:
       extent: what is behind it.
       use, node: what is done to it, and one of those that do.
     """
 
-    def __init__(self, kept: Kept, resource: Any, extent: Extent) -> None:
+    def __init__(
+        self, kept: Kept, resource: Any, extent: Extent, levels: Levels | None = None
+    ) -> None:
         self.use = kept.use
-        self.node = kept.nodes[0]
+        self.node = kept.nodes[-1]
         self._resource = resource
         self.extent = extent
+        self._kept = kept
+        self._levels = levels
 
     def inputs(self) -> list[Any]:
         """The arrays that a compiled loop is given of it."""
@@ -41,6 +50,8 @@ class Place:
             size = self.extent.shape[0]
             return [self._resource.as_rows(), np.ones(size, np.uint8)]
         if self.use is Use.POP:
+            if self._levels is not None:
+                return [self._levels.rows, np.array(self._levels.count), *self._levels.ends]
             rows, count = self._resource.as_rows()
             return [rows, np.array(count)]
         if self.extent.begun:
@@ -56,13 +67,18 @@ class Place:
         """How many arrays a compiled loop fills for it."""
         if self.use in (Use.READ, Use.POP):
             return 1
-        return 3 if self.extent.grows else 2
+        return 3 if self.extent.grows else 2 + 2 * len(self.extent.above)
 
-    def wanted(self, outputs: Sequence[Any]) -> int:
-        """For how many elements a loop would have filled there had to be room."""
+    @property
+    def room(self) -> tuple[int, ...]:
+        """For how many elements there is room, and for how many handles, the outermost first."""
+        return (self.extent.shape[0], *self.extent.above)
+
+    def wanted(self, outputs: Sequence[Any]) -> tuple[int, ...]:
+        """For how many a loop would have filled there had to be room; see `room`."""
         if self.use is Use.PUSH:
-            return int(outputs[1])
-        return int(outputs[2]) + 1 if self.extent.grows else 0
+            return tuple([int(count) for count in outputs[1::2]])
+        return (int(outputs[2]) + 1,) if self.extent.grows else ()
 
     def may_take(self, outputs: Sequence[Any]) -> bool:
         """Whether what a loop has filled fits."""
@@ -73,7 +89,8 @@ class Place:
         resource = self._resource
         if self.use is Use.PUSH:
             count = int(outputs[1])
-            own = list(resource)[len(resource) - count :]
+            values = values_of(resource, len(self.extent.above))
+            own = values[len(values) - count :]
             return list(zip(outputs[0][:count], own, strict=False))
         if self.use is Use.WRITE and not self.extent.adds:
             pairs = zip(outputs[0], outputs[1], resource.places, strict=not self.extent.grows)
@@ -92,18 +109,28 @@ class Place:
             whole = rows[: len(written)]  # if these are the first
             resource.scatter(written, [rows[at] for at in written], whole)
         elif self.use is Use.PUSH:
-            resource.push_rows(outputs[0], int(outputs[1]))
+            rows, count = outputs[0], int(outputs[1])
+            if self.extent.above:
+                rows, count = nested(rows, outputs[2::2], self._made()), int(outputs[3])
+            resource.push_rows(rows, count)
         else:
             resource.keep_rows(int(outputs[0]))
 
+    def _made(self) -> list[Made]:
+        """What the stacks are made as whose handles are pushed."""
+        stacks = [producer(push.inputs[1]) for push in self._kept.nodes[:-1]]
+        return [
+            Made(node.attrs["stack_name"] or node.name, node.attrs["elem_type"]) for node in stacks
+        ]
 
-def place_of(kept: Kept, values: Sequence[Any], room: int) -> Place | None:
+
+def place_of(kept: Kept, values: Sequence[Any], room: Sequence[int]) -> Place | None:
     """What is behind a loop's `Kept`; None where only its kernels can deal with it.
 
     Args:
       values: what enters the loop.
       room: for how many values that are pushed, or written to an array that grows, there is to be
-        room.
+        room, and for how many handles.
     """
     handle = values[kept.store.handle]
     resource = handle.resource if isinstance(handle, ResourceHandle) else None
@@ -114,15 +141,22 @@ def place_of(kept: Kept, values: Sequence[Any], room: int) -> Place | None:
     if kept.store.source:
         resource = resource.gradient(kept.store.source).resource
         assert isinstance(resource, TensorArrayState)
-    return _array(kept, resource, room)
+    return _array(kept, resource, room[0])
 
 
-def _stack(kept: Kept, stack: Any, room: int) -> Place | None:
-    dtype = _dtype(kept)
+def _stack(kept: Kept, stack: Any, room: Sequence[int]) -> Place | None:
+    depth = len(kept.nodes) - 1
+    dtype = dtypes.resource if depth else _dtype(kept)
     if not isinstance(stack, Stack) or isinstance(stack, BoundedStack) or stack.dtype is not dtype:
         return None
     if kept.use is Use.PUSH:
-        return Place(kept, stack, Extent((room,)))
+        return Place(kept, stack, Extent((room[0],), tuple(room[1:])))
+    if depth:
+        levels = levels_of(stack, depth, _dtype(kept))
+        if levels is None:
+            return None
+        above = tuple([len(ends) for ends in levels.ends])
+        return Place(kept, stack, Extent(levels.rows.shape, above), levels)
     if not stack.below and (not stack or any(v.shape != stack[0].shape for v in stack)):
         return None
     if stack.below and (stack or len(stack.below) > 1):
@@ -147,6 +181,6 @@ def _array(kept: Kept, array: TensorArrayState, room: int) -> Place | None:
 
 def _dtype(kept: Kept) -> DType:
     """The type of the elements."""
-    node = kept.nodes[0]
+    node = kept.nodes[-1]
     output = node.inputs[2] if kept.use is Use.WRITE else node.outputs[0]
     return output.dtype.base_dtype

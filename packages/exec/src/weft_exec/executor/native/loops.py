@@ -42,6 +42,7 @@ from weft_graph.passes.structure import Structurer
 from weft_graph.passes.whole_loops import (
     Extent,
     GeneratedLoop,
+    Kept,
     LoopGenerator,
     Use,
     WholeLoop,
@@ -150,11 +151,14 @@ class CompiledLoop:
         self._variables = sorted(whole.reads | whole.updates)
         uses = {kept.use for kept in whole.kept}
         self._changing = [_last_to_change(whole, at) for at in self._updates]
-        self._goes_on = Use.PUSH in uses and Use.WRITE not in uses and not whole.updates
+        nested = any(each.use is Use.PUSH and len(each.nodes) > 1 for each in whole.kept)
+        at_end = Use.WRITE in uses or bool(whole.updates) or nested
+        self._goes_on = Use.PUSH in uses and not at_end
         self._wanted = [self._goes_on or wanted for wanted in whole.wanted()]
         self._all_wanted = all(self._wanted)
         self._one_key = self._only_key()
         self._room = 0
+        self._rooms: dict[Kept, tuple[int, ...]] = {}
         self._refused = 0
         self._made: dict[_Key, Callable[..., Any] | None] = {}
         self._records: dict[_Key, Record] = {}
@@ -171,9 +175,9 @@ class CompiledLoop:
             return NotImplemented
         if self._one_key is not None:
             return self._made_for(self._one_key, (values, (), ()))
-        room = self._room
+        rooms = self._rooms
         done = self._called(values)
-        if done is NotImplemented and self._room > room:  # as the first time has shown
+        if done is NotImplemented and self._rooms is not rooms:  # as the first time has shown
             done = self._called(values)
         return done
 
@@ -237,13 +241,13 @@ class CompiledLoop:
     def _places(self, values: Sequence[Any]) -> list[Place] | None:
         """What is behind the handles; None where only kernels can deal with it."""
         kept = self._whole.kept
-        found = [None if each.use is Use.PUSH else place_of(each, values, 0) for each in kept]
+        found = [None if each.use is Use.PUSH else place_of(each, values, (0,)) for each in kept]
         fixed = [place.extent for place in found if place is not None and not place.extent.grows]
         room = max(max([extent.shape[0] for extent in fixed], default=0) or _ROOM, self._room)
         places: list[Place] = []
         for each, place in zip(kept, found, strict=True):
             if each.use is Use.PUSH or (place is not None and place.extent.grows):
-                place = place_of(each, values, room)
+                place = place_of(each, values, self._rooms.get(each, (room,) * len(each.nodes)))
             if place is None:
                 return None
             places.append(place)
@@ -403,14 +407,17 @@ class CompiledLoop:
 
     def _is_outgrown(self, places: Sequence[Place], made: Sequence[Sequence[Any]]) -> bool:
         """Whether a loop had too little room; then there is more from now on."""
-        pairs = zip(places, made, strict=True)
-        wanted = [(place.wanted(each), place.extent.shape[0]) for place, each in pairs]
-        most = max([want for want, room in wanted if want > room], default=0)
-        if most > _MOST_AT_ONCE:
+        rooms: dict[Kept, tuple[int, ...]] = {}
+        for kept, place, each in zip(self._whole.kept, places, made, strict=True):
+            wanted = place.wanted(each)
+            if any(want > room for want, room in zip(wanted, place.room, strict=False)):
+                most = map(max, wanted, place.room)
+                rooms[kept] = tuple([1 << (size - 1).bit_length() for size in most])
+        if any(max(room) > _MOST_AT_ONCE for room in rooms.values()):
             self._refused = _REFUSED + 1
-        elif most:
-            self._room = max(self._room, 1 << (most - 1).bit_length())
-        return most > 0
+        elif rooms:
+            self._rooms = self._rooms | rooms
+        return bool(rooms)
 
     def _kept(
         self,
