@@ -135,9 +135,13 @@ class _Transposed:
         for each in body:
             if isinstance(each, While):
                 before, each = self._loop(each, buffers)
+                buffers = within(buffers, before)
                 found += before
-            found.append(map_bodies(each, lambda inner: self.body(inner, buffers)))
+            found.append(map_bodies(each, functools.partial(self._inside, buffers)))
         return tuple(found)
+
+    def _inside(self, buffers: Buffers, body: Body) -> Body:
+        return self.body(body, buffers)
 
     def _loop(self, loop: While, buffers: Buffers) -> tuple[Body, While]:
         """What comes before a loop, and the loop."""

@@ -212,16 +212,25 @@ class TensorArrayState:
             self.whole = whole
 
     def shape_of_rows(self) -> Shape | None:
-        """The shape of all elements together, where they are there and alike; else None."""
-        first = self.places[0] if self.places else None
-        shape = getattr(first, "shape", None)
-        if shape is None or any([getattr(place, "shape", 0) != shape for place in self.places]):
+        """The shape of all elements together; None unless all were written, alike, and one is there.
+
+        Those that were read and cleared have a shape still.
+        """
+        shapes = {getattr(place, "shape", place) for place in self.places}
+        if len(shapes) != 1 or None in shapes or not any(self.there()):
             return None
-        return (len(self.places), *shape)
+        return (len(self.places), *shapes.pop())
+
+    def there(self) -> list[bool]:
+        """Of each element whether it is there: written, and not cleared."""
+        return [place is not None and type(place) is not tuple for place in self.places]
 
     def as_rows(self) -> Any:
-        """All elements, which are there and alike, as the rows of an array."""
-        return np.stack(self.places) if self.whole is None else self.whole
+        """All elements, which have one shape, as the rows of an array; zeros for those cleared."""
+        if self.whole is not None:
+            return self.whole
+        zeros = None if all(self.there()) else self._zeros((self.shape_of_rows() or ())[1:])
+        return np.stack([zeros if type(place) is tuple else place for place in self.places])
 
     def may_be_filled(self, shape: Shape) -> bool:
         """Whether writes of elements of a shape, to any places that are free, succeed."""

@@ -40,6 +40,7 @@ class StepReport:
       compiled: the names and op types of the nodes of each compiled region, on processors, and of
         each loop that is compiled as a whole, which `functions` do not have.
       left: of other nodes, by their op types and why they run by their kernels, how many.
+      loops: of loops that are in none of these as wholes, by their names, why.
       functions: what the regions became for the values that `explain` was given, by kernels, with
         what each takes: `CompiledFunction`s.
       limits: what one thread of the machine can do, where there are functions: a `Roofline`.
@@ -51,6 +52,7 @@ class StepReport:
         self.placement = PlacementReport((), ())
         self.compiled: list[list[tuple[str, str]]] = []
         self.left: Counter[tuple[str, str]] = Counter()
+        self.loops: dict[str, str] = {}
         self.functions: list[CompiledFunction] = []
         self.limits: Roofline | None = None
         self._devices: list[str] = []
@@ -69,8 +71,14 @@ class StepReport:
         self._devices.append(device)
         self.stages[device] = _graph_def(part.step, part.nodes)
 
-    def add_compiled(self, regions: Sequence[Sequence[Node]], left: Mapping[Node, str]) -> None:
-        """Note what is compiled, and what is not and why."""
+    def add_compiled(
+        self,
+        regions: Sequence[Sequence[Node]],
+        left: Mapping[Node, str],
+        loops: Mapping[str, str],
+    ) -> None:
+        """Note what is compiled, and what is not and why: nodes, and loops as wholes."""
+        self.loops.update(loops)
         self.compiled += [[(node.name, node.type) for node in region] for region in regions]
         self.left.update((node.type, why) for node, why in left.items())
 
@@ -163,6 +171,7 @@ class StepReport:
             lines.append(f"  {region[-1][0]}: {named}")
         for (op, why), n in self.left.most_common(most):
             lines.append(f"by kernels: {op} {n}: {why}")
+        lines += [f"no whole loop: {name}: {why}" for name, why in self.loops.items()][:most]
         if self.functions:
             from weft_exec.session.compiled_page import text_of
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from weft_exec.executor.compilers import Offer
@@ -34,11 +35,13 @@ class Choice(NamedTuple):
       regions: sets of nodes that are compiled together.
       left: of each other node that computes something, why it runs by its kernel.
       conditionals: those that are in regions.
+      loops: of loops that are not compiled as wholes, by their names, why.
     """
 
     regions: list[list[Node]]
     left: dict[Node, str]
     conditionals: Conditionals
+    loops: Mapping[str, str] = MappingProxyType({})
 
 
 def choose(

@@ -47,8 +47,7 @@ class Place:
     def inputs(self) -> list[Any]:
         """The arrays that a compiled loop is given of it."""
         if self.use is Use.READ:
-            size = self.extent.shape[0]
-            return [self._resource.as_rows(), np.ones(size, np.uint8)]
+            return [self._resource.as_rows(), np.array(self._resource.there(), np.uint8)]
         if self.use is Use.POP:
             if self._levels is not None:
                 return [self._levels.rows, np.array(self._levels.count), *self._levels.ends]

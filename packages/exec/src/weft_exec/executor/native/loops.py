@@ -63,44 +63,63 @@ _REFUSED: Final = 3
 _log: Final = logging.getLogger(__name__)
 
 
+class ChosenLoops(NamedTuple):
+    """Which loops are compiled as wholes.
+
+    Attributes:
+      found: the outermost that may be, each on a device.
+      left: of others that are in none of these, by their names, why they run by kernels.
+    """
+
+    found: list[tuple[WholeLoop, Device]]
+    left: dict[str, str]
+
+
 def choose_loops(
     offer: Offer, generator: LoopGenerator, asked: Collection[Node]
-) -> list[tuple[WholeLoop, Device]]:
-    """The outermost loops that may be compiled as wholes, each on a device."""
+) -> ChosenLoops:
+    """The outermost loops that may be compiled as wholes."""
+    chosen = ChosenLoops([], {})
     if not has_control_flow(offer.nodes):
-        return []
+        return chosen
     flow = Flow(offer.nodes)
     structurer = Structurer(offer.nodes, flow, updates)  # as kernels run
-    found: list[tuple[Frame, WholeLoop, Device]] = []
+    frames: list[Frame] = []
     for frame in flow.frames[1:]:
         within = [each for each in flow.frames if inside(each, frame)]
-        if any(inside(frame, other) for other, _, _ in found):
+        if any(inside(frame, other) for other in frames):
             continue
-        if any(each.problem for each in within):
+        problem = next((each.problem for each in within if each.problem), "")
+        if problem:
+            chosen.left[frame.name] = problem
             continue
         whole = WholeLoop(structurer.loop(frame), flow, offer.step.fetches)
         device = _device_of(offer, whole, asked)
-        if device is not None and not generator.why_not_loop(whole):
-            found.append((frame, whole, device))
-    return [(whole, device) for _, whole, device in found]
+        why = device if isinstance(device, str) else generator.why_not_loop(whole)
+        if isinstance(device, str) or why:
+            chosen.left[frame.name] = why
+            continue
+        frames.append(frame)
+        chosen.found.append((whole, device))
+    return chosen
 
 
-def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Device | None:
-    """The device of a loop, all of whose nodes are asked for; None if it stays with its kernels."""
+def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Device | str:
+    """The device of a loop, all of whose nodes are asked for; why it stays with its kernels."""
     found: Device | None = None
     for node in whole.nodes:
         if node.traits.routes or node.role in (Role.CONSTANT, Role.LOOP_COND):
             continue
         if node not in asked:
-            return None
+            return f"of {node.name!r}: nobody asks for it"
         device, kernel = offer.place(node)
         counts = needs_counters(node) and not node.traits.random
         if device.type != "CPU" or kernel.asynchronous or counts:
-            return None
+            return f"of {node.name!r}: it is on {device.name}, or waits"
         if found is not None and device is not found:
-            return None
+            return f"of {node.name!r}: others are on another device"
         found = device
-    return found
+    return found or "it computes nothing"
 
 
 _Change = tuple[VariableState, Any, Any]

@@ -55,7 +55,7 @@ class NativeRegions:
             mode = _mode(said, checked, device)
             return LoopClaim(whole, lambda: CompiledLoop(generator, whole, device, mode, checked))
 
-        return [claim(*each) for each in choose_loops(offer, generator, asked)]
+        return [claim(*each) for each in choose_loops(offer, generator, asked).found]
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """The regions of a part on processors, and on other devices that there is code for."""
@@ -109,11 +109,16 @@ def choice_of(offer: Offer) -> Choice | None:
     names = generators.keys()
     if not asked or not names:
         return None
-    loops = [list(claim.whole.nodes) for claim in NativeRegions().claim_loops(offer)]
+    left: dict[str, str] = {}
+    loops: list[list[Node]] = []
+    if loop_generators.keys():
+        generator = loop_generators.lookup(loop_generators.keys()[0])
+        whole, left = choose_loops(offer, generator, asked)
+        loops = [list(loop.nodes) for loop, _ in whole]
     inside = {node for loop in loops for node in loop}
     rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
     found = choose(rest, generators.lookup(names[0]), asked)
-    return found._replace(regions=[*found.regions, *loops])
+    return found._replace(regions=[*found.regions, *loops], loops=left)
 
 
 register_compiler("native", NativeRegions())
