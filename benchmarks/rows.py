@@ -233,6 +233,12 @@ PROGRAMS = [
         family="loops",
     ),
     Program(
+        "loop_nested_gradient",
+        (Row("loop_nested_gradient", "nested while loops, up to 49 turns in 50, with gradients"),),
+        LOOPS,
+        family="loops",
+    ),
+    Program(
         "loop_products",
         (Row("loop_products", "while loop of 100 products 256²"),),
         LOOPS,

@@ -12,7 +12,7 @@ import timing
 from jax import Array, lax
 from timing import Timer
 
-ITERATIONS, OUTER, INNER = 1000, 50, 50
+ITERATIONS, OUTER, INNER, NARROW = 1000, 50, 50, 64
 PRODUCTS, SIDE = 100, 256
 STEPS, BATCH, UNITS = 100, 32, 128
 EXPERTS, WIDTH, ROWS = 2, 256, 32
@@ -46,6 +46,25 @@ def nested(timer: Timer) -> None:
         )
 
     time_call(timer, "loop_nested", run, 0.0)
+
+
+def nested_gradient(timer: Timer) -> None:
+    """Loops of a fixed number of turns, of which those beyond a limit change nothing.
+
+    A `while_loop` of JAX has no gradient backward; `scan` has one.
+    """
+    w = weights(NARROW)
+
+    def loss(x: Array, w: Array) -> Array:
+        def row(v: Array, i: Array) -> tuple[Array, None]:
+            def turn(u: Array, j: Array) -> tuple[Array, None]:
+                return jnp.where(j < i, jnp.tanh(u * w) + 0.5 * v, u), None
+
+            return lax.scan(turn, v, jnp.arange(OUTER))[0], None
+
+        return lax.scan(row, x, jnp.arange(OUTER))[0].sum()
+
+    time_call(timer, "loop_nested_gradient", jax.grad(loss, (0, 1)), weights(NARROW), w)
 
 
 def products(timer: Timer) -> None:
@@ -115,6 +134,7 @@ def conditional(timer: Timer) -> None:
 PROGRAMS: dict[str, timing.Program] = {
     "loop_scalar": scalar,
     "loop_nested": nested,
+    "loop_nested_gradient": nested_gradient,
     "loop_products": products,
     "conditional": conditional,
     "rnn": lambda timer: rnn(timer, lengths=False),

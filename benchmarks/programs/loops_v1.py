@@ -10,7 +10,7 @@ from timing import Timer
 
 tf: Any = None  # weft or tensorflow.compat.v1
 
-ITERATIONS, OUTER, INNER = 1000, 50, 50
+ITERATIONS, OUTER, INNER, NARROW = 1000, 50, 50, 64
 PRODUCTS, SIDE = 100, 256
 STEPS, BATCH, UNITS = 100, 32, 128
 EXPERTS, WIDTH, ROWS = 2, 256, 32
@@ -49,6 +49,23 @@ def nested(timer: Timer) -> None:
     result = tf.while_loop(lambda i, _: i < OUTER, row, (tf.constant(0), start))
     with session(timer) as s:
         timer.time("loop_nested", lambda: s.run(result, {start: 0.0}))
+
+
+def nested_gradient(timer: Timer) -> None:
+    """Loops of another number of turns each time, with what they change and what they do not."""
+    rng = np.random.RandomState(0)
+    x, w = tf.placeholder(tf.float32, [NARROW]), weights(rng, NARROW)
+
+    def row(i: Any, v: Any) -> Any:
+        turn = lambda j, u: (j + 1, tf.tanh(u * w) + 0.5 * v)  # noqa: E731
+        return i + 1, tf.while_loop(lambda j, _: j < i, turn, (tf.constant(0), v))[1]
+
+    last = tf.while_loop(lambda i, _: i < OUTER, row, (tf.constant(0), x))[1]
+    grads = tf.gradients(tf.reduce_sum(last), [x, w])
+    given = rng.randn(NARROW).astype(np.float32)
+    with session(timer) as s:
+        s.run(tf.global_variables_initializer())
+        timer.time("loop_nested_gradient", lambda: s.run(grads, {x: given}))
 
 
 def products(timer: Timer) -> None:
@@ -133,6 +150,7 @@ def conditional(timer: Timer) -> None:
 PROGRAMS: dict[str, timing.Program] = {
     "loop_scalar": scalar,
     "loop_nested": nested,
+    "loop_nested_gradient": nested_gradient,
     "loop_products": products,
     "conditional": conditional,
     "rnn": lambda timer: rnn(timer, lengths=False),

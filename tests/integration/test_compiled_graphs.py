@@ -601,6 +601,38 @@ def looped(g: Drawn) -> None:
         g.add(wf.gradients(found[1], start)[0], x.shape, False)
 
 
+def nested(g: Drawn) -> None:
+    """Loops in loops, whose turns differ from one turn around to the next, and their gradients."""
+    x = g.pick()
+    limit = g.add_turns(g.random.randint(0, 4))
+    depth = g.random.choice((2, 2, 3))
+    twice, chooses, maps = (g.random.random() < 0.3 for _ in range(3))
+    shapes = [wf.TensorShape([]), wf.TensorShape([None] * x.rank)]
+    start = wf.identity(x.output)
+
+    def loop(level: int, count: Any, v: Any, around: Any) -> Any:
+        def turn(i: Any, u: Any) -> Any:
+            if level == depth:
+                return i + 1, wf.tanh(u * 0.7) - wf.sin(u) * around
+            inner = lambda: loop(level + 1, (i + level) % 3, wf.tanh(u), u)  # noqa: E731
+            u = wf.cond(i > 1, inner, lambda: wf.sin(u)) if chooses else inner()
+            return i + 1, loop(level + 1, i, u, around) if twice and level == 1 else u
+
+        return wf.while_loop(lambda i, _: i < count, turn, [0, v], shapes)[1]
+
+    if maps and x.rank:
+        counts = wf.range(x.shape[0]) % 4
+        shapes[1] = wf.TensorShape([None] * (x.rank - 1))
+        depth = 1
+        row = lambda given: loop(1, given[1], given[0], wf.cos(given[0]))  # noqa: E731
+        found = wf.map_fn(row, (start, counts), dtype=g.dtype)
+    else:
+        found = loop(1, limit, start, start)
+    g.add(found, x.shape, False)
+    if g.random.random() < 0.8:
+        g.add(wf.gradients(wf.sin(found), start)[0], x.shape, False)
+
+
 def grown(g: Drawn) -> None:
     """A loop makes an array longer, in one order or another, perhaps one that has an element."""
     x = g.pick()
@@ -685,7 +717,7 @@ STEPS_OF_A_GRAPH: Final[Sequence[Step]] = (
     *(transposed, reshaped, reversed_along, tiled, cut, strided, joined, padded, gathered),
     *(softmax, scanned, placed, segmented, labelled, product, product, images, images),
     *(sized, gradients, gradients, variable, variable, changed_again, changed_again, looped),
-    *(grown, scattered, drawn, drawn, rows_of_a_variable, branched, branched, branched),
+    *(nested, grown, scattered, drawn, drawn, rows_of_a_variable, branched, branched, branched),
 )
 STEPS_OF_A_BRANCH: Final[Sequence[Step]] = (
     *(unary, unary, guarded, binary, binary, divided, chosen, cast, reduced, transposed, reshaped),
