@@ -620,7 +620,7 @@ def nested(g: Drawn) -> None:
 
         return wf.while_loop(lambda i, _: i < count, turn, [0, v], shapes)[1]
 
-    if maps and x.rank:
+    if maps and x.rank and x.shape[0]:
         counts = wf.range(x.shape[0]) % 4
         shapes[1] = wf.TensorShape([None] * (x.rank - 1))
         depth = 1

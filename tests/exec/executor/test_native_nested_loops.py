@@ -299,6 +299,28 @@ def test_a_pop_of_what_another_turn_pushed_is_the_error_of_its_kernel(
                     session.run(popped, {extra: 1})
 
 
+def test_loops_inside_of_one_that_stays_with_kernels_are_compiled(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which turns out when it is compiled, as its shapes change."""
+
+    def build(p: dict[str, Any]) -> Any:
+        def turn(i: Any, v: Any) -> Any:
+            v = _again(i, lambda _, u: wf.tanh(u * p["w"]) + u, v)
+            return i + 1, wf.concat([v, v[:1]], 0)
+
+        shapes = [wf.TensorShape([]), wf.TensorShape([None, 3])]
+        start = [0, p["x"]]
+        last = wf.while_loop(lambda i, _: i < p["turns"], turn, start, shapes)[1]
+        return wf.reduce_sum(last, 0)
+
+    feeds = [_feeds()] * 3
+    want = _results(build, feeds, "off", monkeypatch)
+    _agree(_results(build, feeds, "now", monkeypatch), want, 1e-12)
+    assert any("grad" not in name for name in ran)
+    assert all(name.count("while") > 2 for name in ran), ran  # while/while/while_context
+
+
 def test_explain_says_why_a_loop_is_no_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
     with wf.Graph().as_default(), wf.Session() as session:

@@ -133,9 +133,7 @@ def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     return Levels(rows, count, ends)
 
 
-def _keep(
-    stack: Stack, rows: Any, ends: Sequence[Any], made: Sequence[Made], count: int
-) -> None:
+def _keep(stack: Stack, rows: Any, ends: Sequence[Any], made: Sequence[Made], count: int) -> None:
     """Let a stack have rows in the place of handles."""
     stack.clear()
     stack.push_rows(nested(rows, ends, made), count)

@@ -67,18 +67,29 @@ class ChosenLoops(NamedTuple):
     """Which loops are compiled as wholes.
 
     Attributes:
-      found: the outermost that may be, each on a device.
+      found: those that may be, each on a device, outer ones first. Those inside of others are for
+        where these turn out to be none, as their shapes change.
       left: of others that are in none of these, by their names, why they run by kernels.
     """
 
     found: list[tuple[WholeLoop, Device]]
     left: dict[str, str]
 
+    @property
+    def outermost(self) -> list[WholeLoop]:
+        """Those that are in no other."""
+        frames = [whole.loop.frame for whole, _ in self.found]
+        return [
+            whole
+            for whole, _ in self.found
+            if not any(
+                each is not whole.loop.frame and inside(whole.loop.frame, each) for each in frames
+            )
+        ]
 
-def choose_loops(
-    offer: Offer, generator: LoopGenerator, asked: Collection[Node]
-) -> ChosenLoops:
-    """The outermost loops that may be compiled as wholes."""
+
+def choose_loops(offer: Offer, generator: LoopGenerator, asked: Collection[Node]) -> ChosenLoops:
+    """The loops that may be compiled as wholes."""
     chosen = ChosenLoops([], {})
     if not has_control_flow(offer.nodes):
         return chosen
@@ -87,8 +98,7 @@ def choose_loops(
     frames: list[Frame] = []
     for frame in flow.frames[1:]:
         within = [each for each in flow.frames if inside(each, frame)]
-        if any(inside(frame, other) for other in frames):
-            continue
+        is_in_another = any(inside(frame, other) for other in frames)
         problem = next((each.problem for each in within if each.problem), "")
         if problem:
             chosen.left[frame.name] = problem
@@ -96,11 +106,11 @@ def choose_loops(
         whole = WholeLoop(structurer.loop(frame), flow, offer.step.fetches)
         device = _device_of(offer, whole, asked)
         why = device if isinstance(device, str) else generator.why_not_loop(whole)
-        if isinstance(device, str) or why:
+        if not isinstance(device, str) and not why:
+            frames.append(frame)
+            chosen.found.append((whole, device))
+        elif not is_in_another:
             chosen.left[frame.name] = why
-            continue
-        frames.append(frame)
-        chosen.found.append((whole, device))
     return chosen
 
 
@@ -144,6 +154,9 @@ class CompiledLoop:
       device: gives the memory of results.
       mode: when they are made.
       checked: whether kernels compute the same, to compare it.
+      around: the loops that it is in which may be compiled.
+      given_up: notes loops that stay with their kernels, at least for some shapes; a loop runs by
+        kernels itself while those around it may still be compiled.
     """
 
     def __init__(
@@ -153,8 +166,12 @@ class CompiledLoop:
         device: Device,
         mode: Mode,
         checked: bool = False,
+        around: Collection[Frame] = (),
+        given_up: set[Frame] | None = None,
     ) -> None:
         self._checked = checked
+        self._around = around
+        self._given_up = set() if given_up is None else given_up
         self._generator = generator
         self._whole = whole
         self._device = device
@@ -178,7 +195,7 @@ class CompiledLoop:
         self._one_key = self._only_key()
         self._room = 0
         self._rooms: dict[Kept, tuple[int, ...]] = {}
-        self._refused = 0
+        self._refused = self._unplaced = 0
         self._made: dict[_Key, Callable[..., Any] | None] = {}
         self._records: dict[_Key, Record] = {}
         self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
@@ -191,6 +208,9 @@ class CompiledLoop:
     def __call__(self, *values: Any) -> Any:
         """The last values; NotImplemented or a record where the kernels are to run."""
         if self._refused > _REFUSED:
+            self._give_up()
+            return NotImplemented
+        if self._around and not self._given_up.issuperset(self._around):
             return NotImplemented
         if self._one_key is not None:
             return self._made_for(self._one_key, (values, (), ()))
@@ -203,6 +223,9 @@ class CompiledLoop:
     def _called(self, values: Sequence[Any]) -> Any:
         places = self._places(values) if self._whole.kept else []
         if places is None:
+            self._unplaced += 1
+            if self._unplaced > _REFUSED:
+                self._give_up()
             return NotImplemented
         states: dict[int, VariableState] = {}
         if self._variables:
@@ -227,6 +250,7 @@ class CompiledLoop:
                 return record if record.begins(False) else NotImplemented
             made = self._made_now(key)
         if made is None:
+            self._give_up()
             return NotImplemented
         try:
             return made(asked)
@@ -236,6 +260,10 @@ class CompiledLoop:
             raise_if_ended()
             self._refused += 1
             return NotImplemented
+
+    def _give_up(self) -> None:
+        """Let loops inside be compiled by themselves."""
+        self._given_up.add(self._whole.loop.frame)
 
     def stop(self) -> None:
         """Make calls that run end, since their session is closed."""

@@ -18,7 +18,8 @@ from weft_exec.settings import jit_environment
 from weft_graph.ir.code_generators import generators
 from weft_graph.ir.jit_scope import CHECKED, COMPILED
 from weft_graph.ir.node import Node
-from weft_graph.passes.whole_loops import WholeLoop, loop_generators
+from weft_graph.passes.flow import Frame
+from weft_graph.passes.whole_loops import WholeLoop, inside, loop_generators
 
 
 def wanted(nodes: Iterable[Node], said: str) -> set[Node]:
@@ -49,13 +50,20 @@ class NativeRegions:
         if not asked or not generators.keys() or not loop_generators.keys():
             return []
         generator = loop_generators.lookup(loop_generators.keys()[0])
+        found = choose_loops(offer, generator, asked).found
+        given_up: set[Frame] = set()
 
         def claim(whole: WholeLoop, device: Device) -> LoopClaim:
             checked = any(CHECKED in node.attrs for node in whole.nodes)
-            mode = _mode(said, checked, device)
-            return LoopClaim(whole, lambda: CompiledLoop(generator, whole, device, mode, checked))
+            mode, frame = _mode(said, checked, device), whole.loop.frame
+            frames = [each.loop.frame for each, _ in found]
+            around = [each for each in frames if each is not frame and inside(frame, each)]
+            return LoopClaim(
+                whole,
+                lambda: CompiledLoop(generator, whole, device, mode, checked, around, given_up),
+            )
 
-        return [claim(*each) for each in choose_loops(offer, generator, asked).found]
+        return [claim(*each) for each in found]
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
         """The regions of a part on processors, and on other devices that there is code for."""
@@ -113,8 +121,9 @@ def choice_of(offer: Offer) -> Choice | None:
     loops: list[list[Node]] = []
     if loop_generators.keys():
         generator = loop_generators.lookup(loop_generators.keys()[0])
-        whole, left = choose_loops(offer, generator, asked)
-        loops = [list(loop.nodes) for loop, _ in whole]
+        chosen = choose_loops(offer, generator, asked)
+        left = chosen.left
+        loops = [list(loop.nodes) for loop in chosen.outermost]
     inside = {node for loop in loops for node in loop}
     rest = offer._replace(nodes=[node for node in offer.nodes if node not in inside])
     found = choose(rest, generators.lookup(names[0]), asked)
