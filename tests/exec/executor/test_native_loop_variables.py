@@ -6,7 +6,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -371,15 +371,43 @@ class _Program:
         return found
 
 
-def _agree(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+SPARSE: Final[Sequence[Callable[[], Any]]] = (
+    lambda: wf.train.AdagradOptimizer(0.1),
+    lambda: wf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    lambda: wf.train.RMSPropOptimizer(0.1, momentum=0.5),
+    lambda: wf.train.FtrlOptimizer(0.1, l1_regularization_strength=0.01),
+    lambda: wf.train.AdadeltaOptimizer(0.1),
+    lambda: wf.train.AdamOptimizer(0.1),
+)
+
+
+class _SparseProgram(_Program):
+    """The same, with optimizers that change rows."""
+
+    def touch(self, x: Any, i: Any, kind: str) -> Any:
+        if self.random.random() < 0.5:
+            return super().touch(x, i, kind)
+        variable = self.random.choice(self.variables)
+        rows = wf.stack([i % 4, self.random.randrange(4), self.random.choice([1, (i * 3) % 4])])
+        optimizer = self.random.choice(SPARSE)()
+        with wf.control_dependencies(self.last):
+            slices = wf.IndexedSlices(wf.sin(x[1:]), rows, wf.constant([4]))
+            change = optimizer.apply_gradients([(slices, variable)])
+        with wf.control_dependencies([change]):
+            found = wf.identity(variable.read_value()) * 0.5
+        self.last = [found]
+        return found
+
+
+def _agree(seed: int, monkeypatch: pytest.MonkeyPatch, make: Any = _Program) -> None:
     def run(session: Any) -> list[Any]:
-        program = _Program(seed)
+        program = make(seed)
         session.run(wf.global_variables_initializer())
         found: list[Any] = []
         for turns in (3, 0, 4):
             feed = {program.turns: turns, program.x: np.linspace(-1, turns, 4)}
             found.append(session.run(program.y, feed))
-            found += session.run(program.variables)
+            found += session.run(wf.global_variables())
         return found
 
     _both_ways(monkeypatch, run, 1e-7)
@@ -391,6 +419,71 @@ def test_loops_do_what_kernels_do_to_variables(
     for seed in range(8):
         _agree(seed, monkeypatch)
     assert sum(ran) > 12 and all(ran)
+
+
+def test_loops_change_rows_by_optimizers_as_kernels_do(
+    ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(5):
+        _agree(seed, monkeypatch, _SparseProgram)
+    assert sum(ran) > 10 and all(ran)
+
+
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("make", SPARSE)
+def test_optimizers_change_rows_in_loops(
+    resource: bool, make: Any, ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which some have several gradients in a turn, and each turn has others."""
+
+    def run(session: Any) -> list[Any]:
+        w = wf.Variable(np.linspace(-1, 1, 12).reshape(6, 2), use_resource=resource)
+        words = wf.placeholder(wf.int32, [5, 4])
+        optimizer = make()
+
+        def turn(i: Any, u: Any) -> Any:
+            seen = wf.gather(words, i)
+            with wf.control_dependencies([u]):
+                rows = wf.gather(w.read_value(), seen)
+            slices = wf.IndexedSlices(wf.sin(rows) + 0.1, seen, wf.constant([6, 2]))
+            with wf.control_dependencies([optimizer.apply_gradients([(slices, w)])]):
+                return u + wf.reduce_sum(rows)
+
+        y = _loop(turn, 5, wf.constant(0.0, wf.float64))
+        session.run(wf.global_variables_initializer())
+        given = np.random.default_rng(2).integers(0, 6, (5, 4))
+        given[1] = 3
+        found = [session.run(y, {words: given}) for _ in range(2)]
+        with pytest.raises(errors.InvalidArgumentError):
+            session.run(y, {words: given + 4})
+        return [*found, *session.run(wf.global_variables())]
+
+    _both_ways(monkeypatch, run)
+    assert ran and True in ran
+
+
+def test_what_only_seems_to_name_rows_stays_with_kernels(
+    ran: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is seen outside of the update."""
+
+    def run(session: Any) -> list[Any]:
+        w = wf.Variable(np.ones([6, 2]))
+        optimizer = wf.train.AdagradOptimizer(0.1)
+
+        def turn(i: Any, u: Any) -> Any:
+            slices = wf.IndexedSlices(wf.ones([3, 2], wf.float64), wf.stack([i, 1, 2]), [6, 2])
+            with wf.control_dependencies([optimizer.apply_gradients([(slices, w)])]):
+                graph = wf.get_default_graph()
+                named = [n for n in graph.get_operations() if n.type == "Unique"]
+                return u + wf.cast(wf.size(named[0].outputs[0]), wf.float64)
+
+        y = _loop(turn, 4, wf.constant(0.0, wf.float64))
+        session.run(wf.global_variables_initializer())
+        return [session.run(y), *session.run(wf.global_variables())]
+
+    _both_ways(monkeypatch, run)
+    assert not any(ran)
 
 
 def test_a_conditional_in_a_loop_reads_a_variable_that_no_turn_changes(
@@ -408,6 +501,7 @@ def test_many_loops_do_what_kernels_do_to_variables(
 ) -> None:
     for seed in range(first, first + 100):
         _agree(seed, monkeypatch)
+        _agree(seed, monkeypatch, _SparseProgram)
 
 
 def test_what_a_loop_changes_may_be_read_beside_it(

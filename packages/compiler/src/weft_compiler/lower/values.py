@@ -46,6 +46,7 @@ class Value:
       constant: an input's array, where it is known.
       dense_of: a tensor with the same elements in the same order, in another shape.
       requires: what must hold, of values that the definition takes.
+      count: of a list of rows, how many of them are meant, int64 of rank 0; None for all.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Value:
     constant: Any = None
     dense_of: Value | None = None
     requires: tuple[Requirement, ...] = ()
+    count: Value | None = None
 
     def at(self, *indices: Expr | int) -> Expr:
         """One of its elements."""

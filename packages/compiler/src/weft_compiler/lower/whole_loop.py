@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from weft_compiler.lower.region import (
 )
 from weft_compiler.lower.registry import known_operands, require, rule_of, update_of, wants_kernel
 from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
+from weft_compiler.lower.unique_rows import unique_rows, updates_of_rows
 from weft_compiler.lower.values import Value, chosen, computed
 from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
@@ -114,6 +116,8 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
         return ""
     if gradient_source(node) or passes_variable(node) or _reads(whole, node):
         return ""
+    if updates_of_rows(node):
+        return ""
     if changed_by(node):
         return _why_not_change(whole, node)
     traits = node.op_def.traits
@@ -144,7 +148,9 @@ def _why_not_change(whole: WholeLoop, node: Node) -> str:
     places = [whole.variable_at(source) for source in changed_by(node)]
     if None in places or len(changed_by(node)) != update.states:
         return "nobody knows what it changes"
-    if len(set(places)) < len(places) or (update.rows is not None and update.states > 1):
+    each_once = any(updates_of_rows(source.node) for source in node.inputs)
+    in_turn = update.rows is not None and update.states > 1 and not each_once
+    if len(set(places)) < len(places) or in_turn:
         return "it changes several variables together"
     return why_not(node) or wants_kernel(node)
 
@@ -427,6 +433,8 @@ class _Lowering:
             self._note(found, path, turns)
             if node.outputs[0].dtype is not dtypes.resource:
                 self._is(node.outputs[0], found[0])
+        elif updates_of_rows(node):
+            self._unique(node, path, turns)
         else:
             sources = tuple([self._twin(source) for source in node.inputs])
             twins = copied(self._graph, node, sources)
@@ -438,6 +446,18 @@ class _Lowering:
                 for output, value in zip(twin.outputs, results, strict=True):
                     self._values[output] = value
 
+    def _unique(self, node: Node, path: Path, turns: Turns) -> None:
+        """The rows that a sparse gradient has, each once."""
+        update = updates_of_rows(node)[0]
+        at = self._whole.variable_at(changed_by(update)[0])
+        assert at is not None
+        shape = self._state(at).shape
+        require(bool(shape) and shape[0] > 0, "a variable has no rows")
+        found = unique_rows(node, self._value(node.inputs[0]), shape[0])
+        self._note(found, path, turns)
+        for output, value in zip(node.outputs, found, strict=True):
+            self._is(output, value)
+
     def _change(self, node: Node, path: Path, turns: Turns) -> None:
         """What variables become by a node."""
         update = update_of(node.type)
@@ -445,7 +465,8 @@ class _Lowering:
         places = [self._whole.variable_at(source) for source in changed_by(node)]
         operands = [self._value(source) for source in node.inputs]
         if update.rows is not None:  # which writes where others may still be read
-            operands[1:] = [self._beside(value) for value in operands[1:]]
+            states = update.states
+            operands[states:] = [self._beside(value) for value in operands[states:]]
         new = new_values(node, update, operands)
         self._note(new, path, turns)
         for at, value in zip(places, new, strict=True):
@@ -454,8 +475,9 @@ class _Lowering:
 
     def _beside(self, value: Value) -> Value:
         """A value that is in no memory of a variable."""
-        there = memory_of(value) in self._held
-        return computed(value.name, value.dtype, value.shape, value.at) if there else value
+        if memory_of(value) not in self._held:
+            return value
+        return replace(computed(value.name, value.dtype, value.shape, value.at), count=value.count)
 
     def _becomes(self, at: int, new: Value, path: Path, turns: Turns) -> None:
         """Let a variable have a new value from here on, where a path leads."""

@@ -16,7 +16,6 @@ from weft_exec.resources.resources import ResourceHandle
 from weft_exec.resources.tensor_arrays import BoundedStack, Stack
 from weft_tensor.dtypes import DType
 
-
 _DEVICE: Final = "/device:CPU:0"
 """Of handles, for people: these never leave the step."""
 
@@ -70,12 +69,12 @@ class Levels(NamedTuple):
 
     Attributes:
       rows: the values.
-      count: how many handles are on the outermost stack.
+      handles: how many are on the outermost stack.
       ends: where each stack ends among what is on those of one level, the outermost level first.
     """
 
     rows: Any
-    count: int
+    handles: int
     ends: list[Any]
 
 
@@ -105,7 +104,7 @@ def _whole(stack: Stack, depth: int) -> Levels | None:
 
 def _gathered(stack: Stack, depth: int, dtype: DType) -> Levels | None:
     """What kernels have pushed, copied."""
-    on_top, count = _values(stack), 0
+    on_top = _values(stack)
     ends: list[Any] = []
     made: list[Made] = []
     values = on_top

@@ -230,7 +230,8 @@ class TensorArrayState:
         if self.whole is not None:
             return self.whole
         zeros = None if all(self.there()) else self._zeros((self.shape_of_rows() or ())[1:])
-        return np.stack([zeros if type(place) is tuple else place for place in self.places])
+        rows: list[Any] = [zeros if type(place) is tuple else place for place in self.places]
+        return np.stack(rows)
 
     def may_be_filled(self, shape: Shape) -> bool:
         """Whether writes of elements of a shape, to any places that are free, succeed."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft_compiler.ir.expressions import INDEX, Expr, Variable, cast, of_scalar
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, of_scalar
 from weft_compiler.ir.indices import clamped
 from weft_compiler.ir.loops import Unique, load, nest
-from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.registry import changes_rows, require
 from weft_compiler.lower.rules.gather import in_range
 from weft_compiler.lower.rules.training import FORMULAS
@@ -45,14 +45,63 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
     for at in range(count, len(names)):
         if at not in (of_grad, of_indices):
             require(operands[at].shape == (), f"{names[at]} is no scalar")
+    if indices.count is None:
+        found = _rows_in_turn(rule, node, operands)
+    else:
+        found = [_rows_at_once(rule, node, operands, which) for which in range(count)]
+    found[0].requires = (in_range(indices, shape[0]),)
+    return found
+
+
+def _rows_in_turn(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> list[Value]:
+    """All variables together, row after row, as there may be equal ones."""
+    count = len(rule.states)
+    states = operands[:count]
     news = _element(rule, node, operands)
+    change = Change(states, operands[count:], _writer(rule, operands, range(count), news))
+    return [
+        Value(f"{state.name}_new", state.dtype, state.shape, Places(change, which))
+        for which, state in enumerate(states)
+    ]
+
+
+def _rows_at_once(rule: UpdateRule, node: Node, operands: Sequence[Value], which: int) -> Value:
+    """One of the variables, of what all have before, as each row comes once."""
+    state, indices = operands[which], operands[(*rule.states, *rule.sparse).index("indices")]
+    others = [each for at, each in enumerate(operands) if at != which]
+    assert indices.count is not None
+    write = _writer(rule, operands, [which], _element(rule, node, operands))
+    change = Change([state], [*others, indices.count], write)
+    return Value(f"{state.name}_new", state.dtype, state.shape, Places(change, 0))
+
+
+def _writer(
+    rule: UpdateRule, operands: Sequence[Value], changed: Sequence[int], news: Sequence[Scalar]
+) -> Callable[..., Sequence[Statement]]:
+    """Writes the loops over rows.
+
+    Args:
+      changed: the positions of the variables that they change; they are given the memory of these,
+        of the other operands, and of how many rows are meant, where not all are.
+    """
+    count, names = len(rule.states), (*rule.states, *rule.sparse)
+    of_grad, of_indices = names.index("grad"), names.index("indices")
+    grad, indices, shape = operands[of_grad], operands[of_indices], operands[0].shape
 
     def write(unique: Unique, memory: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
-        buffers = [*memory, *rest]
+        given = iter(rest)
+        own = dict(zip(changed, memory, strict=True))
+        buffers = [own[at] if at in own else next(given) for at in range(len(operands))]
+        meant = next(given, None)
 
         def row(i: Expr) -> Body:
-            given = cast(load(buffers[of_indices], indices.shape, [i]), INDEX)
-            place = Let(unique("place"), clamped(given, shape[0]))
+            if meant is None:
+                return every_row(i)
+            return (If(apply("less", i, load(meant, (), ())), every_row(i)),)
+
+        def every_row(i: Expr) -> Body:
+            index = cast(load(buffers[of_indices], indices.shape, [i]), INDEX)
+            place = Let(unique("place"), clamped(index, shape[0]))
 
             def element(*at: Expr) -> Body:
                 where = (Variable(INDEX, place.name), *at)
@@ -65,12 +114,15 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
                     return load(buffers[position], (), ())
 
                 lets = [
-                    Let(unique(f"{name}_new"), cast(of_scalar(new, operand), state.dtype))
-                    for name, new, state in zip(rule.states, news, states, strict=True)
+                    Let(
+                        unique(f"{rule.states[which]}_new"),
+                        cast(of_scalar(news[which], operand), operands[which].dtype),
+                    )
+                    for which in changed
                 ]
                 stores = [
-                    Store(buffer.name, where, Variable(state.dtype, let.name))
-                    for buffer, state, let in zip(memory, states, lets, strict=True)
+                    Store(buffer.name, where, Variable(buffer.dtype, let.name))
+                    for buffer, let in zip(memory, lets, strict=True)
                 ]
                 return (*lets, *stores)
 
@@ -78,13 +130,7 @@ def _changed(rule: UpdateRule, node: Node, operands: Sequence[Value]) -> Sequenc
 
         return () if 0 in shape else nest(unique, indices.shape, row)
 
-    change = Change(states, operands[count:], write)
-    found = [
-        Value(f"{state.name}_new", state.dtype, shape, Places(change, which))
-        for which, state in enumerate(states)
-    ]
-    found[0].requires = (in_range(indices, shape[0]),)
-    return found
+    return write
 
 
 def _register(rule: UpdateRule) -> None:

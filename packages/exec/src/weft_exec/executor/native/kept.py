@@ -50,7 +50,7 @@ class Place:
             return [self._resource.as_rows(), np.array(self._resource.there(), np.uint8)]
         if self.use is Use.POP:
             if self._levels is not None:
-                return [self._levels.rows, np.array(self._levels.count), *self._levels.ends]
+                return [self._levels.rows, np.array(self._levels.handles), *self._levels.ends]
             rows, count = self._resource.as_rows()
             return [rows, np.array(count)]
         if self.extent.begun:

@@ -1,0 +1,128 @@
+"""The rows that a sparse gradient has, each once, in loops.
+
+Optimizers add up what a gradient has for equal indices: `Unique` numbers these, a segment sum adds
+up, and a sparse update takes a row for each. How many there are differs from turn to turn, and
+shapes may not; so these have a row for each index that there is, and the update takes the first
+ones. It is the only one that does, so nobody sees the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, apply, cast, number, where
+from weft_compiler.ir.indices import clamped, plus
+from weft_compiler.ir.loops import Unique, load, nest
+from weft_compiler.ir.program import Body, Buffer, Let, Statement, Store
+from weft_compiler.lower.registry import update_of
+from weft_compiler.lower.values import Value, Written, computed
+from weft_graph.ir.node import Node
+
+
+class Rows(NamedTuple):
+    """What `Unique` gives.
+
+    Attributes:
+      rows: each once, in the order of their first places, then zeros.
+      places: of each index, which of the rows it is.
+    """
+
+    rows: Value
+    places: Value
+
+
+def updates_of_rows(node: Node) -> list[Node]:
+    """What takes the rows that a `Unique` gives, if that is sparse updates alone; else nothing."""
+    if node.type != "Unique" or node.inputs[0].dims is None or len(node.inputs[0].dims) != 1:
+        return []
+    rows, places = node.outputs
+    found: list[Node] = []
+    for user in node.consumers:
+        if user.type == "UnsortedSegmentSum":
+            size = user.inputs[2].node
+            if user.inputs[1] is not places or size.type != "Size" or size.inputs[0] is not rows:
+                return []
+            found += [other for other in user.consumers if other not in found]
+        elif user.type == "Size":
+            if any(other.type != "UnsortedSegmentSum" for other in user.consumers):
+                return []
+        elif user not in found:
+            found.append(user)
+    alone = all(_takes_rows(user, node) for user in found)
+    return found if alone else []
+
+
+def _takes_rows(user: Node, unique: Node) -> bool:
+    """Whether a node is an update of the rows of a `Unique`, by sums of it."""
+    update = update_of(user.type)
+    if update is None or update.rows is None or "Sparse" not in user.type:
+        return False
+    names = [arg.name for arg in user.op_def.inputs]
+    grad, indices = [user.inputs[names.index(name)] for name in ("grad", "indices")]
+    others = [s for s in user.inputs if s.node is unique and s is not indices]
+    return (
+        indices is unique.outputs[0]
+        and grad.node.type == "UnsortedSegmentSum"
+        and grad.node.inputs[1] is unique.outputs[1]
+        and not others
+    )
+
+
+def unique_rows(node: Node, indices: Value, size: int) -> Rows:
+    """The rows among some indices.
+
+    Args:
+      node: a `Unique`.
+      indices: of rank 1.
+      size: how many rows there may be: that of the variable.
+    """
+    name, count = node.name, indices.shape[0]
+    packed = Value(name, INDEX, (2 * count + 1 + size,), Written([indices], _numbered(count, size)))
+    rows = computed(f"{name}_rows", indices.dtype, (count,), lambda i: packed.at(i))
+    rows.count = computed(f"{name}_count", INDEX, (), lambda: packed.at(2 * count))
+    dtype = node.outputs[1].dtype
+    places = computed(f"{name}_places", dtype, (count,), lambda i: packed.at(plus(i, count)))
+    return Rows(rows, places)
+
+
+def _numbered(count: int, size: int) -> Callable[..., Sequence[Statement]]:
+    """Writes rows, the place of each index, how many rows there are, and where each row is.
+
+    The last is believed only where the rows there agree, as it begins with whatever is in memory.
+    """
+
+    def write(unique: Unique, result: Buffer, given: Buffer) -> Sequence[Statement]:
+        def at(place: Expr | int) -> Load:
+            return load(result, result.shape, [place])
+
+        def store(place: Expr | int, value: Expr) -> Store:
+            return Store(result.name, at(place).indices, value)
+
+        def one(i: Expr) -> Body:
+            row, seen, place, number_of = (
+                Variable(INDEX, unique(each)) for each in ("row", "seen", "place", "number")
+            )
+            where_it_is = plus(clamped(row, size), 2 * count + 1)
+            guess = clamped(place, count)
+            known = apply(
+                "bit_and",
+                apply("equal", at(guess), row),
+                apply("bit_and", apply("less", guess, seen), apply("equal", guess, place)),
+            )
+            return (
+                Let(row.name, cast(load(given, (count,), [i]), INDEX)),
+                Let(seen.name, at(2 * count)),
+                Let(place.name, at(where_it_is)),
+                Let(number_of.name, where(known, place, seen)),
+                store(clamped(number_of, count), row),
+                store(plus(i, count), number_of),
+                store(where_it_is, number_of),
+                store(2 * count, apply("maximum", seen, plus(number_of, 1))),
+            )
+
+        none = number(0, INDEX)
+        begin = nest(unique, [count], lambda i: (store(i, none),))
+        return (*begin, store(2 * count, none), *nest(unique, [count], one))
+
+    return write
