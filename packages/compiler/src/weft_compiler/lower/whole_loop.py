@@ -101,22 +101,11 @@ def _goes_down(whole: WholeLoop, kept: Kept) -> bool:
 
 
 def _why_not_inside(whole: WholeLoop, node: Node) -> str:
-    if node.role in _ROUTED or only_waits(node):
-        return ""
-    if node in whole.stacks:
+    if node.role in _ROUTED or only_waits(node) or node in whole.stacks:
         return ""
     if node.type in USES:
-        if not any(node in kept.nodes for kept in whole.kept):
-            return "nobody knows which array or stack it takes"
-        handles = node.outputs[0].dtype is dtypes.resource
-        if not handles and not all(
-            computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs)
-        ):
-            return f"it keeps values of type {node.outputs[0].dtype.name}"
-        return ""
+        return _why_not_kept(whole, node)
     if gradient_source(node) or passes_variable(node) or _reads(whole, node):
-        return ""
-    if updates_of_rows(node):
         return ""
     if changed_by(node):
         return _why_not_change(whole, node)
@@ -129,7 +118,16 @@ def _why_not_inside(whole: WholeLoop, node: Node) -> str:
         for source in node.inputs
     ):
         return "it reads a variable"
-    return why_not(node) or _asks_for_values(node)
+    return "" if updates_of_rows(node) else why_not(node) or _asks_for_values(node)
+
+
+def _why_not_kept(whole: WholeLoop, node: Node) -> str:
+    """Why what is done to a TensorArray or a stack cannot be lowered, or ""."""
+    if not any(node in kept.nodes for kept in whole.kept):
+        return "nobody knows which array or stack it takes"
+    handles = node.outputs[0].dtype is dtypes.resource
+    known = all(computes_with(v.dtype) for v in (*node.inputs[1:], *node.outputs))
+    return "" if handles or known else f"it keeps values of type {node.outputs[0].dtype.name}"
 
 
 def _reads(whole: WholeLoop, node: Node) -> bool:
@@ -416,35 +414,40 @@ class _Lowering:
                     self._twins[output] = self._twin(source)
         elif node.role is Role.MERGE:
             self._merge(node, path, turns)
-        elif node.role is Role.TRIGGER or only_waits(node):
+        elif node.role is Role.TRIGGER or only_waits(node) or node in self._whole.stacks:
             return
         elif passes_variable(node):
             if self._is_value(node.inputs[0]):
                 self._twins[node.outputs[0]] = self._twin(node.inputs[0])
         elif gradient_source(node):
             self._twins[node.outputs[1]] = self._twin(node.inputs[1])
-        elif node in self._whole.stacks:
-            return
         elif node.type in USES:
-            keeper = self._keeper[node]
-            operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
-            found = keeper.done(node, operands, path, turns)
-            turns.acts = True
-            self._note(found, path, turns)
-            if node.outputs[0].dtype is not dtypes.resource:
-                self._is(node.outputs[0], found[0])
+            self._keep(node, path, turns)
         elif updates_of_rows(node):
             self._unique(node, path, turns)
         else:
-            sources = tuple([self._twin(source) for source in node.inputs])
-            twins = copied(self._graph, node, sources)
-            self._twins.update(zip(node.outputs, twins, strict=True))
-            for twin in dict.fromkeys(each.node for each in twins):
-                stream = self._draw(node, path, turns) if node in self._rows else None
-                results = lowered(twin, [self._values[source] for source in twin.inputs], stream)
-                self._note(results, path, turns)
-                for output, value in zip(twin.outputs, results, strict=True):
-                    self._values[output] = value
+            self._compute(node, path, turns)
+
+    def _keep(self, node: Node, path: Path, turns: Turns) -> None:
+        """What is done to a TensorArray or a stack."""
+        operands = [self._value(s) for s in node.inputs if computes_with(s.dtype)]
+        found = self._keeper[node].done(node, operands, path, turns)
+        turns.acts = True
+        self._note(found, path, turns)
+        if node.outputs[0].dtype is not dtypes.resource:
+            self._is(node.outputs[0], found[0])
+
+    def _compute(self, node: Node, path: Path, turns: Turns) -> None:
+        """What a node gives that computes something."""
+        sources = tuple([self._twin(source) for source in node.inputs])
+        twins = copied(self._graph, node, sources)
+        self._twins.update(zip(node.outputs, twins, strict=True))
+        for twin in dict.fromkeys(each.node for each in twins):
+            stream = self._draw(node, path, turns) if node in self._rows else None
+            results = lowered(twin, [self._values[source] for source in twin.inputs], stream)
+            self._note(results, path, turns)
+            for output, value in zip(twin.outputs, results, strict=True):
+                self._values[output] = value
 
     def _unique(self, node: Node, path: Path, turns: Turns) -> None:
         """The rows that a sparse gradient has, each once."""

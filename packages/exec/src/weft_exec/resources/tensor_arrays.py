@@ -212,9 +212,9 @@ class TensorArrayState:
             self.whole = whole
 
     def shape_of_rows(self) -> Shape | None:
-        """The shape of all elements together; None unless all were written, alike, and one is there.
+        """The shape of all elements together; None unless they were written, and are alike.
 
-        Those that were read and cleared have a shape still.
+        Those that were read and cleared have a shape still; one at least is there.
         """
         shapes = {getattr(place, "shape", place) for place in self.places}
         if len(shapes) != 1 or None in shapes or not any(self.there()):
