@@ -75,6 +75,29 @@ def test_turns_read_variables(
 
 
 @RESOURCE
+@pytest.mark.parametrize("shape", [[], [3], [2, 3]])
+def test_turns_read_rows_of_variables(
+    shape: list[int], resource: bool, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build() -> Any:
+        words = wf.placeholder(wf.int32, [4, *shape])
+        w = wf.Variable(np.linspace(-1, 1, 10).reshape(5, 2), use_resource=resource)
+
+        def turn(i: Any, state: Any) -> Any:
+            rows = wf.nn.embedding_lookup(w, wf.gather(words, i))
+            return i + 1, wf.tanh(state * 0.5) + wf.sin(rows) * state
+
+        start = wf.ones([*shape, 2], wf.float64)
+        last = wf.while_loop(lambda i, _: i < 4, turn, (0, start))[1]
+        (slopes,) = wf.gradients(last, [w])
+        return [last, wf.convert_to_tensor(slopes)], [words]
+
+    given = np.random.default_rng(4).integers(0, 5, (4, *shape))
+    _beside(monkeypatch, build, [(given,), (given[::-1],)], 1e-12)
+    assert len(ran) == 4
+
+
+@RESOURCE
 def test_loops_inside_read_variables(
     resource: bool, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

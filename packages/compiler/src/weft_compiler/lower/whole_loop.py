@@ -18,6 +18,7 @@ from weft_compiler.lower.region import (
     lowered,
     new_values,
     reads_state,
+    shape_of,
     state_type,
     why_not,
 )
@@ -44,6 +45,7 @@ from weft_graph.passes.whole_loops import (
     gradient_source,
     next_value,
     passes_variable,
+    reads_rows,
 )
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -132,7 +134,8 @@ def _why_not_kept(whole: WholeLoop, node: Node) -> str:
 
 def _reads(whole: WholeLoop, node: Node) -> bool:
     """Whether a node reads a variable that the loop changes, or leaves alone."""
-    return reads_state(node) and (
+    reads = reads_state(node) or (reads_rows(node) and computes_with(node.outputs[0].dtype))
+    return reads and (
         whole.variable_read_by(node) is not None
         or whole.variable_at(node.inputs[0]) in whole.reads | whole.updates
     )
@@ -440,7 +443,8 @@ class _Lowering:
     def _compute(self, node: Node, path: Path, turns: Turns) -> None:
         """What a node gives that computes something."""
         sources = tuple([self._twin(source) for source in node.inputs])
-        twins = copied(self._graph, node, sources)
+        rows = reads_rows(node)
+        twins = self._gathered(node, sources) if rows else copied(self._graph, node, sources)
         self._twins.update(zip(node.outputs, twins, strict=True))
         for twin in dict.fromkeys(each.node for each in twins):
             stream = self._draw(node, path, turns) if node in self._rows else None
@@ -448,6 +452,18 @@ class _Lowering:
             self._note(results, path, turns)
             for output, value in zip(twin.outputs, results, strict=True):
                 self._values[output] = value
+
+    def _gathered(self, node: Node, sources: tuple[Output, ...]) -> Sequence[Output]:
+        """The rows of a variable, of what it has now."""
+        variable, indices = map(shape_of, sources)
+        require(bool(variable), f"{node.name} takes rows of a scalar")
+        gather, name = lookup_op("Gather"), self._graph.unique_name(node.name)
+        types = {"Tparams": sources[0].dtype, "Tindices": sources[1].dtype}
+        dims = (*indices, *variable[1:])
+        twin = self._graph.add_derived(
+            node, gather, name, sources, types, [sources[0].dtype], [dims]
+        )
+        return twin.outputs
 
     def _unique(self, node: Node, path: Path, turns: Turns) -> None:
         """The rows that a sparse gradient has, each once."""

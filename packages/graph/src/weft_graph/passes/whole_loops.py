@@ -166,7 +166,8 @@ class WholeLoop:
 
     def variable_read_by(self, node: Node) -> int | None:
         """The position of the handle whose variable a node reads; None where it reads none."""
-        if node.traits.state is not State.READS or len(node.inputs) != 1:
+        one = len(node.inputs) == 1 or reads_rows(node)
+        if node.traits.state is not State.READS or not one:
             return None
         handle = node.inputs[0]
         store = self.store_of(handle) if handle.dtype is dtypes.resource else None
@@ -240,6 +241,11 @@ def changed_by(node: Node) -> Sequence[Output]:
     handles = [source for source in node.inputs if source.dtype is dtypes.resource]
     refs = [source for source, arg in zip(node.inputs, args, strict=False) if arg.is_ref]
     return [*refs, *handles]
+
+
+def reads_rows(node: Node) -> bool:
+    """Whether a node gives rows of the variable behind a handle, by indices of any rank."""
+    return node.type == "ResourceGather" and node.attrs.get("batch_dims", 0) == 0
 
 
 def passes_variable(node: Node) -> bool:
