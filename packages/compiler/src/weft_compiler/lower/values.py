@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft_compiler.ir.expressions import Expr, cast, index, where
-from weft_compiler.ir.program import Statement
+from weft_compiler.ir.expressions import Expr, Load, cast, index, where
+from weft_compiler.ir.loops import Unique
+from weft_compiler.ir.program import Buffer, If, Statement
 from weft_tensor.dtypes import DType
 
 Indices = tuple[Expr, ...]
@@ -185,6 +186,29 @@ class Places(Definition):
     def operands(self) -> Sequence[Value]:
         """The tensors that the change takes from memory."""
         return self.change.operands
+
+
+def changed_if(path: Sequence[tuple[Value, bool]], new: Value) -> Value:
+    """What a variable is after a change of its places that happens at the end of a path only.
+
+    Args:
+      path: predicates of rank 0, the outermost first, and how each must come out.
+      new: what it is after the change; what this requires is for the caller to look at.
+    """
+    of = new.definition
+    assert isinstance(of, Places)
+    assert len(of.change.before) == 1
+    change, count = of.change, len(of.change.operands)
+
+    def write(unique: Unique, memory: Sequence[Buffer], *rest: Buffer) -> Sequence[Statement]:
+        body = tuple(change.write(unique, memory, *rest[:count]))
+        for (_, side), buffer in reversed(list(zip(path, rest[count:], strict=True))):
+            decided = Load(buffer.dtype, buffer.name, ())
+            body = (If(decided, body),) if side else (If(decided, (), body),)
+        return body
+
+    operands = [*change.operands, *[predicate for predicate, _ in path]]
+    return Value(new.name, new.dtype, new.shape, Places(Change(change.before, operands, write), 0))
 
 
 def reduced(

@@ -25,7 +25,7 @@ from weft_compiler.lower.region import (
 from weft_compiler.lower.registry import known_operands, require, rule_of, update_of, wants_kernel
 from weft_compiler.lower.turns import Effect, Emitter, LastValue, Path, Turns
 from weft_compiler.lower.unique_rows import unique_rows, updates_of_rows
-from weft_compiler.lower.values import Value, chosen, computed
+from weft_compiler.lower.values import Places, Value, changed_if, chosen, computed
 from weft_compiler.routines import STATE
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -501,6 +501,12 @@ class _Lowering:
     def _becomes(self, at: int, new: Value, path: Path, turns: Turns) -> None:
         """Let a variable have a new value from here on, where a path leads."""
         old = self._state(at)
+        of = new.definition
+        if path and isinstance(of, Places) and list(of.change.before) == [old]:
+            # What it requires has been noted: it is looked at under the path.
+            new = changed_if(path, new)
+            self._note([new], (), turns)
+            path = ()
         for depth, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (new, old) if side else (old, new)
             new = chosen(new.name, predicate, then, otherwise)
