@@ -171,6 +171,60 @@ def test_variables_change_where_the_branch_runs(resource: bool) -> None:
         assert values == [1.0, -1.0, -1.0] and session.run(v).tolist() == [-1.0] * 5
 
 
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_rows_change_where_the_branch_runs(
+    depth: int, resource: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the region of their conditional, and of the rest of the variable nothing is written."""
+    programs: list[str] = []
+    write = region.write
+
+    def note(*given: Any, **more: Any) -> Any:
+        program = write(*given, **more)
+        programs.append(str(program))
+        return program
+
+    def run(session: Any) -> list[Any]:
+        v = wf.Variable(np.linspace(0, 1, 150).reshape(50, 3), use_resource=resource)
+        p, q = wf.placeholder(wf.bool, []), wf.placeholder(wf.bool, [])
+        x, rows = wf.placeholder(wf.float64, [20, 3]), wf.placeholder(wf.int32, [20])
+
+        def change() -> Any:
+            y = wf.tanh(x) * 2.0 + 0.5
+            slices = wf.IndexedSlices(y, rows, wf.constant([50, 3]))
+            made = wf.train.GradientDescentOptimizer(0.5).apply_gradients([(slices, v)])
+            with wf.control_dependencies([made]):
+                return wf.sin(y) * 3.0
+
+        inner = change if depth == 1 else lambda: wf.cond(q, change, lambda: wf.exp(x) + 1.0)
+        y = wf.cond(p, inner, lambda: wf.cos(x) * 2.0)
+        with wf.control_dependencies([y]):
+            after = wf.sin(v.read_value()) * 2.0 + 1.0
+        fetches = [wf.tanh(y) * 2.0, after]
+        session.run(wf.global_variables_initializer())
+        given = np.linspace(-1, 1, 60).reshape(20, 3)
+        found: list[Any] = []
+        for taken, also, wrong in ((True, True, 0), (False, True, 99), (True, False, 0)):
+            places = [7, 7, *range(17), 49 + wrong]
+            fed = {p: taken, q: also, x: given, rows: places}
+            found += [*session.run(fetches, fed), session.run(v)]
+        with pytest.raises(errors.InvalidArgumentError):
+            session.run(fetches, {p: True, q: True, x: given, rows: [50] * 20})
+        found.append(session.run(v))
+        if os.environ["WEFT_JIT"] == "now":
+            ops = _regions(session, fetches, [p, q, x, rows])
+            change_op = "ResourceScatterSub" if resource else "ScatterSub"
+            assert any({change_op, "Merge", "Cos"} <= region for region in ops), ops
+        return found
+
+    monkeypatch.setattr(region, "write", note)
+    monkeypatch.setattr("weft_compiler.generator.LlvmGenerator.find", lambda *_, **__: None)
+    _both_ways(monkeypatch, run)
+    (program,) = [each for each in programs if "update" in each]
+    assert "in 50" not in program
+
+
 def test_a_predicate_inside_of_a_side_that_is_known_not_to_be_taken() -> None:
     v = wf.Variable(np.ones(4), use_resource=True)
     x = wf.placeholder(wf.float64, [None])

@@ -21,7 +21,16 @@ from weft_compiler.lower.registry import (
     update_of,
 )
 from weft_compiler.lower.turns import Path
-from weft_compiler.lower.values import Chosen, Requirement, Value, broadcast, chosen, computed
+from weft_compiler.lower.values import (
+    Chosen,
+    Places,
+    Requirement,
+    Value,
+    broadcast,
+    changed_if,
+    chosen,
+    computed,
+)
 from weft_compiler.lower.writer import write
 from weft_compiler.routines import STATE
 from weft_graph.ir.code_generators import FEW, Branches, Specialisation
@@ -212,6 +221,12 @@ class _Ways:
         An inner branch is chosen inside of the outer one: its predicate has no value elsewhere.
         """
         self.note([new], path)
+        of = new.definition
+        if path and isinstance(of, Places) and list(of.change.before) == [old]:
+            # What it requires has been noted: it is looked at under the path.
+            new = changed_if(path, new)
+            self.note([new], ())
+            return new
         for at, (predicate, side) in reversed(list(enumerate(path))):
             then, otherwise = (new, old) if side else (old, new)
             new = chosen(new.name, predicate, then, otherwise)

@@ -145,6 +145,12 @@ def _choose(
         late = 1 << len(known) if node.traits.asynchronous and not node.traits.routes else 0
         ends = where is not None and generator.changes_places(node)
         waited = [known[need] for need in needs[node]]
+        if node in conditionals or any(need in conditionals for need in needs[node]):
+            takes = {source.node for source in node.inputs} | set(variables.before(node))
+            waited = [
+                known[need] if need in takes else known[need]._replace(ends=False)
+                for need in needs[node]
+            ]
         if only_waits(node):
             known[node] = _passed(waited)
             continue

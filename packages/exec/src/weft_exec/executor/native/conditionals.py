@@ -222,8 +222,6 @@ def _may_be_inside(offer: Offer, generator: Choosing, node: Node, asked: Collect
         return not generator.why_not(node) and (is_value or variable_of(source) is not None)
     if node.role is Role.MERGE:
         return not (generator.why_not(node) or generator.changes(node)) and _have_one_shape(node)
-    if generator.changes_places(node):
-        return False
     if generator.reads(node):
         return variable_of(node.inputs[0]) is not None
     return not generator.why_not(node) and not any(map(_is_handle, node.outputs))
