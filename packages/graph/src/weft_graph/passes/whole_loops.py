@@ -245,7 +245,7 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 def reads_rows(node: Node) -> bool:
     """Whether a node gives rows of the variable behind a handle, by indices of any rank."""
-    return node.type == "ResourceGather" and node.attrs.get("batch_dims", 0) == 0
+    return node.traits.state is State.READS and node.attrs.get("batch_dims") == 0
 
 
 def passes_variable(node: Node) -> bool:
