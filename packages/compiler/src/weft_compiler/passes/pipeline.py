@@ -13,6 +13,7 @@ from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.early import move_checks
 from weft_compiler.passes.late import move_late
+from weft_compiler.passes.masked import skip_masked
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.products import add_in_place, choose
@@ -55,6 +56,7 @@ def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
         add_in_place,
         partial(compute_again, later=_smaller),
         *_SMALLER,
+        skip_masked,
         partial(choose, vector_bytes=vector_bytes),
         cut_sums,
         split_loops,
