@@ -52,9 +52,6 @@ _FEWEST: Final = 4
 """Rows of a product from which on a second operand is transposed before a loop."""
 _FILLED: Final = 2 / 3
 """Part of the registers of a narrow result that should be columns."""
-_TALL: Final = 128
-"""Rows of a narrow result, whose first operand is copied for a single tile's sake, from which on
-BLAS is faster where the second cache is twice as large."""
 
 
 def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int = _CACHE) -> bool:
@@ -74,8 +71,7 @@ def is_generated(of: Mapping[str, int], size: int, vector_bytes: int, cache: int
         return False
     lanes = LINE // size
     turned_a, turned_b = of["a_column"] != 1, of["b_column"] != 1
-    tall = m >= _TALL and m * n * k > _SMALL and cache >= 2 * _CACHE
-    if n <= 2 * lanes and (turned_a or tall or n < _FILLED * -(-n // lanes) * lanes):
+    if n <= 2 * lanes and (turned_a or n < _FILLED * -(-n // lanes) * lanes):
         return False
     if m * n * k <= _SMALL:
         return turned_b and m >= 2 * lanes
