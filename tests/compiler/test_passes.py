@@ -9,11 +9,13 @@ from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Allocate, For, Program, Store, walk
 from weft_compiler.ir.verifier import verify
+from weft_compiler.native.program import load
 from weft_compiler.passes.again import compute_again
 from weft_compiler.passes.blocks import block_rows
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.early import move_checks
 from weft_compiler.passes.late import move_late
+from weft_compiler.passes.masked import skip_masked
 from weft_compiler.passes.merge import merge_loops
 from weft_compiler.passes.order import order_loops
 from weft_compiler.passes.pipeline import Pass
@@ -573,3 +575,100 @@ def test_other_loops_stay_whole(body: str) -> None:
     program = parse(f"{JOINED}  for i in 3:\n    for j in 19:\n      {body}\n")
     verify(program)
     assert split_loops(program) is program
+
+
+# ------------------------------------------------------------------------------ masked columns
+
+HEADS = "float32[2, 512, 8]"
+MASKED = f"""\
+program p(q: {HEADS}, k: {HEADS}, v: {HEADS}, mask: float32[512, 512]) -> (y: {HEADS}):
+  for h in 2:
+    for block in 4:
+      alloc s: float32[128, 512]
+      alloc p: float32[128, 512]
+      call gemm(q[h, block * 128, 0], k[h, 0, 0], s[0, 0], m=128, n=512, k=8, a_row=8, \
+a_column=1, b_row=1, b_column=8, c_row=512, accumulate=0)
+      for i in 128:
+        alloc x: float32[512]
+        alloc e: float32[512]
+        var m = -inf
+        for j in 512:
+          x[j] = s[i, j] * 0.25 + mask[block * 128 + i, j]
+          m maximum= x[j]
+        var t = 0.0
+        for l in 512:
+          e[l] = exp(x[l] - m)
+          t add= e[l]
+        for o in 512:
+          p[i, o] = e[o] / t
+      call gemm(p[0, 0], v[h, 0, 0], y[h, block * 128, 0], m=128, n=8, k=512, a_row=512, \
+a_column=1, b_row=8, b_column=1, c_row=8, accumulate=0)
+"""
+
+
+def _mask(low: float, *rows: int) -> np.ndarray:
+    """Causal, and some rows as a whole."""
+    mask = np.triu(np.full((512, 512), low, np.float32), 1)
+    mask[list(rows)] = low
+    return mask
+
+
+ALL = [512, 512, 512, 512]
+
+
+@pytest.mark.parametrize(
+    "mask, counts",
+    [
+        (_mask(-1e9), [128, 256, 384, 512]),
+        (_mask(-1e4), [128, 256, 384, 512]),
+        (_mask(-np.inf), [128, 256, 384, 512]),
+        (_mask(np.finfo(np.float32).min), [128, 256, 384, 512]),
+        (_mask(-1e9, 130), [128, 512, 384, 512]),
+        (_mask(-np.inf, 3), [512, 256, 384, 512]),
+        (_mask(-2100), ALL),  # the product may be as large: it is not known before
+        (_mask(np.inf), ALL),
+        (_mask(np.nan), ALL),
+        (np.where(np.arange(512) < 70, 0, -1e9) * np.ones([512, 1]), [128, 128, 128, 128]),
+    ],
+    ids=[
+        "causal",
+        "halves",
+        "infinite",
+        "least",
+        "a row",
+        "infinite row",
+        "weak",
+        "inf",
+        "nan",
+        "padded",
+    ],
+)
+def test_columns_that_count_are_counted(mask: np.ndarray, counts: list[int]) -> None:
+    program = parse(MASKED)
+    verify(program)
+    made = skip_masked(program)
+    verify(made)
+    allocate, fill, *_ = made.body
+    assert isinstance(allocate, Allocate)
+    assert "k=512: columns" in str(made)
+    counting = Program("c", (program.inputs[3],), (allocate.buffer,), (fill,))
+    (found,) = load(counting)(mask.astype(np.float32))
+    assert found.tolist() == counts
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("* 0.25 +", "* s[i, j] +"),  # turns back between its bounds
+        ("- m)", "- 1.0)"),  # no share
+        ("e[o] / t", "e[o] / (t - t)"),
+        ("e[o] / t", "e[o] + t"),
+        ("mask[block * 128 + i, j]", "mask[block * 128 + i, 0]"),  # no mask
+        ("mask[block * 128 + i, j]", "tanh(s[i, j])"),
+    ],
+)
+def test_columns_of_what_is_no_masked_softmax_all_count(old: str, new: str) -> None:
+    assert old in MASKED
+    program = parse(MASKED.replace(old, new))
+    verify(program)
+    assert skip_masked(program) is program

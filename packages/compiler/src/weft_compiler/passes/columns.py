@@ -1,0 +1,274 @@
+"""Which values of a row are zero in the columns of masked scores: see `passes.masked`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Constant,
+    Expr,
+    Load,
+    Variable,
+    children,
+    number,
+    replace_children,
+    substitute,
+    walk as parts,
+)
+from weft_compiler.ir.names import Names
+from weft_compiler.ir.program import Assign, Body, For, Let, Statement, Store, loads
+
+COLUMN: Final = Variable(INDEX, "*column")
+"""The variable of any loop over columns."""
+
+
+class UnfitError(Exception):
+    """A block of rows is not what it has to be."""
+
+
+def need(condition: object) -> None:
+    """Raises: UnfitError: a condition does not hold."""
+    if not condition:
+        raise UnfitError
+
+
+@dataclass
+class Softmax:
+    """The softmax of rows in a loop.
+
+    Attributes:
+      scores: the buffer of the product that it is of.
+      value: what it is of, with COLUMN for the column; `row` is the loop's variable.
+      most: the name of the maximum of a row.
+    """
+
+    scores: str
+    value: Expr
+    row: For
+    most: str
+
+
+@dataclass
+class Known:
+    """What is known of a block of rows.
+
+    Attributes:
+      names: for what is new.
+      local: buffers of the block.
+      columns: how many count.
+      most: how many there are.
+      zero: buffers of zeros in the columns that do not count.
+      partial: those that have no values there.
+      factors: numbers that scores are multiplied with, which are seen to be finite.
+    """
+
+    names: Names
+    local: set[str]
+    columns: Variable
+    most: int = 0
+    softmax: Softmax | None = None
+    zero: set[str] = field(default_factory=set)
+    partial: set[str] = field(default_factory=set)
+    factors: list[Load] = field(default_factory=list)
+
+    @property
+    def cut(self) -> set[str]:
+        """Buffers of which columns do not count."""
+        return self.zero | self.partial
+
+
+class Rows:
+    """What the loops over columns define, in a loop over rows.
+
+    Attributes:
+      maxima: loops and the maxima that they find.
+    """
+
+    def __init__(self, loop: For) -> None:
+        self._lets: dict[str, Expr] = {}
+        self._stored: dict[str, Expr] = {}
+        self.maxima: list[tuple[For, Assign]] = []
+        for each in loop.body:
+            if isinstance(each, Let):
+                self._lets[each.name] = each.value
+            if not isinstance(each, For):
+                continue
+            own = {each.variable: COLUMN}
+            for inner in each.body:
+                if isinstance(inner, Let):
+                    self._lets[inner.name] = substitute(inner.value, own)
+                elif isinstance(inner, Store):
+                    self._stored[inner.buffer] = substitute(inner.value, own)
+                elif isinstance(inner, Assign) and inner.combine == "maximum":
+                    self.maxima.append((each, inner))
+
+    def expanded(self, value: Expr, loop: For) -> Expr:
+        """An expression of loads of what is outside of the rows; COLUMN is the loop's variable."""
+        if isinstance(value, Variable):
+            if value.name == loop.variable:
+                return COLUMN
+            known = self._lets.get(value.name)
+            return value if known is None else self.expanded(known, loop)
+        if isinstance(value, Load) and value.buffer in self._stored:
+            return self.expanded(self._stored[value.buffer], loop)
+        return replace_children(
+            value, tuple([self.expanded(each, loop) for each in children(value)])
+        )
+
+
+@dataclass
+class Columns:
+    """Loops over the columns of a row.
+
+    Attributes:
+      own: buffers of the row.
+      zero, partial: what is zero in columns that do not count, and what is not computed there.
+      sums: names of sums of shares, which are 1 and more.
+    """
+
+    known: Known
+    rows: Rows
+    own: set[str]
+    zero: set[str] = field(default_factory=set)
+    partial: set[str] = field(default_factory=set)
+    sums: set[str] = field(default_factory=set)
+    bounded: set[str] = field(default_factory=set)
+    lets: dict[str, Expr] = field(default_factory=dict)
+
+    def of(self, loop: For) -> Body:
+        """A loop of the columns that count, and zeros before it in what is read elsewhere."""
+        before: list[Statement] = []
+        for each in loop.body:
+            match each:
+                case Let(name=name, value=value):
+                    self.lets[name] = value
+                case Store(buffer=name, indices=indices, value=value, combine=None):
+                    need(is_column(indices, loop.variable) and name not in self._cut_buffers)
+                    if self._is_zero(value, loop):
+                        self.zero.add(name)
+                    else:
+                        need(name in self.own | self.known.local)
+                    if name in self.own | self.known.local:
+                        self.partial.add(name)
+                    else:
+                        before += self._zeros(each, loop)
+                case Assign(name=name, value=value, combine="maximum"):
+                    softmax = self.known.softmax
+                    need(softmax is not None and name == softmax.most)
+                case Assign(name=name, value=value, combine="add"):
+                    need(self._is_zero(value, loop))
+                    (self.sums if self._is_share(value, loop) else self.bounded).add(name)
+                case _:
+                    raise UnfitError
+            for load in loads((each,)):
+                if load.buffer in self._cut_buffers:
+                    need(is_column(load.indices, loop.variable))
+        return (*before, replace(loop, extent=self.known.columns))
+
+    @property
+    def _cut_buffers(self) -> set[str]:
+        return self.partial | self.zero | self.known.cut
+
+    def _zeros(self, store: Store, loop: For) -> Body:
+        j = Variable(INDEX, self.known.names.new(loop.variable))
+        zero = number(0, store.value.dtype)
+        return (For(j.name, loop.extent, (Store(store.buffer, (*store.indices[:-1], j), zero),)),)
+
+    def _is_share(self, value: Expr, loop: For) -> bool:
+        """Whether a value is exp(x - m) of the softmax."""
+        softmax = self.known.softmax
+        if softmax is None:
+            return False
+        match self.rows.expanded(value, loop):
+            case Apply(
+                primitive="exp",
+                operands=(Apply(primitive="sub", operands=(x, Variable(name=most))),),
+            ):
+                return most == softmax.most and str(x) == str(softmax.value)
+        return False
+
+    def _is_zero(self, value: Expr, loop: For) -> bool:
+        """Whether a value is zero in columns that do not count."""
+        match value:
+            case Constant(value=known):
+                return known == 0
+            case Variable(name=name):
+                return name in self.lets and self._is_zero(self.lets[name], loop)
+            case Load(buffer=name):
+                return name in self.zero | self.known.zero
+            case Apply(primitive="mul", operands=(x, y)):
+                return (self._is_zero(x, loop) and self._is_bounded(y, loop)) or (
+                    self._is_zero(y, loop) and self._is_bounded(x, loop)
+                )
+            case Apply(primitive="div", operands=(x, y)):
+                return self._is_zero(x, loop) and self._divides(y)
+            case Apply(primitive="neg" | "cast", operands=(x,)):
+                return self._is_zero(x, loop)
+            case Apply(primitive="add" | "sub", operands=(x, y)):
+                return self._is_zero(x, loop) and self._is_zero(y, loop)
+            case Apply(primitive="where", operands=(_, x, y)):
+                return self._is_zero(x, loop) and self._is_zero(y, loop)
+        return self._is_share(value, loop)
+
+    def _divides(self, value: Expr) -> bool:
+        """Whether what is zero stays so, divided by a value."""
+        if isinstance(value, Constant):
+            return value.value != 0
+        if isinstance(value, Variable):
+            known = self.lets.get(value.name)
+            return value.name in self.sums or (known is not None and self._divides(known))
+        return False
+
+    def _is_bounded(self, value: Expr, loop: For) -> bool:
+        """Whether a value is finite where all that is multiplied is."""
+        match value:
+            case Constant(value=known):
+                return math.isfinite(known)
+            case Variable(name=name):
+                known_value = self.lets.get(name)
+                return name in self.bounded or (
+                    known_value is not None and self._is_bounded(known_value, loop)
+                )
+            case Load(buffer=name):
+                factors = [str(each) for each in self.known.factors]
+                return name in self.zero | self.known.zero | self.known.partial or (
+                    str(self.rows.expanded(value, loop)) in factors
+                )
+            case Apply(primitive="where", operands=(_, x, y)):
+                return self._is_bounded(x, loop) and self._is_bounded(y, loop)
+            case Apply(primitive="add" | "sub", operands=(x, y)):
+                return self._is_bounded(x, loop) and self._is_bounded(y, loop)
+            case Apply(primitive="neg" | "floor", operands=(x,)):
+                return self._is_bounded(x, loop)
+            case Apply(primitive="mul", operands=(x, y)):
+                one = isinstance(x, Constant) or isinstance(y, Constant)
+                return one and self._is_bounded(x, loop) and self._is_bounded(y, loop)
+            case Apply(primitive="cast", operands=(x,)):
+                return x.dtype.is_integer or x.dtype.is_bool or self._is_bounded(x, loop)
+        return False
+
+
+def is_column(indices: Sequence[Expr], variable: str) -> bool:
+    """Whether the last index is a variable, and no other mentions it."""
+    last = indices[-1]
+    own = isinstance(last, Variable) and last.name == variable
+    return own and not mentions(indices[:-1], variable)
+
+
+def mentions(expressions: Sequence[Expr], variable: str) -> bool:
+    """Whether expressions use a variable."""
+    return any(
+        isinstance(part, Variable) and part.name == variable
+        for each in expressions
+        for part in parts(each)
+    )
+
+
+def extent(loop: For) -> int:
+    """The turns of a loop; 0 if they are not known."""
+    return int(loop.extent.value) if isinstance(loop.extent, Constant) else 0

@@ -1,0 +1,158 @@
+"""How many columns of masked scores count: see `passes.masked`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    children,
+    index,
+    number,
+    replace_children,
+    substitute,
+    walk as parts,
+    where,
+)
+from weft_compiler.ir.indices import over, plus, times
+from weft_compiler.ir.names import Names
+from weft_compiler.ir.program import Assign, Body, Buffer, For, Store, Var
+from weft_compiler.passes.columns import COLUMN
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+BOUND: Final = 4096.0
+"""What a product of a query and a key is mostly below: twice as much is below masks of -10,000."""
+FINITE: Final = 1e18
+"""Squares of lengths up to which sums of products are finite, also of many, for float32 too."""
+ROUNDED: Final = 2.0**-16
+"""What a length, a sum or a score may be wrong by, as a part of it; see `DEPTH`."""
+DEPTH: Final = 1 << 10
+"""Numbers of a vector up to which rounding is that small."""
+VANISHES: Final = {dtypes.float32: 110.0, dtypes.float64: 750.0}
+"""How far below 0 exp is exactly 0, and some more."""
+_LINE: Final = 64
+"""Columns are counted in so many."""
+
+
+class Counting:
+    """Loops that count columns."""
+
+    def __init__(self, names: Names, dtype: DType, columns: int, factors: Sequence[Load]) -> None:
+        self._names, self._dtype, self._columns = names, dtype, columns
+        self._factors = factors
+
+    def statements(
+        self, counts: Buffer, axes: Sequence[For], row: For | None, low: Expr, high: Expr
+    ) -> Body:
+        """After which column all scores vanish, in all rows of a block.
+
+        Args:
+          low, high: scores where the product is at its bounds.
+        """
+        own = {loop.variable: Variable(INDEX, self._names.new(loop.variable)) for loop in axes}
+        if row is not None:
+            own[row.variable] = Variable(INDEX, self._names.new(row.variable))
+        last = Variable(INDEX, self._names.new("last"))
+        ends = substitute(low, own), substitute(high, own)
+        body = self._row(
+            ends, [apply("abs", substitute(each, own)) for each in self._factors], last
+        )
+        if row is not None:
+            body = (For(own[row.variable].name, row.extent, body),)
+        whole = times(over(plus(last, _LINE - 1), _LINE), _LINE)
+        at = tuple([own[loop.variable] for loop in axes]) or (index(0),)
+        found: Body = (Var(last.name, index(0)), *body, Store(counts.name, at, whole))
+        for loop in reversed(axes):
+            found = (For(own[loop.variable].name, loop.extent, found),)
+        return found
+
+    def _row(self, bounds: tuple[Expr, Expr], factors: Sequence[Expr], last: Variable) -> Body:
+        """A row. Its last column that counts is not below another one by as much as vanishes."""
+        most, worst = [Variable(self._dtype, self._names.new(name)) for name in ("most", "worst")]
+        first, second = [Variable(INDEX, self._names.new("j")) for _ in range(2)]
+
+        def ends(j: Variable) -> tuple[Expr, Expr]:
+            x, y = [substitute(each, {COLUMN.name: j}) for each in bounds]
+            return apply("minimum", x, y), apply("maximum", x, y)
+
+        least, largest = ends(first)
+        here = {COLUMN.name: first}
+        large = [largest, *[substitute(each, here) for each in factors]]
+        looked = (
+            Assign(most.name, least, "maximum"),
+            *[Assign(worst.name, each, "maximum") for each in large],
+        )
+        _, largest = ends(second)
+        wide = functools.partial(number, dtype=self._dtype)
+        size = apply("minimum", apply("abs", largest), wide(FINITE**1.5))  # of -inf too
+        slack = apply("mul", apply("add", size, apply("abs", most)), wide(ROUNDED))
+        below = apply("sub", most, apply("add", slack, wide(VANISHES[self._dtype])))
+        vanishes = apply("less", largest, below)
+        for each in (apply("less", worst, wide(FINITE)), apply("less", wide(-FINITE), most)):
+            vanishes = apply("bit_and", vanishes, each)
+        counted = where(vanishes, index(0), plus(second, 1))
+        nothing = number(-math.inf, self._dtype)
+        return (
+            Var(most.name, nothing),
+            Var(worst.name, nothing),
+            For(first.name, index(self._columns), looked),
+            For(second.name, index(self._columns), (Assign(last.name, counted, "maximum"),)),
+        )
+
+
+def is_monotone(value: Expr, scores: str) -> bool:
+    """Whether a value only grows, or only falls, with the product that it is of."""
+    depends = [
+        any(isinstance(x, Load) and x.buffer == scores for x in parts(each))
+        for each in children(value)
+    ]
+    if isinstance(value, Load):
+        return value.buffer == scores or not any(depends)
+    if not any(depends):
+        return True
+    if not isinstance(value, Apply) or sum(depends) != 1:
+        return False
+    at = depends.index(True)
+    ways: Mapping[str, tuple[int, ...]] = {
+        "add": (0, 1),
+        "sub": (0, 1),
+        "mul": (0, 1),
+        "div": (0,),
+        "neg": (0,),
+        "where": (1, 2),
+    }
+    return at in ways.get(value.primitive, ()) and is_monotone(value.operands[at], scores)
+
+
+def factors(value: Expr, scores: str) -> list[Load]:
+    """What the product, or what depends on it, is multiplied with or divided by."""
+    if not isinstance(value, Apply):
+        return []
+    found: list[Load] = []
+    for at, each in enumerate(value.operands):
+        if any(isinstance(x, Load) and x.buffer == scores for x in parts(each)):
+            others = (*value.operands[:at], *value.operands[at + 1 :])
+            if value.primitive in ("mul", "div"):
+                found += [x for other in others for x in parts(other) if isinstance(x, Load)]
+            found += factors(each, scores)
+    return found
+
+
+def with_product(value: Expr, scores: str, bound: float) -> Expr:
+    """What a softmax is of where the product is a number."""
+
+    def change(expression: Expr) -> Expr:
+        if isinstance(expression, Load) and expression.buffer == scores:
+            return number(bound, expression.dtype)
+        return replace_children(expression, tuple(map(change, children(expression))))
+
+    return change(value)
