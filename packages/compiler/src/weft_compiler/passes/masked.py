@@ -23,7 +23,8 @@ note how many columns counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -96,7 +97,7 @@ def skip_masked(program: Program) -> Program:
     kept: dict[str, _Kept] = {}
     body: list[Statement] = []
     for statement in program.body:
-        outer = _Outer(names, buffers, statement, kept)
+        outer = _Outer(program, names, buffers, statement, kept)
         found = outer.visit(statement, (), buffers)
         body += [*outer.before, found]
     same = all(a is b for a, b in zip(program.body, body, strict=False))
@@ -109,10 +110,12 @@ class _Kept(NamedTuple):
     Attributes:
       counts: the buffer that says of each block of rows how many columns may be other than zero.
       rows: of a block.
+      blocks: how many there are.
     """
 
     counts: str
     rows: int
+    blocks: int
 
 
 class _Outer:
@@ -123,11 +126,29 @@ class _Outer:
     """
 
     def __init__(
-        self, names: Names, buffers: Buffers, statement: Statement, kept: dict[str, _Kept]
+        self,
+        program: Program,
+        names: Names,
+        buffers: Buffers,
+        statement: Statement,
+        kept: dict[str, _Kept],
     ) -> None:
+        self._program = program
         self.names, self.buffers, self.kept = names, buffers, kept
         self.before: list[Statement] = []
-        self.written = effects_of((statement,), buffers).writes.keys()
+        self._statement = statement
+
+    @functools.cached_property
+    def written(self) -> Collection[str]:
+        """What it writes."""
+        return effects_of((self._statement,), self.buffers).writes.keys()
+
+    def fills_alone(self, name: str) -> bool:
+        """Whether no other statement writes a buffer."""
+        return all(
+            each is self._statement or name not in effects_of((each,), self.buffers).writes
+            for each in self._program.body
+        )
 
     def visit(self, statement: Statement, loops: tuple[For, ...], buffers: Buffers) -> Statement:
         """A statement with blocks of rows in it, however deep, that leave columns out."""
@@ -263,6 +284,7 @@ class _Blocks:
             rows = of["k"] if of["a_row"] == 1 else of["m"]
             need(user.routine in _PRODUCTS and affine(row) == {self.loop.variable: rows})
         need(rows and kept.rows % rows == 0)
+        need(rows * extent(self.loop) <= kept.rows * kept.blocks)
         at = over(Variable(INDEX, self.loop.variable), kept.rows // rows)
         return Load(INDEX, kept.counts, (*before, at))
 
@@ -454,12 +476,15 @@ class _Blocks:
             whole = self.outer.buffers.get(name)
             if whole is None or mentions(before, store[0].variable):
                 continue
-            if affine(row) != {self.loop.variable: rows, store[0].variable: 1}:
+            if not self.outer.fills_alone(name) or affine(row) != {
+                self.loop.variable: rows,
+                store[0].variable: 1,
+            }:
                 continue
             shape = (*whole.shape[:-2], extent(self.loop))
             counts = Buffer(self.names.new(f"{name}_columns"), INDEX, shape)
             self.outer.before.append(Allocate(counts))
             block = Variable(INDEX, self.loop.variable)
             found.append(Store(counts.name, (*before, block), self.known.columns))
-            self.outer.kept[name] = _Kept(counts.name, rows)
+            self.outer.kept[name] = _Kept(counts.name, rows, extent(self.loop))
         return tuple(found)

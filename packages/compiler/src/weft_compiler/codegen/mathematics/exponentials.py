@@ -51,7 +51,7 @@ def _ends(f: Formula) -> tuple[float, float]:
 def exp(f: Formula, x: Value, halvings: int = 0, low: Value | None = None) -> Value:
     """e to the power of x, and of a small number besides, divided by a power of two.
 
-    What is 0 is a product of 0: to round a product to 0 takes processors of Intel ten times as long.
+    What is 0 is a product of 0: processors of Intel take ten times as long to round one to 0.
     """
     least, most = _ends(f)
     n, r, rest = _reduced(f, _limited(f, x, least, most + halvings))
