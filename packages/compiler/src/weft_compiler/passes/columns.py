@@ -92,10 +92,14 @@ class Rows:
     def __init__(self, loop: For) -> None:
         self._lets: dict[str, Expr] = {}
         self._stored: dict[str, Expr] = {}
+        self._kept: dict[str, Expr] = {}
         self.maxima: list[tuple[For, Assign]] = []
         for each in loop.body:
             if isinstance(each, Let):
                 self._lets[each.name] = each.value
+            if isinstance(each, Store) and each.combine is None:  # of the row as a whole, such as its maximum
+                place = Load(each.value.dtype, each.buffer, each.indices)
+                self._kept[str(place)] = each.value
             if not isinstance(each, For):
                 continue
             own = {each.variable: COLUMN}
@@ -114,6 +118,8 @@ class Rows:
                 return COLUMN
             known = self._lets.get(value.name)
             return value if known is None else self.expanded(known, loop)
+        if isinstance(value, Load) and str(value) in self._kept:
+            return self.expanded(self._kept[str(value)], loop)
         if isinstance(value, Load) and value.buffer in self._stored:
             return self.expanded(self._stored[value.buffer], loop)
         return replace_children(
@@ -206,7 +212,7 @@ class Columns:
                     self._is_zero(y, loop) and self._is_bounded(x, loop)
                 )
             case Apply(primitive="div", operands=(x, y)):
-                return self._is_zero(x, loop) and self._divides(y)
+                return self._is_zero(x, loop) and self._divides(self.rows.expanded(y, loop))
             case Apply(primitive="neg" | "cast", operands=(x,)):
                 return self._is_zero(x, loop)
             case Apply(primitive="add" | "sub", operands=(x, y)):
