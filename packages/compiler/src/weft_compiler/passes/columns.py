@@ -97,7 +97,9 @@ class Rows:
         for each in loop.body:
             if isinstance(each, Let):
                 self._lets[each.name] = each.value
-            if isinstance(each, Store) and each.combine is None:  # of the row as a whole, such as its maximum
+            if (
+                isinstance(each, Store) and each.combine is None
+            ):  # of the row as a whole, such as its maximum
                 place = Load(each.value.dtype, each.buffer, each.indices)
                 self._kept[str(place)] = each.value
             if not isinstance(each, For):
