@@ -230,6 +230,24 @@ def _counting() -> tuple[Any, Any]:
     return turns, wf.while_loop(lambda i: i < turns, lambda i: i + 1, [wf.constant(0, wf.int64)])
 
 
+def test_regions_that_are_brief_are_not_watched(
+    running: list[Compiled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[int] = []
+    set_wakeup_fd = signal.set_wakeup_fd
+    monkeypatch.setattr(
+        signal, "set_wakeup_fd", lambda *a, **k: watched.append(a[0]) or set_wakeup_fd(*a, **k)
+    )
+    step, feeds = _long_step([ROWS * 8])
+    with wf.Session() as session:
+        want = session.run(step, feeds)
+        for brief, often in ((0.0, 2), (1e6, 2), (1e6, 0), (0.0, 0), (0.0, 2)):
+            monkeypatch.setattr(interrupts, "_BRIEF", brief)
+            watched.clear()
+            assert session.run(step, feeds) == want
+            assert len(watched) == often  # before the call, and after it
+
+
 def test_short_loops_are_not_watched(
     running: list[Compiled], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -365,7 +365,7 @@ class Specialised:
         return call
 
     def _until_closed(self, generated: Generated) -> interrupts.Stoppable:
-        function = interrupts.Stoppable(generated)
+        function = interrupts.Stoppable(generated, bounded=True)
         with self._lock:
             self._stoppable.add(function)
             if self._closed:  # meanwhile

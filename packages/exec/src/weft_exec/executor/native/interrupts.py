@@ -28,6 +28,10 @@ _MOST_FREE: Final = os.cpu_count() or 1
 _SHORT: Final = 2e-4
 """Seconds of a call that may be short next time: some hundred times what watching it costs."""
 
+_BRIEF: Final = 1e-3
+"""Seconds of a call of what always takes about as long, up to which the next one is not watched: a
+tenth of what Ctrl-C may wait for."""
+
 _MOST_FAILURES: Final = 8
 """Calls that were tried as short ones, and were not, until none is tried any more."""
 
@@ -36,14 +40,18 @@ class Stoppable:
     """A function whose calls can be stopped, each by itself: it has a copy while it runs.
 
     To watch a call takes some microseconds. So where a call may end before it first looks at its
-    flag, that is tried: it ends there, having changed nothing, or is done before.
+    flag, that is tried: it ends there, having changed nothing, or is done before. What has no loops
+    of unknown length is not watched either, once it has shown that it is brief.
 
     Args:
       tried: whether that is worth a try.
+      bounded: whether how long a call takes follows from shapes.
     """
 
-    def __init__(self, generated: Generated, tried: bool = False) -> None:
+    def __init__(self, generated: Generated, tried: bool = False, bounded: bool = False) -> None:
         self._first = generated
+        self._bounded = bounded
+        self._unwatched: Generated | None = None  # where the last call was brief
         self._enter_briefly = generated.enter_briefly if tried else generated
         self._free = [generated]
         self._short = tried
@@ -58,6 +66,11 @@ class Stoppable:
         Raises: CancelledError: it was closed; what the step ends with; what a handler of signals
           raises.
         """
+        if (unwatched := self._unwatched) is not None:
+            started = time.perf_counter()
+            unwatched(*arrays)
+            self._note(started)
+            return
         if self._short:
             if self._enter_briefly(*arrays) is None:
                 return
@@ -69,16 +82,26 @@ class Stoppable:
                 self._run(arrays, _watcher() if main else None)
                 took = time.perf_counter() - started
                 self._short = took < _SHORT and self._failures < _MOST_FAILURES
+                self._note(started)
                 return
             except errors.CancelledError:
                 if self._closed:
                     raise
                 raise_if_ended()
 
+    def _note(self, started: float) -> None:
+        """Decide whether the next call is watched, by how long the last one took."""
+        took = time.perf_counter() - started
+        if not (self._bounded and took < _BRIEF) or self._closed:
+            self._unwatched = None
+        elif self._unwatched is None:
+            self._unwatched = self._first.copy()  # whose flag nobody sets
+
     def close(self) -> None:
         """Make calls end, those that run too."""
         with self._lock:
             self._closed = True
+            self._unwatched = None
             for call in self._running:
                 call.generated.interrupt()
 
