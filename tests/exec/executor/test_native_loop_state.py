@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.both_ways import loops_that_ran
 
 import weft as wf
 from weft import errors
@@ -16,14 +17,7 @@ from weft_exec.executor.native import loops as native_loops
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The loops that ran compiled, each time that they did."""
-    found: list[str] = []
-    last = native_loops.CompiledLoop._last_values
-
-    def note(self: Any, *given: Any) -> Any:
-        found.append(self._whole.loop.frame.name)
-        return last(self, *given)
-
-    monkeypatch.setattr(native_loops.CompiledLoop, "_last_values", note)
+    found = loops_that_ran(monkeypatch)
     monkeypatch.setenv("WEFT_JIT", "now")
     with wf.Graph().as_default():
         yield found

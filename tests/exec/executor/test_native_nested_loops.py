@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from weft_testing.both_ways import loops_that_ran
 
 import weft as wf
 from weft import errors
@@ -21,14 +22,7 @@ Build = Callable[[dict[str, Any]], Any]
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The loops that ran compiled, each time that they did."""
-    found: list[str] = []
-    last = native_loops.CompiledLoop._last_values
-
-    def note(self: Any, *given: Any) -> Any:
-        found.append(self._whole.loop.frame.name)
-        return last(self, *given)
-
-    monkeypatch.setattr(native_loops.CompiledLoop, "_last_values", note)
+    found = loops_that_ran(monkeypatch)
     monkeypatch.setattr(native_loops, "_ROOM", 4)
     yield found
 

@@ -10,6 +10,7 @@ import pytest
 
 import weft as wf
 from weft_compiler import generator
+from weft_exec.executor.native.loops import CompiledLoop
 from weft_graph.ir.builder import create
 from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.node import Output
@@ -63,3 +64,16 @@ def agree(got: Sequence[Any], want: Sequence[Any], relative: float, absolute: fl
 def outputs(op: str, inputs: Sequence[Any], **attrs: Any) -> Sequence[Output]:
     """What a node of some inputs gives."""
     return create(op, list(inputs), attrs).outputs
+
+
+def loops_that_ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list that gets the name of each loop that runs compiled, each time that it does."""
+    found: list[str] = []
+    last = CompiledLoop._last_values
+
+    def note(self: Any, *given: Any) -> Any:
+        found.append(self._whole.loop.frame.name)
+        return last(self, *given)
+
+    monkeypatch.setattr(CompiledLoop, "_last_values", note)
+    return found
