@@ -230,14 +230,20 @@ def _counting() -> tuple[Any, Any]:
     return turns, wf.while_loop(lambda i: i < turns, lambda i: i + 1, [wf.constant(0, wf.int64)])
 
 
+def _watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What is set for signals to wake up from now on: twice for a call that is watched."""
+    found: list[int] = []
+    set_wakeup_fd = signal.set_wakeup_fd
+    monkeypatch.setattr(
+        signal, "set_wakeup_fd", lambda *a, **k: found.append(a[0]) or set_wakeup_fd(*a, **k)
+    )
+    return found
+
+
 def test_regions_that_are_brief_are_not_watched(
     running: list[Compiled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched: list[int] = []
-    set_wakeup_fd = signal.set_wakeup_fd
-    monkeypatch.setattr(
-        signal, "set_wakeup_fd", lambda *a, **k: watched.append(a[0]) or set_wakeup_fd(*a, **k)
-    )
+    watched = _watched(monkeypatch)
     step, feeds = _long_step([ROWS * 8])
     with wf.Session() as session:
         want = session.run(step, feeds)
@@ -248,15 +254,33 @@ def test_regions_that_are_brief_are_not_watched(
             assert len(watched) == often  # before the call, and after it
 
 
+def test_regions_with_branches_are_watched(
+    running: list[Compiled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was taken last may be brief, and the next one not."""
+    x, p = wf.placeholder(wf.float64, [ROWS]), wf.placeholder(wf.bool, [])
+
+    def dear() -> Any:
+        y = x
+        for _ in range(40):
+            y = wf.sin(y) + x
+        return wf.reduce_sum(y)
+
+    total = wf.cond(p, dear, lambda: wf.constant(2.0, wf.float64) * 3.0) + 1.0
+    feeds: dict[Any, Any] = {x: np.linspace(0, 1, ROWS)}
+    monkeypatch.setattr(interrupts, "_BRIEF", 1e6)
+    with wf.Session() as session:
+        for taken in (False, False, True):
+            watched = _watched(monkeypatch)
+            session.run(total, {p: taken, **feeds})
+            assert len(watched) == 2
+
+
 def test_short_loops_are_not_watched(
     running: list[Compiled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched: list[int] = []
-    set_wakeup_fd = signal.set_wakeup_fd
+    watched = _watched(monkeypatch)
     monkeypatch.setattr(interrupts, "_SHORT", 2e-3)  # which a busy machine leaves time for
-    monkeypatch.setattr(
-        signal, "set_wakeup_fd", lambda *a, **k: watched.append(a[0]) or set_wakeup_fd(*a, **k)
-    )
     with wf.Graph().as_default(), wf.Session() as session:
         turns, last = _counting()
         assert session.run(last, {turns: 100}) == 100

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.both_ways import loops_that_ran
 from weft_testing.waiting import wait_until
 
 import weft as wf
@@ -22,6 +23,7 @@ from weft_compiler.lower import whole_loop
 from weft_compiler.passes.pipeline import passes_for
 from weft_exec.executor.native import loops as native_loops
 from weft_exec.executor.native.pace import Pace
+from weft_exec.resources.tensor_arrays import Stack
 
 Build = Callable[..., Any]
 
@@ -450,3 +452,40 @@ def test_a_loop_that_is_refused_again_and_again_stays_with_kernels(
             with pytest.raises(errors.InvalidArgumentError, match="index 4 to write to"):
                 session.run(rows)
     assert len(calls) == 4
+
+
+def test_the_values_of_a_long_loop_stay_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a loop pushes in parts its gradient takes as one array, and no value by itself."""
+    monkeypatch.setenv("WEFT_JIT", "now")
+    monkeypatch.setattr(Stack, "bring_up", None)
+    with wf.Graph().as_default(), wf.Session() as session:
+        n, x = wf.placeholder(wf.int64, []), wf.placeholder(wf.float64, [])
+        start = [wf.constant(0, wf.int64), x]
+        y = wf.while_loop(lambda i, _: i < n, lambda i, v: (i + 1, wf.sin(v) + 1.0), start)[1]
+        (slope,) = wf.gradients(y, [x])
+        for turns in (3, 50_000, 200_000):
+            value, want = 0.5, 1.0
+            for _ in range(min(turns, 200)):  # which has come to rest by then
+                want *= np.cos(value)
+                value = np.sin(value) + 1.0
+            np.testing.assert_allclose(session.run(slope, {n: turns, x: 0.5}), want, 1e-6, 1e-9)
+
+
+def test_failures_that_are_not_in_a_row_leave_a_loop_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WEFT_JIT", "now")
+    ran = loops_that_ran(monkeypatch)
+    with wf.Graph().as_default(), wf.Session() as session:
+        at = wf.placeholder(wf.int32, [])
+        table = wf.constant([1.0, 2.0, 3.0])
+        total = wf.while_loop(
+            lambda i, _: i < 3,
+            lambda i, v: (i + 1, v + wf.gather(table, at)),
+            [wf.constant(0), wf.constant(0.0)],
+        )[1]
+        for _ in range(8):
+            with pytest.raises(errors.InvalidArgumentError, match="7"):
+                session.run(total, {at: 7})
+            ran.clear()
+            assert session.run(total, {at: 1}) == 6.0 and ran

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import numpy as np
@@ -286,3 +287,20 @@ def test_static_shapes() -> None:
         ]:
             with pytest.raises(errors.InvalidArgumentError, match=match):
                 create(op, inputs)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="requires timers that send signals")
+def test_ctrl_c_leaves_no_update_half_done() -> None:
+    problem = Problem("GradientDescent", False, False, "float32", (40 * training.BLOCK,))
+    problem.states["var"].assign(np.zeros(40 * training.BLOCK, np.float32))
+    grad = np.ones(40 * training.BLOCK, np.float32)
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        for turn in range(100):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + turn % 20))
+                while True:
+                    problem.apply(grad)
+            assert len(np.unique(problem.states["var"].read())) == 1
+    finally:
+        signal.signal(signal.SIGALRM, before)

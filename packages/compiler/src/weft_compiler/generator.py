@@ -60,7 +60,7 @@ class Compiled:
     """Nodes as a native program.
 
     Attributes:
-      takes, draws, tells, results, updates, long, shares, enter, enter_briefly: as of
+      takes, draws, tells, results, updates, long, bounded, shares, enter, enter_briefly: as of
         `weft_graph.ir.code_generators.Generated`.
       program: what was compiled.
       made: what it was made of, and whom its code is shared with; None of loops.
@@ -88,7 +88,8 @@ class Compiled:
         outputs = program.program.outputs
         outputs = outputs[: len(outputs) - len(self.updates)]
         self.results: Sequence[tuple[DType, Shape]] = [(b.dtype, b.shape) for b in outputs]
-        self.long = program.statements >= _LONG and not updates
+        self.long = program.work.statements >= _LONG and not updates
+        self.bounded = program.work.bounded
         self.shares = size is not None
         self.enter: Callable[..., Any] = self._sized(program.enter)
         given = len(program.program.inputs) - len(program.program.constants)
@@ -139,7 +140,7 @@ class Compiled:
 
     @threads.setter
     def threads(self, count: int) -> None:
-        self.program.threads = count if self.program.statements >= _WORTH_HELPERS else 1
+        self.program.threads = count if self.program.work.statements >= _WORTH_HELPERS else 1
         self.enter = self._sized(self.program.enter)
 
     def interrupt(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from weft_compiler.codegen.options import options_of_regions
-from weft_compiler.codegen.polls import turns
+from weft_compiler.codegen.polls import work_of
 from weft_compiler.codegen.targets import target_of
 from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
@@ -63,7 +63,7 @@ class Shared:
         if size is None:
             return None
         program = self.family.at(self._optimised, lowered)
-        return Made(NativeProgram(program, self._code, turns(lowered.body)), lowered, size, self)
+        return Made(NativeProgram(program, self._code, work_of(lowered.body)), lowered, size, self)
 
 
 def make(lowered: Program, like: Sequence[Made]) -> Made:

@@ -8,6 +8,7 @@ from typing import Final
 
 from weft_compiler.codegen.generated import parts
 from weft_compiler.codegen.tile_kernels import FEW
+from weft_compiler.codegen.winograd_gradient import CHANNELS
 from weft_compiler.pairs import PAIR
 from weft_compiler.routines import FOUR, PANEL
 from weft_compiler.windows import tile_of
@@ -82,7 +83,7 @@ def cut_of(routine: str, of: Mapping[str, int], work: int) -> Cut | None:
     elif routine in ("conv_filter", "conv_filter_pairs"):
         found = Cut("", parts(routine, of), _LINES * 2, {})
     elif routine == "winograd_gradient":
-        found = Cut("", parts(routine, of), _LINES, {}, chunks=1)
+        found = Cut("", parts(routine, of), CHANNELS, {}, chunks=1)
     else:
         return None
     each = max(1, work // max(1, found.count))

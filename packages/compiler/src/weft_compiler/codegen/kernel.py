@@ -284,14 +284,18 @@ class Function:
         Where it cannot it would complain on stderr. It cannot where turns may leave the loop, as
         those whose bounds are looked at or that check. Where they divide for places or remainders
         it often cannot: of integers, and where there are no libraries of floating-point numbers
-        either, as that is a loop. So are functions that are found by iteration.
+        either, as that is a loop. So are functions that are found by iteration. The largest of a
+        few known numbers it takes for a choice, in which it sees no reduction.
         """
-        if self.kernel.options.bounds_checks or any(isinstance(s, Check) for s in walk(loop.body)):
+        inside = list(walk(loop.body))
+        if self.kernel.options.bounds_checks or any(isinstance(each, Check) for each in inside):
+            return False
+        if any(isinstance(each, Assign) and _is_of_constants(each) for each in inside):
             return False
         return not any(
             isinstance(part, Apply)
             and (part.primitive in ITERATED or self._divides_by_a_loop(part))
-            for each in walk(loop.body)
+            for each in inside
             for expression in expressions(each)
             for part in parts(expression)
         )
@@ -652,3 +656,15 @@ class Function:
             return pointer
         kind = memory_type(buffer.dtype)
         return self.w.put(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {place}")
+
+
+def _is_of_constants(assign: Assign) -> bool:
+    """Whether it keeps the largest or smallest of constants, which other values choose among."""
+    return (
+        assign.combine in ("maximum", "minimum")
+        and assign.value.dtype.is_floating
+        and not any(
+            isinstance(part, Load | Variable) and part.dtype.is_floating
+            for part in parts(assign.value)
+        )
+    )

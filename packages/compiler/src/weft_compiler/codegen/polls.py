@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
+from weft_compiler.codegen.mathematics.library import ITERATED
 from weft_compiler.ir.expressions import Apply, Constant, walk as parts
 from weft_compiler.ir.program import Body, Call, For, If, While, expressions, walk
 from weft_compiler.routines import routine
@@ -12,6 +13,8 @@ LONG: Final = 1 << 16
 """Statements between two looks at that flag, of a loop whose turns have fewer."""
 _OF_STATEMENT: Final = 8
 """Applied functions that a statement has; one of more counts as several."""
+_ENDLESS: Final = 1 << 20
+"""Statements that a program with a loop of unknown length may run, which others wait for."""
 _MANY: Final = 500
 """Statements of a turn from which on a loop looks at it in each."""
 _AT_ONCE: Final = 16
@@ -37,6 +40,33 @@ def turns(body: Body) -> int:
             case _:
                 count += 1
     return count
+
+
+class Work(NamedTuple):
+    """How much a program computes.
+
+    Attributes:
+      statements: about how many run in a call.
+      bounded: whether how long that takes follows from shapes: there are no branches, no loops of
+        unknown length, and no functions that are found by iteration.
+    """
+
+    statements: int
+    bounded: bool
+
+
+def work_of(body: Body) -> Work:
+    """How much a program of a body computes."""
+    inside = list(walk(body))
+    if any(isinstance(each, While) for each in inside):
+        return Work(_ENDLESS, False)
+    iterates = any(
+        isinstance(part, Apply) and part.primitive in ITERATED
+        for statement in inside
+        for expression in expressions(statement)
+        for part in parts(expression)
+    )
+    return Work(turns(body), not iterates and not any(isinstance(each, If) for each in inside))
 
 
 def statements(body: Body) -> int:

@@ -7,7 +7,8 @@ What `weft_compiler.codegen.winograd` does, the other way round:
       for each of 36 points: sums += channels × tiles times tiles × depth
     transform 6×6 sums to results
 
-Where a result is not finite all are computed by `conv_filter`.
+Where a result is not finite those of its group of channels are computed by `conv_filter`: groups
+are the same for any number of threads, which each take some of them.
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ def texts(s: Shape) -> list[str]:
     return [Across(s).text(), *by_taps(s, [_Gradient(s, taps) for taps in TAPS])]
 
 
+CHANNELS: Final = 16
+"""Of a group; what a thread takes begins with one, as its parts are multiples of so many."""
+
+
 class _Gradient(Tiled):
     """`winograd_gradient(x, g, m, y, numbers of WINDOWS, from, until)`: of some channels."""
 
@@ -68,9 +73,12 @@ class _Gradient(Tiled):
             self._inputs(first, here)
             self._gradients(first, here)
             self._products(here, w.put(f"icmp sgt i64 {first}, 0"))
-        self._results()
-        with w.when(self.is_bad()):
-            self._directly()
+        with w.each("%until", CHANNELS, low="%from") as first:
+            last = w.least(w.put(f"add nsw i64 {first}, {CHANNELS}"), "%until")
+            self.note("zeroinitializer")
+            self._results(first, last)
+            with w.when(self.is_bad()):
+                self._directly(first, last)
 
     def _parts(self) -> None:
         """The parts of the workspace: zeros, then x by panels of a line, then g by panels.
@@ -139,11 +147,11 @@ class _Gradient(Tiled):
                     f"i1 {add}, ptr {b}, i64 0)"
                 )
 
-    def _results(self) -> None:
-        """Transform sums to gradients of filters, (taps, taps, channels, depth)."""
+    def _results(self, first: str, last: str) -> None:
+        """Transform sums of channels to gradients of filters, (taps, taps, channels, depth)."""
         w, s, v = self.w, self.s, self.v
         tap = w.put("mul nsw i64 %channels, %depth")
-        with w.each("%until", low="%from") as c, w.each("%depth", s.lanes) as o:
+        with w.each(last, low=first) as c, w.each("%depth", s.lanes) as o:
             at = w.at("%m", s.scalar, w.put(f"mul nsw i64 {c}, {self.columns}"), o)
             points = [
                 v.load(at, w.put(f"mul nsw i64 {self.sums_point}, {point}"))
@@ -158,15 +166,15 @@ class _Gradient(Tiled):
                 bad = v.plus(bad, value, 0.0)
             self.note(bad)
 
-    def _directly(self) -> None:
+    def _directly(self, channel: str, end: str) -> None:
         """The same by `conv_filter`, whose result is (depth, places), behind the sums."""
         w, s = self.w, self.s
         behind = w.at("%m", s.scalar, w.put(f"mul nsw i64 {self.sums_point}, {SQUARE}"))
         places = w.put(f"mul nsw i64 %channels, {self.taps**2}")
-        count = w.put("sub i64 %until, %from")
+        count = w.put(f"sub i64 {end}, {channel}")
         given = ", ".join(f"i64 %{name}" for name in WINDOWS)
         with w.each(str(self.taps**2)) as tap:
-            first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {tap}, %channels')}, %from")
+            first = w.put(f"add nsw i64 {w.put(f'mul nsw i64 {tap}, %channels')}, {channel}")
             last = w.put(f"add nsw i64 {first}, {count}")
             w.do(
                 f"call void @{symbol('conv_filter', s.dtype)}(ptr %x, ptr %g, ptr {behind}, "

@@ -77,6 +77,7 @@ def restore(key: str, inputs: Sequence[Output]) -> Restored | None:
 def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | None:
     if entry["host"] != _host():
         return None
+    from weft_compiler.codegen.polls import Work
     from weft_compiler.native.program import NativeProgram
 
     code = _code(entry["code"])
@@ -100,7 +101,7 @@ def _restored(entry: Mapping[str, Any], inputs: Sequence[Output]) -> Restored | 
     if varying is not None:
         most, lines = varying
         varying = int(most), [(int(at), int(slope), int(offset)) for at, slope, offset in lines]
-    made = NativeProgram(program, code, entry["statements"], entry["messages"])
+    made = NativeProgram(program, code, Work(*entry["work"]), entry["messages"])
     return Restored(made, entry["size"], varying)
 
 
@@ -136,7 +137,7 @@ def remember(
             for name, value in program.constants.items()
         },
         "updated": sorted(program.updated),
-        "statements": made.statements,
+        "work": made.work,
         "size": size,
         "varying": varying,
         "messages": made.messages,

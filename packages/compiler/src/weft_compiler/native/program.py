@@ -19,13 +19,13 @@ from weft_compiler.codegen import blas, generated
 from weft_compiler.codegen.kernel import INTERRUPTED, OUT_OF_BOUNDS
 from weft_compiler.codegen.module import ENTRY, Module, module_of
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.polls import turns
+from weft_compiler.codegen.polls import Work, work_of
 from weft_compiler.codegen.sequence import sequence_of, symbol
 from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.codegen.threads import MOST, supported
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import pieces_of
-from weft_compiler.ir.program import Check, Program, While, walk
+from weft_compiler.ir.program import Check, Program, walk
 from weft_compiler.native import cache, helpers
 from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
@@ -35,10 +35,6 @@ from weft_tensor.dtypes import DType
 
 _SMALL: Final = 20_000
 """Programs of fewer statements keep the GIL: they end in about 20 µs."""
-
-
-_SOME_TURNS: Final = 1 << 20
-"""Statements that a program with a loop of unknown length may run, which others wait for."""
 
 
 _INTERRUPTED: Final = np.ones(1, np.int32)
@@ -118,12 +114,12 @@ class NativeProgram:
     """A program as a callable.
 
     Args:
-      statements, messages: as the attributes; None for those of the program's body, which is empty
-        where code is from the disk.
+      work, messages: as the attributes; None for those of the program's body, which is empty where
+        code is from the disk.
     Attributes:
       program: what was compiled.
       code: its machine code, which lives as long as this.
-      statements: about how many run in a call.
+      work: how much a call computes.
       messages: of its checks.
       enter: the C function `enter(*inputs, *outputs)` of arrays exactly as the program declares
         them, dense and aligned.  It returns None; NotImplemented, and nothing ran, where they are
@@ -135,7 +131,7 @@ class NativeProgram:
         self,
         program: Program,
         code: Code,
-        statements: int | None = None,
+        work: Work | None = None,
         messages: Sequence[str] | None = None,
     ) -> None:
         self.program = program
@@ -149,9 +145,7 @@ class NativeProgram:
             messages = [each.message for each in walk(program.body) if isinstance(each, Check)]
         self.messages = messages
         self._given = [b for b in program.inputs if b.name not in self._constants]
-        endless = any(isinstance(each, While) for each in walk(program.body))
-        counted = _SOME_TURNS if endless else turns(program.body)
-        self.statements = counted if statements is None else statements
+        self.work = work_of(program.body) if work is None else work
         self._interrupt = np.zeros(1, np.int32)
         self._threads = 1
         self._lease = ARENA.lease(self._memory(1))
@@ -203,7 +197,7 @@ class NativeProgram:
 
     def copy(self) -> NativeProgram:
         """The same program with a flag that interrupts it of its own."""
-        copy = NativeProgram(self.program, self.code, self.statements, self.messages)
+        copy = NativeProgram(self.program, self.code, self.work, self.messages)
         copy.threads = self._threads
         return copy
 
@@ -317,7 +311,7 @@ class NativeProgram:
         state[4] = self._threads
         state[2] = ARENA.table
         state[3] = self._memory(self._threads)
-        state[5] = self.statements >= _SMALL
+        state[5] = self.work.statements >= _SMALL
         state[7] = address_of(interrupt)
         state[8] = address_of(self._times)
         owners = (self.code, self._constants, self._lease, interrupt, self._times)

@@ -45,7 +45,7 @@ class GpuFunction:
     """Kernels that compute some nodes on one GPU.
 
     Attributes:
-      takes, draws, tells, results, updates, long, shares, threads: as of
+      takes, draws, tells, results, updates, long, bounded, shares, threads: as of
         `weft_graph.ir.code_generators.Generated`.
 
     Raises: ResourceExhaustedError: the memory that it works in does not fit.
@@ -53,6 +53,7 @@ class GpuFunction:
 
     tells = False
     long = False
+    bounded = True
     shares = False
 
     def __init__(self, code: DeviceCode, device: GpuDevice) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFactory, KernelFunction, kernel
 from weft_exec.resources.resources import VariableState, state_of
+from weft_graph.ir.interrupts import uninterrupted
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
 
@@ -406,10 +407,11 @@ def _in_blocks(arrays: list[Array], grad: Array, step: Step, device: Device) -> 
     if size <= block:
         step(xp, scratch, *arrays, grad)
         return
-    for start in range(0, size, block):
-        stop = min(start + block, size)
-        parts = [array[start:stop] for array in arrays]
-        step(xp, scratch[:, : stop - start], *parts, grad[start:stop])
+    with uninterrupted():  # a variable has all of an update, or nothing
+        for start in range(0, size, block):
+            stop = min(start + block, size)
+            parts = [array[start:stop] for array in arrays]
+            step(xp, scratch[:, : stop - start], *parts, grad[start:stop])
 
 
 def _sparse(

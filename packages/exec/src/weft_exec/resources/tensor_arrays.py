@@ -61,12 +61,12 @@ class Stack(list[Any]):
         """
         if not self and len(self.below) == 1:
             return self.below[0]
-        while self.bring_up():
-            pass
-        count = len(self)
-        first = np.asarray(self[0])
-        rows = np.empty((1 << (count - 1).bit_length(), *first.shape), first.dtype)
-        np.stack(self, out=rows[:count])
+        parts = [part[:count] for part, count in self.below]
+        if self:
+            parts.append(np.stack(self))
+        count = sum(map(len, parts))
+        rows = np.empty((1 << (count - 1).bit_length(), *parts[0].shape[1:]), parts[0].dtype)
+        np.concatenate(parts, out=rows[:count])
         list.clear(self)
         self.below = [(rows, count)]
         return rows, count

@@ -111,6 +111,7 @@ class Generated(Protocol):
       results: the type and the shape of each result.
       updates: the positions of the inputs whose variables it changes.
       long: whether it may run for milliseconds, and can be interrupted.
+      bounded: whether how long it runs follows from shapes.
       shares: whether its code is for many sizes, so that one more takes little time.
       threads: how many may run a call: 1, until the caller sets another number. Whatever it is, a
         call gives the same; only a product by BLAS may differ in its last bits.
@@ -122,6 +123,7 @@ class Generated(Protocol):
     results: Sequence[tuple[DType, Shape]]
     updates: Sequence[int]
     long: bool
+    bounded: bool
     shares: bool
     threads: int
 

@@ -365,7 +365,7 @@ class Specialised:
         return call
 
     def _until_closed(self, generated: Generated) -> interrupts.Stoppable:
-        function = interrupts.Stoppable(generated, bounded=True)
+        function = interrupts.Stoppable(generated, bounded=generated.bounded)
         with self._lock:
             self._stoppable.add(function)
             if self._closed:  # meanwhile

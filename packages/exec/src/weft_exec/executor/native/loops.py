@@ -58,7 +58,7 @@ _MOST_ROOM: Final = 1 << 14
 _MOST_AT_ONCE: Final = 1 << 22
 """The same, of loops that cannot go on; those that need more stay with kernels."""
 _REFUSED: Final = 3
-"""Runs that have to begin anew by kernels, after which a loop stays with these."""
+"""Runs in a row that have to begin anew by kernels, after which a loop stays with these."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -253,17 +253,23 @@ class CompiledLoop:
             self._give_up()
             return NotImplemented
         try:
-            return made(asked)
+            found = made(asked)
         except errors.CancelledError:
             raise
         except errors.OpError:
             raise_if_ended()
             self._refused += 1
             return NotImplemented
+        if found is not NotImplemented:
+            self._refused = 0
+        return found
 
     def _give_up(self) -> None:
         """Let loops inside be compiled by themselves."""
-        self._given_up.add(self._whole.loop.frame)
+        frame = self._whole.loop.frame
+        if frame not in self._given_up:
+            _log.info("%s runs by kernels from now on", frame.name)
+            self._given_up.add(frame)
 
     def stop(self) -> None:
         """Make calls that run end, since their session is closed."""
