@@ -384,7 +384,7 @@ class VariableState(Resource):
         ending = chain(storing, releasing)
         try:
             held.extend(map(_acquire, locks))
-            for state in states:
+            for state in states:  # between taking and keeping a value Python looks for no signal
                 values.append(state._take())
             targets = [state._writable(old) for state, old in zip(states, values, strict=True)]
             fn(*targets, *args)

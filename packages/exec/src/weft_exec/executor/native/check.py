@@ -150,7 +150,7 @@ class Checked:
                 if want is None:
                     continue  # kernels have not come here
                 value, want = self._host(values[output]), self._host(want)
-                scale = _largest(self._host(scales[at])) if scales else 0.0
+                scale = largest(self._host(scales[at])) if scales else 0.0
                 if differs(value, want, scale):
                     raise _error(member, value, want)
 
@@ -178,7 +178,7 @@ class Checked:
         want, other = self._host(want), self._host(values[output])
         if want.dtype.name not in TOLERANCE:
             return False
-        rounding = _largest(other.astype(np.float64) - want.astype(np.float64))
+        rounding = largest(other.astype(np.float64) - want.astype(np.float64))
         return not differs(
             self._host(value), want, ROUNDING * rounding / TOLERANCE[want.dtype.name]
         )
@@ -241,12 +241,12 @@ def _far(value: Any, want: Any, scale: float = 0.0) -> Any:
     finite = np.isfinite(x) & np.isfinite(y)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
-        largest = max(scale, _largest(y[finite]))
-        near = finite & (np.abs(x - y) <= TOLERANCE[want.dtype.name] * largest)
+        most = max(scale, largest(y[finite]))
+        near = finite & (np.abs(x - y) <= TOLERANCE[want.dtype.name] * most)
     return ~(same | near)
 
 
-def _largest(value: Any) -> float:
+def largest(value: Any) -> float:
     """The largest magnitude among finite numbers."""
     x = np.asarray(value).astype(np.float64)
     return float(np.abs(x[np.isfinite(x)]).max(initial=0.0))

@@ -22,7 +22,7 @@ from weft_exec.executor.by_kernels import ToCompare
 from weft_exec.executor.compilers import Offer
 from weft_exec.executor.linear import gather
 from weft_exec.executor.native import interrupts
-from weft_exec.executor.native.check import differs, shown
+from weft_exec.executor.native.check import differs, largest, shown
 from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode, known_shape
 from weft_exec.executor.native.kept import Place, place_of
 from weft_exec.executor.native.pace import Record, pace
@@ -559,15 +559,20 @@ class _Comparison(ToCompare):
     def compare(self, values: Sequence[Any]) -> None:
         """Name the first of the loop's nodes that differs."""
         seen = [
-            (node, value, want)
+            (node, value, want, 0.0)
             for (node, value), want in zip(self._last, values, strict=True)
             if value is not None
         ]
         for place, made in self._places:
-            seen += [(place.node, *pair) for pair in place.beside(made) if pair[1] is not None]
-        seen += [(node, new, state.read()) for node, (state, _, new) in self._changes]
-        for node, value, want in seen:
-            if not isinstance(want, tuple) and differs(value, want):
+            pairs = [pair for pair in place.beside(made) if pair[1] is not None]
+            # What turns leave behind are parts of one value, as the elements of an array are.
+            scale = max(
+                [largest(want) for _, want in pairs if not isinstance(want, tuple)], default=0.0
+            )
+            seen += [(place.node, *pair, scale) for pair in pairs]
+        seen += [(node, new, state.read(), 0.0) for node, (state, _, new) in self._changes]
+        for node, value, want, scale in seen:
+            if not isinstance(want, tuple) and differs(value, want, scale):
                 raise errors.InternalError(
                     f"jit_check: {node.type} gives {shown(value, want)}",
                     op=node.type,
