@@ -40,8 +40,8 @@ class Stoppable:
     """A function whose calls can be stopped, each by itself: it has a copy while it runs.
 
     To watch a call takes some microseconds. So where a call may end before it first looks at its
-    flag, that is tried: it ends there, having changed nothing, or is done before. What has no loops
-    of unknown length is not watched either, once it has shown that it is brief.
+    flag, that is tried: it ends there, having changed nothing, or is done before. What always takes
+    about as long is not watched either, once it has shown that it is brief.
 
     Args:
       tried: whether that is worth a try.

@@ -121,7 +121,7 @@ def _device_of(offer: Offer, whole: WholeLoop, asked: Collection[Node]) -> Devic
         if node.traits.routes or node.role in (Role.CONSTANT, Role.LOOP_COND):
             continue
         if node not in asked:
-            return f"of {node.name!r}: nobody asks for it"
+            return f"of {node.name!r}: no scope or option asks for it"
         device, kernel = offer.place(node)
         counts = needs_counters(node) and not node.traits.random
         if device.type != "CPU" or kernel.asynchronous or counts:
