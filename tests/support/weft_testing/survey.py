@@ -1,11 +1,13 @@
-"""What the tests of the tree ask of the sources: each file is parsed once, and only facts are kept.
+"""Facts of the sources, for the tests of the tree; each file is parsed once.
 
-The trees of all files would be some hundred megabytes, which every collection of garbage walks.
+Only facts are kept: the trees of all files would be some hundred megabytes, and every collection of
+garbage would walk them.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -15,11 +17,13 @@ from weft_testing.workspace import ROOT
 
 UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
 UNSAFE_CALLS = {"eval", "exec"}
+FREE_CLAUSE = re.compile(r"(What|Who|Whose|Whom|How|Whether|Where|That|Those|All that)\b")
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
 class Facts:
-    """What stands in one source.
+    """Facts of one source file.
 
     Attributes:
       lines: how many there are, without those of docstrings.
@@ -28,6 +32,8 @@ class Facts:
       loaded: names that are given to `import_module`.
       groups: the entry-point groups that it reads.
       unsafe: lines that import or call what runs code from data.
+      defined: names of the module's classes and functions, nested ones too.
+      free_clauses: line and first line of docstrings that open with a free clause ("Whether …").
     """
 
     lines: int
@@ -36,21 +42,25 @@ class Facts:
     loaded: list[str] = field(default_factory=list)
     groups: set[str] = field(default_factory=set)
     unsafe: list[int] = field(default_factory=list)
+    defined: set[str] = field(default_factory=set)
+    free_clauses: list[tuple[int, str]] = field(default_factory=list)
 
 
 @cache
 def packages() -> dict[Path, Facts]:
-    """The facts of all sources of packages."""
+    """Return the facts of all sources of packages, by path."""
     paths = ROOT.glob("packages/*/src/**/*.py")
     with paused_gc():  # parsing takes a quarter of the time
         return {path: facts(path.read_text("utf-8")) for path in paths}
 
 
 def facts(source: str) -> Facts:
-    """Those of one source."""
+    """Return the facts of one source."""
     tree = ast.parse(source)
     found = Facts(len(source.splitlines()))
     for node in ast.walk(tree):
+        if isinstance(node, Documented):
+            _docstring(found, node)
         match node:
             case ast.Import(names=aliases):
                 found.imports += [(0, alias.name, ()) for alias in aliases]
@@ -66,12 +76,19 @@ def facts(source: str) -> Facts:
             case ast.Assign(targets=[ast.Name(id="GROUP")]):
                 found.groups.add(str(ast.literal_eval(node.value)))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                docs, whole = _doc_lines(node), (node.end_lineno or 0) - node.lineno + 1
-                found.functions[f"{node.lineno} {node.name}"] = whole - docs
-                found.lines -= docs
-            case ast.Module() | ast.ClassDef():
-                found.lines -= _doc_lines(node)
+                size = (node.end_lineno or 0) - node.lineno + 1 - _num_docstring_lines(node)
+                found.functions[f"{node.lineno} {node.name}"] = size
     return found
+
+
+def _docstring(found: Facts, node: Documented) -> None:
+    """Record the docstring of a module, class or function, and its name."""
+    found.lines -= _num_docstring_lines(node)
+    if not isinstance(node, ast.Module):
+        found.defined.add(node.name)
+    opening = (ast.get_docstring(node) or "").partition("\n")[0]
+    if FREE_CLAUSE.match(opening):
+        found.free_clauses.append((getattr(node, "lineno", 1), opening))
 
 
 def _call(found: Facts, node: ast.Call) -> None:
@@ -86,8 +103,8 @@ def _call(found: Facts, node: ast.Call) -> None:
         found.groups |= {str(each.value) for each in given if isinstance(each, ast.Constant)}
 
 
-def _doc_lines(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """How many lines the node's own docstring has."""
+def _num_docstring_lines(node: Documented) -> int:
+    """Return the number of lines of the node's own docstring."""
     match node.body:
         case [ast.Expr(value=ast.Constant(value=str())) as text, *_]:
             return (text.end_lineno or text.lineno) - text.lineno + 1
