@@ -106,6 +106,15 @@ def test_each_compiler_finds_the_instruction_sets_that_linux_does(
     assert found.stdout.splitlines() == [name for name, is_there in known.items() if is_there]
 
 
+@pytest.mark.skipif(compiling.machine() != "x86_64", reason="names x86-64 instruction sets")
+def test_zig_compiles_for_any_processor_of_the_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its default is the building machine: no wheel for others, and no build at all on AVX-512."""
+    monkeypatch.setattr(compiling, "system_compiler", lambda: None)
+    command = [*compiling.compiler(), "-dM", "-E", "-x", "c", "/dev/null"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "__SSE2__" in done.stdout and "__AVX__" not in done.stdout
+
+
 def test_kinds_are_those_of_the_files(model: Path) -> None:
     assert targets.kinds_of([model, model]) == ["Conv2D", "Reshape", "Softmax"]
     assert {"Conv2D", "While", "LstmCell"} <= set(targets.all_kinds())

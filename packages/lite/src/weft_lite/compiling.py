@@ -66,7 +66,7 @@ def compiler() -> list[str]:
     if found:
         return found
     if find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc"]
+        return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # its default is this CPU
     raise FileNotFoundError("weft_lite needs a C compiler here: install cc, or pip install ziglang")
 
 
