@@ -1,7 +1,8 @@
 """Takes what the training made to devices: files in float and int8, run where nothing else is.
 
 An environment with weft_lite's wheel alone stands for an edge box, and a static program for AArch64
-under qemu for a small board; it is left out where qemu-user or zig is missing.
+under qemu for a small board. The static program needs qemu-user and ziglang and is left out where
+one is missing; `hatch run dev:demo` runs in an environment that has ziglang.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import model as network
 from rich.console import Console
 
 import weft as wf
-from weft_lite import targets
+from weft_lite import compiling, targets
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "packages" / "lite"
@@ -44,7 +45,9 @@ def clean_environment(directory: Path) -> list[str]:
     wheels, environment = directory / "wheels", directory / "device"
     pip = [sys.executable, "-m", "pip", "--quiet"]
     shutil.rmtree(environment, ignore_errors=True)
-    options = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels)]
+    options = ["--no-deps", "--wheel-dir", str(wheels)]
+    if compiling.system_compiler():
+        options.append("--no-build-isolation")  # otherwise pip fetches ziglang to build with
     call(*pip, "wheel", str(PACKAGE), *options)
     venv.create(environment, with_pip=False)
     python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
@@ -76,7 +79,12 @@ def call(*command: str) -> str:
 
 
 def deploy(directory: Path, console: Console) -> None:
-    """Convert, run on both, and print the accuracies."""
+    """Convert, run on both, and print the accuracies; without a C compiler, say so and return."""
+    try:
+        compiling.compiler()
+    except FileNotFoundError:
+        console.print("not deployed: install a C compiler, or `hatch run demo:pip install ziglang`")
+        return
     with console.status("converting"):
         convert(directory)
     places = {"an environment with weft_lite alone": clean_environment}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -14,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from weft_testing.survey import Facts, packages
-from weft_testing.workspace import PACKAGES, ROOT, distribution, module, project
+from weft_testing.workspace import PACKAGES, ROOT, UMBRELLA, distribution, module, project
 
 # Import names of optional dependencies, which need not be installed here.
 OPTIONAL_MODULES = {
@@ -94,3 +95,48 @@ def test_mypy_and_the_linters_know_every_package() -> None:
     assert {Path(path).parent.name for path in tools["mypy"]["mypy_path"]} == {
         path.name for path in PACKAGES
     }
+
+
+ENVIRONMENTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    "hatch"
+]["envs"]
+
+
+def test_a_command_installs_only_the_environment_that_it_names() -> None:
+    default = ENVIRONMENTS["default"]
+    assert not {"dependencies", "workspace"} & default.keys()
+    for name, command in default["scripts"].items():
+        forwarded = re.match(r"hatch run ([\w-]+):([\w-]+)", command)
+        assert forwarded, f"{name} would run in an environment without packages: {command}"
+        environment, script = forwarded.groups()
+        assert script in ENVIRONMENTS[environment]["scripts"], name
+
+
+def test_the_demo_installs_what_it_imports_and_no_more() -> None:
+    demo = ENVIRONMENTS["demo"]
+    members = {Path(path).name for path in demo["workspace"]["members"]}
+    declared = names(demo["dependencies"])
+    by_name = {distribution(path.name): path.name for path in PACKAGES}
+    needed = {"compiler", "lite", UMBRELLA}  # what train.py and deploy.py import, and its compiler
+    for path in PACKAGES * 2:  # dependencies of dependencies
+        if path.name in needed:
+            required = names(project(path)["dependencies"])
+            needed |= {by_name[name] for name in required if name in by_name}
+    assert members == needed
+    assert declared == {"hatchling", "matplotlib", "rich"}
+    for path in (ROOT / "examples" / "digits").glob("*.py"):
+        for top in imports_of(path) - sys.stdlib_module_names - {"deploy", "digits", "model"}:
+            provided = {canonicalize_name(name) for name in providers().get(top, [])}
+            assert (
+                top in {module(name) for name in members}
+                or provided & declared
+                or top in {"numpy", "ray"}  # of weftml-tensor; of the environment cluster-demo
+            ), f"{path.name} imports {top}"
+
+
+def imports_of(path: Path) -> set[str]:
+    """The top-level modules that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    plain |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name.partition(".")[0] for name in plain}
