@@ -1,7 +1,7 @@
-"""Makes the API pages, one for each namespace of `weft` and one of messages, from the public names.
+"""Generates the API pages, one for each namespace of `weft` and one of messages.
 
 The build of the pages calls it as a hook. The names are those of `tests/weft/api.txt`, which the
-suite holds against the code; the descriptions are the docstrings.
+suite compares with the code; the descriptions are the docstrings.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import griffe
 import message_page
-from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 NAMES = ROOT / "tests" / "weft" / "api.txt"
@@ -32,12 +31,41 @@ AREAS = {  # where a name of `wf` itself is defined, and the page it is on
     "weft_tensor": "Types and shapes",
     "weft": "Logging",
 }
+SHADOWED = {  # functions whose names submodules of the same package have, too
+    "weft_io.onnx.exporter": "weft_io.onnx.registry.exporter",
+    "weft_io.onnx.importer": "weft_io.onnx.registry.importer",
+}
 BLOCK = """\
 ::: {path}
     options:
       heading_level: {level}
       inherited_members: true
 """
+HEADING = """\
+      heading: {name}
+      toc_label: {name}
+"""
+OTHER_NAME = """\
+{marks} {name}
+
+Another name of `{original}`.
+"""
+
+
+class Entry(NamedTuple):
+    """A public function, class or documented value, as a page shows it."""
+
+    name: str
+    """Its name in the namespace."""
+
+    module: str
+    """The module that defines it."""
+
+    path: str
+    """The path under which the reader of docstrings finds it."""
+
+    original: str
+    """The name in its definition; another one than `name` after `name = original`."""
 
 
 def on_config(config: Any) -> Any:
@@ -49,6 +77,8 @@ def on_config(config: Any) -> Any:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages to those of the folder."""
+    from mkdocs.structure.files import File
+
     for path, title, blocks in pages():
         text = f"# {title}\n\n" + "\n".join(blocks)
         files.append(File.generated(config, path, content=text))
@@ -58,30 +88,33 @@ def on_files(files: Any, config: Any) -> Any:
 @cache
 def pages() -> list[tuple[str, str, list[str]]]:
     """Path, title and blocks of each page."""
-    weft = load()
-    areas: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    spaces: dict[str, list[str]] = {}
-    for namespace, names in sorted(public().items()):
-        place = weft if namespace == "wf" else find(weft, namespace.removeprefix("wf."))
-        if place is None:
-            continue
-        shown = [described(place, name) for name in sorted(names)]
-        known = [found for found in shown if found]
-        if namespace == "wf":
-            for module, path in known:
-                areas[area(module)].append((module, path))
-        elif known:
-            spaces[namespace] = [path for _, path in known]
-    made = [
-        (f"api/{title.lower().replace(' ', '-')}.md", title, by_module(weft, areas[title]))
+    shown = dict(entries())
+    areas: dict[str, list[Entry]] = defaultdict(list)
+    for entry in shown.pop("wf"):
+        areas[area(entry.module)].append(entry)
+    result = [
+        (f"api/{title.lower().replace(' ', '-')}.md", title, by_module(areas[title]))
         for title in dict.fromkeys(AREAS.values())
         if areas[title]
     ]
-    for namespace, paths in spaces.items():
-        blocks = [BLOCK.format(path=path, level=2) for path in paths]
-        made.append((f"api/{namespace}.md", namespace, blocks))
-    made.append(("api/messages.md", "Messages", message_page.blocks(message_names())))
-    return made
+    for namespace, listed in shown.items():
+        blocks = [block(entry, listed, level=2) for entry in listed]
+        result.append((f"api/{namespace}.md", namespace, blocks))
+    result.append(("api/messages.md", "Messages", message_page.blocks(message_names())))
+    return result
+
+
+@cache
+def entries() -> dict[str, list[Entry]]:
+    """The entries of each namespace, by name."""
+    weft = load()
+    result = {}
+    for namespace, names in sorted(public().items()):
+        scope = weft if namespace == "wf" else find(weft, namespace.removeprefix("wf."))
+        listed = [describe(scope, name) for name in sorted(names)] if scope else []
+        if any(listed):
+            result[namespace] = [entry for entry in listed if entry]
+    return result
 
 
 def message_names() -> dict[str, str]:
@@ -90,14 +123,24 @@ def message_names() -> dict[str, str]:
     return dict(sorted(names, key=lambda pair: (-len(pair[1]), pair[1])))
 
 
-def by_module(weft: griffe.Module, names: list[tuple[str, str]]) -> list[str]:
-    """The blocks of names, under what their modules say of themselves."""
+def by_module(listed: list[Entry]) -> list[str]:
+    """Return the blocks of entries, below the first lines of their modules' docstrings."""
     blocks = []
-    for module in dict.fromkeys(module for module, _ in sorted(names)):
-        title = weft.modules_collection[module].docstring
+    for module in sorted({entry.module for entry in listed}):
+        title = load().modules_collection[module].docstring
         blocks.append(f"## {title.value.splitlines()[0].rstrip('.:')}\n" if title else "")
-        blocks += [BLOCK.format(path=path, level=3) for home, path in names if home == module]
+        blocks += [block(entry, listed, level=3) for entry in listed if entry.module == module]
     return blocks
+
+
+def block(entry: Entry, listed: list[Entry], level: int) -> str:
+    """Return the text of an entry; a second name of one in `listed` refers to the first."""
+    if entry.name == entry.original:
+        return BLOCK.format(path=entry.path, level=level)
+    same = (entry.module, entry.original)
+    if any((other.module, other.name) == same for other in listed):
+        return OTHER_NAME.format(marks="#" * level, name=entry.name, original=entry.original)
+    return BLOCK.format(path=entry.path, level=level) + HEADING.format(name=entry.name)
 
 
 def area(module: str) -> str:
@@ -105,11 +148,17 @@ def area(module: str) -> str:
     return next(title for prefix, title in AREAS.items() if module.startswith(prefix))
 
 
+@cache
 def load() -> griffe.Module:
     """The umbrella, read but not imported."""
     loader = griffe.GriffeLoader(
-        search_paths=[str(path) for path in sorted(ROOT.glob("packages/*/src"))]
+        extensions=griffe.load_extensions(ROOT / "docs" / "house_form.py"),
+        search_paths=[str(path) for path in sorted(ROOT.glob("packages/*/src"))],
     )
+    for path in sorted(ROOT.glob("packages/*/src/weft_*")):
+        if path.name == "weft_compiler":  # which `weft` does not import
+            continue
+        loader.load(path.name)  # first: `weft` shows the names in `import *` of modules read before
     module = loader.load("weft")
     loader.resolve_aliases(external=True)
     assert isinstance(module, griffe.Module)
@@ -130,27 +179,48 @@ def public() -> dict[str, set[str]]:
 
 
 def find(weft: griffe.Module, path: str) -> Any:
-    """A namespace of the umbrella, None where it is a module of somebody else's."""
+    """A namespace of the umbrella, None where another distribution defines the module."""
     try:
         return weft[path]
     except KeyError:
         return None
 
 
-def described(place: Any, name: str) -> tuple[str, str] | None:
-    """The module that defines a function or a class, and the path under which to describe it.
+def describe(scope: griffe.Module, name: str) -> Entry | None:
+    """Return the entry of a name.
 
-    None for messages, values and modules, and for other names of what is described already.
+    None for modules, messages, values without a docstring, and what other distributions define.
+
+    Raises: KeyError: the namespace has no such name.
     """
+    member = scope[name]
     try:
-        found = place[name]
-        if found.is_attribute and str(found.value).startswith("_"):  # Tensor = _node.Output
-            module, _, inner = str(found.value).partition(".")
-            found = place[module].final_target[inner] if place[module].is_alias else found
-        target = found.final_target if found.is_alias else found
-    except (KeyError, griffe.AliasResolutionError):
+        target = definition(member)
+    except griffe.AliasResolutionError:
         return None
-    if not (target.is_function or target.is_class) or target.path.startswith("weft_graph.proto"):
+    module = str(target.module.path)
+    is_public = target.is_function or target.is_class or (target.is_attribute and target.docstring)
+    if not is_public or module.startswith("weft_graph.proto"):
         return None
-    path = f"{place.path}.{name}" if found.is_alias else target.path
-    return str(target.module.path), path
+    is_imported = member.is_alias and member.final_target is target
+    path = f"{scope.path}.{name}" if is_imported and name == target.name else target.path
+    return Entry(name, module, path, target.name)
+
+
+def definition(member: Any) -> Any:
+    """Follow imports and assignments of names to what they name.
+
+    Raises: AliasResolutionError: another distribution defines it.
+    """
+    target = member.final_target if member.is_alias else member
+    if target.is_attribute and isinstance(target.value, griffe.ExprName | griffe.ExprAttribute):
+        value: Any = target.module
+        for part in str(target.value).split("."):  # Tensor = _node.Output
+            value = value.members.get(part)
+            if value is None:  # a builtin, or an attribute of a value
+                return target
+            value = value.final_target if value.is_alias else value
+        return definition(value)
+    if target.path in SHADOWED:
+        return load().modules_collection[SHADOWED[target.path]]
+    return target

@@ -53,6 +53,9 @@ class TestCase(unittest.TestCase):
     _cached: Session | None = None
     _directory: str | None = None
 
+    def __init__(self, methodName: str = "runTest") -> None:
+        super().__init__(methodName)
+
     def setUp(self) -> None:
         """Start with an empty default graph."""
         if self._testMethodName == "test_session":

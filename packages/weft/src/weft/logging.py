@@ -15,11 +15,19 @@ _logger = _logging.getLogger("weft")
 _counts: dict[str, int] = {}
 
 debug = _logger.debug
+"""Log a message at level DEBUG: `debug(msg, *args)`, with `msg % args` as its text."""
 info = _logger.info
-warn = warning = _logger.warning
+"""Log a message at level INFO: `info(msg, *args)`."""
+warning = _logger.warning
+"""Log a message at level WARN: `warning(msg, *args)`."""
+warn = warning
 error = _logger.error
+"""Log a message at level ERROR: `error(msg, *args)`."""
 fatal = _logger.critical
-log = vlog = _logger.log
+"""Log a message at level FATAL: `fatal(msg, *args)`; the program continues."""
+log = _logger.log
+"""Log a message at a level: `log(level, msg, *args)`."""
+vlog = log
 
 
 def get_logger() -> _logging.Logger:

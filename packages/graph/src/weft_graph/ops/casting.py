@@ -181,12 +181,19 @@ def _cast_to(dtype: DType, default: str, public: str) -> Any:
 
 
 to_float = _cast_to(dtypes.float32, "ToFloat", "float")
+"""Cast to float32: `to_float(x, name)`; deprecated in favor of `cast`."""
 to_double = _cast_to(dtypes.float64, "ToDouble", "double")
+"""Cast to float64: `to_double(x, name)`; deprecated in favor of `cast`."""
 to_int32 = _cast_to(dtypes.int32, "ToInt32", "int32")
+"""Cast to int32: `to_int32(x, name)`; deprecated in favor of `cast`."""
 to_int64 = _cast_to(dtypes.int64, "ToInt64", "int64")
+"""Cast to int64: `to_int64(x, name)`; deprecated in favor of `cast`."""
 to_bfloat16 = _cast_to(dtypes.bfloat16, "ToBFloat16", "bfloat16")
+"""Cast to bfloat16: `to_bfloat16(x, name)`; deprecated in favor of `cast`."""
 to_complex64 = _cast_to(dtypes.complex64, "ToComplex64", "complex64")
+"""Cast to complex64: `to_complex64(x, name)`; deprecated in favor of `cast`."""
 to_complex128 = _cast_to(dtypes.complex128, "ToComplex128", "complex128")
+"""Cast to complex128: `to_complex128(x, name)`; deprecated in favor of `cast`."""
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:

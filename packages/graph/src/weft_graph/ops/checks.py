@@ -134,11 +134,17 @@ def _both(x: Any, y: Any) -> tuple[Output, Output]:
 
 
 assert_equal = _relation("assert_equal", ["Equal"], "==", (2, 2))
+"""Fail unless x == y for all elements; takes (x, y, data, summarize, message, name)."""
 assert_none_equal = _relation("assert_none_equal", ["NotEqual"], "!=", (1, 2))
+"""Fail unless x != y for all elements; takes (x, y, data, summarize, message, name)."""
 assert_less = _relation("assert_less", ["Less"], "<", (1, 2))
+"""Fail unless x < y for all elements; takes (x, y, data, summarize, message, name)."""
 assert_less_equal = _relation("assert_less_equal", ["LessEqual"], "<=", (2, 2))
+"""Fail unless x <= y for all elements; takes (x, y, data, summarize, message, name)."""
 assert_greater = _relation("assert_greater", ["Greater"], ">", (3, 2))
+"""Fail unless x > y for all elements; takes (x, y, data, summarize, message, name)."""
 assert_greater_equal = _relation("assert_greater_equal", ["GreaterEqual"], ">=", (2, 2))
+"""Fail unless x >= y for all elements; takes (x, y, data, summarize, message, name)."""
 
 
 def _sign(name: str, op: str, sign: str, holds: int) -> Callable[..., Node]:
@@ -180,9 +186,13 @@ def _sign(name: str, op: str, sign: str, holds: int) -> Callable[..., Node]:
 
 
 assert_negative = _sign("assert_negative", "Less", "<", -1)
+"""Fail unless x < 0 for all elements; takes (x, data, summarize, message, name)."""
 assert_positive = _sign("assert_positive", "Greater", ">", 1)
+"""Fail unless x > 0 for all elements; takes (x, data, summarize, message, name)."""
 assert_non_negative = _sign("assert_non_negative", "GreaterEqual", ">=", 0)
+"""Fail unless x >= 0 for all elements; takes (x, data, summarize, message, name)."""
 assert_non_positive = _sign("assert_non_positive", "LessEqual", "<=", 0)
+"""Fail unless x <= 0 for all elements; takes (x, data, summarize, message, name)."""
 
 
 def assert_near(
@@ -397,7 +407,7 @@ def assert_type(
     """A no-op, if the tensor has this element type.
 
     Args:
-      x: a tensor, `tensor`.
+      tensor: a tensor or SparseTensor.
       tf_type: element type.
       message: put before the error's.
     Raises: InvalidTypeError: it has another one.

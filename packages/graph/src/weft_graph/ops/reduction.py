@@ -382,7 +382,6 @@ def reduce_euclidean_norm(
       input_tensor: numeric, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
 
@@ -441,7 +440,6 @@ def reduce_variance(
       input_tensor: floating or complex, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Returns: the real dtype of the input.
@@ -490,7 +488,6 @@ def reduce_std(
       input_tensor: floating or complex, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
 

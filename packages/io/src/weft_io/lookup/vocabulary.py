@@ -187,7 +187,6 @@ class StaticVocabularyTable(IdTableWithHashBuckets):
       lookup_key_dtype: type of the keys of `lookup`: string or an integer; that of the words by
         default.
       name: of the nodes.
-      value_dtype: int64.
     Raises: InvalidTypeError: types do not fit; InvalidArgumentError: there are no buckets.
 
     Examples:

@@ -1,6 +1,6 @@
 """`wf.linalg`: linear algebra."""
 
-from typing import TYPE_CHECKING
+import typing as _typing
 
 from weft import _lazy
 from weft_autodiff.clipping import global_norm as global_norm
@@ -25,7 +25,7 @@ tensor_diag = _diagonals.diag
 tensor_diag_part = _diagonals.diag_part
 transpose = _permutation.matrix_transpose
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from weft._linear_operators import *
     from weft.linalg import experimental as experimental
 else:
