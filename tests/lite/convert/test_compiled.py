@@ -210,6 +210,17 @@ def test_the_command(files: dict[str, Path], tmp_path: Path, capsys: Any) -> Non
     )
 
 
+def test_a_file_of_int8_compiles_for_a_microcontroller(
+    files: dict[str, Path], tmp_path: Path
+) -> None:
+    script = "import sys; from weft._commands import main; sys.exit(main(sys.argv[1:]))"
+    words = ["compile", str(files["int8"]), "--target", "arm-none", "--cpu", "cortex-m4"]
+    command = [sys.executable, "-c", script, *words, "-o", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "int8.o").read_bytes()[:6] == b"\x7fELF\x01\x01"
+
+
 def test_what_no_graph_computes_is_listed() -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.float32, [3], name="x")

@@ -19,7 +19,7 @@ from weft_compiler.ahead.header import (
 )
 from weft_compiler.ahead.lowering import program_of, shapes_of
 from weft_compiler.ahead.objects import require_allowed, undefined
-from weft_compiler.ahead.targets import options_of
+from weft_compiler.ahead.targets import options_of, require_instructions
 from weft_compiler.codegen import generated
 from weft_compiler.codegen.memory import ALIGNMENT
 from weft_compiler.codegen.module import ENTRY, Module, module_of
@@ -146,6 +146,7 @@ def compile_program(
     text = "\n".join(_texts(name, anonymous, module, target, constants))
     libraries = dict.fromkeys((generated.library(name), dtype) for name, dtype in module.routines)
     others = [generated.module_text(library, dtype, target) for library, dtype in libraries]
+    require_instructions([text, *others], target, said)
     image = object_code(text, target, others)
     missing = undefined(image)
     require_allowed(missing, said)

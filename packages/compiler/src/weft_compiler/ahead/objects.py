@@ -12,7 +12,7 @@ _SYMBOLS, _UNDEFINED = 2, 0
 
 _MEMORY: Final = frozenset(("memcpy", "memmove", "memset"))
 _HELPERS: Final = re.compile(r"__aeabi_\w+|__(u?div|u?mod|mul|ash[lr]|lshr|fix|float)\w*[dst]i\w*")
-"""Functions of 64-bit integers, which every C compiler for processors of 32 bits brings along."""
+"""Functions of 64-bit integers and float64, which C compilers for processors of 32 bits bring."""
 
 
 def undefined(image: bytes) -> list[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from weft_compiler.codegen.options import Options
-from weft_compiler.codegen.targets import host, require_features, without
+from weft_compiler.codegen.targets import Target, all_features, host, without
 from weft_tensor import errors
 
 PROCESSORS: Final = {
@@ -24,6 +25,11 @@ _SYSTEMS: Final = {
     "none": "unknown-none-elf",
     "wasi": "unknown-wasi",
 }
+_ARM_SYSTEMS: Final = {
+    "linux": "unknown-linux-gnueabihf",
+    "android": "unknown-linux-androideabi",
+    "none": "unknown-none-eabi",
+}
 _LIBRARIES: Final = ("", "-gnu", "-musl", "-gnueabihf", "-musleabihf")
 
 
@@ -35,14 +41,30 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
       cpu: a processor that LLVM knows, such as "cortex-a72", instead of the least.
       features: what it has or lacks besides, such as "+dotprod,-fma".
       contract: as of `Options`.
-    Raises: InvalidArgumentError: the target or a feature is not known.
+    Raises: InvalidArgumentError: the target, the processor or a feature is not known, or the
+      processor lacks something that all code needs.
     """
     if target == "native":
         here = host()
         # Who runs the object may not have asked the system for AMX: it has to be named.
         own = (here.cpu, without(here.features, ["amx-"])) if not cpu else (cpu, "")
-        _require(here.triple, features)
-        return Options(contract, False, False, own[0], _joined(own[1], features), here.triple)
+        cpu, always, triple = own[0], own[1], here.triple
+    else:
+        family, least, always = PROCESSORS[_family(target)]
+        cpu, triple = cpu or least, f"{family}-{_system(target)}"
+    features = ",".join(filter(None, (always, features)))
+    processor = Target(triple, cpu, all_features(triple, cpu, features))
+    _require_basis(target, processor, features)
+    if processor.family == "arm" and processor.has("mclass"):  # which has Thumb instructions alone
+        triple = triple.replace("armv7", "thumbv7", 1)
+    return Options(contract, False, False, cpu, features, triple)
+
+
+def _family(target: str) -> str:
+    """Return the processor that a target's name begins with.
+
+    Raises: InvalidArgumentError: there is no such target.
+    """
     match = re.fullmatch(r"(\w+?)-(linux|android|none|wasi)(-\w+)?", target)
     if (
         match is None
@@ -54,17 +76,49 @@ def options_of(target: str, cpu: str = "", features: str = "", contract: bool = 
             f"target {target!r} is not known; there are native, wasm32-wasi, and "
             f"{', '.join(p for p in PROCESSORS if p != 'wasm32')} with -linux, -android or -none"
         )
-    family, least, always = PROCESSORS[match[1]]
-    system = _SYSTEMS[match[2]] + ("eabihf" if match[1] == "arm" and match[2] == "linux" else "")
-    triple = f"{family}-{system}"
-    _require(triple, features)
-    return Options(contract, False, False, cpu or least, _joined(always, features), triple)
+    return match[1]
 
 
-def _require(triple: str, features: str) -> None:
-    if features:
-        require_features(triple, features)
+def _system(target: str) -> str:
+    """Return LLVM's name of the system of a target."""
+    processor, system, *_ = target.split("-")
+    return _ARM_SYSTEMS[system] if processor == "arm" else _SYSTEMS[system]
 
 
-def _joined(*features: str) -> str:
-    return ",".join(part for part in features if part)
+_BASIS: Final = {
+    "x86_64": ("sse2", "SSE2"),
+    "aarch64": ("neon", "NEON"),
+    "arm": ("vfp2sp", "a floating-point unit"),
+    "riscv64": ("d", "the extension D"),
+}
+"""A feature that all code for a family needs, and its usual name."""
+
+
+def _require_basis(target: str, processor: Target, features: str) -> None:
+    basis = _BASIS.get(processor.family)
+    if basis is not None and not processor.has(basis[0]):
+        raise errors.InvalidArgumentError(
+            f"code for {target} needs {basis[1]} ({basis[0]!r}), which the processor "
+            f"{processor.cpu!r} with the features {features!r} does not have; name another one"
+        )
+
+
+_FLOAT64_ROOT: Final = re.compile(r"call [^\n]*@llvm\.sqrt\.(v\d+)?f64\(")
+
+
+def require_instructions(texts: Sequence[str], processor: Target, target: str) -> None:
+    """Refuse code that needs more than compilers' helpers where float64 has no instructions.
+
+    Args:
+      texts: the modules.
+      processor: what they are for.
+      target: its name, for the error.
+    Raises: UnimplementedError: there is a square root of float64.
+    """
+    soft = processor.family == "arm" and not processor.has("fp64")
+    if soft and any(_FLOAT64_ROOT.search(text) for text in texts):
+        raise errors.UnimplementedError(
+            f"the model has square roots of float64, for which {target} with the processor "
+            f"{processor.cpu!r} has no instructions; cast to float32, or name a processor such as "
+            "cortex-m7"
+        )

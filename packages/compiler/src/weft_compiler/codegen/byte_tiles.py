@@ -8,6 +8,7 @@ with four bytes of each row of a.  What does that depends on the processor:
     sdot              the same, of bytes with a sign
     pmaddwd           two products of 16 bits: each column has two lanes, which are added in the end
     smull, sadalp     two products of 8 bits, in the same lanes
+    plain             two products of 32 bits, where there is nothing of these
 
 Where a processor takes other bytes than a has, 128 is added to them or taken from them as they are
 copied, and as many times the sums of the columns of b from the result.
@@ -58,10 +59,10 @@ def dot_of_rows(target: Target) -> Dot:
         narrow = target.has("avxvnni") and target.vector_bytes == 32
         return Dot.UNSIGNED if wide or narrow else Dot.PAIRS
     if target.family == "wasm32":
-        return Dot.PAIRS
-    if target.family == "aarch64":
-        return Dot.SIGNED if target.has("dotprod") else Dot.LONG
-    return Dot.LONG if target.family.startswith("arm") else Dot.PLAIN
+        return Dot.PAIRS if target.has("simd128") else Dot.PLAIN
+    if target.family not in ("aarch64", "arm") or not target.has("neon"):
+        return Dot.PLAIN
+    return Dot.SIGNED if target.family == "aarch64" and target.has("dotprod") else Dot.LONG
 
 
 @dataclass(frozen=True, slots=True)

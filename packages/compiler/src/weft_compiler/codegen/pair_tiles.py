@@ -49,7 +49,7 @@ def pairs_of(target: Target) -> Pairs:
     # products of float32: that is Intel's; AMD's are as fast as one.
     wide = target.x86 and target.has("avx512bf16") and target.vector_bytes == 64
     wide = wide and not target.has("avx512fp16")
-    narrow = target.family == "aarch64" and "+bf16" in target.features.split(",")
+    narrow = target.family == "aarch64" and target.has("bf16")
     return Pairs.DOT if wide or narrow else Pairs.WIDE
 
 

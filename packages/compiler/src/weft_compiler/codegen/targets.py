@@ -41,8 +41,11 @@ class Target:
 
     @property
     def family(self) -> str:
-        """Which instructions it has, such as "aarch64"."""
-        return self.triple.partition("-")[0]
+        """The instruction set, such as "aarch64" or "arm"."""
+        first = self.triple.partition("-")[0]
+        if first == "arm64":  # Apple's name
+            return "aarch64"
+        return "arm" if first.startswith(("arm", "thumb")) else first
 
     @property
     def x86(self) -> bool:
@@ -50,16 +53,18 @@ class Target:
         return self.triple.startswith("x86_64")
 
     def has(self, feature: str) -> bool:
-        """Whether it has a feature, as far as names and levels tell.
+        """Return True if the processor has a feature: of two mentions the last one counts.
 
         Args:
-          feature: a name that x86-64 has for it, such as "fma", also of what others have.
+          feature: LLVM's name of it; "fma", "f16c" and "sse4.1" also mean what other families have
+            of that kind.
         """
-        listed = self.features.split(",")
-        if f"+{feature}" in listed or f"-{feature}" in listed:
-            return f"+{feature}" in listed
+        name = _ARM_NAMES.get(feature, feature) if self.family == "arm" else feature
+        for listed in reversed(self.features.split(",")):
+            if listed[1:] == name:
+                return listed[0] == "+"
         if self.x86:
-            return feature in _LEVELS.get(self.cpu, frozenset())
+            return feature == "sse2" or feature in _LEVELS.get(self.cpu, frozenset())
         return feature in _FAMILIES.get(self.family, _ARM64)
 
     def has_tiles(self, of: str) -> bool:
@@ -86,14 +91,29 @@ _LEVELS: Final = {
 }
 """What the levels of the x86-64 ABI promise."""
 
-_ARM64: Final = frozenset(("fma", "f16c", "sse4.1"))
+_ARM64: Final = frozenset(("fma", "f16c", "sse4.1", "neon"))
 _FAMILIES: Final = {
-    "armv7": frozenset(("fma",)),
+    "arm": frozenset(("fma", "neon")),
     "riscv64": frozenset(("fma", "sse4.1")),
-    "wasm32": frozenset(("sse4.1",)),
+    "wasm32": frozenset(("sse4.1", "simd128")),
 }
-"""What other families have as they are: products and sums in one rounding (fma), conversions of
-float16 (f16c), and rounding to integers (sse4.1)."""
+"""Features of other families where none are listed: products and sums in one rounding (fma),
+conversions of float16 (f16c), rounding to integers (sse4.1), and vectors."""
+
+_ARM_NAMES: Final = {"fma": "vfp4d16"}
+"""Names that 32-bit Arm has for features of x86-64."""
+
+_QUERIED: Final = {
+    "x86_64": (
+        "sse2", "sse4.1", "avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512bw",
+        "avx512vl", "avx512vnni", "avxvnni", "avx512bf16", "avx512fp16",
+    ),
+    "aarch64": ("neon", "dotprod", "bf16"),
+    "arm": ("neon", "vfp2sp", "fp64", "vfp4d16", "mclass"),
+    "riscv64": ("f", "d"),
+    "wasm32": ("simd128",),
+}  # fmt: skip
+"""Features that code generation or its limits depend on. Those of AMX have to be named."""
 
 
 @functools.cache
@@ -112,13 +132,14 @@ def target_of(options: Options) -> Target:
 
     Raises: InvalidArgumentError: LLVM knows none of that name.
     """
-    if options.cpu:
-        _require_known(options.triple or host().triple, options.cpu)
-    features = options.features
     if options.triple:
-        found = Target(options.triple, options.cpu, features, alone=True)
+        triple = options.triple
+        features = all_features(triple, options.cpu, options.features)
+        found = Target(triple, options.cpu, features, alone=True)
     elif options.cpu:
-        found = Target(host().triple, options.cpu, permitted(features))
+        triple = host().triple
+        features = permitted(all_features(triple, options.cpu, options.features))
+        found = Target(triple, options.cpu, features)
     else:
         found = host()
     return found if options.contract else replace(found, features=without(found.features, _BF16))
@@ -172,38 +193,78 @@ _TILES: Final = 18
 """XFEATURE_XTILEDATA."""
 
 
-@functools.cache
-def _require_known(triple: str, cpu: str) -> None:
-    """Refuse a name that LLVM does not know: asked in a process of its own, since it may end it."""
-    if cpu in _LEVELS or cpu in ("x86-64", host().cpu):
-        return
-    command = [sys.executable, "-c", _TRIAL, triple, cpu]
-    tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if tried.returncode or "not a recognized processor" in tried.stderr:
-        raise errors.InvalidArgumentError(f"LLVM knows no processor {cpu!r} of {triple}")
+def all_features(triple: str, cpu: str, features: str) -> str:
+    """Return features, followed by those that a processor has or lacks because of its name.
 
+    LLVM may end the process that asks for what it does not know, so that another one asks.
 
-@functools.cache
-def require_features(triple: str, features: str) -> None:
-    """Refuse features that LLVM does not know, which it would leave out with a warning.
-
-    Raises: InvalidArgumentError: there is one.
+    Args:
+      triple: the family and system.
+      cpu: the processor's name; empty for the least.
+      features: what it has or lacks besides.
+    Raises: InvalidArgumentError: LLVM does not know the processor or a feature.
     """
-    command = [sys.executable, "-c", _TRIAL, triple, "", features]
+    here = host()
+    if not features and (cpu in _LEVELS or cpu in ("", "x86-64")):
+        return ""
+    if (triple, cpu) == (here.triple, here.cpu) and features in _own_features():
+        return features or here.features
+    # A core without the instructions of "arm" ends the process before it has said what it has.
+    return _queried_features(triple.replace("armv7", "thumbv7", 1), cpu, features)
+
+
+@functools.cache
+def _own_features() -> tuple[str, str, str]:
+    """All ways to name this machine's features."""
+    own = host().features
+    return "", own, without(own, ["amx-"])
+
+
+@functools.cache
+def _queried_features(triple: str, cpu: str, features: str) -> str:
+    """Ask LLVM, in a process of its own."""
+    queried = _QUERIED.get(Target(triple, cpu, features).family, ())
+    command = [sys.executable, "-c", _QUERY, triple, cpu, features, *queried]
     tried = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if tried.returncode or "not a recognized feature" in tried.stderr:
+    unsigned = any(each[:1] not in ("+", "-") for each in features.split(",") if features)
+    if unsigned or "not a recognized feature" in tried.stderr:
         raise errors.InvalidArgumentError(
             f"features of {triple} are names that LLVM knows with + or -, and commas between, "
             f"such as '+dotprod,-fma', got {features!r}"
         )
+    if tried.returncode or "not a recognized processor" in tried.stderr:
+        raise errors.InvalidArgumentError(
+            f"LLVM knows no processor {cpu!r} of {triple} with the features {features!r}"
+        )
+    return ",".join(filter(None, (features, tried.stdout.strip())))
 
 
-_TRIAL: Final = """
+_QUERY: Final = """
 import sys
 from llvmlite import binding
+
 binding.initialize_all_targets()
 binding.initialize_all_asmprinters()
-machine = binding.Target.from_triple(sys.argv[1]).create_target_machine(*sys.argv[2:])
+triple, cpu, features, *names = sys.argv[1:]
+machine = binding.Target.from_triple(triple).create_target_machine(cpu, features)
+# LLVM inlines a function that needs a feature if its caller, which needs none, has it anyway.
+text = "define void @f() { ret void }"
+for name in names:
+    text += f'''
+define internal i32 @"has {name}"(i32 %x) "target-features"="{features},+{name}" {{
+  %y = add i32 %x, {len(text)}
+  ret i32 %y
+}}
+define i32 @"calls {name}"(i32 %x) {{
+  %y = call i32 @"has {name}"(i32 %x)
+  ret i32 %y
+}}'''
+module = binding.parse_assembly(text)
+module.triple = triple
+builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(1))
+builder.getModulePassManager().run(module, builder)
+kept = {function.name for function in module.functions}
+print(",".join(("-" if f"has {name}" in kept else "+") + name for name in names))
 machine.emit_object(binding.parse_assembly("define void @f() { ret void }"))
 """
 

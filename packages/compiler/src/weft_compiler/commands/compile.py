@@ -33,7 +33,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="INPUT=1,224,224,3",
         help="of an input whose sizes are open",
     )
-    parser.add_argument("--cpu", default="", help="such as x86-64-v3 or cortex-a72; the least")
+    parser.add_argument(
+        "--cpu", default="", help="such as x86-64-v3, cortex-a76 or cortex-m4; the minimum"
+    )
     parser.add_argument("--features", default="", help="such as +dotprod,-fma, besides those")
     parser.add_argument(
         "--exact",
