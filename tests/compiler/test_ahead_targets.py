@@ -17,7 +17,7 @@ from weft_compiler.codegen.targets import Target, target_of
 from weft_tensor import errors
 
 PAGE = (ROOT / "docs" / "ahead.md").read_text("utf-8")
-ROWS = re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
+ROWS = re.findall(r"^\| `([a-z][\w-]*)` \|.*\| (.*) \|$", PAGE, re.MULTILINE)
 MACHINES = [
     (target, cpu, "")
     for target, cpus in ROWS
