@@ -36,6 +36,10 @@ class FailedPreconditionError(LiteError, RuntimeError):
     code = 9
 
 
+class ConcurrentUseError(FailedPreconditionError):
+    """A call of an interpreter came from one thread while another one was in a call of it."""
+
+
 class OutOfRangeError(LiteError, IndexError):
     """A size or index is above what is possible."""
 

@@ -9,9 +9,11 @@ import mmap
 import operator
 import os
 import sys
+from _thread import RLock  # `threading` would take a part of the time that importing this takes
 
 from weft_lite import library
 from weft_lite.errors import (
+    ConcurrentUseError,
     FailedPreconditionError,
     InvalidArgumentError,
     OutOfRangeError,
@@ -110,10 +112,28 @@ class _Input:
         self.type, self.data, self.shape, self.bytes = kind, data, shape, size
 
 
+class _Exclusive:
+    """A context for one thread at a time, which refuses the others instead of making them wait."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise ConcurrentUseError(
+                "another thread is in a call of this interpreter, or was when this process was "
+                "forked; open an interpreter for each thread: they share the weights of the file"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Interpreter:
     """Runs a graph; the methods are those of `tf.lite.Interpreter`.
 
-    One thread at a time may use it. It is usable after an error.
+    One thread at a time may use it; calls that overlap raise `ConcurrentUseError`. It is usable
+    after an error, and in a process that was forked between calls. It cannot be copied or pickled.
 
     Args:
       model_path: a `.weftlite` file, which is mapped into memory.
@@ -151,6 +171,8 @@ class Interpreter:
             raise InvalidArgumentError(f"work_limit must be 0 to 2^64 - 1, not {work_limit}")
         self._handle: Any = None
         self._pool: Any = None
+        self._exclusive = _Exclusive()
+        self._is_running = False
         self._library = library.load()
         self._error = library.Error()
         self._error_at = ctypes.byref(self._error)
@@ -194,6 +216,24 @@ class Interpreter:
         if getattr(self, "_pool", None):
             self._library.wl_pool_destroy(self._pool)
 
+    def __reduce_ex__(self, protocol: object) -> Any:
+        """Refuse to be copied or pickled.
+
+        Raises: TypeError: always.
+        """
+        raise TypeError(
+            "an Interpreter cannot be copied or pickled, since it owns the memory it runs in; "
+            "open another one from the same file"
+        )
+
+    def _require_idle(self) -> None:
+        """Refuse a change from within an invocation, where only a watch's calls come from."""
+        if self._is_running:
+            raise FailedPreconditionError(
+                "the interpreter is running: what is called within an invocation may read tensors, "
+                "and not change or invoke it"
+            )
+
     def _check(self, status: int) -> None:
         if status:
             library.check(status, self._error)
@@ -210,9 +250,11 @@ class Interpreter:
           >>> interpreter.resize_tensor_input(0, [2])
           >>> interpreter.allocate_tensors()
         """
-        self._check(self._library.wl_plan(self._handle, self._error_at))
-        self._changed = False
-        self._cached.clear()
+        with self._exclusive:
+            self._require_idle()
+            self._check(self._library.wl_plan(self._handle, self._error_at))
+            self._changed = False
+            self._cached.clear()
 
     def resize_tensor_input(
         self, input_index: int, tensor_size: Sequence[int], strict: bool = False
@@ -242,9 +284,11 @@ class Interpreter:
                 raise OutOfRangeError(f"size {place} of the input may not be {size}")
         dims = (ctypes.c_int32 * len(sizes))(*sizes)
         call = self._library.wl_resize
-        self._check(call(self._handle, input_index, len(sizes), dims, self._error_at))
-        self._cached.clear()
-        self._changed = True
+        with self._exclusive:
+            self._require_idle()
+            self._check(call(self._handle, input_index, len(sizes), dims, self._error_at))
+            self._cached.clear()
+            self._changed = True
 
     def set_tensor(self, tensor_index: int, value: Any) -> None:
         """Give an input its value.
@@ -261,18 +305,23 @@ class Interpreter:
           >>> interpreter = wf.lite.Interpreter(model_content=converter.convert())
           >>> interpreter.set_tensor(0, [1.0, 2.0, 3.0, 4.0])
         """
-        wanted = self._cached.get(tensor_index) or self._input(tensor_index)
-        numpy = _numpy()
-        if numpy is not None:
-            self._copy_array(numpy, tensor_index, wanted, value)
-            return
+        with self._exclusive:
+            self._require_idle()
+            wanted = self._cached.get(tensor_index) or self._input(tensor_index)
+            numpy = _numpy()
+            if numpy is not None:
+                self._copy_array(numpy, tensor_index, wanted, value)
+            else:
+                self._copy_buffer(tensor_index, wanted, value)
+
+    def _copy_buffer(self, index: int, wanted: _Input, value: Any) -> None:
         try:
             view = memoryview(value)
         except TypeError as error:
             got = f"{type(value).__name__}: without NumPy it needs the buffer protocol"
-            raise self._misfit(tensor_index, wanted, got) from error
+            raise self._misfit(index, wanted, got) from error
         if view.format.lstrip("<=@") != wanted.type.format or view.shape != wanted.shape:
-            raise self._misfit(tensor_index, wanted, f"{view.format} {view.shape}")
+            raise self._misfit(index, wanted, f"{view.format} {view.shape}")
         ctypes.memmove(wanted.data, view.tobytes(), wanted.bytes)
 
     def _copy_array(self, numpy: Any, index: int, wanted: _Input, value: Any) -> None:
@@ -320,6 +369,7 @@ class Interpreter:
         Raises:
           InvalidArgumentError: shapes or values do not go together; names the op.
           DeadlineExceededError: the limit of work was met.
+          ConcurrentUseError: another thread is in a call of this interpreter, as for all methods.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -330,16 +380,23 @@ class Interpreter:
           >>> interpreter.get_tensor(interpreter.get_output_details()[0]["index"]).tolist()
           [2.0, 3.0, 4.0, 5.0]
         """
-        if self._run(self._handle, self._error_at):
-            library.check(self._error.status, self._error)
-        self._changed = False
+        with self._exclusive:
+            self._require_idle()
+            try:
+                self._is_running = True
+                if self._run(self._handle, self._error_at):
+                    library.check(self._error.status, self._error)
+            finally:
+                self._is_running = False
+            self._changed = False
 
     def tensor(self, tensor_index: int) -> Callable[[], Any]:
         """A function that gives a view of a tensor, without a copy.
 
         Args:
           tensor_index: the number of the tensor.
-        Returns: a function; the view it gives shows what later invocations write.
+        Returns: a function; the view it gives shows what later invocations write. Reading or
+          writing it during an invocation in another thread gives undefined values.
         Raises:
           InvalidArgumentError: there is no such tensor.
           FailedPreconditionError: of the function: an input was resized, and nothing planned since.
@@ -353,7 +410,8 @@ class Interpreter:
           >>> interpreter.get_tensor(0).tolist()
           [1.0, 1.0, 1.0, 1.0]
         """
-        self._info(tensor_index)
+        with self._exclusive:
+            self._info(tensor_index)
         return lambda: self._view(tensor_index)
 
     def get_tensor(self, tensor_index: int) -> Any:
@@ -375,21 +433,23 @@ class Interpreter:
           >>> interpreter.get_tensor(0).tolist()
           [1.0, 2.0, 3.0, 4.0]
         """
-        view = self._view(tensor_index)
-        if not isinstance(view, memoryview):
-            return view.copy()
-        return _shaped(bytearray(view.tobytes()), view.format, tuple(view.shape or ()))
+        with self._exclusive:
+            view = self._view(tensor_index)
+            if not isinstance(view, memoryview):
+                return view.copy()
+            return _shaped(bytearray(view.tobytes()), view.format, tuple(view.shape or ()))
 
     def _view(self, index: int) -> Any:
-        info = self._info(index)
-        if self._changed and index not in self._inputs:
-            raise FailedPreconditionError(
-                "inputs were resized: allocate_tensors() or invoke() comes before other tensors"
-            )
+        with self._exclusive:
+            info = self._info(index)
+            if self._changed and index not in self._inputs:
+                raise FailedPreconditionError(
+                    "inputs were resized: allocate_tensors() or invoke() comes before other tensors"
+                )
+            data = self._library.wl_data(self._handle, index)
         kind, shape = _TYPES[info.dtype], tuple(info.dims[: info.rank])
-        data = self._library.wl_data(self._handle, index)
         block = (ctypes.c_uint8 * info.bytes).from_address(data)
-        block.owner = self  # the memory stays as long as the view
+        block.owner = self._memory, self._file  # which stay as long as the view
         numpy = _numpy()
         if numpy is not None:
             array = numpy.frombuffer(block, kind.name).reshape(shape)
@@ -442,7 +502,8 @@ class Interpreter:
         return [self._details(i) for i in range(self._library.wl_tensor_count(self._handle))]
 
     def _details(self, index: int) -> dict[str, Any]:
-        info, numpy = self._info(index), _numpy()
+        with self._exclusive:
+            info, numpy = self._info(index), _numpy()
         kind = _TYPES[info.dtype]
         scales = [float(info.scales[i]) for i in range(info.scale_count)]
         zeros = [int(info.zero_points[i]) for i in range(info.zero_point_count)]
@@ -484,7 +545,9 @@ class Interpreter:
           >>> float(run(step=3.0)["total"])
           3.0
         """
-        self._library.wl_reset_variables(self._handle)
+        with self._exclusive:
+            self._require_idle()
+            self._library.wl_reset_variables(self._handle)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
         """The signatures by their keys, with the names of inputs and outputs.
@@ -584,7 +647,8 @@ class SignatureRunner:
             raise FailedPreconditionError(
                 f"the signature takes {sorted(self._inputs)}, not {sorted(values)}"
             )
-        for name, value in values.items():
-            self._interpreter.set_tensor(self._inputs[name], value)
-        self._interpreter.invoke()
-        return {name: self._interpreter.get_tensor(i) for name, i in self._outputs.items()}
+        with self._interpreter._exclusive:
+            for name, value in values.items():
+                self._interpreter.set_tensor(self._inputs[name], value)
+            self._interpreter.invoke()
+            return {name: self._interpreter.get_tensor(i) for name, i in self._outputs.items()}

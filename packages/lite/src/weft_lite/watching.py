@@ -94,11 +94,13 @@ def watched(interpreter: Interpreter, watch: Callable[[int, bool], None]) -> Non
             raised.append(error)
 
     lib, handle, made = interpreter._library, interpreter._handle, Watch(call)
-    lib.wl_watch(handle, made, None)
-    try:
-        interpreter.invoke()
-    finally:
-        lib.wl_watch(handle, None, None)
+    with interpreter._exclusive:
+        interpreter._require_idle()
+        lib.wl_watch(handle, made, None)
+        try:
+            interpreter.invoke()
+        finally:
+            lib.wl_watch(handle, None, None)
     if raised:
         raise raised[0]
 

@@ -34,14 +34,14 @@ static wl_status compute_gather(wl_interpreter *r, wl_op *op) {
   int64_t batch = op->memo[BATCH], outer = op->memo[OUTER], size = op->memo[SIZE], count = op->memo[COUNT];
   size_t piece = (size_t)op->memo[INNER] * wl_type_size(x->dtype);
   uint8_t *out = wl_out(r, op, 0)->data;
-  for (int64_t i = 0; i < batch * count; i++)
-    if (wl_index(indices, i) < 0 || wl_index(indices, i) >= size)
-      return wl_fail(r, WL_INVALID_ARGUMENT, "index %d is not below %d", wl_index(indices, i), size);
   for (int64_t b = 0; b < batch; b++)
     for (int64_t o = 0; o < outer; o++)
-      for (int64_t i = 0; i < count; i++, out += piece)
-        memcpy(out, x->data + (size_t)((b * outer + o) * size + wl_index(indices, b * count + i)) * piece,
-               piece);
+      for (int64_t i = 0; i < count; i++, out += piece) {
+        int64_t index = wl_index(indices, b * count + i); /* read once: a view of it may be written to */
+        if (index < 0 || index >= size)
+          return wl_fail(r, WL_INVALID_ARGUMENT, "index %d is not below %d", index, size);
+        memcpy(out, x->data + (size_t)((b * outer + o) * size + index) * piece, piece);
+      }
   return WL_OK;
 }
 
@@ -142,11 +142,10 @@ static wl_status compute_reverse(wl_interpreter *r, wl_op *op) {
   int64_t size = x->dims[along], pieces = wl_product(x->dims, 0, last + 1);
   int64_t step = wl_product(x->dims, along + 1, last + 1), every = wl_product(x->dims, batch + 1, last + 1);
   size_t piece = (size_t)wl_product(x->dims, last + 1, x->rank) * wl_type_size(x->dtype);
-  for (int64_t i = 0; i < x->dims[batch]; i++)
-    if (wl_index(lengths, i) < 0 || wl_index(lengths, i) > size)
-      return wl_fail(r, WL_INVALID_ARGUMENT, "length %d is not 0 to %d", wl_index(lengths, i), size);
   for (int64_t i = 0; i < pieces; i++) {
     int64_t at = i / step % size, length = wl_index(lengths, i / every % x->dims[batch]);
+    if (length < 0 || length > size)
+      return wl_fail(r, WL_INVALID_ARGUMENT, "length %d is not 0 to %d", length, size);
     int64_t from = at < length ? i + (length - 1 - 2 * at) * step : i;
     memcpy(wl_out(r, op, 0)->data + (size_t)i * piece, x->data + (size_t)from * piece, piece);
   }

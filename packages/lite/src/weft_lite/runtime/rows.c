@@ -53,8 +53,11 @@ static wl_status compute_rows(wl_interpreter *r, wl_op *op) {
   size_t kept = fits ? array->bytes : 0;
   if (array->data != out->data) memcpy(out->data, array->data, kept);
   memset(out->data + kept, 0, out->bytes - kept);
-  for (int64_t i = 0; i < count; i++)
-    memmove(out->data + (size_t)wl_index(indices, i) * piece, rows->data + (size_t)i * piece, piece);
+  for (int64_t i = 0; i < count; i++) {
+    int64_t index = wl_index(indices, i);
+    if (index >= 0 && index < size) /* as above, unless a view of them was written to meanwhile */
+      memmove(out->data + (size_t)index * piece, rows->data + (size_t)i * piece, piece);
+  }
   return WL_OK;
 }
 

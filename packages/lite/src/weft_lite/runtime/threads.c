@@ -1,5 +1,5 @@
 /* Threads that wait for tasks: for some microseconds awake, since ops follow each other closely, then
- * asleep. */
+ * asleep. A forked process has none of them: its copy of a pool starts new ones when it is next used. */
 #include "threads.h"
 
 #if !defined(_WIN32) && !defined(__wasm__)
@@ -16,7 +16,9 @@ struct wl_pool {
   pthread_mutex_t mutex;
   pthread_cond_t wake;
   pthread_t threads[WL_MAX_TASKS];
-  unsigned count; /* of threads besides the caller's */
+  unsigned wanted;          /* threads, the caller's among them */
+  unsigned count;           /* of threads besides the caller's */
+  unsigned forks;           /* of the process that started the threads */
   wl_task *task;
   void *argument;
   unsigned total;
@@ -25,6 +27,14 @@ struct wl_pool {
   atomic_uint working;      /* threads that have not finished the round */
   atomic_bool stop;
 };
+
+/* Forks between the first process and this one. Only the child's only thread changes it. */
+static unsigned forks;
+static int unwatched; /* an error number: forks are not counted */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void) { forks++; }
+static void watch_forks(void) { unwatched = pthread_atfork(NULL, NULL, count_fork); }
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -63,43 +73,55 @@ static void begin_round(wl_pool *p) {
   pthread_mutex_unlock(&p->mutex);
 }
 
-wl_pool *wl_pool_create(unsigned threads) {
-  wl_pool *p = calloc(1, sizeof *p);
-  if (!p) return NULL;
-  if (pthread_mutex_init(&p->mutex, NULL) != 0) {
-    free(p);
-    return NULL;
-  }
+static bool start(wl_pool *p) {
+  p->count = 0;
+  atomic_store(&p->round, 0);
+  if (pthread_mutex_init(&p->mutex, NULL) != 0) return false;
   if (pthread_cond_init(&p->wake, NULL) != 0) {
     pthread_mutex_destroy(&p->mutex);
-    free(p);
-    return NULL;
+    return false;
   }
-  for (unsigned i = 1; i < threads && i < WL_MAX_TASKS; i++, p->count++)
+  for (; p->count + 1 < p->wanted && p->count + 1 < WL_MAX_TASKS; p->count++)
     if (pthread_create(&p->threads[p->count], NULL, work, p) != 0) break; /* those that there are do all */
-  return p;
+  p->forks = forks;
+  return true;
+}
+
+wl_pool *wl_pool_create(unsigned threads) {
+  pthread_once(&once, watch_forks);
+  wl_pool *p = unwatched ? NULL : calloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->wanted = threads;
+  if (start(p)) return p;
+  free(p);
+  return NULL;
 }
 
 unsigned wl_pool_threads(const wl_pool *p) { return p->count + 1; }
 
+/* In a forked process there is nobody to join, and a condition that threads of another waited for cannot
+ * be destroyed. */
 void wl_pool_destroy(wl_pool *p) {
   if (!p) return;
-  atomic_store(&p->stop, true);
-  begin_round(p);
-  for (unsigned i = 0; i < p->count; i++) pthread_join(p->threads[i], NULL);
-  pthread_mutex_destroy(&p->mutex);
-  pthread_cond_destroy(&p->wake);
+  if (p->forks == forks) {
+    atomic_store(&p->stop, true);
+    begin_round(p);
+    for (unsigned i = 0; i < p->count; i++) pthread_join(p->threads[i], NULL);
+    pthread_mutex_destroy(&p->mutex);
+    pthread_cond_destroy(&p->wake);
+  }
   free(p);
 }
 
 void wl_pool_run(void *pool, wl_task *task, void *argument, unsigned count) {
   wl_pool *p = pool;
+  bool ready = p->forks == forks || start(p);
   p->task = task;
   p->argument = argument;
   p->total = count;
   atomic_store(&p->next, 0);
   atomic_store(&p->working, p->count);
-  begin_round(p);
+  if (ready) begin_round(p);
   take_tasks(p);
   for (unsigned spins = 0; atomic_load(&p->working); spins++) {
     relax();

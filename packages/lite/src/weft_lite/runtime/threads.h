@@ -17,7 +17,8 @@ WL_API wl_pool *wl_pool_create(unsigned threads);
 WL_API unsigned wl_pool_threads(const wl_pool *);
 WL_API void wl_pool_destroy(wl_pool *);
 
-/* For wl_config.parallel, with the pool as its context. One caller at a time. */
+/* For wl_config.parallel, with the pool as its context. One caller at a time. A process that was forked while
+ * no caller was in it may use it too: it starts threads of its own. */
 WL_API void wl_pool_run(void *pool, wl_task *task, void *argument, unsigned count);
 
 #ifdef __cplusplus
