@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft_lite import Interpreter
-from weft_lite.convert import Converter, quantise
+from weft_lite.convert import Converter, agreement, quantise
 from weft_lite.schema.codec import decode
 from weft_lite.schema.enums import DataType, OpKind
 
@@ -215,7 +215,9 @@ def test_the_noisiest_result_is_named_and_can_stay_in_float() -> None:
         assert "few" not in {each.name for each in kept}
         content = converter.convert(calibration=[{"x": value}], keep_float=["few"])
         assert OpKind.Minimum in kinds(content, DataType.FLOAT32)
-        with pytest.raises(wf.errors.InvalidArgumentError, match=r"no results .*: \['fex'\]"):
+        with pytest.raises(
+            wf.errors.InvalidArgumentError, match=r"no inputs, results or ops .*: \['fex'\]"
+        ):
             converter.convert(calibration=[{"x": value}], keep_float=["fex"])
 
 
@@ -232,17 +234,149 @@ def test_ranges_of_nothing_are_refused() -> None:
     refused = wf.errors.InvalidArgumentError
     with pytest.raises(refused, match="the calibration set is empty"):
         convert()
-    with pytest.raises(refused, match="calibration: x is the same everywhere"):
-        convert([1.0, 1.0], [1.0, 1.0])
-    with pytest.raises(refused, match="calibration: x is not finite everywhere"):
+    with pytest.raises(refused, match=r"NaN for some sample: \['add', 'x', 'y'\]; .* keep_float"):
         convert([1.0, np.nan])
-    with pytest.raises(refused, match="calibration: y is not finite"):
+    with pytest.raises(refused, match=r"NaN for some sample: \['add', 'y'\]"):
         convert([1.0, 2.0], [-1.0, 2.0])
     with pytest.raises(refused, match=r"lacks \['z'\]"):
         converter.convert(calibration=[{"x": [1.0, 2.0]}])
-    with pytest.raises(refused, match=r"the same everywhere: \['Cast'\]"):
-        convert([1.0, 2.0])
     assert convert([1.0, 2.0], [3.0, 4.0])
+
+
+def test_a_result_that_is_constant_while_inputs_vary_is_refused() -> None:
+    value = np.linspace(-3, -1, 6).astype("f")
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [6], name="x")
+        converter = Converter(x.graph, [x], [wf.tanh(x) + wf.nn.relu(x, name="shut")])
+        refused = pytest.raises(
+            wf.errors.InvalidArgumentError, match=r"the same .*\['shut'\]; give"
+        )
+        with refused:
+            converter.convert(calibration=[{"x": value}])
+        content = converter.convert(calibration=[{"x": value}], keep_float=["shut"])
+    assert OpKind.Tanh in kinds(content, DataType.INT8)
+
+
+CONSTANT: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "zero state": (np.zeros((2, 4), "f"), lambda x, s: wf.tanh(s) * 3.0 + x),
+    "all-ones mask": (np.ones((2, 4), "f"), lambda x, s: x * s + (1.0 - s) * -1e4),
+    "mask of integers": (np.ones((2, 4), "i4"), lambda x, s: x * wf.cast(s, wf.float32)),
+    "negative": (np.full((2, 4), -0.3, "f"), lambda x, s: wf.maximum(x, s)),
+}
+
+
+@pytest.mark.parametrize("activations", ["int8", "int16"])
+@pytest.mark.parametrize("case", CONSTANT)
+def test_an_input_that_is_constant_in_calibration_is_exact(
+    case: str, activations: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    state, build = CONSTANT[case]
+    value = np.linspace(-2, 2, 8).astype("f").reshape(2, 4)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2, 4], name="x")
+        s = wf.placeholder(state.dtype, [2, 4], name="s")
+        converter = Converter(x.graph, [x, s], [wf.identity(build(x, s), name="y")])
+        sample = [{"x": value, "s": state}]
+        content = converter.convert(calibration=sample, activations=activations)
+        wanted = agreement.run(converter.convert(), [value, state])[0]
+        assert ("'Cast'" if case == "mask of integers" else "'s'") in caplog.text
+        assert "clips others" in caplog.text
+        caplog.clear()
+        alone = converter.convert(calibration=sample, activations=activations, keep_float=["s"])
+    assert "clips others" not in caplog.text
+    assert kinds(content, DataType[activations.upper()])
+    limit = 0.02 if activations == "int8" else 1e-4
+    for file in (content, alone):
+        got = agreement.run(file, [value, state])[0]
+        np.testing.assert_allclose(got, wanted, atol=limit * np.abs(wanted).max())
+    # what stays in float is right for other values of the input as well
+    other = np.linspace(0, 1, 8).astype(state.dtype).reshape(2, 4)
+    if case == "zero state":
+        exact = np.tanh(other) * 3 + value
+        np.testing.assert_allclose(agreement.run(alone, [value, other])[0], exact, atol=0.05)
+
+
+POOLED: dict[str, Callable[[Any], Any]] = {
+    "pads of minus infinity": lambda x: wf.nn.max_pool(
+        wf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=-np.inf), 3, 2, "VALID"
+    ),
+    "pads of zeros": lambda x: wf.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]]),
+    "pads of a number": lambda x: wf.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=-0.5),
+}
+
+
+@pytest.mark.parametrize(("activations", "limit"), [("int8", 0.01), ("int16", 1e-4)])
+@pytest.mark.parametrize("case", POOLED)
+def test_pads_are_quantised(case: str, activations: str, limit: float) -> None:
+    value = np.random.default_rng(0).normal(-3, 1, (1, 9, 8, 3)).astype("f")  # zero is no maximum
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [1, 9, 8, 3], name="x")
+        y = POOLED[case](wf.minimum(x, 1.0))
+        converter = Converter(x.graph, [x], [wf.identity(y, name="y")])
+        content = converter.convert(
+            limit=limit, calibration=[{"x": value}], activations=activations
+        )
+        assert all(np.isfinite(each.decibels) for each in converter.noise([{"x": value}]))
+    assert OpKind.Pad in kinds(content, DataType[activations.upper()])
+    assert kinds(content, DataType.FLOAT32) == [OpKind.Dequantize]
+
+
+FLOATS: dict[str, Callable[[Any], Any]] = {
+    "infinite constant": lambda x: wf.nn.softmax(wf.add(x, [[0.0, 0.0, -np.inf, 0.0]])),
+    "infinite result": lambda x: wf.nn.softmax(wf.where(x > 0, x, x * np.inf)),
+    "NaN constant": lambda x: wf.where(x > 9, x * np.nan, x),
+    "pads beyond the range": lambda x: wf.pad(x, [[0, 0], [1, 1]], constant_values=3.0),
+    "pads of infinity": lambda x: wf.exp(-wf.pad(x, [[0, 0], [1, 1]], constant_values=np.inf)),
+}
+
+
+@pytest.mark.parametrize("case", FLOATS)
+def test_what_int8_cannot_hold_stays_in_float(case: str) -> None:
+    value = np.linspace(0.5, 2, 8).astype("f").reshape(2, 4) * [[1, -1, 1, 1]]
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2, 4], name="x")
+        named = wf.tanh(FLOATS[case](wf.tanh(x)), name="y")
+        converter = Converter(x.graph, [x], [named])
+        odd = ["mul"] if case == "NaN constant" else []
+        content = converter.convert(calibration=[{"x": value}], keep_float=odd)
+        converter.noise([{"x": value}], keep_float=odd)
+    assert OpKind.Tanh in kinds(content, DataType.INT8)
+
+
+def test_whatever_is_named_can_stay_in_float() -> None:
+    """Inputs, results and ops, those of branches too, by the names that errors and noise give."""
+    value = np.linspace(-2, 2, 8).astype("f").reshape(2, 4)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2, 4], name="x")
+        p = wf.placeholder(wf.bool, [], name="p")
+        either = wf.cond(p, lambda: wf.square(x, name="inside"), lambda: wf.abs(x))
+        h = wf.tanh(x, name="h")
+        pair = wf.split(h, 2, axis=1, name="pair")
+        y = wf.multiply(pair[0], pair[1], name="y") + either[:, :2]
+        converter = Converter(x.graph, [x, p], [y])
+        sample = [{"x": value, "p": True}]
+        names = [each.name for each in converter.noise(sample)]
+        assert {"h", "y"} <= set(names)
+        for name in [*names, "x", "p", "pair", "x:0", "h:0", "cond/inside"]:
+            assert converter.convert(calibration=sample, keep_float=[name])
+        content = converter.convert(calibration=sample, keep_float=["x"])
+        assert OpKind.Tanh in kinds(content, DataType.FLOAT32)
+        with pytest.raises(wf.errors.InvalidArgumentError, match="no inputs, results or ops"):
+            converter.convert(calibration=sample, keep_float=["pears"])
+
+
+@pytest.mark.parametrize("method", ["percentile", "average"])
+def test_ranges_of_a_point_are_the_extremes(method: str) -> None:
+    """Nearly all numbers are one, or each sample has one number."""
+    value = np.zeros(20_000, "f")
+    value[0] = 4.0
+    samples = [value] if method == "percentile" else [np.zeros(9, "f"), np.full(9, 4.0, "f")]
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, samples[0].shape, name="x")
+        converter = Converter(x.graph, [x], [wf.nn.relu(x, name="y")])
+        calibration = [{"x": sample} for sample in samples]
+        content = converter.convert(calibration=calibration, ranges=method)
+    assert agreement.run(content, [samples[-1]])[0].max() == pytest.approx(4.0)
 
 
 def test_scales_have_zero_exactly() -> None:

@@ -10,17 +10,20 @@ from typing import Any
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_lite.convert import agreement, sources
+from weft_lite.convert.calibration import (
+    TRAINED,
+    measure,
+    require_method,
+    samples_of,
+    value_names,
+)
 from weft_lite.convert.lowered import Array, Lowered
 from weft_lite.convert.lowering import lower
 from weft_lite.convert.quantise import (
-    TRAINED,
     Noise,
     Quantiser,
-    measure,
     noise_of_weights,
     require_activations,
-    require_method,
-    samples_of,
 )
 from weft_lite.convert.shrink import shrink
 from weft_lite.convert.sources import Source
@@ -245,7 +248,8 @@ class Converter:
           calibration: samples of all inputs, by name; if given, the file computes in int8 what it
             can, with the ranges that values have on these. Inputs and outputs stay what they are.
             The first sample is also that of the trial.
-          keep_float: results that stay in float all the same, by the names that `noise` gives.
+          keep_float: names of inputs, results or ops that stay in float all the same, such as those
+            that `noise` or an error gives; of an input, what it goes into.
           weights: how the file holds weights that floats are computed with: "float32", "float16",
             or "int8" with a scale for each channel; half and a quarter of the bytes. "dynamic" is
             "int8" whose convolutions, dense layers and recurrent cells multiply bytes: each image
@@ -261,8 +265,8 @@ class Converter:
           UnimplementedError: lite cannot compute some nodes; lists all of them.
           InvalidArgumentError: an input leaves sizes open without a bound; a sample does not fit;
             a form, method or type is none, or has nothing to do;
-            the calibration set is empty, or an input or result in it is constant or not finite;
-            fake-quant ops leave ranges open; a name in keep_float is of no result.
+            the calibration set is empty; on it a result is NaN, or is constant though inputs vary;
+            fake-quant ops leave ranges open; there is nothing of a name in keep_float.
           DataLossError: an output differs by more than the limit; says which and by how much.
 
         Examples:
@@ -304,7 +308,7 @@ class Converter:
 
         Args:
           calibration: samples of all inputs, by name, as `convert` takes them.
-          keep_float: names of results that stay in float.
+          keep_float: as `convert` takes it.
           weights: "int8", "dynamic" or "float16" to look at smaller weights alone.
           ranges: as `convert` takes it.
           activations: as `convert` takes it.
@@ -330,8 +334,9 @@ class Converter:
             small = self._lowered(bounds)
             shrink(small, weights)
             return noise_of_weights(lowered, small, samples, weights)
-        measured = measure(lowered, samples, ranges)
-        quantiser = Quantiser(lowered, measured, keep_float, ranges == TRAINED, activations)
+        kept = value_names(lowered, keep_float, self._source.inputs)
+        measured = measure(lowered, samples, ranges, kept)
+        quantiser = Quantiser(lowered, measured, kept, ranges == TRAINED, activations)
         quantiser.result()
         return quantiser.noise(samples)
 
@@ -347,9 +352,9 @@ class Converter:
         """The bytes of the file, which nobody has tried yet."""
         lowered = self._lowered(bounds)
         if calibration is not None or ranges == TRAINED:
-            measured = measure(lowered, calibration or (), ranges)
-            trained = ranges == TRAINED
-            lowered = Quantiser(lowered, measured, keep_float, trained, activations).result()
+            kept = value_names(lowered, keep_float, self._source.inputs)
+            measured = measure(lowered, calibration or (), ranges, kept)
+            lowered = Quantiser(lowered, measured, kept, ranges == TRAINED, activations).result()
         shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))
         outputs = dict(zip(self._source.outputs, lowered.outputs, strict=True))

@@ -10,21 +10,24 @@ int64: a few hundred products are beyond 32 bits.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft_graph.ir.node import Output
 from weft_lite.convert import agreement
+from weft_lite.convert.calibration import Range, Scale
 from weft_lite.convert.dynamic import CELLS, Bytes
 from weft_lite.convert.lowered import Array, Lowered, Operation, Value, constant
 from weft_lite.convert.packing import panels, panels4, unpacked
-from weft_lite.convert.prune import called, read_inside
+from weft_lite.convert.prune import CALLED, called, read_inside
 from weft_lite.convert.writer import Writer
 from weft_lite.schema.enums import DataType, Layout, OpKind, Storage
 from weft_tensor import errors
+
+_log = logging.getLogger("weft")
 
 PRODUCTS: Final = {OpKind.Conv2D, OpKind.DepthwiseConv2D, OpKind.FullyConnected}
 COMPUTED: Final = {
@@ -43,6 +46,9 @@ SHARING: Final = {
 }  # fmt: skip
 """What gives its first operand's numbers, so that the result has its scale."""
 
+MOVING: Final = SHARING | {OpKind.Pad}
+"""The same, with numbers of a constant besides."""
+
 
 MOST_PRODUCTS: Final = 1 << 15
 """For one result of int8: their sum, with a bias of at most 2^30, stays within int32."""
@@ -56,36 +62,10 @@ BIASES: Final = {DataType.INT8: np.int32, DataType.INT16: np.int64}
 ACTIVATIONS: Final = ("int8", "int16")
 
 
-class Scale(NamedTuple):
-    """How numbers of int8 or int16 stand for real ones."""
-
-    scale: float
-    zero: int
-
-    def range(self) -> Range:
-        """What int8 has."""
-        return Range((-128 - self.zero) * self.scale, (127 - self.zero) * self.scale)
-
-
 FIXED: Final = {
     OpKind.Softmax: {DataType.INT8: Scale(1 / 256, -128), DataType.INT16: Scale(1 / 32768, 0)}
 }
 """What is the same for all that goes in."""
-
-
-class Range(NamedTuple):
-    """The least and the largest number that a value had."""
-
-    low: float
-    high: float
-
-    def scale(self, dtype: DataType = DataType.INT8) -> Scale:
-        """The scale that has the range, and zero exactly; of int16 that of both signs."""
-        low, high = min(self.low, 0.0), max(self.high, 0.0)
-        if dtype is DataType.INT16:
-            return Scale(float(np.float32(max(-low, high) / 32767)) or 1.0, 0)
-        step = float(np.float32((high - low) / 255)) or 1.0
-        return Scale(step, int(np.clip(round(-128 - low / step), -128, 127)))
 
 
 class Noise(NamedTuple):
@@ -99,81 +79,6 @@ class Noise(NamedTuple):
     name: str
     decibels: float
     form: str
-
-
-def samples_of(
-    calibration: Iterable[Mapping[str, Any]],
-    inputs: Mapping[str, Output],
-    bounds: Sequence[tuple[int, ...]],
-) -> list[list[Array]]:
-    """The values of all inputs in each sample.
-
-    Raises: InvalidArgumentError: there is none; an input is missing, of another shape, constant, or
-      not a number somewhere.
-    """
-    names = list(inputs)
-    found = []
-    for sample in calibration:
-        missing = set(names) - sample.keys()
-        if missing:
-            raise errors.InvalidArgumentError(f"a calibration sample lacks {sorted(missing)}")
-        found.append(agreement.complete(sample, inputs, bounds))
-    if not found:
-        raise errors.InvalidArgumentError("the calibration set is empty")
-    for name, values in zip(names, zip(*found, strict=True), strict=True):
-        if values[0].dtype.kind != "f":
-            continue
-        whole = np.concatenate([value.reshape(-1) for value in values])
-        if not np.isfinite(whole).all():
-            raise errors.InvalidArgumentError(f"calibration: {name} is not finite everywhere")
-        if whole.size == 0 or whole.min() == whole.max():
-            raise errors.InvalidArgumentError(f"calibration: {name} is the same everywhere")
-    return found
-
-
-TRAINED: Final = "trained"
-"""Ranges are those of fake-quant ops alone."""
-
-RANGES: Final = ("extremes", "percentile", "average", TRAINED)
-CUT: Final = 0.01
-"""Of a hundred: what "percentile" leaves out at each end."""
-
-
-def measure(
-    lowered: Lowered, samples: Sequence[Sequence[Array]], method: str = "extremes"
-) -> dict[Value, Range]:
-    """The ranges of all values of float32, by runs of a file that gives out all of them.
-
-    Raises: InvalidArgumentError: a value is not finite for some sample.
-    """
-    if method == TRAINED:
-        return {}
-    seen = [out for op in lowered.ops for out in op.outputs if out.dtype is DataType.FLOAT32]
-    content = Writer(Lowered(lowered.inputs, seen, lowered.ops, lowered.bodies)).content([])
-    found: dict[Value, list[Range]] = {}
-    for sample in samples:
-        results = agreement.run(content, sample)
-        for value, array in zip([*lowered.inputs, *seen], [*sample, *results], strict=True):
-            if value.dtype is not DataType.FLOAT32 or not array.size:
-                continue
-            if not np.isfinite(array).all():
-                raise errors.InvalidArgumentError(f"calibration: {value.name} is not finite")
-            found.setdefault(value, []).append(_range_of(array, method))
-    return {value: _joined(ranges, method) for value, ranges in found.items()}
-
-
-def _range_of(array: Array, method: str) -> Range:
-    if method == "percentile":
-        low, high = np.percentile(array, [CUT, 100 - CUT])
-        return Range(float(low), float(high))
-    return Range(float(array.min()), float(array.max()))
-
-
-def _joined(ranges: Sequence[Range], method: str) -> Range:
-    if method == "average":
-        low, high = np.mean(ranges, axis=0)
-        return Range(float(low), float(high))
-    return Range(min(each.low for each in ranges), max(each.high for each in ranges))
 
 
 def noise_of_weights(
@@ -201,9 +106,16 @@ def noise_of_weights(
     for sample in samples:
         ours, theirs = (agreement.run(content, sample) for content in contents)
         for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            signal[i] += np.square(a, dtype=np.float64).sum()
-            error[i] += np.square(b.astype(np.float64) - a).sum()
+            _add_energies(signal, error, i, a, b)
     return _noises([(value.name, form) for value in values], signal, error)
+
+
+def _add_energies(signal: Array, error: Array, i: int, exact: Array, close: Array) -> None:
+    """Add the energy of a result, and of its error, where the result is finite."""
+    finite = np.isfinite(exact)
+    wide = exact[finite].astype(np.float64)
+    signal[i] += np.square(wide).sum()
+    error[i] += np.square(close[finite] - wide).sum()
 
 
 def _noises(names: Sequence[tuple[str, str]], signal: Array, error: Array) -> list[Noise]:
@@ -228,21 +140,6 @@ def require_activations(activations: str, quantised: bool) -> None:
         raise errors.InvalidArgumentError(
             f"activations={activations!r} needs calibration: else all is in float"
         )
-
-
-def require_method(method: str, calibrated: bool) -> None:
-    """Refuse a way to find ranges that is none, or that lacks what it needs.
-
-    Raises: InvalidArgumentError: it is so.
-    """
-    if method not in RANGES:
-        raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
-    if method == TRAINED and calibrated:
-        raise errors.InvalidArgumentError(
-            "ranges='trained' takes no calibration: it is what fake-quant ops say"
-        )
-    if method not in (RANGES[0], TRAINED) and not calibrated:
-        raise errors.InvalidArgumentError(f"ranges={method!r} needs calibration")
 
 
 def take_out_fakes(source: Lowered) -> dict[Value, Scale]:
@@ -290,29 +187,36 @@ class Quantiser:
 
     Each value of floats is there as it was, as its quantised twin, or as both, where each is made
     of the other once somebody asks for it.
+
+    Args:
+      source: the graph of floats, which is changed.
+      ranges: of values, as `calibration.measure` returns them.
+      kept: names of inputs and results that stay in float.
+      trained: whether fake-quant ops have to say all ranges.
+      activations: one of `ACTIVATIONS`.
     """
 
     def __init__(
         self,
         source: Lowered,
         ranges: Mapping[Value, Range],
-        keep_float: Iterable[str] = (),
+        kept: Collection[str] = (),
         trained: bool = False,
         activations: str = "int8",
     ) -> None:
         self._dtype = DataType[activations.upper()]
         self._said = take_out_fakes(source)
         self._source = source
-        self._kept = frozenset(keep_float)
-        unknown = self._kept - {out.name for op in source.ops for out in op.outputs}
-        if unknown:
-            raise errors.InvalidArgumentError(
-                f"keep_float has names of no results of the converted graph: {sorted(unknown)}"
-            )
+        self._kept = frozenset(kept)
         self._ranges = ranges
+        points = {each for each in source.inputs if each in ranges and ranges[each].is_point}
+        kept_inputs = {each for each in source.inputs if each.name in self._kept}
+        self._constants = _following(source, points)
+        self._unsaid_constants = _following(source, points | kept_inputs)
         self._trained = trained
         self._without: list[str] = []
         self._same: set[str] = set()
+        self._clipped: set[str] = set()
         self._stored: dict[Value | None, Value] = {}
         self._twins: dict[Value, Value] = {}
         self._computed_twins: dict[Value, Value] = {}
@@ -333,6 +237,8 @@ class Quantiser:
                 self._computed(op)
             elif op.kind in SHARING and self._may(op):
                 self._sharing(op)
+            elif op.kind is OpKind.Pad and self._may(op) and self._pad_number(op) is not None:
+                self._pad(op)
             elif not self._is_stored(op):
                 self._as_it_was(op)
         self._require_ranges()
@@ -389,10 +295,16 @@ class Quantiser:
         if first is None or first.dtype is not DataType.FLOAT32 or out.name in self._kept:
             return False
         operands = [each for each in op.inputs if each and each.dtype is DataType.FLOAT32]
+        if op.kind is OpKind.Pad:
+            operands = operands[:1]  # infinite constants are numbers of int8 there
+        if not all(each.array is None or np.isfinite(each.array).all() for each in operands):
+            return False
+        if any(each.name in self._kept and each in self._source.inputs for each in operands):
+            return False
         if op.kind in PRODUCTS and not self._multiplies(first, operands[1:], out):
             return False
         needed = [each for each in operands if each.array is None and each not in self._twins]
-        if op.kind not in SHARING and op.kind not in FIXED:
+        if op.kind not in MOVING and op.kind not in FIXED:
             needed.append(out)
         return self._have_ranges(needed, op)
 
@@ -407,11 +319,14 @@ class Quantiser:
     def _have_ranges(self, needed: Sequence[Value], op: Operation) -> bool:
         unsaid = [each for each in needed if each not in self._said]
         if not all(each in self._ranges for each in unsaid):
-            if op.kind not in SHARING:
+            if op.kind not in MOVING:
                 self._without.append(op.outputs[0].name)
             return False
-        same = {each.name for each in unsaid if len(set(self._ranges[each])) == 1}
-        self._same |= same - self._kept
+        points = {each for each in unsaid if self._ranges[each].is_point}
+        same = points - self._constants
+        self._same |= {each.name for each in same - self._unsaid_constants} - self._kept
+        if not same:
+            self._clipped |= {each.name for each in points}
         return not same
 
     def _require_ranges(self) -> None:
@@ -424,6 +339,13 @@ class Quantiser:
             raise errors.InvalidArgumentError(
                 f"calibration: these are the same everywhere: {sorted(self._same)}; give samples "
                 "that change them, or name them in keep_float"
+            )
+        if self._clipped:
+            _log.warning(
+                "calibration: these have one value in all samples, as do the inputs that they are "
+                "computed from: %s; the file has it exactly and clips others to the range from "
+                "zero to it: give samples that change them, or name them in keep_float",
+                sorted(self._clipped),
             )
 
     def noise(self, samples: Sequence[Sequence[Array]]) -> list[Noise]:
@@ -439,8 +361,7 @@ class Quantiser:
                 real = numbers[i].astype(np.float64)
                 if twin.scales:
                     real = (real - twin.zero_points[0]) * twin.scales[0]
-                signal[i] += np.square(floats[i], dtype=np.float64).sum()
-                error[i] += np.square(real - floats[i]).sum()
+                _add_energies(signal, error, i, floats[i], real)
         names = [
             (value.name, self._dtype.name.lower() if twin.scales else "hybrid")
             for value, twin in pairs
@@ -501,6 +422,38 @@ class Quantiser:
         scale = Scale(twin.scales[0], twin.zero_points[0])
         self._add(op.kind, [twin, *op.inputs[1:]], self._new_twin(out, scale), op)
 
+    def _pad_number(self, op: Operation) -> int | None:
+        """Return the number of int8 that a Pad adds; None if it is not one for the operand's scale.
+
+        Minus infinity is the type's least number where MaxPool alone reads it.
+        """
+        x, value = op.inputs[0], op.inputs[2] if len(op.inputs) > 2 else None
+        assert x is not None
+        if value is not None and value.array is None:
+            return None
+        real = 0.0 if value is None or value.array is None else float(value.array.reshape(-1)[0])
+        limits = np.iinfo(self._dtype.name.lower())
+        if not np.isfinite(real):
+            return int(limits.min) if real < 0 and self._goes_to_max_pool(op.outputs[0]) else None
+        twin = self._twins.get(x)
+        scale = Scale(twin.scales[0], twin.zero_points[0]) if twin else self._scale(x)
+        number = np.rint(real / scale.scale) + scale.zero
+        return int(number) if limits.min <= number <= limits.max else None
+
+    def _goes_to_max_pool(self, value: Value) -> bool:
+        readers = self._source.consumers().get(value, [])
+        ends = value in self._source.results()
+        return not ends and all(each.kind is OpKind.MaxPool for each in readers)
+
+    def _pad(self, op: Operation) -> None:
+        number, first, (out,) = self._pad_number(op), op.inputs[0], op.outputs
+        assert first is not None
+        twin = self._twin(first)
+        value = constant(f"{op.name}/value", np.array(number, self._dtype.name.lower()))
+        value.scales, value.zero_points = twin.scales, twin.zero_points
+        scale = Scale(twin.scales[0], twin.zero_points[0])
+        self._add(op.kind, [twin, op.inputs[1], value], self._new_twin(out, scale), op)
+
     def _product(self, op: Operation) -> None:
         x, weights, (out,) = op.inputs[0], op.inputs[1], op.outputs
         assert x is not None
@@ -526,6 +479,16 @@ class Quantiser:
         kept.scales = scales.tolist()
         biases = constant(f"{op.name}/bias", stored.astype(BIASES[self._dtype]))
         self._add(op.kind, [twin, kept, biases], self._new_twin(out, self._scale(out)), op)
+
+
+def _following(source: Lowered, inputs: Collection[Value]) -> set[Value]:
+    """Return some inputs, and the results that are computed from these and constants alone."""
+    found = set(inputs)
+    for op in source.ops:
+        given = [each for each in op.inputs if each is not None and each.array is None]
+        if given and op.kind not in CALLED and found.issuperset(given):
+            found.update(op.outputs)
+    return found
 
 
 def _giving(

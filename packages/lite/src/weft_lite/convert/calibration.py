@@ -1,0 +1,191 @@
+"""Calibration: the ranges that values have on samples, and the scales of int8 that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_graph.ir.node import Output
+from weft_lite.convert import agreement
+from weft_lite.convert.lowered import Array, Lowered, Value
+from weft_lite.convert.writer import Writer
+from weft_lite.schema.enums import DataType
+from weft_tensor import errors
+
+TRAINED: Final = "trained"
+"""Ranges are those of fake-quant ops alone."""
+
+RANGES: Final = ("extremes", "percentile", "average", TRAINED)
+CUT: Final = 0.01
+"""Of a hundred: what "percentile" leaves out at each end."""
+
+
+class Scale(NamedTuple):
+    """How numbers of int8 or int16 stand for real ones."""
+
+    scale: float
+    zero: int
+
+    def range(self) -> Range:
+        """What int8 has."""
+        return Range((-128 - self.zero) * self.scale, (127 - self.zero) * self.scale)
+
+
+class Range(NamedTuple):
+    """The least and the largest number that a value had."""
+
+    low: float
+    high: float
+
+    @property
+    def is_point(self) -> bool:
+        """Whether there is one number alone."""
+        return self.low == self.high
+
+    def scale(self, dtype: DataType = DataType.INT8) -> Scale:
+        """The scale that has the range, and zero exactly; of int16 that of both signs."""
+        low, high = min(self.low, 0.0), max(self.high, 0.0)
+        if dtype is DataType.INT16:
+            return Scale(float(np.float32(max(-low, high) / 32767)) or 1.0, 0)
+        step = float(np.float32((high - low) / 255)) or 1.0
+        return Scale(step, int(np.clip(round(-128 - low / step), -128, 127)))
+
+
+def require_method(method: str, calibrated: bool) -> None:
+    """Refuse a way to find ranges that is none, or that lacks what it needs.
+
+    Raises: InvalidArgumentError: it is so.
+    """
+    if method not in RANGES:
+        raise errors.InvalidArgumentError(f"ranges must be one of {RANGES}, not {method!r}")
+    if method == TRAINED and calibrated:
+        raise errors.InvalidArgumentError(
+            "ranges='trained' takes no calibration: it is what fake-quant ops say"
+        )
+    if method not in (RANGES[0], TRAINED) and not calibrated:
+        raise errors.InvalidArgumentError(f"ranges={method!r} needs calibration")
+
+
+def samples_of(
+    calibration: Iterable[Mapping[str, Any]],
+    inputs: Mapping[str, Output],
+    bounds: Sequence[tuple[int, ...]],
+) -> list[list[Array]]:
+    """Return the values of all inputs in each sample.
+
+    Raises: InvalidArgumentError: there is no sample; an input is missing, or has another shape.
+    """
+    samples = []
+    for sample in calibration:
+        missing = set(inputs) - sample.keys()
+        if missing:
+            raise errors.InvalidArgumentError(f"a calibration sample lacks {sorted(missing)}")
+        samples.append(agreement.complete(sample, inputs, bounds))
+    if not samples:
+        raise errors.InvalidArgumentError("the calibration set is empty")
+    return samples
+
+
+def value_names(
+    lowered: Lowered, keep_float: Iterable[str], inputs: Collection[str]
+) -> frozenset[str]:
+    """Return the names of the values that stay in float.
+
+    Args:
+      lowered: the graph.
+      keep_float: names of inputs, of results, or of ops, which mean all results of those.
+      inputs: the names that the inputs have for users.
+    Raises: InvalidArgumentError: there is nothing of a name.
+    """
+    known: dict[str, set[str]] = {}
+    for key, value in zip(inputs, lowered.inputs, strict=True):
+        known[key] = known[value.name] = {value.name}
+    for graph in lowered.graphs():
+        for op in graph.ops:
+            for out in op.outputs:
+                known.setdefault(op.name, set()).add(out.name)
+                known.setdefault(out.name, set()).add(out.name)
+    names = {name.removesuffix(":0") for name in keep_float}
+    unknown = names - known.keys()
+    if unknown:
+        raise errors.InvalidArgumentError(
+            "keep_float has names of no inputs, results or ops of the converted graph: "
+            f"{sorted(unknown)}"
+        )
+    return frozenset().union(*(known[name] for name in names))
+
+
+def measure(
+    lowered: Lowered,
+    samples: Sequence[Sequence[Array]],
+    method: str = "extremes",
+    kept: Collection[str] = (),
+) -> dict[Value, Range]:
+    """Return the ranges of inputs and float32 results, by runs of a file that has all as outputs.
+
+    Args:
+      lowered: the graph.
+      samples: values of its inputs.
+      method: one of `RANGES`.
+      kept: names of values that stay in float, and need no range.
+    Returns: the ranges; none of values that are kept, empty, or infinite somewhere: what computes
+      with these stays in float.
+    Raises: InvalidArgumentError: a value that is not kept is NaN for some sample; lists all.
+    """
+    if method == TRAINED:
+        return {}
+    computed = [out for op in lowered.ops for out in op.outputs if out.dtype is DataType.FLOAT32]
+    content = Writer(Lowered(lowered.inputs, computed, lowered.ops, lowered.bodies)).content([])
+    values = [*lowered.inputs, *computed]
+    spans: dict[Value, list[_Span]] = {}
+    for sample in samples:
+        for value, array in zip(values, [*sample, *agreement.run(content, sample)], strict=True):
+            if array.size and value.name not in kept:
+                spans.setdefault(value, []).append(_span(array, method))
+    _require_numbers(spans)
+    ranges = {value: _joined(each, method) for value, each in spans.items()}
+    return {value: each for value, each in ranges.items() if np.isfinite(each).all()}
+
+
+class _Span(NamedTuple):
+    """The extremes of a value in a sample, and the range by the method."""
+
+    extremes: Range
+    chosen: Range
+
+
+def _span(array: Array, method: str) -> _Span:
+    extremes = Range(float(array.min()), float(array.max()))
+    if method != "percentile" or not np.isfinite(extremes).all():
+        return _Span(extremes, extremes)
+    low, high = np.percentile(array, [CUT, 100 - CUT])
+    return _Span(extremes, Range(float(low), float(high)))
+
+
+def _joined(spans: Sequence[_Span], method: str) -> Range:
+    """Join the ranges of samples; the extremes where outliers are all that varies."""
+    extremes = _union([each.extremes for each in spans])
+    if not np.isfinite(extremes).all():
+        return extremes
+    chosen = [each.chosen for each in spans]
+    joined = Range(*map(float, np.mean(chosen, axis=0))) if method == "average" else _union(chosen)
+    return extremes if joined.is_point else joined
+
+
+def _union(ranges: Sequence[Range]) -> Range:
+    return Range(min(each.low for each in ranges), max(each.high for each in ranges))
+
+
+def _require_numbers(spans: Mapping[Value, Sequence[_Span]]) -> None:
+    odd = sorted(
+        value.name
+        for value, each in spans.items()
+        if np.isnan([span.extremes for span in each]).any()
+    )
+    if odd:
+        raise errors.InvalidArgumentError(
+            f"calibration: these are NaN for some sample: {odd}; give samples for which they are "
+            "numbers, or name them in keep_float"
+        )
