@@ -66,7 +66,7 @@ from weft_graph.ir.default_graph import add_to_collection, device as device_scop
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, control, state
 from weft_graph.variables.base import Variable
-from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.partitioned import PartitionedVariable, checkpoint_name, group_parts
 from weft_graph.variables.scope import get_variable
 from weft_io.checkpoint.state import list_variables, load_checkpoint, load_variable
 from weft_io.saving.saver import Saver
@@ -323,9 +323,7 @@ def get_variable_full_name(var: Any) -> str:
     Args:
       var: the variable.
     """
-    info = getattr(var, "_save_slice_info", None)
-    name: str = info.full_name if info else var.op.name
-    return name
+    return checkpoint_name(var)
 
 
 def filter_variables(
@@ -442,17 +440,7 @@ def _part(value: Any, target: Any) -> Any:
 
 
 def _by_name(var_list: Any) -> dict[str, Any]:
-    if isinstance(var_list, Mapping):
-        return dict(var_list)
-    found: dict[str, Any] = {}
-    for each in var_list:
-        name = get_variable_full_name(each)
-        if name in found:
-            before = found[name]
-            found[name] = [*(before if isinstance(before, list) else [before]), each]
-        else:
-            found[name] = each
-    return found
+    return dict(var_list) if isinstance(var_list, Mapping) else group_parts(var_list)
 
 
 def assign_from_checkpoint_fn(

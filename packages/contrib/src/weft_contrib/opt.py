@@ -33,6 +33,7 @@ from weft_graph.ops.gather import gather
 from weft_graph.ops.masks import where
 from weft_graph.ops.powers import sqrt
 from weft_graph.ops.search import unique
+from weft_graph.variables.partitioned import checkpoint_name, group_parts
 from weft_graph.variables.reference import global_variables
 from weft_io.saving.saver import Saver
 from weft_tensor import errors
@@ -288,7 +289,7 @@ class MovingAverageOptimizer(Optimizer):
         super().__init__(False, opt.get_name())
         self._optimizer = opt
         self._averages = ExponentialMovingAverage(average_decay, num_updates)
-        self._swapped: dict[str, Any] | None = None
+        self._swapped: dict[Any, Any] | None = None
         self._in_order = bool(sequential_update)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
@@ -313,7 +314,7 @@ class MovingAverageOptimizer(Optimizer):
         self._swapped = {}
         for var in variables:
             average = self._averages.average(var)
-            self._swapped |= {var.op.name: average, average.op.name: var}
+            self._swapped |= {var: average, average: var}
         return control.group(update, moved, name="train_with_avg")
 
     def average(self, var: Any) -> Any:
@@ -337,13 +338,15 @@ class MovingAverageOptimizer(Optimizer):
             )
         chosen = global_variables() if var_list is None else var_list
         if not isinstance(chosen, dict):
-            chosen = {var.op.name: var for var in chosen}
-        for key, var in self._swapped.items():
+            chosen = group_parts(chosen)
+        counterparts = self._swapped
+        swapped = group_parts(counterparts, lambda var: checkpoint_name(counterparts[var]))
+        for key, var in swapped.items():
             if key not in chosen:
                 raise errors.InvalidArgumentError(
                     f"var_list must have {key!r}, whose value is saved by another name: {var!r}"
                 )
-        return Saver({**chosen, **self._swapped}, name=name, **kwargs)
+        return Saver({**chosen, **swapped}, name=name, **kwargs)
 
 
 class DecoupledWeightDecayExtension(Optimizer):

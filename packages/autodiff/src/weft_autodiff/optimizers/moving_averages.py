@@ -16,6 +16,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.ops import control, state
 from weft_graph.variables.base import Variable
+from weft_graph.variables.partitioned import checkpoint_name, group_parts
 from weft_graph.variables.reference import moving_average_variables, trainable_variables
 from weft_graph.variables.resource import is_resource_variable
 from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
@@ -205,22 +206,31 @@ class ExponentialMovingAverage:
     def variables_to_restore(
         self, moving_avg_variables: Iterable[Any] | None = None
     ) -> dict[str, Any]:
-        """What a Saver should restore for evaluation: averages in place of their variables.
+        """The variables that a Saver restores for evaluation, with averages in their place.
 
         Args:
           moving_avg_variables: variables whose average to use; all trainable ones, and those in
             the collection MOVING_AVERAGE_VARIABLES, by default.
-        Returns: name in the checkpoint to variable; all other variables under their own names.
+        Returns: name in the checkpoint to variable, or to the list of the parts of a partitioned
+          one; all other variables under their own names.
         """
         if moving_avg_variables is None:
             moving_avg_variables = trainable_variables() + moving_average_variables()
-        averaged = {id(var): var for var in moving_avg_variables}
-        names: dict[str, Any] = {self.average_name(var): var for var in averaged.values()}
-        taken = {var.op.name for var in averaged.values()}
-        for var in get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES):
-            if id(var) not in averaged and var.op.name not in names and var.op.name not in taken:
-                names[var.op.name] = var
-        return names
+        averaged = list({id(var): var for var in moving_avg_variables}.values())
+        names = group_parts(averaged, self._saved_average_name)
+        taken = {checkpoint_name(var) for var in averaged}
+        others = get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES)
+        return names | group_parts(
+            var for var in others if checkpoint_name(var) not in names.keys() | taken
+        )
+
+    def _saved_average_name(self, var: Any) -> str:
+        """The name of the average of `var` in a checkpoint: the whole's for a part."""
+        part = var._get_save_slice_info() if isinstance(var, Variable) else None
+        if part is None:
+            return self.average_name(var)
+        average = self.average(var)
+        return f"{part.full_name}/{self._name}" if average is None else checkpoint_name(average)
 
 
 def _key(var: Any) -> tuple[Any, str]:

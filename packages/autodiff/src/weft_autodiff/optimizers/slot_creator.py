@@ -12,6 +12,7 @@ import numpy as np
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Output
+from weft_graph.variables.base import SaveSliceInfo, Variable
 from weft_graph.variables.resource import is_resource_variable
 from weft_graph.variables.scope import (
     AUTO_REUSE,
@@ -126,7 +127,7 @@ def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_sh
     scope.set_regularizer(None)
     if scope.reuse is True:
         scope.reuse = AUTO_REUSE
-    return get_variable(
+    slot = get_variable(
         "",
         shape=shape,
         dtype=dtype,
@@ -135,4 +136,26 @@ def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_sh
         collections=[GraphKeys.GLOBAL_VARIABLES],
         use_resource=is_resource_variable(primary),
         validate_shape=validate_shape,
+    )
+    if isinstance(primary, Variable):
+        slot._set_save_slice_info(_slot_slice(primary, slot))
+    return slot
+
+
+def _slot_slice(primary: Variable, slot: Variable) -> SaveSliceInfo | None:
+    """The part of the whole variable's slot that `slot` holds; None if it is not a part.
+
+    The slot of `w/part_0` is stored as a part of `w/<slot>`, so that a checkpoint restores into
+    another number of parts. A slot of lower rank than its variable takes the leading axes.
+    """
+    part = primary._get_save_slice_info()
+    rank = slot.shape.ndims
+    if part is None or rank == 0:
+        return None
+    scope, _, name = slot.op.name.rpartition(f"{primary.op.name}/")
+    return SaveSliceInfo(
+        f"{scope}{part.full_name}/{name}",
+        part.full_shape[:rank],
+        part.var_offset[:rank],
+        part.var_shape[:rank],
     )

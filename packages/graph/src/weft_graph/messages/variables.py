@@ -39,7 +39,7 @@ def variable_to_proto(variable: Variable, export_scope: str | None = None) -> An
     part = variable._get_save_slice_info()
     if part is not None:
         info = message.save_slice_info_def
-        info.full_name = part.full_name or ""
+        info.full_name = short(part.full_name or "")
         info.full_shape.extend(part.full_shape)
         info.var_offset.extend(part.var_offset)
         info.var_shape.extend(part.var_shape)

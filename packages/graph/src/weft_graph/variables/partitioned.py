@@ -10,7 +10,7 @@ __all__ = [
 ]
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from weft_graph.ir import builder
@@ -210,6 +210,40 @@ class PartitionedVariable:
             f"<weft.PartitionedVariable '{self._name}' shape={self._shape} "
             f"dtype={self._dtype.name} parts={len(self._parts)}>"
         )
+
+
+# --------------------------------------------------------------------------- names in checkpoints
+
+
+def checkpoint_name(variable: Any) -> str:
+    """The name of a variable in a checkpoint: that of the whole for a part and for the whole."""
+    if isinstance(variable, PartitionedVariable):
+        return variable.name
+    part = variable._get_save_slice_info() if isinstance(variable, Variable) else None
+    return str(variable.op.name if part is None else part.full_name or "")
+
+
+def group_parts(
+    variables: Iterable[Any], name_of: Callable[[Any], str] = checkpoint_name
+) -> dict[str, Any]:
+    """Variables by their names in a checkpoint; the parts of one variable as a list.
+
+    Args:
+      variables: in any order; that of the parts of a variable is kept.
+      name_of: returns the name of one of them.
+    Raises: InvalidArgumentError: two of them have one name.
+    """
+    groups: dict[str, Any] = {}
+    for variable in variables:
+        name = name_of(variable)
+        is_part = isinstance(variable, Variable) and variable._get_save_slice_info() is not None
+        if is_part and isinstance(groups.get(name, []), list):
+            groups.setdefault(name, []).append(variable)
+        elif name in groups:
+            raise errors.InvalidArgumentError(f"two of the variables to save are called {name!r}")
+        else:
+            groups[name] = variable
+    return groups
 
 
 # --------------------------------------------------------------------------- get_variable

@@ -13,6 +13,7 @@ from weft_io.checkpoint.format import Checked, CheckpointIndex, StoredTensor
 from weft_io.checkpoint.formats import format_of, parse_index
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.regions import Region, Shape, parse_spec
+from weft_io.checkpoint.split_slots import Source, SplitSlot, find_split_slot, joined
 from weft_io.files import paths
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -99,15 +100,38 @@ def _read(
     asked = [want.name in index.tensors or not want.optional for want in wanted]
     there = list(compress(wanted, asked))
     check_names(prefix, index, [want.name for want in there])
-    boxes = [_check(prefix, index.tensors[want.name], want) for want in there]
-    pairs = [(want.name, box) for want, box in zip(there, boxes, strict=True)]
-    found = iter(format_of(index).read(prefix, index, pairs, empty))
+    stored = [_present(index, want.name) for want in there]
+    boxes = [_check(prefix, entry, want) for entry, want in zip(stored, there, strict=True)]
+    sources = [
+        entry.overlaps(box) if isinstance(entry, SplitSlot) else [Source(want.name, box, box)]
+        for entry, want, box in zip(stored, there, boxes, strict=True)
+    ]
+    requests = [(source.name, source.inner) for group in sources for source in group]
+    arrays = iter(format_of(index).read(prefix, index, requests, empty))
+    found = (
+        next(arrays)
+        if len(group) == 1
+        else joined(group, arrays, empty(box.shape, entry.dtype.numpy))
+        for entry, box, group in zip(stored, boxes, sources, strict=True)
+    )
     return [next(found) if is_there else np.array(b"", object) for is_there in asked]
+
+
+def _stored(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot | None:
+    """The tensor of that name, which an earlier version may have stored in parts."""
+    return index.tensors.get(name) or find_split_slot(index.tensors, name)
+
+
+def _present(index: CheckpointIndex, name: str) -> StoredTensor | SplitSlot:
+    """The tensor of that name, which `check_names` has seen."""
+    entry = _stored(index, name)
+    assert entry is not None
+    return entry
 
 
 def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> None:
     """Raise NotFoundError, naming all that are missing and what is near, unless all are there."""
-    missing = [name for name in dict.fromkeys(names) if name not in index.tensors]
+    missing = [name for name in dict.fromkeys(names) if _stored(index, name) is None]
     if not missing:
         return
     import difflib
@@ -125,7 +149,7 @@ def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> No
     )
 
 
-def _check(prefix: str, entry: StoredTensor, want: Wanted) -> Region:
+def _check(prefix: str, entry: StoredTensor | SplitSlot, want: Wanted) -> Region:
     """The box that is wanted of a tensor, after comparing its type and shape."""
     parsed = parse_spec(want.spec)
     if want.dtype is not None and want.dtype.base_dtype is not entry.dtype:
@@ -198,7 +222,7 @@ class CheckpointReader:
 
     def has_tensor(self, tensor_str: str | bytes) -> bool:
         """Whether there is a tensor of that name. Raises: InvalidTypeError: it is no name."""
-        return _name(tensor_str) in self._index.tensors
+        return _stored(self._index, _name(tensor_str)) is not None
 
     def get_tensor(self, tensor_str: str | bytes) -> Any:
         """A tensor: an array, or a scalar for rank 0.
@@ -211,9 +235,17 @@ class CheckpointReader:
 
     def shape(self, tensor_str: str | bytes) -> Shape:
         """The shape of a tensor. Raises: InvalidTypeError: it is no name; NotFoundError."""
+        return self._lookup(tensor_str).shape
+
+    def dtype(self, tensor_str: str | bytes) -> DType:
+        """The element type of a tensor. Raises: as `shape`."""
+        dtype: DType = self._lookup(tensor_str).dtype
+        return dtype
+
+    def _lookup(self, tensor_str: str | bytes) -> StoredTensor | SplitSlot:
         name = _name(tensor_str)
         check_names(self._prefix, self._index, [name])
-        return self._index.tensors[name].shape
+        return _present(self._index, name)
 
     def debug_string(self) -> bytes:
         """One line per tensor: name, type and shape."""

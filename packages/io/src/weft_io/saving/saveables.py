@@ -10,8 +10,8 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.ops import resource_state, state
-from weft_graph.variables.base import Variable
-from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.base import SaveSliceInfo, Variable
+from weft_graph.variables.partitioned import PartitionedVariable, checkpoint_name, group_parts
 from weft_graph.variables.resource import ResourceVariable
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -152,15 +152,14 @@ def saveables_for(var_list: Any) -> list[SaveableObject]:
     Args:
       var_list: variables, partitioned variables, outputs of variable nodes, tables that change and
         SaveableObjects; or a mapping from names to these, or to a list of the parts of one
-        variable.
+        variable. A part that a mapping names on its own is a tensor of its own.
     Raises:
       InvalidTypeError: something else is among them.
       InvalidArgumentError: a name or a variable occurs twice.
     """
-    named = var_list if isinstance(var_list, Mapping) else _by_own_name(var_list)
     found: list[SaveableObject] = []
     seen: dict[Any, str] = {}
-    for name, value in sorted(named.items()):
+    for name, value in sorted(by_name(var_list).items()):
         if not isinstance(name, str):
             raise errors.InvalidTypeError(f"var_list maps names to variables, got the key {name!r}")
         for saveable in _saveables(name, value):
@@ -179,30 +178,26 @@ def _identity(saveable: SaveableObject) -> Any:
     return op.node if isinstance(op, Output) else id(op)
 
 
-def _by_own_name(var_list: Iterable[Any]) -> dict[str, Any]:
+def by_name(var_list: Any) -> Mapping[str, Any]:
+    """The items of a Saver's `var_list` by name, the parts of one variable as a list.
+
+    Raises: as `saveables_for`.
+    """
+    if isinstance(var_list, Mapping):
+        return var_list
     if isinstance(var_list, str | bytes) or not isinstance(var_list, Iterable):
         raise errors.InvalidTypeError(
             f"var_list must be a list of variables or a dict from names to them, got {var_list!r}"
         )
-    named: dict[str, Any] = {}
-    for item in var_list:
-        part = item._get_save_slice_info() if isinstance(item, Variable) else None
-        item = item.saveable() if isinstance(item, Saved) else item
-        name = _own_name(item) if part is None else part.full_name or ""
-        if part is not None and isinstance(named.get(name, []), list):
-            named.setdefault(name, []).append(item)
-        elif name in named:
-            raise errors.InvalidArgumentError(f"two of the variables to save are called {name!r}")
-        else:
-            named[name] = item
-    return named
+    items = [item.saveable() if isinstance(item, Saved) else item for item in var_list]
+    return group_parts(items, _own_name)
 
 
 def _own_name(item: Any) -> str:
-    if isinstance(item, SaveableObject | PartitionedVariable):
+    if isinstance(item, SaveableObject):
         return item.name
-    if isinstance(item, Variable | Output):
-        return item.op.name
+    if isinstance(item, Variable | PartitionedVariable | Output):
+        return checkpoint_name(item)
     raise errors.InvalidTypeError(f"a variable is required, got {shown(item)}")
 
 
@@ -214,25 +209,29 @@ def _saveables(name: str, value: Any) -> list[SaveableObject]:
     if isinstance(value, PartitionedVariable):
         value = value._get_variable_list()
     if not isinstance(value, list | tuple):
-        return [_single(name, value)]
-    wholes = set()
-    for part in value:
+        return [_single(name, value, "")]
+    return [_single(name, part, info.spec) for part, info in _slices(name, value)]
+
+
+def _slices(name: str, parts: Sequence[Any]) -> list[tuple[Variable, SaveSliceInfo]]:
+    """The parts of one variable with their slices."""
+    slices = []
+    for part in parts:
         info = part._get_save_slice_info() if isinstance(part, Variable) else None
         if info is None:
             raise errors.InvalidTypeError(
                 f"a list under one name must hold the parts of one variable; {name!r} has {part!r}"
             )
-        wholes.add(info.full_name)
+        slices.append((part, info))
+    wholes = {info.full_name for _, info in slices}
     if len(wholes) > 1:
         raise errors.InvalidArgumentError(
             f"{name!r} holds parts of different variables: {', '.join(sorted(map(str, wholes)))}"
         )
-    return [_single(name, part) for part in value]
+    return slices
 
 
-def _single(name: str, value: Any) -> SaveableObject:
-    part = value._get_save_slice_info() if isinstance(value, Variable) else None
-    spec = "" if part is None else part.spec
+def _single(name: str, value: Any, spec: str) -> SaveableObject:
     if isinstance(value, ResourceVariable):
         return ResourceVariableSaveable(value.handle, value.dtype, spec, name)
     if isinstance(value, Variable):

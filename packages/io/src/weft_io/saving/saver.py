@@ -26,7 +26,7 @@ from weft_io.files.message_files import message_bytes
 from weft_io.meta_graphs.export import export_meta_graph, renamed_saver
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.object_names import names_of_objects
-from weft_io.saving.saveables import all_saveable_objects, saveables_for
+from weft_io.saving.saveables import all_saveable_objects, by_name
 from weft_tensor import errors
 from weft_tensor.arguments import INT32_MAX, integer, number, text
 from weft_tensor.os_errors import reported
@@ -546,11 +546,11 @@ class Saver:
         found = self._var_list
         if found is None:
             found = all_saveable_objects(graph)
-        own = {each.specs[0].name: each.op for each in saveables_for(found)}
+        own = by_name(found)
         if not own.keys() <= names.keys():
             return None
         with graph.as_default():
-            saver = Saver({names[name]: op for name, op in own.items()}, max_to_keep=0)
+            saver = Saver({names[name]: item for name, item in own.items()}, max_to_keep=0)
         saver._by_name = True
         return saver
 

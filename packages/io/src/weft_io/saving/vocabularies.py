@@ -16,7 +16,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
 from weft_graph.variables.initializers import zeros_initializer
-from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.partitioned import PartitionedVariable, group_parts
 from weft_io.checkpoint.state import latest_in, load_checkpoint
 from weft_io.files import paths
 from weft_io.ops.checkpoint import restore_v2
@@ -118,20 +118,11 @@ def _started(wanted: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, An
         chosen = [v for v in everything if any(re.match(p, v.op.name) for p in wanted)]
     else:
         chosen = list(wanted)
-    found: dict[str, Any] = {}
     for variable in chosen:
-        if isinstance(variable, PartitionedVariable):
-            found[variable.name] = list(variable)
-        elif isinstance(variable, Variable):
-            part = variable._get_save_slice_info()
-            if part is None:
-                found[variable.op.name] = variable
-            else:
-                found.setdefault(part.full_name or "", []).append(variable)
-        else:
+        if not isinstance(variable, Variable | PartitionedVariable):
             raise errors.InvalidTypeError(f"a variable or a pattern is required, got {variable!r}")
-    found |= {v.op.name: v for v in everything if v.op.name in vocabularies}
-    return found
+    named = {v.op.name: v for v in everything if v.op.name in vocabularies}
+    return group_parts(chosen) | named
 
 
 def _begin_with_words(source: str, name: str, variable: Any, info: VocabInfo) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
-from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.partitioned import PartitionedVariable, group_parts
 from weft_graph.variables.scope import variable_scope_store
+from weft_io.checkpoint.reader import CheckpointReader
 from weft_io.checkpoint.state import latest_checkpoint, load_checkpoint
 from weft_io.files import paths
 from weft_io.ops.checkpoint import restore_v2
@@ -52,14 +53,13 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
     """
     reader = load_checkpoint(ckpt_dir_or_file)
     path = _prefix(ckpt_dir_or_file)
-    shapes = reader.get_variable_to_shape_map()
     pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
     wanted: list[tuple[str, Any]] = []
     for name, target in sorted(pairs, key=lambda pair: str(pair[0])):
         found = _variable(target)
         wanted += _scope(name, target) if found is None else [(name, found)]
     for name, variable in wanted:
-        _check(path, name, variable, shapes, reader.get_variable_to_dtype_map())
+        _check(reader, name, variable)
     for name, variable in wanted:
         for part in _parts(variable):
             read_initially(path, name, part)
@@ -85,11 +85,9 @@ def _variable(target: Any) -> Any:
 
 
 def _stored() -> dict[str, Any]:
-    """The variables of get_variable by name, partitioned ones as wholes."""
+    """The variables of get_variable by name, partitioned ones and their slots as wholes."""
     store = variable_scope_store()
-    parts = {part.op.name for whole in store.partitioned.values() for part in whole}
-    single = {name: v for name, v in store.variables.items() if name not in parts}
-    return single | store.partitioned
+    return group_parts(store.variables.values()) | store.partitioned
 
 
 def _scope(name: str, target: str) -> list[tuple[str, Any]]:
@@ -118,20 +116,15 @@ def _parts(variable: Any) -> Sequence[Variable]:
     return list(variable)
 
 
-def _check(
-    path: str,
-    name: str,
-    variable: Any,
-    shapes: Mapping[str, Sequence[int]],
-    types: Mapping[str, Any],
-) -> None:
-    if name not in shapes:
+def _check(reader: CheckpointReader, name: str, variable: Any) -> None:
+    path = reader.prefix
+    if not reader.has_tensor(name):
         import difflib
 
-        near = difflib.get_close_matches(name, shapes, n=3)
+        near = difflib.get_close_matches(name, reader.get_variable_to_shape_map(), n=3)
         hint = f" (near names: {', '.join(near)})" if near else ""
         raise TensorNotFoundError(f"{path} has no tensor {name!r}{hint}")
-    got = tuple(shapes[name])
+    got, dtype = reader.shape(name), reader.dtype(name)
     for part in _parts(variable):
         info = part._get_save_slice_info()
         dims = as_dims(part.shape) if info is None else tuple(info.full_shape)
@@ -140,10 +133,10 @@ def _check(
                 f"tensor {name!r} of {path} must have shape {format_dims(dims)} for "
                 f"{part.name}, got {format_dims(got)}"
             )
-        if part.dtype.base_dtype is not types[name]:
+        if part.dtype.base_dtype is not dtype:
             raise errors.InvalidArgumentError(
                 f"tensor {name!r} of {path} must be {part.dtype.base_dtype.name} for "
-                f"{part.name}, got {types[name].name}"
+                f"{part.name}, got {dtype.name}"
             )
 
 

@@ -146,6 +146,24 @@ def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
     return [(name, v) for (name, of), v in sorted(own.items(), key=_first) if graph in (None, of)]
 
 
+def _slot(optimizer: Optimizer, variable: Any, name: str) -> Any:
+    """The slot of a variable, in as many parts as that has; None if there is none."""
+    if isinstance(variable, Variable):
+        return optimizer.get_slot(variable, name)
+    parts = [optimizer.get_slot(part, name) for part in variable]
+    if None in parts:
+        return None
+    info = parts[0]._get_save_slice_info()
+    rank = len(info.full_shape)
+    return PartitionedVariable(
+        info.full_name,
+        info.full_shape,
+        parts[0].dtype.base_dtype,
+        parts,
+        variable._get_partitions()[:rank],
+    )
+
+
 def _first(item: Any) -> str:
     name: str = item[0][0]
     return name
@@ -215,9 +233,9 @@ class ObjectGraph:
                 continue
             for name in optimizer.get_slot_names():
                 for original, (variable, own, _) in enumerate(list(self.objects)):
-                    if not isinstance(variable, Variable):
+                    if not isinstance(variable, Variable | PartitionedVariable):
                         continue
-                    slot = optimizer.get_slot(variable, name)
+                    slot = _slot(optimizer, variable, name)
                     if slot is None or id(slot) in self._numbers:
                         continue
                     where = f"{own}/.OPTIMIZER_SLOT/{path}/{_escaped(name)}"

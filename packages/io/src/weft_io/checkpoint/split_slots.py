@@ -1,0 +1,100 @@
+"""Slots in checkpoints of earlier versions, which stored one tensor per part of a variable.
+
+They saved the slot `Adagrad` of a variable `w` in two parts as `w/part_0/Adagrad` and
+`w/part_1/Adagrad`. Now it is `w/Adagrad`, as in TensorFlow, which these tensors together stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, takewhile
+from typing import Any, NamedTuple
+
+from weft_io.checkpoint import regions
+from weft_io.checkpoint.encoding import Array
+from weft_io.checkpoint.format import StoredTensor
+from weft_io.checkpoint.regions import Region, Shape
+
+
+class Source(NamedTuple):
+    """A stored tensor that makes up a part of what is read.
+
+    Attributes:
+      name: of the stored tensor.
+      inner: the box to read of it.
+      outer: the same box within the whole.
+    """
+
+    name: str
+    inner: Region
+    outer: Region
+
+
+class SplitSlot(NamedTuple):
+    """A tensor that is stored as several.
+
+    Attributes:
+      dtype, shape: those of the whole.
+      pieces: the name of each tensor, and the box of the whole that it holds.
+    """
+
+    dtype: Any
+    shape: Shape
+    pieces: tuple[tuple[str, Region], ...]
+
+    def overlaps(self, box: Region) -> list[Source]:
+        """Return the sources that a box of the whole consists of, in order."""
+        found = [(name, region, region.overlap(box)) for name, region in self.pieces]
+        return [
+            Source(name, Region(_difference(shared.start, region.start), shared.shape), shared)
+            for name, region, shared in found
+            if shared is not None
+        ]
+
+
+def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot | None:
+    """Return the slot `name` of a partitioned variable; None if there is none in parts.
+
+    Args:
+      tensors: of a checkpoint that has no tensor `name`.
+    """
+    whole, slash, slot = name.rpartition("/")
+    while slash:
+        if whole in tensors:
+            names = (f"{whole}/part_{i}/{slot}" for i in count())
+            pieces = list(takewhile(tensors.__contains__, names))
+            return _join(tensors, tensors[whole].shape, pieces) if pieces else None
+        whole, slash, rest = whole.rpartition("/")
+        slot = f"{rest}/{slot}"
+    return None
+
+
+def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) -> Array:
+    """Copy the next array of each source to its place in `target`, and return that.
+
+    Args:
+      sources: in the order of their places; the first starts where `target` does.
+    """
+    for source, array in zip(sources, arrays, strict=False):
+        target[source.outer.slices(sources[0].outer.start)] = array
+    return target
+
+
+def _join(tensors: Mapping[str, StoredTensor], full: Shape, names: list[str]) -> SplitSlot | None:
+    """Stack tensors along the axis on which they are shorter than the variable."""
+    parts = [tensors[name] for name in names]
+    shape = full[: len(parts[0].shape)]
+    axis = next((i for i, size in enumerate(shape) if parts[0].shape[i] != size), 0)
+    boxes, start = [], 0
+    for part in parts:
+        if len(part.shape) != len(shape) or not shape or part.dtype != parts[0].dtype:
+            return None
+        boxes.append(Region(tuple([start * (i == axis) for i in range(len(shape))]), part.shape))
+        start += part.shape[axis]
+    if not regions.tiles(boxes, shape):
+        return None
+    return SplitSlot(parts[0].dtype, shape, tuple(zip(names, boxes, strict=True)))
+
+
+def _difference(a: Shape, b: Shape) -> Shape:
+    return tuple([x - y for x, y in zip(a, b, strict=True)])
