@@ -14,7 +14,6 @@ from weft import errors, metrics
 RNG = np.random.default_rng(3)
 SCORES = RNG.standard_normal((6, 5)).astype(np.float32)
 SETS = [[1, 4], [], [0, 2, 3], [3], [9, 1], [4]]
-PLACES = [[i, 2 * j] for i, row in enumerate(SETS) for j in range(len(row))]
 WEIGHTS = RNG.random(6)
 BEST = np.argsort(-SCORES)[:, :3]
 
@@ -25,9 +24,10 @@ def _graph() -> Any:
         yield
 
 
-def sparse_labels() -> wf.SparseTensor:
-    flat = [label for row in SETS for label in row]
-    return wf.SparseTensor(PLACES, wf.constant(flat, wf.int64), [6, 6])
+def sparse_labels(sets: list[list[int]] = SETS) -> wf.SparseTensor:
+    flat = [label for row in sets for label in row]
+    places = [[i, 2 * j] for i, row in enumerate(sets) for j in range(len(row))]
+    return wf.SparseTensor(places, wf.constant(flat, wf.int64), [6, 6])
 
 
 def updated(metric: Any, times: int = 2) -> float:
@@ -36,7 +36,7 @@ def updated(metric: Any, times: int = 2) -> float:
         session.run(wf.local_variables_initializer())
         updates = [session.run(update) for _ in range(times)]
         found = session.run(value)
-    assert updates[-1] == found
+    np.testing.assert_equal(updates[-1], found)
     return float(found)
 
 
@@ -65,23 +65,73 @@ def test_precision_and_recall_of_sparse_labels() -> None:
 
 
 def test_average_precision() -> None:
+    sets = [row or [2] for row in SETS]
     averages = []
-    for labels, best in zip(SETS, BEST.tolist(), strict=True):
+    for labels, best in zip(sets, BEST.tolist(), strict=True):
         hits = [label in labels for label in best]
         points = [sum(hits[: i + 1]) / (i + 1) for i in range(3) if hits[i]]
-        averages.append(sum(points) / max(min(len(labels), 3), 1))
-    metric = metrics.average_precision_at_k(sparse_labels(), SCORES, 3)
+        averages.append(sum(points) / min(len(labels), 3))
+    metric = metrics.average_precision_at_k(sparse_labels(sets), SCORES, 3)
     assert updated(metric) == pytest.approx(np.mean(averages))
-    metric = metrics.sparse_average_precision_at_k(sparse_labels(), SCORES, 3, WEIGHTS)
+    metric = metrics.sparse_average_precision_at_k(sparse_labels(sets), SCORES, 3, WEIGHTS)
     assert updated(metric) == pytest.approx(np.average(averages, weights=WEIGHTS))
 
 
 def test_average_precision_of_dense_labels() -> None:
     scores = np.array([[0.5, 0.4, 0.3]], np.float32)
-    known = {(1, 0): 1.0, (1, 1): 0.25, (0, 5): 1.0, (-1, 2): 0.0}
+    known = {(1, 0): 1.0, (1, 1): 0.25, (0, 5): 1.0, (-1, 2): 0.0, (-1, -1): np.nan}
     for labels, wanted in known.items():
         metric = metrics.average_precision_at_k(wf.constant([labels], wf.int64), scores, 2)
-        assert updated(metric) == wanted
+        np.testing.assert_equal(updated(metric), wanted)
+
+
+def test_a_class_that_never_occurs_is_not_a_number() -> None:
+    labels, scores = wf.constant([[0], [1]], wf.int64), np.eye(2, 4, dtype=np.float32)
+    best = wf.constant([[0], [1]], wf.int64)
+    for metric in (
+        metrics.recall_at_k(labels, scores, 1, class_id=2),
+        metrics.precision_at_k(labels, scores, 1, class_id=2),
+        metrics.sparse_precision_at_k(labels, scores, 1, class_id=2),
+        metrics.recall_at_top_k(labels, best, class_id=2),
+        metrics.precision_at_top_k(labels, best, class_id=2),
+        metrics.recall_at_k(labels, scores, 1, weights=0.0),
+        metrics.precision_at_k(labels, scores, 1, weights=0.0),
+        metrics.average_precision_at_k(sparse_labels(), SCORES, 3),  # the second set is empty
+    ):
+        assert np.isnan(updated(metric))
+
+
+def test_without_data() -> None:
+    labels, numbers = wf.constant([[0]], wf.int64), wf.constant([1.0])
+    values = {
+        np.nan: [
+            metrics.recall_at_k(labels, [[1.0, 2.0]], 1),
+            metrics.precision_at_k(labels, [[1.0, 2.0]], 1),
+        ],
+        0.0: [
+            metrics.average_precision_at_k(labels, [[1.0, 2.0]], 1),
+            metrics.accuracy(numbers, numbers),
+            metrics.mean(numbers),
+            metrics.mean_iou([0], [0], 2),
+            metrics.mean_per_class_accuracy([0], [0], 2),
+            metrics.mean_relative_error(numbers, numbers, numbers),
+            metrics.mean_tensor(numbers),
+            metrics.percentage_below(numbers, 0.5),
+            metrics.precision(numbers, numbers),
+            metrics.precision_at_thresholds(numbers, numbers, [0.5]),
+            metrics.recall(numbers, numbers),
+            metrics.recall_at_thresholds(numbers, numbers, [0.5]),
+            metrics.root_mean_squared_error(numbers, numbers),
+            metrics.sensitivity_at_specificity(numbers, numbers, 0.5),
+            metrics.specificity_at_sensitivity(numbers, numbers, 0.5),
+        ],
+        1.0: [metrics.mean_cosine_distance(numbers, numbers, 0)],
+    }
+    with wf.Session() as session:
+        session.run(wf.local_variables_initializer())
+        for expected, pairs in values.items():
+            for value in session.run([value for value, _ in pairs]):
+                np.testing.assert_equal(value, np.full_like(value, expected))
 
 
 def test_labels_without_an_axis_of_their_own() -> None:

@@ -27,7 +27,6 @@ from weft_graph.metrics.base import (
     ratio,
     weighted,
 )
-from weft_graph.metrics.counts import share
 from weft_graph.ops import casting, shapes
 from weft_graph.ops.reduction import cumsum, reduce_any, reduce_sum
 from weft_graph.ops.search import top_k
@@ -117,9 +116,14 @@ def _at_top(
             variable = metric_variable([], dtypes.float64, name=f"{what}{suffix}")
             total = reduce_sum(weighted(values, weights)[0])
             streams.append((convert_to_tensor(variable), accumulate(variable, total)))
-        value = share(streams[0][0], streams[1][0])
-        update = share(streams[0][1], streams[1][1])
+        value = _share_or_nan(streams[0][0], streams[1][0])
+        update = _share_or_nan(streams[0][1], streams[1][1])
         return collect(value, update, *collections)
+
+
+def _share_or_nan(part: Output, rest: Output) -> Output:
+    """part / (part + rest): NaN without data, unlike `precision` and `recall`."""
+    return out("RealDiv", [part, out("AddV2", [part, rest])])
 
 
 def _best(predictions: Any, k: int) -> Output:
@@ -148,7 +152,7 @@ def recall_at_k(
       weights: rank 0 or shape (N...).
       metrics_collections, updates_collections: where value and update are listed.
       name: of the variable scope.
-    Returns: float64, rank 0; and the update.
+    Returns: float64, rank 0, NaN as long as there are no labels that count; and the update.
     Raises: InvalidArgumentError: the ranks are not known or do not fit.
 
     Examples:
@@ -211,7 +215,7 @@ def precision_at_k(
 
     Args:
       labels, predictions, k, ...: as for `recall_at_k`.
-    Returns: float64, rank 0; and the update.
+    Returns: float64, rank 0, NaN as long as there are no predictions that count; and the update.
     Raises: InvalidArgumentError: the ranks are not known or do not fit.
 
     Examples:
@@ -310,7 +314,7 @@ def _average_precision(labels: Labels, best: Output, classes: Output) -> Output:
         )
         count = reduce_sum(casting.cast(is_class, dtypes.int32), -1)
     relevant = out("Minimum", [count, k])
-    return out("DivNoNan", [total, casting.cast(relevant, dtypes.float64)])
+    return out("RealDiv", [total, casting.cast(relevant, dtypes.float64)])
 
 
 def average_precision_at_k(
@@ -331,7 +335,8 @@ def average_precision_at_k(
       weights: rank 0 or shape (N...).
       metrics_collections, updates_collections: where value and update are listed.
       name: of the variable scope.
-    Returns: float64, rank 0; and the update.
+    Returns: float64, rank 0: 0 without examples, NaN once an example has no labels; and the
+      update.
     Raises: InvalidArgumentError: the ranks are not known or do not fit.
 
     Examples:
