@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -283,3 +284,31 @@ def test_block_cells_say_what_they_need() -> None:
         rnn.LSTMBlockFusedCell(2)(wf.placeholder(wf.float32, [2, 3, None]), dtype=wf.float32)
     with pytest.raises(errors.InvalidArgumentError, match="num_units or its former name"):
         rnn.GRUBlockCell()
+
+
+def test_buckets_share_a_cell_that_was_used() -> None:
+    def cell() -> Any:
+        return rnn.MultiRNNCell([rnn.GRUCell(4), rnn.DropoutWrapper(rnn.GRUCell(4), 1.0)])
+
+    def outputs_with(cell_of_bucket: Callable[[], Any]) -> tuple[list[str], Any]:
+        with wf.Graph().as_default(), wf.Session() as session:
+            encoded, decoded = [wf.constant([1, 2])] * 2, [wf.constant([3, 0])] * 3
+            outputs, _ = legacy_seq2seq.model_with_buckets(
+                encoded,
+                decoded,
+                decoded,
+                [wf.ones([2])] * 3,
+                [(1, 2), (2, 3)],
+                lambda e, d: legacy_seq2seq.embedding_rnn_seq2seq(e, d, cell_of_bucket(), 5, 5, 3),
+            )
+            variables = sorted(wf.global_variables(), key=lambda v: v.op.name)
+            for seed, variable in enumerate(variables):
+                shape = variable.shape.as_list()
+                variable.load(np.random.default_rng(seed).standard_normal(shape), session)
+            return [v.op.name for v in variables], session.run(outputs)
+
+    shared = cell()
+    (own_names, own), (shared_names, found) = outputs_with(cell), outputs_with(lambda: shared)
+    assert shared_names == own_names
+    for a, b in zip(wf.nest.flatten(found), wf.nest.flatten(own), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

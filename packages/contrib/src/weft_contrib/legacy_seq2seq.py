@@ -24,6 +24,7 @@ from weft_contrib.utils import last_dimension
 from weft_graph.control_flow.conditional import cond
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.layers.base import unbuilt_copy
 from weft_graph.nn import embedding
 from weft_graph.ops import (
     arithmetic,
@@ -106,10 +107,8 @@ def basic_rnn_seq2seq(
       scope: "basic_rnn_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
-    import copy
-
     with variable_scope(scope or "basic_rnn_seq2seq"):
-        _, state = static_rnn(copy.deepcopy(cell), encoder_inputs, dtype=dtype)
+        _, state = static_rnn(unbuilt_copy(cell), encoder_inputs, dtype=dtype)
         return rnn_decoder(decoder_inputs, state, cell)
 
 
@@ -194,11 +193,9 @@ def embedding_rnn_seq2seq(
       scope: "embedding_rnn_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
-    import copy
-
     with variable_scope(scope or "embedding_rnn_seq2seq") as opened:
         dtype = dtype or dtypes.float32
-        encoder = EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
+        encoder = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)
         _, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
         if output_projection is None:
             cell = OutputProjectionWrapper(cell, num_decoder_symbols)
@@ -404,11 +401,9 @@ def embedding_attention_seq2seq(
       scope: "embedding_attention_seq2seq".
     Returns: the decoder's outputs, and its last state.
     """
-    import copy
-
     with variable_scope(scope or "embedding_attention_seq2seq") as opened:
         dtype = dtype or dtypes.float32
-        encoder = EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
+        encoder = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)
         outputs, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
         rows = [shapes.reshape(each, [-1, 1, cell.output_size]) for each in outputs]
         attention_states = join.concat(rows, 1)

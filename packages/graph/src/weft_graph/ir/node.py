@@ -10,7 +10,7 @@ from weft_graph.ir import thread_stacks
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.references import Reference
 from weft_graph.ir.registry import Registry
-from weft_graph.ir.symbolic import Symbolic
+from weft_graph.ir.symbolic import GraphElement, Symbolic
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims, merge_dims
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.traits import Role, Traits
 
 
-class Node:
+class Node(GraphElement):
     """One operation in a graph.
 
     Nodes are made by the functions of the API, never directly.

@@ -5,7 +5,7 @@ Each is refused in words that name what does it in the graph.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from weft_tensor import errors
 
@@ -54,7 +54,19 @@ _METHODS: Final = {
 _FETCH: Final = "has no value while the graph is built: fetch it with Session.run"
 
 
-class Symbolic:
+class GraphElement:
+    """The base class of what belongs to a graph: copies of structures that hold it share it."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+class Symbolic(GraphElement):
     """The base class of what stands for a value that is known when a step runs."""
 
     __slots__ = ()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 __all__ = ["InputSpec", "Layer"]
 
+import copy
 import inspect
 import re
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
@@ -161,6 +162,16 @@ class Layer:
         if _scope:
             with variable_scope(_scope) as captured:
                 self._scope = captured
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A layer with the same settings, which shares variables, tensors and the graph."""
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        memo[id(self._graph)] = self._graph
+        for name, value in vars(self).items():
+            make = copy.copy(value) if name == "_scope" else copy.deepcopy(value, memo)
+            setattr(copied, name, make)
+        return copied
 
     def _set_name(self, name: Any) -> None:
         if isinstance(name, VariableScope):
@@ -411,6 +422,25 @@ class Layer:
     def losses(self) -> list[Any]:
         """Regularization losses."""
         return [loss for loss, _ in self._losses]
+
+
+def unbuilt_copy(layer: Any) -> Any:
+    """A deep copy of a layer that makes its variables at its first call, wherever that is."""
+    copied = copy.deepcopy(layer)
+    _forget_build(copied)
+    return copied
+
+
+def _forget_build(value: Any) -> None:
+    """Undo the build of a layer and of the layers in its attributes."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            _forget_build(item)
+    elif isinstance(value, Layer):
+        value.built, value._graph, value._scope = False, None, None
+        value._trainable_weights, value._non_trainable_weights = [], []
+        value._weights_by_name, value._updates, value._losses = {}, [], []
+        _forget_build(list(vars(value).values()))
 
 
 def is_trainable(variable: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from weft_graph.ir import builder
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.symbolic import GraphElement
 from weft_graph.variables import reads
 from weft_graph.variables.base import SaveSliceInfo, Variable
 from weft_graph.variables.reference import variables_initializer
@@ -49,7 +50,7 @@ class PartitionInfo:
         return cut[0] if cut else None
 
 
-class PartitionedVariable:
+class PartitionedVariable(GraphElement):
     """Variables that together hold one tensor, cut along one axis.
 
     Args:
