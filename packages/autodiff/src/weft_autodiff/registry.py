@@ -97,7 +97,7 @@ class RegisterGradient:
     def __call__(self, function: F) -> F:
         """Register `function`."""
         if not loaded_traits(self._op_type).differentiable:
-            raise errors.AlreadyExistsError(
+            raise errors.AlreadyRegisteredError(
                 f"the declaration of {self._op_type!r} says that it is not differentiable; single "
                 "nodes can be given a gradient with Graph.gradient_override_map"
             )

@@ -82,7 +82,7 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
         if name in needed:
             continue
         if name not in by_name:
-            raise errors.NotFoundError(f"the graph has no node named {name!r}")
+            raise errors.UnknownNameError(f"the graph has no node named {name!r}")
         needed.add(name)
         pending.extend(source_of(text) for text in by_name[name].input)
     result = empty_like(graph_def)

@@ -476,6 +476,59 @@ class UnauthenticatedError(OpError):
     code = UNAUTHENTICATED
 
 
+# ------------------------------------------------------------ causes with a second class
+#
+# TensorFlow raises a built-in exception for these, and programs catch that.
+
+
+class AlreadyRegisteredError(AlreadyExistsError, KeyError, ValueError):
+    """A name is registered twice: a gradient, a kernel, a divergence.
+
+    Choose another name. It is a KeyError and a ValueError too, as in TensorFlow's registries.
+    """
+
+
+class EmptyGraphError(FailedPreconditionError, KeyError, ValueError):
+    """A session whose graph has no nodes was asked for one.
+
+    Make the session with `graph=`, or inside `with graph.as_default():`. It is a RuntimeError too,
+    as in TensorFlow.
+    """
+
+
+class IntegerRangeError(InvalidTypeError, OverflowError):
+    """An integer does not fit in its element type.
+
+    Choose a wider type. It is a TypeError too, as in TensorFlow.
+    """
+
+
+class PaddingError(DataLossError, InvalidArgumentError):
+    """An element is larger than the shape that `padded_batch` pads to.
+
+    Allow larger shapes, or cut the elements. It is a DataLossError too, as in TensorFlow.
+    """
+
+
+class UnknownNameError(NotFoundError, ValueError):
+    """A graph has no node or output of that name.
+
+    The message lists near names. It is a KeyError as in TensorFlow's lookups of a graph, and a
+    ValueError as for fetches.
+    """
+
+
+class UnknownFeedError(UnknownNameError, TypeError):
+    """A feed names something that the graph does not have; a TypeError too, as in TensorFlow."""
+
+
+class UnknownTargetError(NotFoundError, InvalidArgumentError):
+    """A session's target has a scheme that nobody has registered.
+
+    The message lists those that are known. It is a NotFoundError, as in TensorFlow.
+    """
+
+
 _BY_CODE: dict[int, type[OpError]] = {
     cls.code: cls for cls in OpError.__subclasses__() if "code" in cls.__dict__
 }

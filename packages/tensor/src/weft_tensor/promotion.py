@@ -15,7 +15,7 @@ import numpy as np
 
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
-from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.errors import IntegerRangeError, InvalidArgumentError, InvalidTypeError
 from weft_tensor.nesting import shown
 from weft_tensor.shape import Dimension
 
@@ -138,7 +138,7 @@ def _narrowest_int(low: int, high: int) -> DType:
     for dtype in (dtypes.int32, dtypes.int64, dtypes.uint64):
         if dtype.min <= low and high <= dtype.max:
             return dtype
-    raise InvalidTypeError(f"the integers {low} to {high} fit in no element type")
+    raise IntegerRangeError(f"the integers {low} to {high} fit in no element type")
 
 
 def _default_of_list(values: Any) -> DType:

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
-from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.errors import IntegerRangeError, InvalidArgumentError, InvalidTypeError
 from weft_tensor.nesting import shown
 from weft_tensor.promotion import default_dtype, nested_array
 
@@ -178,7 +178,7 @@ def _cut(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     fits = (wide >= float(info.min)) & (wide < float(info.max) + 1)
     if not fits.all():
         odd = array[~fits].flat[0].item()
-        raise InvalidArgumentError(
+        raise IntegerRangeError(
             f"{odd} does not fit in {dtype.name}, which holds {info.min} to {info.max}"
         )
     result: np.ndarray[Any, Any] = wide.astype(dtype.numpy)
@@ -202,6 +202,6 @@ def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
     low, high = array.min(), array.max()
     if int(low) < info.min or int(high) > info.max:
         odd = int(low) if int(low) < info.min else int(high)
-        raise InvalidArgumentError(
+        raise IntegerRangeError(
             f"{odd} does not fit in {dtype.name}, which holds {info.min} to {info.max}"
         )

@@ -203,7 +203,7 @@ def _add(entry: Kernel) -> None:
         known = _tables.get(key)
         table = [] if known is None else known
         if any(_overlap(other.dtypes, entry.dtypes) for other in table):
-            raise errors.AlreadyExistsError(
+            raise errors.AlreadyRegisteredError(
                 f"a kernel of {entry.op} for {entry.device_type} is registered already"
             )
         table.append(entry)

@@ -105,7 +105,10 @@ class FetchPlan:
         try:
             element = self._graph.as_graph_element(fetch)
         except errors.OpError as error:
-            raise type(error)(f"fetch {fetch!r}: {error.message}") from error
+            message = f"fetch {fetch!r}: {error.message}"
+            if not self._graph.nodes:
+                raise errors.EmptyGraphError(f"the session's graph is empty; {message}") from error
+            raise type(error)(message) from error
         if isinstance(element, Node):
             self.targets.append(element)
             return lambda values: None
@@ -172,9 +175,9 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     """The (output, value) pairs that one entry of a feed dictionary stands for.
 
     Raises:
-      InvalidTypeError: the key is nothing that can be fed.
-      InvalidArgumentError: it is of another graph, or may not be fed.
-      NotFoundError: the name is unknown.
+      InvalidTypeError: the key is nothing that can be fed, or of another graph.
+      InvalidArgumentError: it may not be fed.
+      UnknownFeedError: the name is unknown.
     """
     if isinstance(key, SparseTensor):
         indices, values, shape = _sparse_parts(key, value)
@@ -204,7 +207,9 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     try:
         output = graph.as_graph_element(key, allow_operation=False)
     except errors.OpError as error:
-        raise type(error)(f"feed {shown(key)}: {error.message}") from error
+        unknown = isinstance(error, errors.NotFoundError)
+        kind = errors.UnknownFeedError if unknown else errors.InvalidTypeError
+        raise kind(f"feed {shown(key)}: {error.message}") from error
     assert isinstance(output, Output)
     if not graph.is_feedable(output):
         raise unfeedable(output)

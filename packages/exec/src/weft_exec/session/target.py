@@ -154,7 +154,7 @@ def register_target(scheme: str, target: Target) -> None:
 def find_target(name: str) -> Target:
     """What a session's target stands for.
 
-    Raises: InvalidArgumentError: its scheme is unknown; the message lists those that are known.
+    Raises: UnknownTargetError: its scheme is unknown; the message lists those that are known.
     """
     if not isinstance(name, str):
         raise errors.InvalidTypeError(f"a session's target must be text, got {name!r}")
@@ -162,7 +162,7 @@ def find_target(name: str) -> Target:
     found = _targets.get(scheme) if (scheme and mark) or not name else None
     if found is None:
         known = [f"{scheme}://" for scheme in _targets if scheme]
-        raise errors.InvalidArgumentError(
+        raise errors.UnknownTargetError(
             f"a session's target must be '' or begin with {' or '.join(known)}, "
             f"got {name!r}{_targets.broken}"
         )

@@ -46,7 +46,9 @@ class RegisterKL:
             raise errors.InvalidTypeError(f"a divergence must be callable, got {kl_fn!r}")
         if self._key in _table:
             a, b = (each.__name__ for each in self._key)
-            raise errors.AlreadyExistsError(f"the divergence of {a} from {b} is registered already")
+            raise errors.AlreadyRegisteredError(
+                f"the divergence of {a} from {b} is registered already"
+            )
         _table[self._key] = kl_fn
         return kl_fn
 

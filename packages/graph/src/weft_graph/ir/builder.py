@@ -459,6 +459,7 @@ def register_tensor_conversion_function(
       base_type: a class or tuple of classes.
       conversion_func: returns an Output, or NotImplemented to pass.
       priority: lower ones are asked first.
+    Raises: InvalidTypeError: `base_type` is no class, or `conversion_func` no function.
 
     Examples:
       >>> class Money:
@@ -469,6 +470,13 @@ def register_tensor_conversion_function(
       >>> wf.Session().run(wf.convert_to_tensor(Money()) + 1.0)
       np.float32(3.5)
     """
+    types = base_type if isinstance(base_type, tuple) else (base_type,)
+    if not all(isinstance(each, type) for each in types):
+        raise errors.InvalidTypeError(
+            f"base_type must be a type or a tuple of types, got {base_type!r}"
+        )
+    if not callable(conversion_func):
+        raise errors.InvalidTypeError(f"conversion_func must be callable, got {conversion_func!r}")
     _converters.append((priority, base_type, conversion_func))
     _converters.sort(key=lambda entry: entry[0])
 

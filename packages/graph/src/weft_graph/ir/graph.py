@@ -286,7 +286,7 @@ class Graph(Edits):
         _check_string(name)
         node = self._by_name.get(name)
         if node is None:
-            raise errors.NotFoundError(self._missing_node(name))
+            raise errors.UnknownNameError(self._missing_node(name))
         return node
 
     def find_node(self, name: str) -> Node | None:
@@ -309,7 +309,7 @@ class Graph(Edits):
             )
         node = self.get_operation_by_name(node_name)
         if int(port) >= len(node.outputs):
-            raise errors.NotFoundError(
+            raise errors.UnknownNameError(
                 f"{name!r}: node {node_name!r} ({node.type}) has {len(node.outputs)} outputs"
             )
         return node.outputs[int(port)]

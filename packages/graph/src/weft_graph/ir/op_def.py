@@ -158,12 +158,14 @@ class AttrDef:
     def check(self, value: Any) -> Any:
         """The canonical form of `value`.
 
-        Raises: InvalidArgumentError: wrong type, value not allowed, or below the minimum.
+        Raises:
+          InvalidTypeError: wrong type.
+          InvalidArgumentError: value not allowed, or below the minimum.
         """
         try:
             value = _CANONICAL[self.type](value)
         except (TypeError, ValueError) as cause:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidTypeError(
                 f"attribute {self.name} must be of type {self.type}, got {shown(value)}"
             ) from cause
         if self.allowed is not None:

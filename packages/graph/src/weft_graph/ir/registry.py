@@ -55,7 +55,9 @@ class Registry(Generic[V]):
         """
         with self._lock:
             if key in self._table:
-                raise errors.AlreadyExistsError(f"the {self.kind} {key!r} is registered already")
+                raise errors.AlreadyRegisteredError(
+                    f"the {self.kind} {key!r} is registered already"
+                )
             self._table[key] = value
 
     def get(self, key: str) -> V | None:

@@ -23,7 +23,7 @@ from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_io.arguments import listed
 from weft_tensor import dtypes, errors
-from weft_tensor.arguments import integer
+from weft_tensor.arguments import integer, text
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 # ------------------------------------------------------------------------------ shape rules
@@ -371,7 +371,7 @@ def decode_csv(
             f"select_cols and record_defaults must have one length, got {len(chosen)} and "
             f"{len(defaults)}"
         )
-    if not isinstance(field_delim, str) or len(field_delim.encode("utf-8", "replace")) != 1:
+    if len(text(field_delim, "field_delim").encode("utf-8", "replace")) != 1:
         raise errors.InvalidArgumentError(f"field_delim must be one byte, got {field_delim!r}")
     attrs = {
         "field_delim": field_delim,

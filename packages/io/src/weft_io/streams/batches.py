@@ -183,7 +183,7 @@ class PaddedBatchSource(BatchSource):
 
     def _fitting(self, wanted: int, largest: int, i: int) -> int:
         if largest > wanted:
-            raise errors.InvalidArgumentError(
+            raise errors.PaddingError(
                 f"Attempted to pad to a smaller size than the input element: component {i} is to "
                 f"have the size {wanted}, got {largest}"
             )
