@@ -48,7 +48,7 @@ def text() -> str:
         parts.append(f"\n## {family}\n\n| Operation | Operands | Types | Layout | In place |\n")
         parts.append("|---|---|---|---|---|\n")
         parts += [f"| {name} | {operands} | {about(name)} |\n" for name, operands in kinds]
-    names = ", ".join(f"`{name}`" for name in sorted(rules()))
+    names = ", ".join(f"`{name}`" for name in rules)
     return "".join([*parts, f"\n{RULES}\n{names}\n"])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from weft_exec.gpu.generated import Source
 from weft_exec.gpu.kernels import derived, random
-from weft_graph.ir.registry import load_package
+from weft_graph.ir.lazy_modules import PackageModules
 
 
 def _package(name: str) -> Path | None:
@@ -78,7 +78,7 @@ def _installed(request: pytest.FixtureRequest) -> None:
 def _texts() -> list[Any]:
     if _nvrtc() is None:
         return [pytest.param("", id="all")]  # skipped by name
-    load_package("weft_exec.gpu.kernels")
+    PackageModules("weft_exec.gpu.kernels").load()
     sources = [pair for source in Source.every for pair in source.texts()]
     made = [pytest.param(text, id=label) for label, text in (*sources, *derived.texts())]
     return [pytest.param(random.SOURCE, id="philox"), *made]

@@ -91,6 +91,12 @@ class Cluster:
         self.dropped.append((target, containers))
 
 
+class EntryStub(SimpleNamespace):
+    """An entry point, hashable as the real ones are."""
+
+    __hash__ = object.__hash__
+
+
 def declare(monkeypatch: pytest.MonkeyPatch, entries: list[Any]) -> None:
     """Let targets be what some entry points give, and all else as it is."""
     real = importlib.metadata.entry_points
@@ -111,7 +117,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     for scheme in ("", "inproc"):
         mine.register(scheme, targets.find_target(f"{scheme}://" if scheme else ""))
     monkeypatch.setattr(targets, "_targets", mine)
-    entry = SimpleNamespace(
+    entry = EntryStub(
         name="far", value="far", load=lambda: register_target("far", made) or SimpleNamespace()
     )
     declare(monkeypatch, [entry])
@@ -180,7 +186,7 @@ def test_an_entry_point_that_cannot_be_imported_is_told_of(
         raise ImportError("no module named grpcish")
 
     entries = [
-        SimpleNamespace(name="bad", value="bad_package", load=load),
+        EntryStub(name="bad", value="bad_package", load=load),
         *importlib.metadata.entry_points(group="weft_exec.targets"),
     ]
     declare(monkeypatch, entries)

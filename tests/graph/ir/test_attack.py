@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ import pytest
 import weft as wf
 from weft import errors
 from weft_graph.ir.op_def import AttrDef
-from weft_graph.ir.registry import Registry
 
 
 @pytest.fixture(autouse=True)
@@ -101,70 +98,6 @@ def test_control_outputs_follow_edits(graph: wf.Graph) -> None:
     assert first.control_outputs == []
     assert second.control_outputs == nodes[::-1]
     graph.check_integrity()
-
-
-# ------------------------------------------------------------------------ registries
-
-
-def test_a_lookup_waits_for_entry_points_that_another_thread_is_loading(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    registry: Registry[int] = Registry("thing", group="weft_tests.none")
-    loading, go = threading.Event(), threading.Event()
-
-    def load() -> None:
-        loading.set()
-        go.wait(30)
-        registry.register("late", 1)
-
-    monkeypatch.setattr(registry, "_load_entry_points", load)
-    found: list[Any] = []
-    first = threading.Thread(target=lambda: found.append(registry.get("late")), daemon=True)
-    first.start()
-    assert loading.wait(30)
-    second = threading.Thread(target=lambda: found.append(registry.get("late")), daemon=True)
-    second.start()
-    second.join(0.5)  # it may only come back with a value, so it has to wait here
-    go.set()
-    first.join(30)
-    second.join(30)
-    assert found == [1, 1]
-
-
-def test_a_broken_entry_point_does_not_hide_those_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import importlib.metadata
-
-    registry: Registry[int] = Registry("thing", group="weft_tests.some")
-
-    class Entry:
-        def __init__(self, name: str, loaded: Any) -> None:
-            self.name, self.value, self.load = name, name, loaded
-
-    def broken() -> None:
-        raise ImportError("gone")
-
-    entries = [Entry("a", broken), Entry("b", lambda: registry.register("here", 1))]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
-    with pytest.raises(errors.InternalError):
-        registry.get("here")
-    assert registry.get("here") == 1
-    with pytest.raises(errors.NotFoundError, match=r"a = a \(ImportError\('gone'\)\)"):
-        registry.lookup("elsewhere")
-
-
-def test_what_is_being_loaded_may_look_things_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry: Registry[int] = Registry("thing", group="weft_tests.none")
-    found: list[Any] = []
-
-    def load() -> None:
-        found.append(registry.get("late"))
-        registry.register("late", 1)
-
-    monkeypatch.setattr(registry, "_load_entry_points", load)
-    assert registry.get("late") == 1
-    assert found == [None]
 
 
 # ------------------------------------------------------------------------ attributes

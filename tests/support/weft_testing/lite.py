@@ -41,7 +41,7 @@ channels, some types, fake-quant of other than 8 bits, sizes that values tell.""
 def takes(made: CaseGraph) -> bool:
     """Whether lite computes something of a case, going by its op and its types."""
     case = made.case
-    known = case.op in rules() and case.op not in UNLIKE and case.name not in REFUSED
+    known = case.op in rules and case.op not in UNLIKE and case.name not in REFUSED
     return known and any(map(has_types, made.nodes))
 
 

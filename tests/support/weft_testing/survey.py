@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ class Facts:
       lines: how many there are, without those of docstrings.
       functions: line and name, to the number of lines without a docstring.
       imports: (level, module or "", names) of each `from … import`, (0, module, ()) of `import`.
+      first: the modules, and what may be one, that importing it imports, except inside functions.
       loaded: names that are given to `import_module`.
       groups: the entry-point groups that it reads.
       unsafe: lines that import or call what runs code from data.
@@ -39,6 +41,7 @@ class Facts:
     lines: int
     functions: dict[str, int] = field(default_factory=dict)
     imports: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)
+    first: set[str] = field(default_factory=set)
     loaded: list[str] = field(default_factory=list)
     groups: set[str] = field(default_factory=set)
     unsafe: list[int] = field(default_factory=list)
@@ -57,7 +60,7 @@ def packages() -> dict[Path, Facts]:
 def facts(source: str) -> Facts:
     """Return the facts of one source."""
     tree = ast.parse(source)
-    found = Facts(len(source.splitlines()))
+    found = Facts(len(source.splitlines()), first=set(_imported(tree.body)))
     for node in ast.walk(tree):
         if isinstance(node, Documented):
             _docstring(found, node)
@@ -91,6 +94,28 @@ def _docstring(found: Facts, node: Documented) -> None:
         found.free_clauses.append((getattr(node, "lineno", 1), opening))
 
 
+def _imported(body: list[ast.stmt]) -> Iterator[str]:
+    """The modules that statements outside functions import, except for type checkers alone."""
+    for node in body:
+        match node:
+            case ast.Import(names=aliases):
+                yield from (alias.name for alias in aliases)
+            case ast.ImportFrom(module=str(module), names=aliases):
+                yield from (module, *(f"{module}.{alias.name}" for alias in aliases))
+            case ast.If(test=test) if "TYPE_CHECKING" in ast.unparse(test):
+                yield from _imported(node.orelse)
+            case ast.Try():
+                handled = [statement for handler in node.handlers for statement in handler.body]
+                yield from _imported([*node.body, *handled, *node.orelse, *node.finalbody])
+            case ast.If() | ast.With() | ast.ClassDef():
+                nested = ast.iter_child_nodes(node)
+                yield from _imported([child for child in nested if isinstance(child, ast.stmt)])
+
+
+_GROUP_ARGUMENT = {"Registry": 2, "EntryPointModules": 0, "entry_points": 2}
+"""Functions that take an entry-point group, and its position among their arguments."""
+
+
 def _call(found: Facts, node: ast.Call) -> None:
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     first = node.args[0] if node.args else None
@@ -98,8 +123,9 @@ def _call(found: Facts, node: ast.Call) -> None:
         found.loaded.append(str(first.value))
     if isinstance(node.func, ast.Name) and name in UNSAFE_CALLS:
         found.unsafe.append(node.lineno)
-    if isinstance(node.func, ast.Name) and name in {"Registry", "entry_points"}:
-        given = [each.value for each in node.keywords if each.arg == "group"] + node.args[2:3]
+    if isinstance(node.func, ast.Name) and name in _GROUP_ARGUMENT:
+        given = [each.value for each in node.keywords if each.arg == "group"]
+        given += node.args[_GROUP_ARGUMENT[name] :][:1]
         found.groups |= {str(each.value) for each in given if isinstance(each, ast.Constant)}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import itertools
 import mmap
+import sys
 import threading
 import time
 import tracemalloc
@@ -122,15 +124,19 @@ class _Thread(threading.Thread):
 
 
 @contextmanager
-def in_threads(*works: Callable[[], Any]) -> Iterator[Sequence[_Thread]]:
+def in_threads(*works: Callable[[], Any], start: bool = True) -> Iterator[Sequence[_Thread]]:
     """Run the functions in threads of their own; at the end of the block all have ended.
 
-    Each thread has its function's result or error as `outcome`.
+    Each thread has its function's result or error as `outcome`. With `start=False` the block starts
+    them. If one does not end, the stacks of all threads are written to stderr.
     """
     threads = [_Thread(work) for work in works]
-    for thread in threads:
-        thread.start()
+    if start:
+        for thread in threads:
+            thread.start()
     yield threads
     for thread in threads:
         thread.join(_LIMIT)
+        if thread.is_alive():
+            faulthandler.dump_traceback(sys.__stderr__)
         assert not thread.is_alive(), "a thread still waits"

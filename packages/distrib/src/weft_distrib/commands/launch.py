@@ -164,13 +164,14 @@ class _Output:
     def line(self, place: Place | None, text: str) -> None:
         """Write a line of a task, or of the launcher."""
         label = f"[{'launch' if place is None else place}]".ljust(self._width + 2)
-        with self._lock:
-            if self._console is None:
+        if self._console is None:
+            with self._lock:
                 sys.stdout.write(f"{label} {text}\n")
                 sys.stdout.flush()
-                return
-            from rich.text import Text
+            return
+        from rich.text import Text
 
-            colour = "bold" if place is None else self._colours[place.job]
-            body = Text.from_ansi(text)
+        colour = "bold" if place is None else self._colours[place.job]
+        body = Text.from_ansi(text)
+        with self._lock:
             self._console.print(Text(label + " ", colour) + body, soft_wrap=True)

@@ -24,12 +24,14 @@ _RESERVED_SHARE: Final = 0.06
 
 
 def modules() -> tuple[Any, Any] | None:
-    """CuPy and its extensions, or None where they cannot be used; asked for once."""
-    with _lock:
-        if "modules" not in _state:
-            _state["modules"], _state["count"] = _find()
-        found: tuple[Any, Any] | None = _state["modules"]
-        return found
+    """CuPy and its extensions, or None where they cannot be used; the first answer stays."""
+    if "modules" not in _state:
+        modules, count = _find()  # without the lock, since it imports
+        with _lock:
+            _state.setdefault("count", count)
+            _state.setdefault("modules", modules)
+    found: tuple[Any, Any] | None = _state["modules"]
+    return found
 
 
 def nccl_module() -> Any:

@@ -39,6 +39,7 @@ from weft_exec.devices.device import (
     device_type_of,
     device_types,
 )
+from weft_graph.ir.lazy_modules import PackageModules
 from weft_graph.ir.op_def import (
     OpDef,
     declared_in,
@@ -47,7 +48,7 @@ from weft_graph.ir.op_def import (
     registered_ops,
     traits_of,
 )
-from weft_graph.ir.registry import Registry, load_package
+from weft_graph.ir.registry import Registry
 from weft_graph.ir.scalar import Definition
 from weft_graph.ir.traits import State
 from weft_tensor import dtypes, errors
@@ -158,8 +159,8 @@ _count = 0
 """How many kernels are registered."""
 _rules: dict[str, Callable[[str, Definition], Kernel | None]] = {}
 """What derives kernels for a device type."""
-_loaded: set[str] = set()
-"""Packages of device types that have registered their kernels."""
+_device_kernels: dict[str, PackageModules] = {}
+"""Packages that register the kernels of device types, by their names."""
 
 
 def kernel(
@@ -340,9 +341,8 @@ def _origins(device_type: str, known: DeviceType | None) -> list[str]:
     """For whom the kernels of a device type are registered, its own first."""
     if known is None:
         return [device_type]
-    if known.kernels is not None and known.kernels not in _loaded:
-        load_package(known.kernels)
-        _loaded.add(known.kernels)
+    if known.kernels is not None:
+        _device_kernels.setdefault(known.kernels, PackageModules(known.kernels)).load()
     found = [device_type]
     if known.array_module is not None:
         found.append(ARRAY_DEVICE)

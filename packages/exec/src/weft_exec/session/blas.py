@@ -16,13 +16,13 @@ def limit_once(threads: int) -> None:
     """Let BLAS use `threads` threads; the first session of the process decides.
 
     A change while kernels run would slow all of them down, so a later session that asks for
-    another number is told so, once, and keeps the first.
+    another number keeps the first, which is logged.
     """
+    from threadpoolctl import threadpool_limits
+
     global _limit, _limiter
     with _lock:
         if _limit is None:
-            from threadpoolctl import threadpool_limits
-
             _limiter = threadpool_limits(limits=threads, user_api="blas")
             _limit = threads
         elif _limit != threads:

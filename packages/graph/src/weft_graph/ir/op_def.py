@@ -398,7 +398,7 @@ def lookup_op(name: str) -> OpDef:
     """
     op_def = parsed_ops.get(name)
     if op_def is None:
-        op_def = parsed_ops[name] = OpDef(_raw.lookup(name))
+        op_def = parsed_ops.setdefault(name, OpDef(_raw.lookup(name)))
     return op_def
 
 

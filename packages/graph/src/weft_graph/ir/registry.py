@@ -4,18 +4,18 @@ A registry is a table with two later sources: the modules of its own package, im
 miss, and then the entry points of a group, imported at the first miss after that: a module, or a
 package with all its modules.  Importing weft therefore costs nothing for tables that are not used,
 and a package that only declares an entry point is found exactly when something of its is asked for.
+
+A registry's lock guards its table for the time of one insertion.  No lock is held while modules are
+imported; `lazy_modules` says why, and what threads that load at the same time do.
 """
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import pkgutil
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
 
-from weft_graph.ir.interrupts import uninterrupted
+from weft_graph.ir.lazy_modules import EntryPointModules, PackageModules
 from weft_tensor import errors
 
 V = TypeVar("V")
@@ -38,14 +38,10 @@ class Registry(Generic[V]):
     ) -> None:
         self.kind = kind
         self._table: dict[str, V] = {}
-        self._packages = (package,) if isinstance(package, str) else tuple(package or ())
+        packages = (package,) if isinstance(package, str) else tuple(package or ())
+        self._own = PackageModules(*packages) if packages else None
         self._group = group
-        self._builtin_loaded = not package
-        self._entry_points_loaded = group is None
-        self._loading = False
-        self._broken: list[str] = []
-        self._asked: set[str] = set()
-        self._entries: list[Any] | None = None
+        self._entry_points = EntryPointModules(group) if group is not None else None
         self._lock = threading.RLock()
 
     def register(self, key: str, value: V) -> None:
@@ -66,8 +62,9 @@ class Registry(Generic[V]):
         Raises: InternalError: entry points are broken; once, after all others have been loaded.
         """
         value = self._table.get(key)
-        if value is None and not (self._builtin_loaded and self._entry_points_loaded):
-            value = self._load_until(key)
+        if value is None:
+            self._load(key)
+            value = self._table.get(key)
         return value
 
     def loaded(self, key: str) -> V | None:
@@ -86,7 +83,7 @@ class Registry(Generic[V]):
 
     def keys(self) -> list[str]:
         """All keys of all sources, sorted."""
-        self._load_until(None)
+        self._load(None)
         return sorted(self._table)
 
     def __contains__(self, key: str) -> bool:
@@ -95,93 +92,33 @@ class Registry(Generic[V]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
-    def load_near(self, modules: Iterable[str]) -> None:
+    def load_near(self, modules: Sequence[str]) -> None:
         """Import single modules, and what packages outside register, but not all the rest.
 
         For a key that one of these has; `get` looks everywhere.
 
         Args:
-          modules: names; those that there are not are passed over.
+          modules: full names; those that no module has are ignored.
         """
-        with self._lock:
-            if self._loading or (self._builtin_loaded and self._entry_points_loaded):
-                return
-            self._loading = True
-            try:
-                with uninterrupted():
-                    for name in modules:
-                        if name not in self._asked:
-                            self._asked.add(name)
-                            if importlib.util.find_spec(name) is not None:
-                                importlib.import_module(name)
-                    if not self._entry_points_loaded:
-                        self._load_entry_points(families=False)
-            finally:
-                self._loading = False
-
-    def _load_until(self, key: str | None) -> V | None:
-        with self._lock:
-            # What is being loaded may look things up in this thread; other threads wait for the
-            # lock, since the flags that let them pass are set only when all is there.
-            if not self._loading:
-                self._loading = True
-                try:
-                    with uninterrupted():
-                        self._load(key)
-                finally:
-                    self._loading = False
-            return self._table.get(key) if key is not None else None
+        if self._own is not None:
+            self._own.load_some(modules)
+        if self._entry_points is not None:
+            self._entry_points.load_plain()
 
     def _load(self, key: str | None) -> None:
-        if not self._builtin_loaded:
-            for package in self._packages:
-                _import_modules(importlib.import_module(package))
-            self._builtin_loaded = True
-        if not self._entry_points_loaded and (key is None or key not in self._table):
-            try:
-                self._load_entry_points()
-            finally:
-                self._entry_points_loaded = True
-
-    def _load_entry_points(self, families: bool = True) -> None:
-        """Import what entry points name.
-
-        Args:
-          families: packages too that say, by `BY_FAMILY`, that their modules are called as those
-            that declare the ops: of these single modules can be imported.
-        """
-        first: Exception | None = None
-        waiting, self._entries = self._waiting_entries(), []
-        for entry in waiting:
-            try:
-                module = entry.load()
-                if not families and getattr(module, "BY_FAMILY", False):
-                    self._entries.append(entry)
-                    continue
-                _import_modules(module)
-            except Exception as cause:  # because one package's mistake must not hide the others
-                self._broken.append(f"{entry.name} = {entry.value} ({cause!r})")
-                first = first or cause
-        if first is not None:
-            raise errors.InternalError(
-                f"entry points of group {self._group} cannot be imported: {'; '.join(self._broken)}"
-            ) from first
-
-    def _waiting_entries(self) -> list[Any]:
-        """The entry points that were not imported yet."""
-        if self._entries is None:
-            from importlib.metadata import entry_points
-
-            assert self._group is not None
-            self._entries = sorted(entry_points(group=self._group), key=lambda e: e.name)
-        return self._entries
+        """Import the sources that are left, in order, until one has registered `key`."""
+        if self._own is not None and not self._own.is_complete:
+            self._own.load()
+            if not self._own.is_complete:  # a module of it is looking something up
+                return
+        if self._entry_points is not None and (key is None or key not in self._table):
+            self._entry_points.load()
 
     @property
     def broken(self) -> str:
         """The end of a message about a missing key: which entry points could not be imported."""
-        if not self._broken:
-            return ""
-        return f"; these entry points could not be imported: {'; '.join(self._broken)}"
+        failures = self._entry_points.failures if self._entry_points is not None else ""
+        return f"; these entry points could not be imported: {failures}" if failures else ""
 
     def _missing(self, key: str) -> str:
         import difflib
@@ -190,18 +127,3 @@ class Registry(Generic[V]):
         hint = f"; near misses: {', '.join(near)}" if near else ""
         group = f" and no package in the entry-point group {self._group!r}" if self._group else ""
         return f"no {self.kind} named {key!r} is registered by weft{group}{hint}{self.broken}"
-
-
-def load_package(name: str) -> None:
-    """Import a package with all its modules, which register when they are imported.
-
-    Ctrl-C waits: modules that are half imported would register again, and be refused.
-    """
-    with uninterrupted():
-        _import_modules(importlib.import_module(name))
-
-
-def _import_modules(package: Any) -> None:
-    """Import every module of a package; a plain module has none."""
-    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-        importlib.import_module(f"{package.__name__}.{module.name}")

@@ -10,11 +10,9 @@ from __future__ import annotations
 __all__ = ["exporter", "importer"]
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from weft_graph.ir.lazy_modules import EntryPointModules, PackageModules
 
 if TYPE_CHECKING:
     from weft_graph.ir.node import Output
@@ -29,6 +27,7 @@ _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 _exporters: Final[dict[str, ExportRule]] = {}
 _importers: Final[dict[tuple[str, str], ImportRule]] = {}
 _elementwise: Final[set[tuple[str, str]]] = set()
+_modules: Final = (PackageModules("weft_io.onnx.rules"), EntryPointModules("weft_io.onnx_rules"))
 
 
 def importer(*ops: str, domain: str = "", elementwise: bool = False) -> Callable[[_Rule], _Rule]:
@@ -101,11 +100,7 @@ def is_elementwise(domain: str, op: str) -> bool:
     return (domain, op) in _elementwise
 
 
-@cache
 def _load() -> None:
-    """Load the modules of rules."""
-    package = import_module("weft_io.onnx.rules")
-    for info in iter_modules(package.__path__):
-        import_module(f"weft_io.onnx.rules.{info.name}")
-    for entry in entry_points(group="weft_io.onnx_rules"):
-        entry.load()
+    """Import the modules of rules."""
+    for modules in _modules:
+        modules.load()

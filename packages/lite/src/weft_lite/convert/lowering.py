@@ -166,9 +166,10 @@ class _Lowering:
         if node.role in _SKIPPED or (not node.inputs and not node.outputs):
             return
         try:
-            if node.type not in rules():
+            rule = rules.get(node.type)
+            if rule is None:
                 raise NotInLiteError("lite has no such op")
-            rules()[node.type](node, self._builder)
+            rule(node, self._builder)
         except NotInLiteError as error:
             self._refused[node.name] = f"{node.name} ({node.type}): {error}; made at {node.line}"
             for output in node.outputs:  # so that what follows is looked at as well

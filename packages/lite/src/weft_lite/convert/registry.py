@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from ctypes import byref, c_int, c_uint32
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import Role
 from weft_lite.convert.lowered import NAMES, TYPES, Lowered, Operation, Value, constant
 from weft_lite.library import load
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
     from weft_lite.convert.shapes import Shapes
 
 Rule = Callable[[Node, "Builder"], None]
-_RULES: dict[str, Rule] = {}
+rules: Final[Registry[Rule]] = Registry("lite rule", "weft_lite.convert.rules")
+"""By the type of the op that they lower."""
 
 
 class NotInLiteError(Exception):
@@ -29,25 +29,17 @@ class NotInLiteError(Exception):
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Marks the rule of some ops."""
+    """Decorator that registers the rule of some ops.
+
+    Raises: AlreadyExistsError: one of them has a rule.
+    """
 
     def register(function: Rule) -> Rule:
         for name in names:
-            assert name not in _RULES, name
-            _RULES[name] = function
+            rules.register(name, function)
         return function
 
     return register
-
-
-@cache
-def rules() -> dict[str, Rule]:
-    """All rules by the op that they are for."""
-    from weft_lite.convert import rules as package
-
-    for module in iter_modules(package.__path__):
-        import_module(f"{package.__name__}.{module.name}")
-    return _RULES
 
 
 @cache

@@ -1,0 +1,212 @@
+"""Modules that are imported on demand because they register something.
+
+No lock is held while a module is imported. Threads that need the same modules each run the imports:
+Python executes a module once, and its import lock makes the other threads wait for the result. A
+lock of weft around an import would deadlock, because the module that another thread is importing
+may need that lock to register. Python's import locks alone cannot: a thread waits for a module only
+while it imports another one that depends on it, and the import graph has no cycles. Where user code
+adds a cycle, Python detects it and returns the module half executed.
+
+A source is complete only when all of its modules have been executed to their ends. Until then every
+lookup that misses tries again, so that a half-executed module never looks like a missing entry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from weft_graph.ir.interrupts import uninterrupted
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+class LazyModules(ABC):
+    """A set of modules that register something when they are imported.
+
+    Attributes:
+      is_complete: whether all modules have been executed; it never becomes False again.
+    """
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._thread = threading.local()
+
+    def load(self) -> None:
+        """Import all modules; return at once in a thread that is doing so already.
+
+        Ctrl-C is held back meanwhile, since a half-executed module would register twice.
+
+        Raises: Exception: what a module raises.
+        """
+        if self.is_complete or getattr(self._thread, "is_loading", False):
+            return
+        self._thread.is_loading = True
+        try:
+            with uninterrupted():
+                self._import_all()
+        finally:
+            self._thread.is_loading = False
+
+    @abstractmethod
+    def _import_all(self) -> None:
+        """Import the modules, and set `is_complete` if all were executed to their ends."""
+
+
+class PackageModules(LazyModules):
+    """All modules of some packages.
+
+    Args:
+      packages: their full names.
+    """
+
+    def __init__(self, *packages: str) -> None:
+        super().__init__()
+        self._packages = packages
+        self._single: set[str] = set()
+        self._failures: dict[str, Exception] = {}
+
+    def load_some(self, names: Sequence[str]) -> None:
+        """Import single modules; names that no module has are ignored."""
+        left = [] if self.is_complete else [name for name in names if name not in self._single]
+        if not left:
+            return
+        with uninterrupted():
+            for name in left:
+                if not _exists(name) or not is_executing(self._import(name)):
+                    self._single.add(name)
+
+    def _import_all(self) -> None:
+        complete = True
+        for name in self._packages:
+            package = self._import(name)
+            modules = [package, *map(self._import, _submodules(package))]
+            complete = complete and not any(map(is_executing, modules))
+        self.is_complete = self.is_complete or complete
+
+    def _import(self, name: str) -> ModuleType:
+        try:
+            return importlib.import_module(name)
+        except errors.AlreadyExistsError as error:
+            # An earlier attempt may have failed after the module registered something. Executed
+            # again, the module is refused; the first error is the one that helps.
+            raise self._failures.get(name, error) from None
+        except Exception as error:  # because whatever a module raised explains later refusals
+            self._failures[name] = error
+            raise
+
+
+class EntryPointModules(LazyModules):
+    """The modules that other distributions name in an entry-point group.
+
+    An entry point names a module, or a package with all its modules. One that cannot be imported
+    does not hide the others.
+
+    Args:
+      group: the group's name.
+    """
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+        self._failures: dict[EntryPoint, str] = {}
+        self._imported: set[EntryPoint] = set()
+        self._families: set[EntryPoint] = set()
+
+    @property
+    def failures(self) -> str:
+        """The entry points that could not be imported, with their errors."""
+        return "; ".join(self._failures.values())
+
+    def load_plain(self) -> None:
+        """Import the entry points, except the modules of packages that have one per op family.
+
+        A package says so by `BY_FAMILY = True`; a lookup then imports single modules of it.
+
+        Raises: InternalError: some cannot be imported; raised after all others were.
+        """
+        left = [] if self.is_complete else [e for e in self._left() if e not in self._families]
+        if left:
+            with uninterrupted():
+                self._import_entries(left, self._import_plain)
+
+    def _import_all(self) -> None:
+        self._import_entries(self._left(), self._import_whole)
+
+    def _import_entries(
+        self, entries: Iterable[EntryPoint], import_entry: Callable[[EntryPoint], bool]
+    ) -> None:
+        first: Exception | None = None
+        for entry in entries:
+            try:
+                if import_entry(entry):
+                    self._imported.add(entry)
+            except Exception as error:  # because one package's mistake must not hide the others
+                self._failures.setdefault(entry, f"{entry.name} = {entry.value} ({error!r})")
+                first = first or error
+        self.is_complete = self.is_complete or not self._left()
+        if first is not None:
+            raise errors.InternalError(
+                f"entry points of group {self._group} cannot be imported: {self.failures}"
+            ) from first
+
+    def _import_plain(self, entry: EntryPoint) -> bool:
+        """Import an entry point as `load_plain` does; return True if all of it was executed."""
+        if getattr(entry.load(), "BY_FAMILY", False):
+            self._families.add(entry)
+            return False
+        return self._import_whole(entry)
+
+    def _import_whole(self, entry: EntryPoint) -> bool:
+        """Import an entry point with all its modules; return True if all of it was executed."""
+        module = entry.load()
+        if is_executing(module):  # in this thread, by a caller; its submodules may need its names
+            return False
+        submodules = [importlib.import_module(name) for name in _submodules(module)]
+        return not any(map(is_executing, submodules))
+
+    def _left(self) -> list[EntryPoint]:
+        """The entry points that are neither imported nor broken."""
+        handled = self._imported | self._failures.keys()
+        return [entry for entry in self._entries if entry not in handled]
+
+    @cached_property
+    def _entries(self) -> list[EntryPoint]:
+        from importlib.metadata import entry_points
+
+        return sorted(entry_points(group=self._group), key=lambda entry: entry.name)
+
+
+def is_executing(module: ModuleType) -> bool:
+    """Return True if the body of a module has not been executed to its end.
+
+    After an import this is so for a module that the same thread is importing, further up its stack,
+    and for one that Python returned early because waiting for it would have been a deadlock.
+    """
+    # Python keeps no public record of it; its own import statement asks this attribute.
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _submodules(package: ModuleType) -> list[str]:
+    """The full names of a package's modules, sorted; a plain module has none."""
+    path = getattr(package, "__path__", ())
+    return [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(path)]
+
+
+def _exists(name: str) -> bool:
+    """Return True if there is a module of that name; its parent packages are imported."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError as error:
+        if error.name is not None and name.startswith(f"{error.name}."):
+            return False
+        raise
