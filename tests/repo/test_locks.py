@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from weft_testing.locked_imports import lock_names, locked_blocks
 from weft_testing.survey import packages
-from weft_testing.workspace import ROOT
+from weft_testing.workspace import ROOT, module_name
 
 _LOADERS = frozenset(("import_module", "__import__", "load_near", "load_some", "load_plain"))
 """Functions that import."""
@@ -44,11 +44,6 @@ def test_no_block_that_holds_a_lock_imports() -> None:
 
 
 # ------------------------------------------------------------------- cycles
-
-
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts[3:]
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def with_parents(name: str) -> set[str]:

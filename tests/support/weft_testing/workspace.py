@@ -28,3 +28,9 @@ def module(directory: str) -> str:
 def project(package: Path) -> dict[str, Any]:
     """The table [project] of a package."""
     return tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def module_name(path: Path) -> str:
+    """The full name of the module in a source of a package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts[3:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
