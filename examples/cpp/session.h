@@ -21,7 +21,8 @@
 
 namespace weft {
 
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;      // of the protocol
+constexpr uint64_t kMetaVersion = 1;  // of the structs that begin the meta of a call
 
 // An element type, a shape, and the bytes.
 struct Value {
@@ -29,6 +30,22 @@ struct Value {
   std::vector<int64_t> shape;
   std::vector<uint8_t> bytes;
 };
+
+template <typename Table>
+typename Table::NativeTableType Unpack(const uint8_t* data, size_t size) {
+  flatbuffers::Verifier verifier(data, size);
+  if (!verifier.VerifyBuffer<Table>(nullptr)) throw std::runtime_error("a damaged message");
+  typename Table::NativeTableType found;
+  flatbuffers::GetRoot<Table>(data)->UnPackTo(&found);
+  return found;
+}
+
+template <typename Message>
+std::vector<uint8_t> Pack(const Message& message) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(Message::TableType::Pack(builder, &message));
+  return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
 
 // Control calls: a flatbuffer goes, and a Reply with a flatbuffer or an error comes.
 class Control {
@@ -39,9 +56,8 @@ class Control {
 
   template <typename Answer, typename Request>
   Answer Call(const std::string& method, const Request& request) {
-    flatbuffers::FlatBufferBuilder builder;
-    builder.Finish(Request::TableType::Pack(builder, &request));
-    grpc::Slice slice(builder.GetBufferPointer(), builder.GetSize());
+    const auto packed = Pack(request);
+    grpc::Slice slice(packed.data(), packed.size());
     grpc::ByteBuffer sent(&slice, 1), got;
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
@@ -66,15 +82,6 @@ class Control {
   }
 
  private:
-  template <typename Table>
-  static typename Table::NativeTableType Unpack(const uint8_t* data, size_t size) {
-    flatbuffers::Verifier verifier(data, size);
-    if (!verifier.VerifyBuffer<Table>(nullptr)) throw std::runtime_error("a damaged message");
-    typename Table::NativeTableType found;
-    flatbuffers::GetRoot<Table>(data)->UnPackTo(&found);
-    return found;
-  }
-
   grpc::GenericStub stub_;
   std::string token_;
 };
@@ -82,7 +89,14 @@ class Control {
 // Calls with values, one at a time. All numbers are little-endian, as this machine's must be.
 class Wire {
  public:
-  enum Method : uint16_t { kHello = 0, kExtend = 6, kRunStep = 7 };
+  enum Method : uint16_t {
+    kHello = 0,
+    kExtend = 6,
+    kRunStep = 7,
+    kCreateSession = 21,
+    kPlan = 22,
+    kCloseSession = 23
+  };
 
   Wire(const std::string& host, uint64_t port, const Credentials& credentials) {
     addrinfo hints{}, *found = nullptr;
@@ -111,6 +125,13 @@ class Wire {
     Append(meta, Greeting{kVersion, incarnation, 1, 0, static_cast<uint16_t>(token.size()), 0});
     meta.insert(meta.end(), token.begin(), token.end());
     Call(kHello, meta, {});
+  }
+
+  // A call whose request and reply are flatbuffers.
+  template <typename Answer, typename Request>
+  Answer Ask(Method method, const Request& request) {
+    Call(method, Pack(request), {});
+    return Unpack<typename Answer::TableType>(reply_.data(), reply_.size());
   }
 
   std::vector<Value> Call(Method method, const std::vector<uint8_t>& meta,
@@ -176,8 +197,8 @@ class Wire {
     std::vector<uint8_t> head = ReceiveFrame(kHead);
     size_t at = sizeof(Head);
     const auto told = Take<Head>(head, 0);
-    const std::string meta(head.begin() + at, head.begin() + std::min(at + told.meta, head.size()));
-    if (told.code != 0) throw std::runtime_error(meta);
+    reply_.assign(head.begin() + at, head.begin() + std::min(at + told.meta, head.size()));
+    if (told.code != 0) throw std::runtime_error(std::string(reply_.begin(), reply_.end()));
     at += told.meta;
     std::vector<Value> values(told.values);
     std::vector<uint64_t> sizes;
@@ -253,6 +274,7 @@ class Wire {
   int socket_ = -1;
   std::unique_ptr<Tls> tls_;
   uint64_t call_ = 0;
+  std::vector<uint8_t> reply_;  // the meta of the last reply
 };
 
 // A session on a server's master.
@@ -265,27 +287,21 @@ class Session {
     wire_.Hello(status_.incarnation, credentials.token());
     distrib::OpenSessionT create;
     create.version = kVersion;
-    session_ = control_.Call<distrib::SessionT>("CreateSession", create).session;
-    Extend({});  // so that the session ends with this connection
+    session_ = wire_.Ask<distrib::SessionT>(Wire::kCreateSession, create).session;
   }
 
   ~Session() {
     try {
-      distrib::SessionRequestT request;
-      request.session = session_;
-      control_.Call<distrib::EmptyT>("CloseSession", request);
+      wire_.Call(Wire::kCloseSession, Named(), {});
     } catch (const std::exception&) {  // the server is gone, and the session with it
     }
   }
 
   const std::string& task() const { return status_.task; }
 
-  // Adds the nodes of a segment to the graph; nothing of an empty one.
+  // Adds the nodes of a segment to the graph.
   void Extend(const std::vector<uint8_t>& segment) {
-    std::vector<Value> values;
-    if (!segment.empty())
-      values.push_back({4, {static_cast<int64_t>(segment.size())}, segment});
-    wire_.Call(Wire::kExtend, Message(distrib::SessionRequestT{}, session_), values);
+    wire_.Call(Wire::kExtend, Named(), {{4, {static_cast<int64_t>(segment.size())}, segment}});
   }
 
   // Plans a step; returns its number.
@@ -296,12 +312,12 @@ class Session {
     signature.feeds = feeds;
     signature.fetches = fetches;
     signature.targets = targets;
-    return control_.Call<distrib::PlannedT>("Plan", signature).signature;
+    return wire_.Ask<distrib::PlannedT>(Wire::kPlan, signature).signature;
   }
 
   // Runs a planned step, which may take a minute; returns what it fetches.
   std::vector<Value> Run(uint64_t signature, const std::vector<Value>& fed) {
-    auto meta = Bytes({kVersion, session_, signature, 60000});
+    auto meta = Bytes({kMetaVersion, session_, signature, 60000});
     meta.push_back(0);  // no trace
     return wire_.Call(Wire::kRunStep, meta, fed);
   }
@@ -321,11 +337,10 @@ class Session {
     return bytes;
   }
 
-  static std::vector<uint8_t> Message(distrib::SessionRequestT request, uint64_t session) {
-    request.session = session;
-    flatbuffers::FlatBufferBuilder builder;
-    builder.Finish(distrib::SessionRequest::Pack(builder, &request));
-    return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+  std::vector<uint8_t> Named() const {
+    distrib::SessionRequestT request;
+    request.session = session_;
+    return Pack(request);
   }
 
   Control control_;

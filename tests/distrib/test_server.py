@@ -595,7 +595,7 @@ def test_tasks_forget_steps_while_another_waits(target: str, cluster: list[Serve
     known = cluster[0]._worker._steps
     with wf.Session(target) as session:
         session.run(y)
-        master = cluster[1].master.session(cluster[1].master.open_sessions[-1])
+        (master,) = cluster[1].master._sessions.values()
         with in_threads(lambda: session.run(taken)) as (waiting,):
             wait_until(lambda: master._running)
             for _ in range(30):

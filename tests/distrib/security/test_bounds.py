@@ -7,8 +7,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from weft_testing.waiting import in_threads, wait_until
 import weft as wf
 from weft import errors
 from weft_distrib.client import target as client_target
-from weft_distrib.client.link import RemoteLink
+from weft_distrib.client.link import LocalLink, RemoteLink
 from weft_distrib.liveness import answerer, watch
 from weft_distrib.protocol import health, messages, service
 from weft_distrib.protocol.tables import encode
@@ -73,14 +74,61 @@ def test_other_machines_are_let_in_when_it_is_said_twice(capfd: Any) -> None:
 # ---------------------------------------------------------------------------- leases
 
 
-def test_a_session_that_nobody_claims_expires() -> None:
-    with closing(Server(LOCAL, lease=0.2)) as server:
-        opening = Opening(messages.VERSION)
-        with closing(
-            service.ControlClient(server.target.removeprefix("grpc://"), "it", opening)
-        ) as control:
-            control.call(service.CREATE_SESSION, messages.OpenSession(), 30)
+def test_a_session_ends_with_the_connection_that_opened_it() -> None:
+    with closing(Server(LOCAL)) as server:
+        link = RemoteLink(server.target.removeprefix("grpc://"), Credentials(), 30)
+        link.create_session(messages.OpenSession(), 30)
+        assert server.master.open_sessions
+        link.close()
         wait_until(lambda: not server.master.open_sessions)
+
+
+def test_a_session_is_for_the_connection_that_opened_it_only() -> None:
+    """Knowing the numbers of a session, a signature and a step gives no access to them."""
+    with wf.Graph().as_default() as graph:
+        wf.multiply(wf.placeholder(wf.float32, [], name="x"), 2.0, name="y")
+        segment = np.frombuffer(graph_to_bytes(graph, 0, len(graph.nodes)), np.uint8)
+    with closing(Server(LOCAL)) as server, ExitStack() as stack:
+        address = server.target.removeprefix("grpc://")
+        owner, other = (RemoteLink(address, Credentials(), 30) for _ in range(2))
+        stack.callback(owner.close)
+        stack.callback(other.close)
+        session = owner.create_session(messages.OpenSession(), 30).session
+        owner.extend(session, segment)
+        signature = messages.Signature(session, ["x:0"], ["y:0"])
+        plain = owner.plan(signature).signature
+        late = owner.plan(replace(signature, partial=True))
+        step = owner.begin_partial(RunStep(session, late.signature)).step
+        fed = messages.Advance(
+            session, step, [f"caller;{late.home};feed:0"], [f"{late.home};caller;fetch:0"], True
+        )
+
+        def outcome(call: Callable[[Reply], Any]) -> Any:
+            reply = Reply()
+            call(reply)
+            assert reply.wait(60)
+            return reply.result()[0]
+
+        calls: list[Callable[[Any], Any]] = [
+            lambda link: link.extend(session, segment),
+            lambda link: link.plan(signature),
+            lambda link: link.explain(signature),
+            lambda link: link.begin_partial(RunStep(session, late.signature)),
+            lambda link: outcome(
+                lambda reply: link.run(RunStep(session, plain), [np.float32(1)], reply)
+            ),
+            lambda link: outcome(lambda reply: link.advance(fed, [np.float32(1)], reply)),
+        ]
+        for link in other, LocalLink(server.master):
+            for call in calls:
+                with pytest.raises(errors.AbortedError, match="this connection has no session"):
+                    call(link)
+            link.close_session(session)
+        assert server.master.open_sessions == [session]
+        for call in calls[4:]:
+            assert call(owner) == [2.0]
+        owner.close_session(session)
+        assert not server.master.open_sessions
 
 
 def test_a_client_that_dies_while_its_session_is_made_leaves_none() -> None:
@@ -501,8 +549,8 @@ def test_control_calls_of_another_version_are_refused(remote: None) -> None:
         address = server.target.removeprefix("grpc://")
         with closing(service.ControlClient(address, "it", Opening(7))) as control:
             assert control.call(service.STATUS, messages.Empty(), 30).version == messages.VERSION
-            with pytest.raises(errors.FailedPreconditionError, match=r"version 1 .* version 7"):
-                control.call(service.CREATE_SESSION, messages.OpenSession(), 30)
+            with pytest.raises(errors.FailedPreconditionError, match=r"version 2 .* version 7"):
+                control.call(service.REPORT, messages.Empty(), 30)
 
 
 def test_a_pulse_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -564,7 +612,7 @@ def test_messages_that_are_too_large_are_named(monkeypatch: pytest.MonkeyPatch) 
     with closing(server):
         address = server.target.removeprefix("grpc://")
         with closing(service.ControlClient(address, "it")) as control:
-            large = messages.OpenSession(config=b"x" * (1 << 17))
-            with pytest.raises(errors.ResourceExhaustedError, match=r"it at .* CreateSession"):
-                control.call(service.CREATE_SESSION, large, 60)
+            large = messages.Reset(containers=["x" * (1 << 17)])
+            with pytest.raises(errors.ResourceExhaustedError, match=r"it at .* Reset"):
+                control.call(service.RESET, large, 60)
             assert control.call(service.STATUS, messages.Empty(), 30).task

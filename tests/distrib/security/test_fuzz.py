@@ -10,8 +10,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ from weft_distrib.client import target as client_target
 from weft_distrib.protocol import authentication, health, messages, service
 from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
-from weft_distrib.wire.frames import HEAD, PING, Message, Outbox
+from weft_distrib.wire.frames import HEAD, PING, Inbox, Message, Outbox
 from weft_distrib.wire.hello import HELLO, Hello, Opening
-from weft_distrib.wire.listener import ask, dial
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.device import make_devices
@@ -41,7 +40,6 @@ LONG_COUNT = int(os.environ.get("WEFT_FUZZ_COUNT", "100000"))
 FRAMES_AT_ONCE = 25
 CALLS_AT_ONCE = 50
 SLOW = {"Kernels": 20}  # which takes 20 ms and more, and is for peers
-PLANS_OF_ONE = 500  # session, which keeps what is planned
 LEAK_BYTES = 96 << 20
 
 INTERNAL = f'"code": {wf.errors.INTERNAL}'.encode()
@@ -54,7 +52,7 @@ server = Server({"worker": ["localhost:0"]}, lease=2.0, file_roots=[])
 worker, master = server._worker, server.master
 print(server.target, flush=True)
 for line in sys.stdin:
-    told = [len(master.open_sessions), len(master._unclaimed), len(worker._signatures),
+    told = [len(master.open_sessions), len(worker._signatures),
             len(worker._scopes._of), worker.running_steps, threading.active_count()]
     print(json.dumps(told), flush=True)
 """
@@ -87,25 +85,8 @@ class Target:
         host, port = self.address.rpartition(":")[0], self.status.wire_port
         return socket.create_connection((host, port), 60)
 
-    def new_session(self) -> int:
-        """The number of a session, for whose graph nothing has come."""
-        reply = decode(messages.Reply, self.call("CreateSession", encode(messages.OpenSession())))
-        assert not reply.error, reply.error
-        return decode(messages.Session, reply.body).session
-
-    @contextmanager
-    def session(self, segment: bytes) -> Iterator[int]:
-        """A session that has a graph and a planned signature of it."""
-        number = self.new_session()
-        to = (self.address.rpartition(":")[0], self.status.wire_port)
-        with closing(dial(to, "it", self.opening, self.status.incarnation, 60)) as channel:
-            meta = encode(messages.SessionRequest(number))
-            ask(channel, methods.EXTEND, meta, [array(segment)], 60)
-            self.call("Plan", encode(messages.Signature(number, ["x:0"], ["text:0"], [])))
-            yield number
-
     def kept(self) -> list[int]:
-        """Sessions, unclaimed ones, signatures, isolated states, steps and threads."""
+        """Return the numbers of sessions, signatures, isolated states, steps and threads."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -154,10 +135,11 @@ def array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
 
-def wire_messages(
-    target: Target, segment: bytes, session: int
-) -> dict[str, tuple[int, bytes, list[Any]]]:
-    _, part, device = graph_and_part(target)
+WireMessage = tuple[int, bytes, list[Any]]  # the method, the meta and the values
+
+
+def wire_messages(target: Target, session: int = 7) -> dict[str, WireMessage]:
+    segment, part, device = graph_and_part(target)
     fed = [np.ones((2, 3), np.float32), np.array([b"a", b"bc"], object)]
     key = methods.StepKey(7, 1)
     register = messages.Register(7, 1, [messages.Part(device)])
@@ -167,23 +149,26 @@ def wire_messages(
         "abort": (methods.ABORT, key.pack(b'{"code": 1, "message": "m"}'), []),
         "register": (methods.REGISTER, encode(register), [array(part)]),
         "forget": (methods.FORGET, encode(messages.SessionRequest(7)), []),
-        "extend": (methods.EXTEND, encode(messages.SessionRequest(session)), [array(segment)]),
-        "run step": (methods.RUN_STEP, methods.RunStep(session, 1, 9).pack(), fed),
         "join": (methods.JOIN, encode(messages.Empty()), []),
+        "create session": (methods.CREATE_SESSION, encode(OPEN_SESSION), []),
+        "extend": (methods.EXTEND, encode(messages.SessionRequest(session)), [array(segment)]),
+        "plan": (methods.PLAN, encode(messages.Signature(session, ["x:0"], ["y:0"], ["y"], 3)), []),
+        "run step": (methods.RUN_STEP, methods.RunStep(session, 1, 9).pack(), fed),
+        "close session": (methods.CLOSE_SESSION, encode(messages.SessionRequest(session)), []),
     }
 
 
-WIRE = ["pull", "run parts", "abort", "register", "forget", "extend", "run step", "join"]
+WIRE = ["pull", "run parts", "abort", "register", "forget", "join", "create session"]
+OF_SESSIONS = ["extend", "plan", "run step", "close session"]
+OPEN_SESSION = messages.OpenSession(
+    config=wf.ConfigProto(
+        device_filters=["/job:worker"], log_device_placement=True
+    ).SerializeToString()
+)
 
 CONTROL: dict[str, Any] = {
     "Status": messages.Empty(),
     "Kernels": messages.KernelsOf("CPU"),
-    "CreateSession": messages.OpenSession(
-        config=wf.ConfigProto(
-            device_filters=["/job:worker"], log_device_placement=True
-        ).SerializeToString()
-    ),
-    "CloseSession": messages.SessionRequest(7),
     "Reset": messages.Reset(False, ["a container"]),
     "Clear": messages.Reset(True, ["a container"]),
 }
@@ -228,7 +213,7 @@ def changed(data: bytes, by: random.Random, first: int = 0) -> bytes:
 _FRAME = struct.Struct("<BBHIQ")
 
 
-def changed_frame(number: int, valid: tuple[int, bytes, list[Any]], by: random.Random) -> bytes:
+def changed_frame(number: int, valid: WireMessage, by: random.Random) -> bytes:
     """A whole frame of a message whose content is changed: its meta, or one of its values."""
     method, meta, values = valid
     place = by.randrange(len(values) + 1)
@@ -248,39 +233,62 @@ def changed_frame(number: int, valid: tuple[int, bytes, list[Any]], by: random.R
 
 def send_frames(
     server: Target,
-    message: Callable[[], tuple[int, bytes, list[Any]]],
+    begin: Callable[[socket.socket], WireMessage],
     count: int,
     by: random.Random,
-    first: Sequence[bytes] = (),
 ) -> None:
     """Send changed messages: whole frames, and last on each connection anything at all.
 
     Args:
-      message: gives a valid one for each connection.
-      first: frames that go before them.
+      begin: sends what goes before them on a connection; returns a valid one.
     """
-    hello = server.opening.hello(server.status.incarnation).pack()
     left = count
     while left > 0:
         many = min(FRAMES_AT_ONCE, left)
         left -= many
-        valid = message()
-        frames = [changed_frame(9 + i, valid, by) for i in range(many - 1)]
-        frames.append(changed(framed(9 + many, *valid), by))
-        exchange(server, [framed(1, HELLO, hello, []), *first, *frames])
+        with server.connect() as sock:
+            valid = begin(sock)
+            frames = [changed_frame(9 + i, valid, by) for i in range(many - 1)]
+            frames.append(changed(framed(9 + many, *valid), by))
+            exchange(sock, frames)
 
 
-def exchange(server: Target, frames: list[bytes]) -> None:
+def greeting(server: Target) -> bytes:
+    return framed(1, HELLO, server.opening.hello(server.status.incarnation).pack(), [])
+
+
+def call_on(sock: socket.socket, number: int, message: WireMessage) -> bytes:
+    """Call, and return the meta of the reply."""
+    sock.sendall(framed(number, *message))
+    inbox = Inbox(1 << 20)
+    while count := sock.recv_into(inbox.space()):
+        for reply in inbox.received(count):
+            if reply.call == number:
+                assert not reply.code, reply.meta
+                return reply.meta
+    raise AssertionError("the server has ended the connection")
+
+
+def open_session(server: Target, sock: socket.socket, planned: bool) -> int:
+    """Open a session on a new connection, with a graph and a planned signature of it or without."""
+    sock.sendall(greeting(server))
+    create = (methods.CREATE_SESSION, encode(messages.OpenSession()), [])
+    session = decode(messages.Session, call_on(sock, 2, create)).session
+    if planned:
+        call_on(sock, 3, wire_messages(server, session)["extend"])
+        signature = encode(messages.Signature(session, ["x:0"], ["text:0"], []))
+        call_on(sock, 4, (methods.PLAN, signature, []))
+    return session
+
+
+def exchange(sock: socket.socket, frames: list[bytes]) -> None:
     """Send, and read what comes until the server has seen it all or ends the connection."""
-    with server.connect() as sock:
-        try:
-            sock.sendall(b"".join(frames) + _FRAME.pack(PING, 0, 0, 0, 0))
-            sock.shutdown(socket.SHUT_WR)
-            said = b""
-            while more := sock.recv(1 << 16):
-                said += more
-        except OSError:  # the server has ended the connection
-            return
+    said = b""
+    with suppress(OSError):  # the server has ended the connection
+        sock.sendall(b"".join(frames) + _FRAME.pack(PING, 0, 0, 0, 0))
+        sock.shutdown(socket.SHUT_WR)
+        while more := sock.recv(1 << 16):
+            said += more
     assert INTERNAL not in said, said[said.index(INTERNAL) - 300 :][:900]
 
 
@@ -304,7 +312,7 @@ def check(server: Target, name: str, count: int, send: Callable[[random.Random],
     work(server)
     wait_until(
         lambda: (
-            all(now <= then for now, then in zip(server.kept()[:5], before, strict=False))
+            all(now <= then for now, then in zip(server.kept()[:4], before, strict=False))
             and server.used()[1] <= files + 4
         )
     )
@@ -332,27 +340,28 @@ def work(server: Target) -> None:
 
 
 def fuzz(server: Target, name: str, count: int) -> None:
-    segment = graph_and_part(server)[0]
     if name in WIRE:
-        with server.session(segment) as session:
-            known = wire_messages(server, segment, session)
+        known = wire_messages(server)
+        first = [framed(2, *known["register"])] if name in ("pull", "run parts") else []
 
-            def message() -> tuple[int, bytes, list[Any]]:
-                if name != "extend":
-                    return known[name]
-                meta = encode(messages.SessionRequest(server.new_session()))
-                return methods.EXTEND, meta, [array(segment)]
+        def begin(sock: socket.socket) -> WireMessage:
+            sock.sendall(b"".join([greeting(server), *first]))
+            return known[name]
 
-            first = [framed(2, *known["register"])] if name in ("pull", "run parts") else []
-            check(server, name, count, lambda by: send_frames(server, message, count, by, first))
-    elif name == "Plan":
-        check(server, name, count, lambda by: plan(server, segment, count, by))
+        check(server, name, count, lambda by: send_frames(server, begin, count, by))
+    elif name in OF_SESSIONS:
+
+        def begin_session(sock: socket.socket) -> WireMessage:
+            session = open_session(server, sock, planned=name != "extend")
+            return wire_messages(server, session)[name]
+
+        check(server, name, count, lambda by: send_frames(server, begin_session, count, by))
     elif name == "hello":
-        hello = framed(1, HELLO, server.opening.hello(server.status.incarnation).pack(), [])
 
         def greet(by: random.Random) -> None:
             for _ in range(count):
-                exchange(server, [changed(hello, by)])
+                with server.connect() as sock:
+                    exchange(sock, [changed(greeting(server), by)])
 
         check(server, name, count, greet)
     elif name == "pulse":
@@ -364,14 +373,6 @@ def fuzz(server: Target, name: str, count: int) -> None:
         check(server, name, count, lambda by: send_calls(server, path, request, count, by))
 
 
-def plan(server: Target, segment: bytes, count: int, by: random.Random) -> None:
-    for start in range(0, count, PLANS_OF_ONE):
-        with server.session(segment) as session:
-            request = encode(messages.Signature(session, ["x:0"], ["y:0"], ["y"], 3))
-            many = min(PLANS_OF_ONE, count - start)
-            send_calls(server, f"/{service.SERVICE}/Plan", request, many, by)
-
-
 def ask_pulse(server: Target, count: int, by: random.Random) -> None:
     address = (server.address.rpartition(":")[0], server.status.heart_port)
     for _ in range(-(-count // 1000)):
@@ -380,7 +381,7 @@ def ask_pulse(server: Target, count: int, by: random.Random) -> None:
             assert sock.recv(1)
 
 
-ALL = [*WIRE, "hello", "pulse", "Plan", *CONTROL, "Check"]
+ALL = [*WIRE, *OF_SESSIONS, "hello", "pulse", *CONTROL, "Check"]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -144,7 +144,7 @@ class Server:
         self._collectives = Collectives(self._worker, self._connections, leader)
         self._packages = _packages()
         self._master = Master(
-            self._cluster, self._worker, self._connections, self._packages, lease, self._config
+            self._cluster, self._worker, self._connections, self._packages, self._config
         )
         host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
         self._control = service.ControlServer(
@@ -152,9 +152,6 @@ class Server:
             {
                 service.STATUS: self._status,
                 service.KERNELS: _kernels,
-                service.CREATE_SESSION: self._master.create_session,
-                service.PLAN: self._master.plan,
-                service.CLOSE_SESSION: self._master.close_session,
                 service.RESET: self._master.reset,
                 service.CLEAR: self._master.clear,
                 service.REPORT: self._report,

@@ -9,7 +9,7 @@ from weft_distrib.cluster.connections import dialled
 from weft_distrib.master.master import Master
 from weft_distrib.master.sessions import Begun
 from weft_distrib.protocol import messages, service
-from weft_distrib.protocol.tables import encode
+from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
@@ -77,7 +77,7 @@ class LocalLink:
 
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
-        return self._master.create_session(request, trusted=True)
+        return self._master.create_session(request)
 
     def extend(self, session: int, segment: Pieces) -> None:
         """As of `MasterLink`."""
@@ -105,7 +105,7 @@ class LocalLink:
 
     def close_session(self, session: int) -> None:
         """As of `MasterLink`."""
-        self._master.close_session(messages.SessionRequest(session))
+        self._master.close_session(session)
 
     def reset(self, request: messages.Reset) -> None:
         """As of `MasterLink`."""
@@ -144,11 +144,7 @@ class RemoteLink:
     def create_session(self, request: messages.OpenSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
         seconds = limit + CONNECT_SECONDS  # the master tells, and knows who is absent
-        made: messages.Session = self._control.call(service.CREATE_SESSION, request, seconds)
-        # So that the master closes the session with this connection, though nothing be run by it.
-        meta = encode(messages.SessionRequest(made.session))
-        ask(self._channel, methods.EXTEND, meta, [], _CALL_SECONDS)
-        return made
+        return decode(messages.Session, self._ask(methods.CREATE_SESSION, request, seconds))
 
     def extend(self, session: int, segment: Pieces) -> None:
         """As of `MasterLink`."""
@@ -157,8 +153,7 @@ class RemoteLink:
 
     def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
-        planned: messages.Planned = self._control.call(service.PLAN, request, _CALL_SECONDS)
-        return planned
+        return decode(messages.Planned, self._ask(methods.PLAN, request))
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
         """As of `MasterLink`."""
@@ -186,7 +181,11 @@ class RemoteLink:
 
     def close_session(self, session: int) -> None:
         """As of `MasterLink`."""
-        self._control.call(service.CLOSE_SESSION, messages.SessionRequest(session), _CALL_SECONDS)
+        self._ask(methods.CLOSE_SESSION, messages.SessionRequest(session))
+
+    def _ask(self, method: int, request: Any, seconds: float = _CALL_SECONDS) -> bytes:
+        """Call the master with a message; returns the meta of its reply."""
+        return ask(self._channel, method, encode(request), [], seconds)[1]
 
     def reset(self, request: messages.Reset) -> None:
         """As of `MasterLink`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import secrets
 import threading
 import time
@@ -21,21 +20,18 @@ from weft_distrib.master.links import OwnWorker, RemoteWorker, WorkerLink
 from weft_distrib.master.sessions import Begun, MasterSession
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import CLEAR, KERNELS
-from weft_distrib.protocol.tables import decode
+from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.security.rates import Rate
 from weft_distrib.wire import methods
-from weft_distrib.wire.channel import Call
-from weft_distrib.wire.listener import LEASE_SECONDS
+from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import RunStep, StepKey
+from weft_distrib.worker.threads import WaitingThreads
 from weft_distrib.worker.worker import Done, Worker
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
-from weft_exec.resources.cancellation import Timer, call_at
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
-
-_log = logging.getLogger("weft")
 
 START_SECONDS: Final = 600.0
 """How long a new session waits for tasks that are not there yet, unless its config says."""
@@ -45,6 +41,12 @@ MAX_SESSIONS: Final = 4096
 
 _CLEAR_SECONDS = 60.0
 _SESSIONS_A_SECOND = 100.0
+_MAX_CALLS = 1024
+"""Limit on concurrent calls that may wait for other tasks, such as planning."""
+
+
+CallResult = tuple[Sequence[Any], bytes]
+"""The values and the meta of a reply."""
 
 
 class Master:
@@ -56,7 +58,6 @@ class Master:
       connections: to the other tasks.
       packages: as of `messages.Status`: those of this process.
       config: the ConfigProto of what sessions leave open in theirs; None for the defaults.
-      lease: seconds after which a session is closed that no client has claimed.
     """
 
     def __init__(
@@ -65,10 +66,8 @@ class Master:
         worker: Worker,
         connections: Connections,
         packages: Sequence[str],
-        lease: float = LEASE_SECONDS,
         config: Any = None,
     ) -> None:
-        self._lease = lease
         self._config = proto.ConfigProto() if config is None else config
         self._created = Rate("new sessions", _SESSIONS_A_SECOND, MAX_SESSIONS)
         self._leaving = False
@@ -77,7 +76,7 @@ class Master:
         self._connections = connections
         self._packages = list(packages)
         self._sessions: dict[int, MasterSession] = {}
-        self._unclaimed: dict[int, Timer] = {}
+        self._threads = WaitingThreads(f"weft-master-{worker.task.to_string()}", _MAX_CALLS)
         self._lock = threading.Lock()
 
     # ----------------------------------------------------------------------- sessions
@@ -98,14 +97,14 @@ class Master:
         self,
         request: messages.OpenSession,
         wanted: Callable[[], bool] = lambda: True,
-        trusted: bool = False,
+        owner: Channel | None = None,
     ) -> messages.Session:
         """Open a session, once all tasks that it may use have answered.
 
         Args:
-          wanted: whether the client still waits for it.
-          trusted: the client is in this process; else the session is closed unless the client
-            claims it within the lease, by the connection that it ends with.
+          wanted: returns True while the client waits for the session.
+          owner: the client's connection; None where the client is in this process, which may do
+            what the process may do.
         Raises:
           UnavailableError: a task did not answer in time; the message names all such tasks. Or this
             one is about to end.
@@ -127,7 +126,7 @@ class Master:
         seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
         tasks = self._visible(config.device_filters)
         answers = self._ask(tasks, time.monotonic() + seconds, wanted)
-        own = self._worker
+        own, trusted = self._worker, owner is None
         devices = self._describe(own.task, own.describe(), self._packages)
         links: dict[DeviceParts, WorkerLink] = {own.task: OwnWorker(own, isolated, trusted)}
         incarnations = [own.incarnation] * len(devices)
@@ -143,13 +142,12 @@ class Master:
             links,
             own.host(trusted),
             SessionConfig.from_proto(config),
+            owner,
         )
         with self._lock:
             self._sessions[number] = session
-            if not trusted:
-                self._expire_unclaimed(number)
         if not wanted():
-            self._close(number)
+            self.close_session(number, owner)
             raise errors.CancelledError("the client does not wait for its session any more")
         told = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
         return messages.Session(number, told, incarnations)
@@ -162,23 +160,6 @@ class Master:
                 f"{ClusterSpec(told)!r} on a server of {self._cluster!r}: servers are not told of "
                 "others than the cluster that they were started with"
             )
-
-    def _expire_unclaimed(self, number: int) -> None:
-        expired = partial(self._expire, number)
-        self._unclaimed[number] = call_at(time.monotonic() + self._lease, expired)
-
-    def _expire(self, number: int) -> None:
-        with self._lock:
-            expired = self._unclaimed.pop(number, None) is not None
-        if expired:
-            _log.warning("session %x is closed: no client has claimed it", number)
-            self._close(number)
-
-    def _claim(self, number: int) -> None:
-        with self._lock:
-            timer = self._unclaimed.pop(number, None)
-        if timer is not None:
-            timer.cancel()
 
     def leave(self) -> None:
         """Take no new sessions and steps; those that run go on."""
@@ -235,34 +216,36 @@ class Master:
             found.append(DeviceDescription.from_dict(data))
         return found
 
-    def session(self, number: int) -> MasterSession:
-        """An open session.
+    def session(self, number: int, owner: Channel | None = None) -> MasterSession:
+        """Return an open session to the connection that opened it.
 
-        Raises: AbortedError: there is none of that number, or none any more.
+        Args:
+          owner: the connection of the caller; None for this process.
+        Raises: AbortedError: `owner` has no such session, or none any more. A session of another
+          connection is not told apart from none.
         """
-        found = self._sessions.get(number)
-        if found is None:
+        session = self._sessions.get(number)
+        if session is None or session.owner is not owner:
             raise errors.AbortedError(
-                f"the master has no session {number:x}: it was closed, or the master was started "
-                "again since"
+                f"this connection has no session {number:x}: it was closed, is another "
+                "connection's, or the master was started again since; open a new session"
             )
-        return found
+        return session
 
-    def plan(self, request: messages.Signature) -> messages.Planned:
-        """Plan a signature of a session."""
-        return self.session(request.session).plan(request)
+    def plan(self, request: messages.Signature, owner: Channel | None = None) -> messages.Planned:
+        """Plan a signature of a session; `owner` as of `session`."""
+        return self.session(request.session, owner).plan(request)
 
-    def close_session(self, request: messages.SessionRequest) -> messages.Empty:
-        """Close a session; nothing where there is none."""
-        self._close(request.session)
-        return messages.Empty()
-
-    def _close(self, number: int) -> None:
+    def close_session(self, number: int, owner: Channel | None = None) -> None:
+        """Close a session; `owner` as of `session`. Does nothing where there is none."""
         with self._lock:
-            session = self._sessions.pop(number, None)
-        self._claim(number)
-        if session is not None:
-            session.close()
+            session = self._sessions.get(number)
+            if session is None or session.owner is not owner:
+                return
+            del self._sessions[number]
+        if owner is not None:
+            owner.forget_listener((self, number))
+        session.close()
 
     def reset(self, request: messages.Reset) -> messages.Empty:
         """Close all sessions, and drop the state of all tasks, in some containers or all.
@@ -292,42 +275,68 @@ class Master:
         done: Done,
         fail: Callable[[errors.OpError], None],
         mine: bool = False,
+        owner: Channel | None = None,
     ) -> Begun:
-        """Run a step; as of `MasterSession.run`."""
+        """Run a step; as of `MasterSession.run`, with `owner` as of `session`."""
         self._check_staying()
-        return self.session(request.session).run(request, values, done, fail, mine)
+        return self.session(request.session, owner).run(request, values, done, fail, mine)
 
     def serve(self, call: Call) -> bool:
-        """Carry out a client's call; False where it is none of a master's."""
+        """Carry out a client's call; return False where the method is not one of a master."""
+        owner = call.channel
         if call.method == methods.RUN_STEP:
             step = RunStep.unpack(call.meta)
-            begun = self.run(step, call.values, call.reply, call.fail)
+            begun = self.run(step, call.values, call.reply, call.fail, owner=owner)
             error = errors.CancelledError("the client does not want the step any more")
             call.on_cancel = lambda: begun.cancel(error)
-        elif call.method == methods.EXTEND:
-            request = decode(messages.SessionRequest, call.meta)
-            session = self.session(request.session)
-            self._claim(request.session)
-            call.channel.when_lost((self, request.session), lambda _: self._close(request.session))
-            threading.Thread(target=_extend, args=(session, call), daemon=True).start()
-        elif call.method == methods.EXPLAIN:
-            explained = decode(messages.Signature, call.meta)
-            threading.Thread(target=_explain, args=(self, explained, call), daemon=True).start()
         elif call.method == methods.BEGIN_PARTIAL:
-            call.reply(meta=self.begin_partial(RunStep.unpack(call.meta)).pack())
+            call.reply(meta=self.begin_partial(RunStep.unpack(call.meta), owner).pack())
         elif call.method == methods.ADVANCE:
-            self.advance(decode(messages.Advance, call.meta), call.values, call.reply, call.fail)
+            request = decode(messages.Advance, call.meta)
+            self.advance(request, call.values, call.reply, call.fail, owner)
+        elif call.method in _WAITING:
+            self._threads.submit(partial(_answer, call, partial(_WAITING[call.method], self)))
         else:
             return False
         return True
 
-    def explain(self, request: messages.Signature) -> list[np.ndarray]:
-        """What becomes of a step; as of `MasterSession.explain`."""
-        return self.session(request.session).explain(request)
+    def _serve_create(self, call: Call) -> CallResult:
+        request, owner = decode(messages.OpenSession, call.meta), call.channel
+        cancelled = threading.Event()
+        call.on_cancel = cancelled.set
+        opened = self.create_session(
+            request, lambda: not cancelled.is_set() and owner.lost is None, owner
+        )
+        number = opened.session
+        owner.when_lost((self, number), lambda _: self.close_session(number, owner))
+        return (), encode(opened)
 
-    def begin_partial(self, request: RunStep) -> StepKey:
+    def _serve_extend(self, call: Call) -> CallResult:
+        request = decode(messages.SessionRequest, call.meta)
+        session = self.session(request.session, call.channel)
+        for segment in call.values:
+            session.extend(segment)
+        return (), b""
+
+    def _serve_plan(self, call: Call) -> CallResult:
+        return (), encode(self.plan(decode(messages.Signature, call.meta), call.channel))
+
+    def _serve_explain(self, call: Call) -> CallResult:
+        return self.explain(decode(messages.Signature, call.meta), call.channel), b""
+
+    def _serve_close(self, call: Call) -> CallResult:
+        self.close_session(decode(messages.SessionRequest, call.meta).session, call.channel)
+        return (), b""
+
+    def explain(
+        self, request: messages.Signature, owner: Channel | None = None
+    ) -> list[np.ndarray]:
+        """What becomes of a step; as of `MasterSession.explain`."""
+        return self.session(request.session, owner).explain(request)
+
+    def begin_partial(self, request: RunStep, owner: Channel | None = None) -> StepKey:
         """Begin a partial run; as of `MasterSession.begin_partial`."""
-        return self.session(request.session).begin_partial(request)
+        return self.session(request.session, owner).begin_partial(request)
 
     def advance(
         self,
@@ -335,9 +344,10 @@ class Master:
         values: Sequence[Any],
         reply: Callable[[Sequence[Any]], None],
         fail: Callable[[errors.OpError], None],
+        owner: Channel | None = None,
     ) -> None:
         """Go on with a partial run; as of `MasterSession.advance`."""
-        self.session(request.session).advance(request, values, reply, fail)
+        self.session(request.session, owner).advance(request, values, reply, fail)
 
     def close(self) -> None:
         """Close all sessions."""
@@ -354,25 +364,26 @@ def _config_of(data: bytes) -> Any:
         raise errors.DataLossError(f"the config of a session is no ConfigProto: {error}") from error
 
 
-def _explain(master: Master, request: messages.Signature, call: Call) -> None:
+_WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
+    methods.CREATE_SESSION: Master._serve_create,
+    methods.EXTEND: Master._serve_extend,
+    methods.PLAN: Master._serve_plan,
+    methods.EXPLAIN: Master._serve_explain,
+    methods.CLOSE_SESSION: Master._serve_close,
+}
+"""Handlers that may wait, and so run on threads of their own."""
+
+
+def _answer(call: Call, handler: Callable[[Call], CallResult]) -> None:
+    """Reply to a call with what its handler returns or raises."""
     try:
-        call.reply(master.explain(request))
+        values, meta = handler(call)
     except errors.OpError as error:
         call.fail(error)
     except Exception as error:  # because a bug here must not leave the client waiting
-        call.fail(errors.InternalError(f"the step could not be explained: {error!r}"))
-
-
-def _extend(session: MasterSession, call: Call) -> None:
-    try:
-        for segment in call.values:
-            session.extend(segment)
-    except errors.OpError as error:
-        call.fail(error)
-    except Exception as error:  # because a bug here must not leave the client waiting
-        call.fail(errors.InternalError(f"the graph could not be extended: {error!r}"))
+        call.fail(errors.InternalError(f"the call {call.method} failed: {error!r}"))
     else:
-        call.reply()
+        call.reply(values, meta)
 
 
 def _matches(spec: DeviceSpec, task: DeviceParts) -> bool:

@@ -89,6 +89,7 @@ class MasterSession:
       links: to the workers of the tasks.
       host: a device of this process, which folds constants.
       config: of the session.
+      owner: the connection whose calls may use the session; None for the server's own process.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class MasterSession:
         links: dict[DeviceParts, WorkerLink],
         host: Any,
         config: SessionConfig,
+        owner: object = None,
     ) -> None:
         self.number = number
+        self.owner = owner
         self._graph = Graph()
         self._links = links
         overlap = Overlap.of(config.executor_type, config.inter_op_threads)

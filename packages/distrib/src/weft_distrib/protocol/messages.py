@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the protocol. Both ends must have the same one; each says its own."""
 
 

@@ -51,21 +51,16 @@ class Method(NamedTuple):
 
     Attributes:
       role: who may make it.
-      waits: its handler takes a function as well, which tells whether the caller still waits.
     """
 
     name: str
     request: type
     reply: type
     role: Role = Role.CLIENT
-    waits: bool = False
 
 
 STATUS: Final = Method("Status", messages.Empty, messages.Status)
 KERNELS: Final = Method("Kernels", messages.KernelsOf, messages.KernelsOf, Role.PEER)
-CREATE_SESSION: Final = Method("CreateSession", messages.OpenSession, messages.Session, waits=True)
-PLAN: Final = Method("Plan", messages.Signature, messages.Planned)
-CLOSE_SESSION: Final = Method("CloseSession", messages.SessionRequest, messages.Empty)
 RESET: Final = Method("Reset", messages.Reset, messages.Empty)
 CLEAR: Final = Method("Clear", messages.Reset, messages.Empty, Role.PEER)
 REPORT: Final = Method("Report", messages.Empty, messages.Report)
@@ -130,7 +125,7 @@ def _answering(method: Method, handler: Handler, opening: Opening) -> Callable[[
             role, who = caller(context, opening, checked=method is not STATUS)
             require(role, method.role, method.name, who)
             told: Any = decode(method.request, request)
-            reply = handler(told, context.is_active) if method.waits else handler(told)
+            reply = handler(told)
         except errors.OpError as error:
             return encode(messages.Reply(error=json.dumps(error.to_dict(), default=str)))
         except Exception as error:  # because a bug must reach the caller by name

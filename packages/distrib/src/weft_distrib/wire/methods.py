@@ -29,10 +29,18 @@ ADVANCE: Final = 19
 """Of a master: go on with one. Meta: `messages.Advance`; values: what is fed and fetched."""
 EXPLAIN: Final = 20
 """Of a master: what becomes of a step. Meta: `messages.Signature`; values: of a `StepReport`."""
+CREATE_SESSION: Final = 21
+"""Of a master: open a session. Meta: `messages.OpenSession`; in reply: `messages.Session`."""
+PLAN: Final = 22
+"""Of a master: plan a signature. Meta: `messages.Signature`; in reply: `messages.Planned`."""
+CLOSE_SESSION: Final = 23
+"""Of a master: close a session. Meta: `messages.SessionRequest`."""
 FIND: Final = 17
 """Of a worker: which resources it has. Meta: `messages.Find`; in reply: `messages.Found`."""
 
-OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP, BEGIN_PARTIAL, ADVANCE, EXPLAIN})
+OF_MASTERS: Final = frozenset(
+    {CREATE_SESSION, EXTEND, PLAN, EXPLAIN, RUN_STEP, BEGIN_PARTIAL, ADVANCE, CLOSE_SESSION}
+)
 """What clients may call, too; the rest is for tasks of the cluster."""
 
 VERSION: Final = 1
