@@ -602,17 +602,3 @@ def test_who_has_not_said_hello_may_send_little() -> None:
         channel.close()
         with pytest.raises(errors.PermissionDeniedError):
             Hello.unpack(b"short")
-
-
-def test_messages_that_are_too_large_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = [("grpc.max_receive_message_length", 1 << 16)]
-    with monkeypatch.context() as patch:
-        patch.setattr(service, "_OPTIONS", options)
-        server = Server(LOCAL)
-    with closing(server):
-        address = server.target.removeprefix("grpc://")
-        with closing(service.ControlClient(address, "it")) as control:
-            large = messages.Reset(containers=["x" * (1 << 17)])
-            with pytest.raises(errors.ResourceExhaustedError, match=r"it at .* Reset"):
-                control.call(service.RESET, large, 60)
-            assert control.call(service.STATUS, messages.Empty(), 30).task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -51,23 +51,28 @@ def metadata(opening: Opening) -> list[tuple[str, str]]:
     return [*told, (_TOKEN, _BEARER + token.decode())] if token else told
 
 
-def caller(context: Any, opening: Opening, checked: bool = True) -> tuple[Role, str]:
-    """What the caller of a call may do, and where it is.
+def claimed_role(
+    metadata: Iterable[tuple[str, str | bytes]], opening: Opening, checked: bool = True
+) -> Role:
+    """Return the role that the metadata of a call gives its caller, certificates aside.
 
     Args:
-      checked: its version must be that of `opening`; else it is told which that is.
+      checked: the version must be that of `opening`; else the caller is told which that is.
     Raises:
-      UnauthenticatedError: its token is wrong or absent.
-      FailedPreconditionError: it speaks another version of the protocol.
+      UnauthenticatedError: the token is wrong or absent.
+      FailedPreconditionError: the caller speaks another version of the protocol.
     """
-    credentials = opening.credentials
-    told = dict(context.invocation_metadata())
+    told = dict(metadata)
+    token = str(told.get(_TOKEN, "")).removeprefix(_BEARER).encode()
+    role = admitted(opening.credentials, token)
     if checked:
         version = str(told.get(_VERSION, ""))
         check_version(opening.version, int(version) if version.isdecimal() else 0)
-    token = str(told.get(_TOKEN, "")).removeprefix(_BEARER).encode()
-    claimed = Role.PEER if told.get(_ROLE) == Role.PEER.name.lower() else Role.CLIENT
-    certified = Role.PEER
-    if credentials.secure:
-        certified = role_of({uri.decode() for uri in context.auth_context().get("peer_uri", ())})
-    return min(claimed, admitted(credentials, token), certified), context.peer()
+    return role if told.get(_ROLE) == Role.PEER.name.lower() else Role.CLIENT
+
+
+def certified_role(context: Any, credentials: Credentials) -> Role:
+    """Return the role that the caller's certificate gives; that of a peer without certificates."""
+    if not credentials.secure:
+        return Role.PEER
+    return role_of({uri.decode() for uri in context.auth_context().get("peer_uri", ())})

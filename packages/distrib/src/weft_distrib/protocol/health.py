@@ -6,17 +6,25 @@ Its messages have one field each, so they are read and written here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
 from typing import Any, Final
 
 import grpc
 
+from weft_exec.resources.cancellation import call_at
+
 NAME: Final = "grpc.health.v1.Health"
 
 _SERVICE_FIELD = 0x0A  # field 1, a string
 _STATUS_FIELD = 0x08  # field 1, a number
-_MAX_WATCHING = 64
+_MAX_WATCHING = 8
+_CHECKING_THREADS: Final = 4
+_MAX_PENDING: Final = 64
+_REQUEST_SECONDS: Final = 5.0
+"""Limit on the time until a request has come: a thread waits for it, whoever calls."""
 
 
 class Serving(IntEnum):
@@ -39,6 +47,9 @@ class Health:
         self._serving = True
         self._changed = threading.Condition()
         self._watching = 0
+        self._pending = 0
+        self._pool = ThreadPoolExecutor(_MAX_WATCHING + _CHECKING_THREADS, "weft-health")
+        self._refusing = ThreadPoolExecutor(1, "weft-health-refuse")
 
     def stop(self) -> None:
         """Say from now on that it takes no more work."""
@@ -47,14 +58,46 @@ class Health:
             self._changed.notify_all()
 
     def handler(self) -> Any:
-        """What gRPC calls."""
-        return grpc.method_handlers_generic_handler(
-            NAME,
-            {
-                "Check": grpc.unary_unary_rpc_method_handler(self._check),
-                "Watch": grpc.unary_stream_rpc_method_handler(self._watch),
-            },
-        )
+        """Return what gRPC calls: few calls at a time, on few threads, as any caller may call."""
+
+        def check(requests: Iterator[bytes], context: Any) -> bytes:
+            return self._check(self._request_of(requests, context), context)
+
+        def watch(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+            return self._watch(self._request_of(requests, context), context)
+
+        def refuse(requests: Iterator[bytes], context: Any) -> bytes:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_PENDING} calls wait already")
+            return b""
+
+        for behavior, pool in (check, self._pool), (watch, self._pool), (refuse, self._refusing):
+            behavior.experimental_thread_pool = pool  # type: ignore[attr-defined]
+        methods = {
+            f"/{NAME}/Check": grpc.stream_unary_rpc_method_handler(check),
+            f"/{NAME}/Watch": grpc.stream_stream_rpc_method_handler(watch),
+        }
+        return _Handlers(methods, grpc.stream_unary_rpc_method_handler(refuse), self._begin)
+
+    def _begin(self) -> bool:
+        """Count a call whose request has not come; return False where there are too many."""
+        with self._changed:
+            if self._pending >= _MAX_PENDING:
+                return False
+            self._pending += 1
+            return True
+
+    def _request_of(self, requests: Iterator[bytes], context: Any) -> bytes:
+        """Return the one request of a call; end a call whose request does not come."""
+        timer = call_at(time.monotonic() + _REQUEST_SECONDS, context.cancel)
+        try:
+            request = next(requests, None)
+        finally:
+            timer.cancel()
+            with self._changed:
+                self._pending -= 1
+        if request is None:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")
+        return request or b""
 
     def _status(self, service: str | None) -> Serving:
         if service not in self._services:
@@ -90,6 +133,20 @@ class Health:
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Handlers by the path of the method, or another one while `begin` returns False."""
+
+    def __init__(
+        self, methods: Mapping[str, Any], otherwise: Any, begin: Callable[[], bool]
+    ) -> None:
+        self._methods, self._otherwise, self._begin = methods, otherwise, begin
+
+    def service(self, handler_call_details: Any) -> Any:
+        """As of gRPC; it is called before the request is received."""
+        handler = self._methods.get(handler_call_details.method)
+        return handler if handler is None or self._begin() else self._otherwise
 
 
 def _response(status: Serving) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import resource
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +13,16 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from weft_distrib.protocol import messages
-from weft_distrib.protocol.authentication import caller, channel_to, metadata, server_credentials
+from weft_distrib.protocol.authentication import (
+    certified_role,
+    channel_to,
+    claimed_role,
+    metadata,
+    server_credentials,
+)
 from weft_distrib.protocol.health import Health
 from weft_distrib.protocol.tables import decode, encode
-from weft_distrib.security.credentials import Files
+from weft_distrib.security.credentials import Credentials, Files
 from weft_distrib.security.refusals import probe
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire.address import address_of
@@ -29,14 +36,35 @@ _THREADS = 1024
 """At the most; they start as calls need them. A call may wait for other tasks, which ask this one
 for its status meanwhile, so with few threads tasks would wait for each other."""
 
+_REFUSING_THREADS: Final = 1
+
 _PROBE_SECONDS = 2.0
 
-_OPTIONS = [
-    ("grpc.max_receive_message_length", 1 << 28),
-    ("grpc.max_send_message_length", 1 << 28),
+MAX_CALL_BYTES: Final = 1 << 14
+"""Limit on the request of a control call, and on its metadata."""
+
+_MAX_REPLY_BYTES: Final = 1 << 28
+_MAX_CONNECTIONS: Final = 4096
+_CONNECTION_OPTIONS: Final = [("grpc.max_metadata_size", 1 << 13)]
+
+_SERVER_OPTIONS: Final = [
+    *_CONNECTION_OPTIONS,
     ("grpc.so_reuseport", 0),
+    ("grpc.max_send_message_length", _MAX_REPLY_BYTES),
+    # What a caller can make a server keep before it is known.
+    ("grpc.max_receive_message_length", MAX_CALL_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_CALL_BYTES),
+    ("grpc.max_concurrent_streams", 64),  # of a connection
+    ("grpc.http2.lookahead_bytes", MAX_CALL_BYTES),  # of a stream
+    ("grpc.http2.bdp_probe", 0),  # would widen the window of a connection
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),  # without a call; clients connect again
+]
+
+_CLIENT_OPTIONS: Final = [
+    *_CONNECTION_OPTIONS,
+    ("grpc.max_receive_message_length", _MAX_REPLY_BYTES),
     ("grpc.dns_min_time_between_resolutions_ms", 500),  # tasks come back at other addresses
-    ("grpc.max_metadata_size", 1 << 13),
     # A task that starts a little later than who asks for it must not be found a minute later.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
@@ -87,19 +115,15 @@ class ControlServer:
     ) -> None:
         opening = opening or Opening(messages.VERSION)
         self.health = Health(("", SERVICE))
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+        most = ("grpc.max_allowed_incoming_connections", min(_MAX_CONNECTIONS, files))
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS, "weft-control"),
-            options=_OPTIONS,
+            options=[*_SERVER_OPTIONS, most],
             maximum_concurrent_rpcs=_THREADS,
         )
         credentials = opening.credentials
-        table = {
-            method.name: grpc.unary_unary_rpc_method_handler(_answering(method, handler, opening))
-            for method, handler in handlers.items()
-        }
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, table), self.health.handler())
-        )
+        self._server.add_generic_rpc_handlers((_Door(handlers, opening), self.health.handler()))
         try:
             if credentials.secure:
                 self.port = self._server.add_secure_port(address, server_credentials(credentials))
@@ -119,22 +143,65 @@ class ControlServer:
         self._server.stop(grace)
 
 
-def _answering(method: Method, handler: Handler, opening: Opening) -> Callable[[bytes, Any], bytes]:
+class _Door(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Finds the handler of a call once its caller is known, before the request is received.
+
+    gRPC asks for the handler when the metadata of a call has come, and receives the request after
+    that, in a thread that waits for it. A call that is refused has a handler that does not receive.
+    """
+
+    def __init__(self, handlers: Mapping[Method, Handler], opening: Opening) -> None:
+        self._opening = opening
+        self._handlers = {
+            f"/{SERVICE}/{method.name}": (method, handler) for method, handler in handlers.items()
+        }
+        self._pool = ThreadPoolExecutor(_REFUSING_THREADS, "weft-refuse")
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of a call; None where there is no such method."""
+        found = self._handlers.get(handler_call_details.method)
+        if found is None:
+            return None
+        method, handler = found
+        told = handler_call_details.invocation_metadata or ()
+        try:
+            role = claimed_role(told, self._opening, checked=method is not STATUS)
+        except errors.OpError as error:
+            return self._refusal(error)
+        credentials = self._opening.credentials
+        return grpc.unary_unary_rpc_method_handler(_answering(method, handler, role, credentials))
+
+    def _refusal(self, error: errors.OpError) -> Any:
+        reply = _error_reply(error)
+
+        def refuse(requests: Any, context: Any) -> bytes:
+            return reply
+
+        refuse.experimental_thread_pool = self._pool  # type: ignore[attr-defined]
+        return grpc.stream_unary_rpc_method_handler(refuse)
+
+
+def _answering(
+    method: Method, handler: Handler, claimed: Role, credentials: Credentials
+) -> Callable[[bytes, Any], bytes]:
     def answer(request: bytes, context: Any) -> bytes:
         try:
-            role, who = caller(context, opening, checked=method is not STATUS)
-            require(role, method.role, method.name, who)
+            role = min(claimed, certified_role(context, credentials))
+            require(role, method.role, method.name, context.peer())
             told: Any = decode(method.request, request)
             reply = handler(told)
         except errors.OpError as error:
-            return encode(messages.Reply(error=json.dumps(error.to_dict(), default=str)))
+            return _error_reply(error)
         except Exception as error:  # because a bug must reach the caller by name
             _log.exception("the call %s failed", method.name)
-            failure = errors.InternalError(f"{method.name}: {error!r}")
-            return encode(messages.Reply(error=json.dumps(failure.to_dict())))
+            return _error_reply(errors.InternalError(f"{method.name}: {error!r}"))
         return encode(messages.Reply(body=encode(reply)))
 
     return answer
+
+
+def _error_reply(error: errors.OpError) -> bytes:
+    return encode(messages.Reply(error=json.dumps(error.to_dict(), default=str)))
 
 
 class ControlClient:
@@ -162,7 +229,7 @@ class ControlClient:
                 return
             self._files = files
             secure = self._opening.credentials.secure
-            self._channel = channel_to(self._address, files if secure else None, _OPTIONS)
+            self._channel = channel_to(self._address, files if secure else None, _CLIENT_OPTIONS)
             self._calls: dict[str, Any] = {}
 
     def call(self, method: Method, request: Any, timeout: float, wait: bool = False) -> Any:

@@ -19,7 +19,6 @@ from weft_distrib.wire.frames import (
     CANCEL,
     FORGET,
     HEAD,
-    MAX_HEAD_BYTES,
     PING,
     PONG,
     RELEASE,
@@ -124,7 +123,7 @@ class Channel:
       peer: what is at the other end, for messages: "/job:ps/task:0 at host:2223".
       serve: takes the calls of the other end; None where it may call nothing.
       limit: the most bytes that the values of one message may have.
-      head_limit: the most bytes that its head may have.
+      caller: what the other end may do here, where it is known already.
     Attributes:
       caller: what the other end may do here, once it has said who it is.
       heard: grows whenever something comes.
@@ -136,10 +135,11 @@ class Channel:
         peer: str,
         serve: Serve | None = None,
         limit: int = MAX_VALUES_BYTES,
-        head_limit: int = MAX_HEAD_BYTES,
+        caller: Role | None = None,
     ) -> None:
         self.peer = peer
-        self.caller = Role.CLIENT
+        self.caller = caller or Role.CLIENT
+        self._is_admitted = caller is not None
         self._stream = stream
         self._serve = serve
         self._when_lost: dict[Any, OnLost] = {}
@@ -151,7 +151,7 @@ class Channel:
         if isinstance(stream, LocalStream):
             self._pool = Pool(self._hand_over)
             self._mapped = Mapped(stream.next_file, self._work.put)
-        self._inbox = Inbox(limit, head_limit, self._mapped)
+        self._inbox = Inbox(limit, mapped=self._mapped)
         self._outbox = Outbox()
         self._lock = threading.Lock()
         self._sending = False  # whether somebody is at it, who will send what is added meanwhile
@@ -178,11 +178,6 @@ class Channel:
         transport = self._stream.transport
         small = self._pool is not None and nbytes < SHARED_BYTES
         return "socket" if small else transport
-
-    def admit(self, role: Role) -> None:
-        """Let the other end, which has said who it is, do what its role may, in full size."""
-        self.caller = role
-        self._inbox.limit, self._inbox.head_limit = MAX_VALUES_BYTES, MAX_HEAD_BYTES
 
     # -------------------------------------------------------------------------- calls
 
@@ -227,6 +222,13 @@ class Channel:
             except errors.OpError:
                 self._serving[number] = _UNANSWERED
                 raise
+        self._send()
+
+    def answer_hello(self, number: int, meta: bytes) -> None:
+        """Reply to the hello of the other end, which was read before the channel was made."""
+        with self._lock:
+            if self._error is None:
+                self._outbox.add(Message(HEAD, True, number, OK, meta))
         self._send()
 
     def ping(self) -> None:
@@ -449,7 +451,9 @@ class Channel:
     def _read(self) -> None:
         inbox, stream = self._inbox, self._stream
         try:
-            self.caller = stream.begin()
+            certified = stream.begin()
+            if not self._is_admitted:
+                self.caller = certified
             while True:
                 count = stream.recv_into(inbox.space())
                 if not count:

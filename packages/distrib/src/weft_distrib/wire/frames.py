@@ -24,9 +24,27 @@ BUFFER_BYTES: Final = 1 << 16
 
 _FRAME = struct.Struct("<BBHIQ")
 _HEAD = struct.Struct("<HHI")
+FRAME_BYTES: Final = _FRAME.size
+"""Of what comes before the payload of a frame."""
 
 
 _NOTHING: Final = Packed(b"", [])
+
+
+def call_bytes(frame: bytes | bytearray, limit: int) -> int:
+    """Return the size of the payload of the frame of a call.
+
+    Args:
+      frame: its first `FRAME_BYTES`, or more.
+    Raises: DataLossError: it is the frame of something else, or has more than `limit` bytes.
+    """
+    kind, reply, _, size, _ = _FRAME.unpack_from(frame)
+    if kind != HEAD or reply or size > limit:
+        raise errors.DataLossError(
+            f"a connection must begin with a call of at most {limit} bytes, got a frame of kind "
+            f"{kind} with {size} bytes"
+        )
+    return int(size)
 
 
 class Message(NamedTuple):

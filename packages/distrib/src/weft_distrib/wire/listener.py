@@ -13,7 +13,7 @@ from typing import Any, Final
 from weft_distrib.security.rates import Rate
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
-from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello, Opening
+from weft_distrib.wire.hello import HELLO, Hello, Opening
 from weft_distrib.wire.inproc import InprocStream, close_door, open_door, reach as reach_inproc
 from weft_distrib.wire.local import (
     OFFER,
@@ -24,8 +24,9 @@ from weft_distrib.wire.local import (
     process_of,
     reach,
 )
+from weft_distrib.wire.reception import Admission, Admit, Open, Reception
 from weft_distrib.wire.reply import Reply
-from weft_distrib.wire.streams import HANDSHAKE_SECONDS, LocalStream, Stream, stream_of
+from weft_distrib.wire.streams import LocalStream, SocketStreams, Stream, stream_of
 from weft_distrib.wire.traffic import Traffic
 from weft_exec.resources.cancellation import Timer, call_at
 from weft_tensor import errors
@@ -36,19 +37,12 @@ _BACKLOG = 512
 _ASKED = 4
 """How often somebody is asked for a sign of life within the lease."""
 
-_RETRY_SECONDS = 0.1
 _MAX_CONNECTIONS = 8192
 LEASE_SECONDS: Final = 120.0
 """How long who has connected may give no sign of life."""
 
 _CONNECTIONS_A_SECOND = 1000.0
 _CONNECTIONS_AT_ONCE = 4096
-_HELLO_SECONDS = 2 * HANDSHAKE_SECONDS
-"""How long a connection may take to say who calls."""
-
-
-Admit = Callable[[Hello, Channel], tuple[Role, bytes]]
-"""Says what a caller may do, and what it is told; raises why it may nothing."""
 
 
 class Listener:
@@ -83,88 +77,88 @@ class Listener:
         self._closed = False
         self._tickets = Tickets()
         self._name = b""
-        doors = [self._socket]
+        self._doors: dict[socket.socket, Open] = {self._socket: self._open_tcp}
         if opening.local:
             door, self._name = listen()
-            doors.append(door)
-        self._doors = doors
+            self._doors[door] = self._open_local
         if opening.inproc:
             open_door(incarnation, self._welcome_inproc)
-        for door in doors:
-            threading.Thread(
-                target=self._accept, args=(door,), name="weft-accept", daemon=True
-            ).start()
+        reception = Reception(self._doors, self._enter, self._is_closed)
+        self._reception = threading.Thread(target=reception.run, name="weft-accept", daemon=True)
+        self._reception.start()
 
-    def _accept(self, door: socket.socket) -> None:
-        while True:
-            try:
-                sock, address = door.accept()
-            except OSError:
-                if self._closed:
-                    return
-                time.sleep(_RETRY_SECONDS)  # such as too many open files, for a while
-                continue
-            try:
-                self._accepted.take()
-                if door is self._socket:
-                    self._welcome(sock, f"{address[0]}:{address[1]}")
-                else:
-                    self._welcome_local(sock)
-            except errors.OpError as error:
-                sock.close()
-                _log.warning("a connection was not accepted: %s", error.message)
-
-    def _welcome(self, sock: socket.socket, caller: str) -> None:
-        """Begin to read what comes of a new connection."""
-        with self._lock:
-            self._channels = {c for c in self._channels if c.lost is None}
-            if self._closed or len(self._channels) >= _MAX_CONNECTIONS:
-                sock.close()
-                return
+    def _open_tcp(self, sock: socket.socket) -> tuple[SocketStreams, str, Admit]:
+        """Open a connection by the network; as of `reception.Open`."""
+        self._check_room()
         credentials = self._opening.credentials
         context = credentials.contexts()[0] if credentials.secure else None
-        self._begin(stream_of(sock, context, caller), caller, self._admitted)
+        try:
+            host, port = sock.getpeername()[:2]
+        except OSError as error:
+            raise errors.UnavailableError(f"the caller is gone: {error}") from error
+        caller = f"{host}:{port}"
+        return stream_of(sock, context, caller), caller, self._admit
 
-    def _welcome_local(self, sock: socket.socket) -> None:
-        """The same, of one of this machine."""
+    def _open_local(self, sock: socket.socket) -> tuple[SocketStreams, str, Admit]:
+        """Open a connection within this machine; as of `reception.Open`."""
+        self._check_room()
+        caller = f"process {process_of(sock)} of this machine"
+        if not is_own_user(sock):
+            raise errors.PermissionDeniedError(f"{caller} is another user's")
+        return LocalStream(sock), caller, self._admit_invited
+
+    def _check_room(self) -> None:
+        """Count a new connection. Raises: ResourceExhaustedError: there are too many."""
+        self._accepted.take()
         with self._lock:
-            full = self._closed or len(self._channels) >= _MAX_CONNECTIONS
-        if full or not is_own_user(sock):
-            sock.close()
+            self._channels = {c for c in self._channels if c.lost is None}
+            if len(self._channels) >= _MAX_CONNECTIONS:
+                raise errors.ResourceExhaustedError(f"{_MAX_CONNECTIONS} connections are open")
+
+    def _enter(self, stream: SocketStreams, caller: str, call: int, admission: Admission) -> None:
+        """Serve a connection whose hello was accepted; as of `reception.Enter`."""
+        try:
+            channel = Channel(stream, caller, self._serve, caller=admission.role)
+        except RuntimeError as error:  # the system has no more threads
+            stream.close()
+            _log.warning("the connection of %s is given up: %s", caller, error)
             return
-        self._begin(LocalStream(sock), f"process {process_of(sock)} of this machine", self._invited)
+        if admission.ticket:
+            self._keep_ticket(channel, admission.ticket)
+        channel.answer_hello(call, admission.meta)
+        self._keep(channel)
 
     def _welcome_inproc(self, stream: InprocStream) -> None:
-        """The same, of one of this process."""
-        self._begin(stream, "another server of this process", self._admitted)
+        """Serve a connection within this process, which begins with a hello as well."""
+        greeting = _Greeting(self._serve, lambda hello: self._admit(hello, Role.PEER))
+        self._keep(Channel(stream, "another server of this process", greeting.serve))
 
-    def _begin(self, stream: Stream, caller: str, admit: Admit) -> None:
-        greeting = _Greeting(self._serve, admit)
-        channel = Channel(stream, caller, greeting.serve, MAX_HELLO_BYTES, MAX_HELLO_BYTES)
-        greeting.limit(channel)
+    def _keep(self, channel: Channel) -> None:
         _Lease(channel, self._lease).begin()
         with self._lock:
             self._channels.add(channel)
-        if not self._open():
+        if self._is_closed():
             channel.close()
 
-    def _open(self) -> bool:
+    def _is_closed(self) -> bool:
         with self._lock:
-            return not self._closed
+            return self._closed
 
-    def _admitted(self, hello: Hello, channel: Channel) -> tuple[Role, bytes]:
-        """What a caller may do, and an invitation if it could be on this machine."""
-        role = self._opening.admit(hello, self._incarnation, channel.caller)
+    def _admit(self, hello: Hello, certified: Role) -> Admission:
+        """Admit a caller, and invite it to shared memory if it could be on this machine."""
+        role = self._opening.admit(hello, self._incarnation, certified)
         if not self._name or hello.offer != OFFER:
-            return role, b""
+            return Admission(role)
         ticket = self._tickets.give(role)
-        channel.when_lost(self._tickets, lambda _: self._tickets.take_back(ticket))
-        return role, Invitation(ticket, self._name).pack()
+        return Admission(role, Invitation(ticket, self._name).pack(), ticket)
 
-    def _invited(self, hello: Hello, channel: Channel) -> tuple[Role, bytes]:
-        """What a caller may do that was invited."""
+    def _admit_invited(self, hello: Hello, certified: Role) -> Admission:
+        """Admit a caller that shows the ticket of an invitation."""
         role = self._tickets.take(hello.offer)
-        return min(role, self._opening.admit(hello, self._incarnation, role)), b""
+        return Admission(min(role, self._opening.admit(hello, self._incarnation, role)))
+
+    def _keep_ticket(self, channel: Channel, ticket: bytes) -> None:
+        channel.when_lost(self._tickets, lambda _: self._tickets.take_back(ticket))
 
     def traffic(self) -> list[Traffic]:
         """What has gone by the connections that are open."""
@@ -178,9 +172,9 @@ class Listener:
             channels = list(self._channels)
         close_door(self._incarnation)
         for door in self._doors:
-            with suppress(OSError):  # some systems want it connected for this
+            with suppress(OSError):  # it was closed before
                 door.shutdown(socket.SHUT_RDWR)
-            door.close()
+        self._reception.join()
         for channel in channels:
             channel.close()
 
@@ -221,23 +215,11 @@ class _Lease:
 
 
 class _Greeting:
-    """One connection's calls: the first must be a HELLO that fits."""
+    """The calls of a connection within this process: the first must be an accepted hello."""
 
-    def __init__(self, serve: Serve, admit: Admit) -> None:
+    def __init__(self, serve: Serve, admit: Callable[[Hello], Admission]) -> None:
         self._serve, self._admit = serve, admit
         self._greeted = False
-
-    def limit(self, channel: Channel) -> None:
-        """End the connection if nobody says who calls."""
-
-        def end() -> None:
-            if not self._greeted:
-                channel.close(
-                    errors.DeadlineExceededError(f"{channel.peer} does not say who it is")
-                )
-
-        timer = call_at(time.monotonic() + _HELLO_SECONDS, end)
-        channel.when_lost(self, lambda _: timer.cancel())
 
     def serve(self, call: Call) -> None:
         if self._greeted:
@@ -246,14 +228,14 @@ class _Greeting:
         try:
             if call.method != HELLO:
                 raise errors.PermissionDeniedError("a connection begins by saying who calls")
-            role, told = self._admit(Hello.unpack(call.meta), call.channel)
+            admission = self._admit(Hello.unpack(call.meta))
         except errors.OpError as error:
             call.fail(error)
             call.channel.close(error)
             return
         self._greeted = True
-        call.channel.admit(role)
-        call.reply(meta=told)
+        call.channel.caller = admission.role
+        call.reply(meta=admission.meta)
 
 
 def ask(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import selectors
 import socket
 import ssl
 import struct
@@ -21,7 +22,9 @@ from weft_tensor import errors
 HANDSHAKE_SECONDS: Final = 10.0
 """How long the other end may take to show who it is."""
 
-_LINGER_SECONDS = 1.0
+LINGER_SECONDS: Final = 1.0
+"""How long a refused connection stays open for the other end to read why."""
+
 _MAX_FILES = 64
 _MAX_WAITING = 1024
 _RECORD_BYTES = 1 << 14
@@ -31,6 +34,8 @@ _TOGETHER_BYTES = 1 << 16
 """How many bytes who reads waits for, where more than those are to come."""
 
 _ANCILLARY_BYTES = socket.CMSG_SPACE(4 * _MAX_FILES)
+
+_READS: Final = selectors.EVENT_READ
 
 
 class Stream(Protocol):
@@ -76,7 +81,61 @@ class Stream(Protocol):
         ...
 
 
-class SocketStream:
+class _NonBlockingSocket:
+    """The calls of a stream that never wait, for one whose caller is not known yet."""
+
+    _sock: socket.socket
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for selectors."""
+        return self._sock.fileno()
+
+    def begin(self) -> Role:
+        """As of `Stream`."""
+        return Role.PEER
+
+    def try_begin(self) -> tuple[Role | None, int]:
+        """As `begin`, without waiting.
+
+        Returns: the role, or None while it is not known; and the events of `selectors` to wait
+          for before the next attempt.
+        Raises: UnauthenticatedError: the ends do not believe each other.
+        """
+        return self.begin(), _READS
+
+    def try_receive(self, size: int) -> bytes | None:
+        """Receive up to `size` bytes; return None where none have come.
+
+        Raises: OSError: the connection is lost, or has ended.
+        """
+        try:
+            return _some(self._receive(size))
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return None
+
+    def _receive(self, size: int) -> bytes:
+        return self._sock.recv(size, socket.MSG_DONTWAIT)
+
+    def discard(self, size: int) -> None:
+        """Drop up to `size` bytes that have come.
+
+        Raises: OSError: the connection is lost, or has ended.
+        """
+        with suppress(BlockingIOError):
+            _some(socket.socket.recv(self._sock, size, socket.MSG_DONTWAIT))
+
+    def end_sending(self) -> None:
+        """Let the other end see that nothing more comes."""
+        socket.socket.shutdown(self._sock, socket.SHUT_WR)
+
+
+def _some(data: bytes) -> bytes:
+    if not data:
+        raise ConnectionResetError("it ended the connection")
+    return data
+
+
+class SocketStream(_NonBlockingSocket):
     """A socket as it is.
 
     Args:
@@ -90,10 +149,6 @@ class SocketStream:
 
     transport = "socket"
 
-    def begin(self) -> Role:
-        """As of `Stream`."""
-        return Role.PEER
-
     def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
         """As of `Stream`."""
         try:
@@ -106,7 +161,7 @@ class SocketStream:
         self._sock.shutdown(socket.SHUT_RDWR)
 
 
-class LocalStream:
+class LocalStream(_NonBlockingSocket):
     """A socket between processes of one machine, which carries open files as well.
 
     A file that is attached goes with the next bytes, so it is there before them.
@@ -122,10 +177,6 @@ class LocalStream:
         self._attached: deque[int] = deque()
         self._arrived: deque[int] = deque()
         self._closed = False
-
-    def begin(self) -> Role:
-        """As of `Stream`."""
-        return Role.PEER
 
     def attach(self, file: int) -> None:
         """Send a file along with what is sent next, and close it here."""
@@ -182,7 +233,7 @@ def _close_all(files: deque[int]) -> None:
         os.close(files.popleft())
 
 
-class TlsStream:
+class TlsStream(_NonBlockingSocket):
     """TLS over a socket.
 
     OpenSSL lets one thread at a time use a connection, so nobody waits in it: the socket does not
@@ -222,16 +273,40 @@ class TlsStream:
         except ssl.SSLError as error:
             self._let_read()
             raise refusal(error, self._peer) from error
+        return self._begun()
+
+    def _begun(self) -> Role:
         self._sock.setblocking(False)
         names = (self._sock.getpeercert() or {}).get("subjectAltName", ())
         self._role = role_of({str(name[1]) for name in names if name[0] == "URI"})
         return self._role
 
+    def try_begin(self) -> tuple[Role | None, int]:
+        """As of `SocketStream`."""
+        self._sock.setblocking(False)
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLWantReadError:
+            return None, _READS
+        except ssl.SSLWantWriteError:
+            return None, selectors.EVENT_WRITE
+        except ssl.SSLError as error:
+            raise refusal(error, self._peer) from error
+        return self._begun(), _READS
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            return self._sock.recv(size)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            raise refusal(error, self._peer) from error
+
     def _let_read(self) -> None:
         """Let the other end read why: closing before it has ended would throw that away."""
         with suppress(OSError):
-            self.shutdown(socket.SHUT_WR)
-            self._sock.settimeout(_LINGER_SECONDS)
+            self.end_sending()
+            self._sock.settimeout(LINGER_SECONDS)
             while socket.socket.recv(self._sock, 1 << 16):
                 pass
 
@@ -306,9 +381,10 @@ class TlsStream:
         waiter.register(self._sock.fileno(), events)
         waiter.poll()
 
-    def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
+    def shutdown(self) -> None:
         """As of `Stream`."""
-        socket.socket.shutdown(self._sock, how)  # TLS's own would go on in plain text
+        # TLS's own would go on in plain text.
+        socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """As of `Stream`."""
@@ -330,9 +406,12 @@ def _in_records(buffers: Sequence[memoryview]) -> Sequence[memoryview]:
     return [memoryview(record), *rest]
 
 
+SocketStreams = SocketStream | LocalStream | TlsStream
+
+
 def stream_of(
     sock: socket.socket, context: ssl.SSLContext | None, peer: str, host: str | None = None
-) -> Stream:
+) -> SocketStream | TlsStream:
     """What a channel stands on: the socket, or TLS over it where there is a context.
 
     Args:

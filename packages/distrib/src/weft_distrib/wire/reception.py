@@ -1,0 +1,233 @@
+"""New connections until they have shown who calls: few, small, and all in one thread."""
+
+from __future__ import annotations
+
+import json
+import logging
+import selectors
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from weft_distrib.security.roles import Role
+from weft_distrib.wire.frames import FRAME_BYTES, HEAD, Inbox, Message, Outbox, call_bytes
+from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello
+from weft_distrib.wire.streams import HANDSHAKE_SECONDS, LINGER_SECONDS, SocketStreams
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+MAX_NEWCOMERS: Final = 256
+"""Limit on connections that have not shown who calls. One more replaces the oldest."""
+
+HELLO_SECONDS: Final = 2 * HANDSHAKE_SECONDS
+"""Limit on the time from the connection to the end of the hello."""
+
+_SWEEP_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 0.1
+_DISCARD_BYTES: Final = 1 << 16
+
+
+class Admission(NamedTuple):
+    """The answer to a hello that is accepted.
+
+    Attributes:
+      role: of the caller.
+      meta: of the reply.
+      ticket: of the invitation in the reply; b"" for none.
+    """
+
+    role: Role
+    meta: bytes = b""
+    ticket: bytes = b""
+
+
+Admit = Callable[[Hello, Role], Admission]
+"""Takes a hello and the role that the caller's certificate gives; raises why it is refused."""
+
+Open = Callable[[socket.socket], "tuple[SocketStreams, str, Admit]"]
+"""Takes an accepted socket; returns its stream, the caller's name, and the rule of admission.
+
+Raises OpError where the connection is refused at once; the socket is closed by the caller then.
+"""
+
+Enter = Callable[[SocketStreams, str, int, Admission], None]
+"""Takes over an admitted connection; the number is that of the call to reply to."""
+
+
+class Reception:
+    """Accepts connections and reads the hello of each, without a thread for each.
+
+    A connection costs at most `MAX_HELLO_BYTES` until its hello is accepted, there are at most
+    `MAX_NEWCOMERS` of them, and each has `HELLO_SECONDS`.
+
+    Args:
+      doors: listening sockets, with the rule that opens what they accept; `run` closes them.
+      enter: takes the connections whose hello was accepted.
+      is_closed: returns True once no more connections are wanted. Shutting a door down lets `run`
+        look.
+    """
+
+    def __init__(
+        self, doors: Mapping[Any, Open], enter: Enter, is_closed: Callable[[], bool]
+    ) -> None:
+        self._enter, self._is_closed = enter, is_closed
+        self._selector = selectors.DefaultSelector()
+        self._doors = doors
+        self._newcomers: dict[_Newcomer, None] = {}  # oldest first
+        for door, open_ in doors.items():
+            door.setblocking(False)
+            self._selector.register(door, selectors.EVENT_READ, open_)
+
+    def run(self) -> None:
+        """Accept until `is_closed`."""
+        sweep_at = 0.0
+        while not self._is_closed():
+            for key, _ in self._selector.select(_SWEEP_SECONDS if self._newcomers else None):
+                if isinstance(key.data, _Newcomer):
+                    self._advance(key.data)
+                else:
+                    self._accept(key.fileobj, key.data)
+            if time.monotonic() >= sweep_at:
+                sweep_at = time.monotonic() + _SWEEP_SECONDS
+                self._sweep()
+        for newcomer in list(self._newcomers):
+            self._drop(newcomer)
+        self._selector.close()
+        for door in self._doors:
+            door.close()
+
+    def _accept(self, door: Any, open_: Open) -> None:
+        try:
+            sock, _ = door.accept()
+        except BlockingIOError:
+            return  # the caller is gone
+        except OSError:  # such as too many open files
+            if self._newcomers:
+                self._drop(next(iter(self._newcomers)))
+            elif not self._is_closed():
+                time.sleep(_RETRY_SECONDS)
+            return
+        try:
+            newcomer = _Newcomer(*open_(sock))
+        except errors.OpError as error:
+            sock.close()
+            _log.warning("a connection was not accepted: %s", error.message)
+            return
+        if len(self._newcomers) >= MAX_NEWCOMERS:
+            self._drop(next(iter(self._newcomers)))
+        self._newcomers[newcomer] = None
+        self._selector.register(newcomer.stream, selectors.EVENT_READ, newcomer)
+        self._advance(newcomer)
+
+    def _advance(self, newcomer: _Newcomer) -> None:
+        """Read what has come; let the caller in, refuse it, or wait for more."""
+        if newcomer not in self._newcomers:
+            return  # dropped for a newer one in this round
+        try:
+            admission = newcomer.advance()
+        except OSError:
+            self._drop(newcomer)
+            return
+        except Exception:  # because a bug must not keep all others out
+            _log.exception("the connection of %s is given up", newcomer.peer)
+            self._drop(newcomer)
+            return
+        if newcomer.events != self._selector.get_key(newcomer.stream).events:
+            self._selector.modify(newcomer.stream, newcomer.events, newcomer)
+        if admission is not None:
+            self._selector.unregister(newcomer.stream)
+            del self._newcomers[newcomer]
+            self._enter(newcomer.stream, newcomer.peer, newcomer.call, admission)
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        for newcomer in [one for one in self._newcomers if one.deadline < now]:
+            self._drop(newcomer)
+
+    def _drop(self, newcomer: _Newcomer) -> None:
+        del self._newcomers[newcomer]
+        self._selector.unregister(newcomer.stream)
+        newcomer.stream.close()
+
+
+class _Newcomer:
+    """One connection that has not shown who calls.
+
+    Attributes:
+      stream, peer: the connection, and the caller's name for messages.
+      deadline: in `time.monotonic()`.
+      events: what the next step waits for.
+      call: the number of the hello.
+    """
+
+    def __init__(self, stream: SocketStreams, peer: str, admit: Admit) -> None:
+        self.stream, self.peer, self._admit = stream, peer, admit
+        self.deadline = time.monotonic() + HELLO_SECONDS
+        self.events = selectors.EVENT_READ
+        self.call = 0
+        self._certified: Role | None = None
+        self._frame = bytearray()
+        self._is_refused = False
+
+    def advance(self) -> Admission | None:
+        """Read what has come; return the admission of the caller, or None if that is not decided.
+
+        Raises: OSError: the connection has ended, or breaks the protocol.
+        """
+        if self._is_refused:
+            self.stream.discard(_DISCARD_BYTES)
+            return None
+        try:
+            if self._certified is None:
+                self._certified, self.events = self.stream.try_begin()
+            if self._certified is None or not self._read_frame():
+                return None
+            return self._admitted(self._certified)
+        except errors.OpError as error:
+            self._refuse(error)
+            return None
+
+    def _read_frame(self) -> bool:
+        """Read no more than the first frame; return True once it is whole."""
+        while True:
+            size = FRAME_BYTES
+            if len(self._frame) >= FRAME_BYTES:
+                size += call_bytes(self._frame, MAX_HELLO_BYTES)
+                if len(self._frame) == size:
+                    return True
+            data = self.stream.try_receive(size - len(self._frame))
+            if data is None:
+                return False
+            self._frame += data
+
+    def _admitted(self, certified: Role) -> Admission:
+        message = _only_message(self._frame)
+        self.call = message.call
+        if message.code != HELLO:
+            raise errors.PermissionDeniedError("a connection begins by saying who calls")
+        return self._admit(Hello.unpack(message.meta), certified)
+
+    def _refuse(self, error: errors.OpError) -> None:
+        """Send why, and give the caller a moment to read it: closing at once could discard it."""
+        if self.call:  # else it is not known what the caller speaks
+            box = Outbox()
+            meta = json.dumps(error.to_dict(), default=str).encode()
+            box.add(Message(HEAD, True, self.call, error.code or errors.UNKNOWN, meta))
+            self.stream.send(box.next(), wait=False)
+        self._is_refused = True
+        self.deadline = time.monotonic() + LINGER_SECONDS
+        self.events = selectors.EVENT_READ
+        with suppress(OSError):
+            self.stream.end_sending()
+
+
+def _only_message(frame: bytes | bytearray) -> Message:
+    inbox = Inbox(MAX_HELLO_BYTES, MAX_HELLO_BYTES)
+    inbox.space()[: len(frame)] = frame
+    messages = inbox.received(len(frame))
+    if len(messages) != 1:
+        raise errors.PermissionDeniedError("a connection begins by saying who calls")
+    return messages[0]
