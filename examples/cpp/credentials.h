@@ -3,12 +3,17 @@
 
 #pragma once
 
+#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -17,6 +22,32 @@
 
 namespace weft {
 
+// The token that a living server of this user on loopback has published for a port; empty without
+// one. The server holds a lock on the file, which only its user can read.
+inline std::string PublishedToken(const std::string& port) {
+  const char *named = std::getenv("WEFT_RUNTIME_DIR"), *home = std::getenv("HOME");
+  const std::string folder =
+      named ? named : std::string(home ? home : "") + "/.local/state/weft/servers";
+  const std::string end = "-127.0.0.1-" + port;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, absent)) {
+    const std::string name = entry.path().filename();
+    if (name.size() < end.size() || name.compare(name.size() - end.size(), end.size(), end) != 0)
+      continue;
+    const int file = open(entry.path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (file < 0) continue;
+    struct stat found {};
+    char token[1024];
+    ssize_t size = 0;
+    const bool is_private =
+        fstat(file, &found) == 0 && found.st_uid == geteuid() && !(found.st_mode & 077);
+    if (is_private && flock(file, LOCK_SH | LOCK_NB) != 0) size = read(file, token, sizeof token);
+    close(file);
+    if (size > 0) return std::string(token, size);
+  }
+  return "";
+}
+
 // The files that the environment names; without a certificate nothing is encrypted.
 struct Credentials {
   std::string certificate = Named("WEFT_CERTIFICATE"), key = Named("WEFT_KEY"),
@@ -24,9 +55,15 @@ struct Credentials {
 
   bool secure() const { return !certificate.empty(); }
 
-  // The token without the white space around it; empty where there is none.
-  std::string token() const {
-    if (token_file.empty()) return "";
+  // "localhost" stands for two addresses, and another user's program could listen on the other one.
+  std::string Host(const std::string& host) const {
+    return host == "localhost" && !secure() ? "127.0.0.1" : host;
+  }
+
+  // The token without the white space around it, or the one that a server on loopback has
+  // published for a port; empty where there is none.
+  std::string token(const std::string& host, const std::string& port) const {
+    if (token_file.empty()) return host == "127.0.0.1" && !secure() ? PublishedToken(port) : "";
     const std::string text = Content(token_file), space = " \t\r\n";
     const auto first = text.find_first_not_of(space);
     return first == text.npos ? "" : text.substr(first, text.find_last_not_of(space) - first + 1);

@@ -50,9 +50,8 @@ std::vector<uint8_t> Pack(const Message& message) {
 // Control calls: a flatbuffer goes, and a Reply with a flatbuffer or an error comes.
 class Control {
  public:
-  Control(const std::string& address, const Credentials& credentials)
-      : stub_(grpc::CreateChannel(address, credentials.ForControl())),
-        token_(credentials.token()) {}
+  Control(const std::string& address, const Credentials& credentials, const std::string& token)
+      : stub_(grpc::CreateChannel(address, credentials.ForControl())), token_(token) {}
 
   template <typename Answer, typename Request>
   Answer Call(const std::string& method, const Request& request) {
@@ -281,10 +280,11 @@ class Wire {
 class Session {
  public:
   Session(const std::string& host, const std::string& port, const Credentials& credentials = {})
-      : control_(host + ":" + port, credentials),
+      : token_(credentials.token(credentials.Host(host), port)),
+        control_(credentials.Host(host) + ":" + port, credentials, token_),
         status_(Status()),
-        wire_(host, status_.wire_port, credentials) {
-    wire_.Hello(status_.incarnation, credentials.token());
+        wire_(credentials.Host(host), status_.wire_port, credentials) {
+    wire_.Hello(status_.incarnation, token_);
     distrib::OpenSessionT create;
     create.version = kVersion;
     session_ = wire_.Ask<distrib::SessionT>(Wire::kCreateSession, create).session;
@@ -343,6 +343,7 @@ class Session {
     return Pack(request);
   }
 
+  std::string token_;
   Control control_;
   distrib::StatusT status_;
   Wire wire_;

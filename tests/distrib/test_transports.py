@@ -171,7 +171,8 @@ def test_without_a_ticket_nobody_gets_in(tasks: Tasks) -> None:
         sock = local.reach(name)
         assert sock is not None
         with pytest.raises((errors.PermissionDeniedError, errors.UnavailableError)):
-            listeners._greeted(listeners.LocalStream(sock), "the task", Opening(1), 7, offer, 30)
+            hello = Opening(1).hello(7, offer=offer)
+            listeners._greeted(listeners.LocalStream(sock), "the task", hello, 30)
     assert not tasks.roles
 
 

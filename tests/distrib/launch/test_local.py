@@ -7,8 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import in_threads, wait_until
+
+import weft as wf
+from weft_distrib.launch import Job, Launch
+from weft_distrib.launch.local import LocalCluster
+from weft_distrib.launch.supervisor import INTERRUPTED
 
 PROGRAM = """
 import json, os, sys, time
@@ -89,3 +95,24 @@ def test_a_program_that_is_not_there() -> None:
     )
     assert found.returncode == 1
     assert "[worker:0] cannot run no-such-thing: No such file or directory" in found.stdout
+
+
+def test_plain_servers_are_announced_to_sessions_of_this_user() -> None:
+    """They need no token to be named, though other users are refused without one."""
+    told: list[str] = []
+    cluster = LocalCluster(
+        Launch("plain", [Job("worker", 1)]), lambda place, line: told.append(line)
+    )
+    address = cluster.cluster.task_address("worker", 0)
+
+    def run_and_interrupt() -> Any:
+        try:
+            with wf.Graph().as_default(), wf.Session(f"grpc://{address}") as session:
+                return session.run(wf.constant(2.0) * 3.0)
+        finally:
+            cluster.interrupt()
+
+    with in_threads(run_and_interrupt) as (session,):
+        assert cluster.run() == INTERRUPTED
+    assert session.outcome == 6.0
+    assert f"worker:0 is grpc://{address}; this user's sessions need no token" in told

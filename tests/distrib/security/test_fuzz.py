@@ -25,6 +25,7 @@ from weft_distrib.client import target as client_target
 from weft_distrib.protocol import authentication, health, messages, service
 from weft_distrib.protocol.tables import decode, encode
 from weft_distrib.wire import methods
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.frames import HEAD, PING, Inbox, Message, Outbox
 from weft_distrib.wire.hello import HELLO, Hello, Opening
 from weft_exec.config import SessionConfig
@@ -79,7 +80,12 @@ class Target:
 
     def begin(self, path: str, request: bytes) -> Any:
         call = self.channel.unary_unary(path)
-        return call.future(request, timeout=60, metadata=authentication.metadata(self.opening))
+        return call.future(
+            request, timeout=60, metadata=authentication.metadata(self.opening, self.token())
+        )
+
+    def token(self) -> bytes:
+        return self.opening.token_for(*address_of(self.address))
 
     def connect(self) -> socket.socket:
         host, port = self.address.rpartition(":")[0], self.status.wire_port
@@ -254,7 +260,8 @@ def send_frames(
 
 
 def greeting(server: Target) -> bytes:
-    return framed(1, HELLO, server.opening.hello(server.status.incarnation).pack(), [])
+    hello = server.opening.hello(server.status.incarnation, server.token())
+    return framed(1, HELLO, hello.pack(), [])
 
 
 def call_on(sock: socket.socket, number: int, message: WireMessage) -> bytes:

@@ -25,6 +25,7 @@ from weft_distrib.liveness.heart import Heart
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
 from weft_distrib.security.credentials import Credentials
+from weft_distrib.security.loopback import LOOPBACK, PublishedToken
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
@@ -45,8 +46,6 @@ _log = logging.getLogger("weft")
 
 _GROUP_SECONDS: Final = 2.0
 """How long a task that ends waits for others to read what it has sent to a group."""
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 DRAIN_SECONDS: Final = 20.0
 """How long steps may take to end when a server is told to."""
@@ -84,16 +83,18 @@ class Server:
         leave open in theirs.
       start: whether to start at once.
       credentials: what it shows to other tasks, and whom it lets in; those of the environment by
-        default.
-      insecure: let it listen on other addresses than this machine's own without certificates.
+        default. Without any, a server on loopback lets in processes of its own user: it draws a
+        token that they find.
+      insecure: let in whoever reaches it, without a token, on any address and without certificates.
       file_roots: directories, and beginnings of URLs, below which sessions of other processes may
-        read and write files; those of `WEFT_FILE_ROOTS` by default, or else the working directory
-        and that for temporary files.
+        read and write files; those of `WEFT_FILE_ROOTS` by default, or else the directory for
+        temporary files.
       lease: seconds after which clients and tasks that give no sign of life are given up, with
         their sessions.
     Raises:
       InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
-      PermissionDeniedError: others could reach it, and it has no certificates.
+      PermissionDeniedError: others could reach it, and it has no certificates; or there is no
+        private directory for its token.
       UnavailableError: the port is taken.
 
     Examples:
@@ -135,6 +136,9 @@ class Server:
         inproc = self._protocol == INPROC
         opening = Opening(messages.VERSION, credentials, local=local, inproc=inproc)
         self._connections = Connections(self._cluster, opening)
+        draws_token = not (insecure or credentials.secure or credentials.token)
+        if draws_token:
+            opening = Opening(messages.VERSION, Credentials.random(), local=local, inproc=inproc)
         roots = FileRoots(default_roots() if file_roots is None else file_roots)
         options = SessionConfig.from_proto(self._config)
         self._worker = Worker(
@@ -160,6 +164,7 @@ class Server:
             opening,
         )
         self._listener = Listener(host, opening, self._worker.incarnation, self._serve, lease)
+        self._published = self._publish(host, opening.credentials) if draws_token else None
         self._heart = Heart(host, credentials)
         self._stopped = threading.Event()
         self._draining = False
@@ -167,6 +172,16 @@ class Server:
         self._began = time.monotonic()
         if start:
             self.start()
+
+    def _publish(self, host: str, credentials: Credentials) -> PublishedToken:
+        try:
+            return PublishedToken(
+                host, (self._control.port, self._listener.port), credentials.token
+            )
+        except errors.PermissionDeniedError:
+            self._control.stop()
+            self._listener.close()
+            raise
 
     @property
     def server_def(self) -> Any:
@@ -290,6 +305,8 @@ class Server:
         atexit.unregister(self._collectives.close)
         self._master.close()
         self._collectives.close(_GROUP_SECONDS)
+        if self._published is not None:
+            self._published.withdraw()
         self._control.stop()
         self._listener.close()
         self._connections.close()
@@ -359,8 +376,7 @@ def default_roots() -> list[str]:
     told = os.environ.get(_ROOTS)
     if told is not None:
         return [root for root in told.split(os.pathsep) if root]
-    here = os.getcwd()
-    return [tempfile.gettempdir(), *([here] if here != os.path.sep else [])]
+    return [tempfile.gettempdir()]
 
 
 def _kernels(request: messages.KernelsOf) -> messages.KernelsOf:

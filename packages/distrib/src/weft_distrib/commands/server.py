@@ -9,8 +9,11 @@ import sys
 from typing import Any, Final
 
 from weft_distrib.cluster.environment import VARIABLE, task_from_environment
+from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.security.credentials import VARIABLES, Credentials
+from weft_distrib.security.loopback import LOOPBACK
 from weft_distrib.server import DRAIN_SECONDS, Server
+from weft_distrib.wire.address import address_of
 from weft_tensor import errors
 
 _FILES: Final = {
@@ -19,7 +22,6 @@ _FILES: Final = {
     "authority": "the certificates of those who may sign others'",
     "token": "a secret that all who take part show",
 }
-_INSECURE_TIMES: Final = 2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--insecure",
         action="count",
         default=0,
-        help="said twice: be reachable from other machines without certificates",
+        help="let in every user of this machine, without a token; said twice: be reachable from "
+        "other machines without certificates, too",
     )
     parser.add_argument(
         "--root",
         action="append",
         metavar="DIRECTORY",
         help="where sessions of other processes may touch files; may be said several times; "
-        "the working directory and that for temporary files by default",
+        "the directory for temporary files by default",
     )
     parser.add_argument(
         "--drain",
@@ -61,15 +64,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the task that the arguments or the environment describe."""
+    cluster, job, task = _task(arguments)
     if arguments.insecure == 1:
-        raise errors.InvalidArgumentError(
-            "--insecure lets everybody who reaches this machine run code on it: say it twice"
-        )
+        _check_loopback(cluster, job, task)
     told = {name: getattr(arguments, name) for name in _FILES}
     server = Server(
-        *_task(arguments),
+        cluster,
+        job,
+        task,
         credentials=Credentials.from_environment(told=told),
-        insecure=arguments.insecure >= _INSECURE_TIMES,
+        insecure=arguments.insecure > 0,
         file_roots=arguments.root,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,6 +82,19 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.flush()
     server.join()
     return 0
+
+
+def _check_loopback(cluster: Any, job: str | None, task: int | None) -> None:
+    """Refuse --insecure, said once, for a server that other machines reach."""
+    spec = ClusterSpec(cluster)
+    for name in [job] if job else spec.jobs:
+        for index in spec.task_indices(name) if task is None else [task]:
+            address = spec.task_address(name, index)
+            if address_of(address).host not in LOOPBACK:
+                raise errors.InvalidArgumentError(
+                    f"--insecure lets everybody who reaches {address} run code on this machine: "
+                    "say it twice"
+                )
 
 
 def _task(arguments: argparse.Namespace) -> tuple[Any, str | None, int | None]:

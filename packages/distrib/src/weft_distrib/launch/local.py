@@ -79,6 +79,7 @@ class LocalCluster:
     def run(self) -> int:
         """Run the tasks to their end; returns the exit code of the whole."""
         self._selector.register(self._interrupts, selectors.EVENT_READ, self._on_interrupt)
+        self._announce()
         try:
             self._carry_out(self.supervisor.begin())
             while not self.supervisor.over:
@@ -90,6 +91,13 @@ class LocalCluster:
             self._interrupts.close()
             self._wake.close()
         return self.supervisor.code
+
+    def _announce(self) -> None:
+        """Say what sessions of other programs need to use the plain servers."""
+        for place in self._launch.places():
+            if not self._launch.job(place.job).command:
+                address = self.cluster.task_address(place.job, place.number)
+                self._say(None, f"{place} is grpc://{address}; this user's sessions need no token")
 
     def interrupt(self) -> None:
         """End it; for signal handlers and other threads. A second time kills what still runs."""

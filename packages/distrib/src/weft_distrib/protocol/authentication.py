@@ -8,7 +8,9 @@ from typing import Any
 import grpc
 
 from weft_distrib.security.credentials import Credentials, Files
+from weft_distrib.security.loopback import numeric_host
 from weft_distrib.security.roles import Role, role_of
+from weft_distrib.wire.address import address_of
 from weft_distrib.wire.hello import Opening, admitted, check_version
 
 _TOKEN, _ROLE, _VERSION = "authorization", "weft-role", "weft-version"
@@ -39,15 +41,17 @@ def _configuration(files: Files) -> Any:
 def channel_to(address: str, files: Files | None, options: Sequence[tuple[str, Any]]) -> Any:
     """A channel of gRPC's, with certificates where there are files."""
     if files is None:
-        return grpc.insecure_channel(address, options=options)
+        host, port = address_of(address)
+        host = numeric_host(host)
+        target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return grpc.insecure_channel(target, options=options)
     shown = grpc.ssl_channel_credentials(files.authority, files.key, files.certificate)
     return grpc.secure_channel(address, shown, options=options)
 
 
-def metadata(opening: Opening) -> list[tuple[str, str]]:
-    """What a call says of its caller."""
+def metadata(opening: Opening, token: bytes) -> list[tuple[str, str]]:
+    """Return what a call says of its caller; the token is as of `Opening.token_for`."""
     told = [(_ROLE, opening.role.name.lower()), (_VERSION, str(opening.version))]
-    token = opening.credentials.token
     return [*told, (_TOKEN, _BEARER + token.decode())] if token else told
 
 

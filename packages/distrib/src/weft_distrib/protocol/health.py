@@ -70,8 +70,9 @@ class Health:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_PENDING} calls wait already")
             return b""
 
+        behavior: Any
         for behavior, pool in (check, self._pool), (watch, self._pool), (refuse, self._refusing):
-            behavior.experimental_thread_pool = pool  # type: ignore[attr-defined]
+            behavior.experimental_thread_pool = pool
         methods = {
             f"/{NAME}/Check": grpc.stream_unary_rpc_method_handler(check),
             f"/{NAME}/Watch": grpc.stream_stream_rpc_method_handler(watch),

@@ -216,6 +216,7 @@ class ControlClient:
     def __init__(self, address: str, peer: str, opening: Opening | None = None) -> None:
         self._peer = peer
         self._address = address
+        self._where = address_of(address)
         self._opening = opening or Opening(messages.VERSION)
         self._files: Files | None = None
         self._lock = threading.Lock()
@@ -244,13 +245,23 @@ class ControlClient:
           UnauthenticatedError: one of the two ends does not believe the other.
           OpError: what the server raised.
         """
+        while True:
+            token = self._opening.token_for(*self._where)
+            try:
+                return self._call(method, request, timeout, wait, token)
+            except errors.UnauthenticatedError:
+                # A call that has waited for the server shows a token from before it was there.
+                if token == self._opening.token_for(*self._where):
+                    raise
+
+    def _call(self, method: Method, request: Any, timeout: float, wait: bool, token: bytes) -> Any:
         self._connect(self._opening.credentials.files)
         if not self._reached:
             self._probe(timeout)
         call = self._calls.get(method.name)
         if call is None:
             call = self._calls[method.name] = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
-        shown = metadata(self._opening)
+        shown = metadata(self._opening, token)
         try:
             data = call(encode(request), timeout=timeout, wait_for_ready=wait, metadata=shown)
         except ValueError as error:  # what gRPC says where another thread has closed the channel
@@ -268,7 +279,7 @@ class ControlClient:
 
     def _probe(self, timeout: float) -> None:
         """Raise if the server does not believe this process, or this process not the server."""
-        host, port = address_of(self._address)
+        host, port = self._where
         where, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
         probe(host, port, where, self._opening.credentials, limit)
 

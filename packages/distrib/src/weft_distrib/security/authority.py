@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from weft_distrib.security.credentials import Credentials, client_token
+from weft_distrib.security.loopback import LOOPBACK
 from weft_distrib.security.roles import Role
 from weft_tensor import errors
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 DAYS: Final = 30.0
 _LEAST_DAYS: Final = 1 / (24 * 60)  # a minute; certificates count in seconds
 _MOST_DAYS: Final = 36_500.0
-
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = DAYS) -> list[Path]:
@@ -58,7 +57,7 @@ def make_certificates(folder: str | Path, tasks: dict[str, str], days: float = D
     base.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority = Authority(base, days)
     for name, host in tasks.items():
-        hosts = [host, *(_LOOPBACK if host in _LOOPBACK else ())]
+        hosts = [host, *(LOOPBACK if host in LOOPBACK else ())]
         authority.issue(name, dict.fromkeys(hosts), Role.PEER, days)
     authority.issue("client", (), Role.CLIENT, days)
     authority.write_tokens()

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import logging
 import os
+import secrets
 import ssl
 import threading
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ VARIABLES: Final = {
 }
 """The variables of the environment that name the files."""
 
+_RANDOM_BYTES = 32
 _MIN_TOKEN_BYTES = 16
 _MAX_TOKEN_BYTES = 1 << 10
 
@@ -148,6 +150,13 @@ class Credentials:
         if not token or hmac.compare_digest(shown, token):
             return Role.PEER
         return Role.CLIENT if hmac.compare_digest(shown, client_token(token)) else None
+
+    @classmethod
+    def random(cls) -> Credentials:
+        """Return credentials with a new token, which is in no file."""
+        made = cls()
+        made._files = made._files._replace(token=secrets.token_hex(_RANDOM_BYTES).encode())
+        return made
 
     @classmethod
     def from_environment(

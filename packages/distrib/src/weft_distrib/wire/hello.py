@@ -7,6 +7,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from weft_distrib.security.credentials import Credentials
+from weft_distrib.security.loopback import numeric_host, published_token
 from weft_distrib.security.roles import Role
 from weft_distrib.wire.local import is_possible
 from weft_tensor import errors
@@ -89,9 +90,24 @@ class Opening:
         self.credentials = credentials or Credentials()
         self.role = role
 
-    def hello(self, incarnation: int, offer: bytes = b"") -> Hello:
-        """What this process says first to a task."""
-        return Hello(self.version, incarnation, self.role, self.credentials.token, offer)
+    def hello(self, incarnation: int, token: bytes = b"", offer: bytes = b"") -> Hello:
+        """Return what this process says first to a task.
+
+        Args:
+          token: as of `token_for`.
+        """
+        return Hello(self.version, incarnation, self.role, token, offer)
+
+    def token_for(self, host: str, port: int) -> bytes:
+        """Return the token to show at an address; b"" for none.
+
+        It is that of the credentials. Without any it is the token that the server there, if it is
+        this user's and on loopback, has published.
+        """
+        credentials = self.credentials
+        if credentials.token or credentials.secure:
+            return credentials.token
+        return published_token(host, port)
 
     def admit(self, hello: Hello, incarnation: int, certified: Role) -> Role:
         """What a caller may do here.
@@ -115,8 +131,11 @@ class Opening:
 
         Raises: UnavailableError: nobody answers there.
         """
+        host, port = address
+        if not self.credentials.secure:
+            host = numeric_host(host)
         try:
-            sock = socket.create_connection(address, timeout)
+            sock = socket.create_connection((host, port), timeout)
         except OSError as error:
             raise errors.UnavailableError(
                 f"{peer} cannot be reached at {address[0]}:{address[1]}: {error}"
@@ -147,6 +166,7 @@ def admitted(credentials: Credentials, token: bytes) -> Role:
         raise errors.UnauthenticatedError(
             "this cluster wants a token, and the caller shows "
             + ("another one" if token else "none")
-            + ": name its file in WEFT_TOKEN, or in the target"
+            + ": name its file in WEFT_TOKEN, or in the target; the token of a server on loopback "
+            "is found by processes of its own user"
         )
     return role

@@ -271,9 +271,10 @@ def dial(
       UnauthenticatedError: one of the two ends does not believe the other.
       AbortedError: the task is another one by now.
     """
+    token = opening.token_for(*address)
     near = reach_inproc(incarnation) if opening.inproc else None
     if near is not None:
-        return _greeted(near, peer, opening, incarnation, b"", timeout)[0]
+        return _greeted(near, peer, opening.hello(incarnation, token), timeout)[0]
     sock = opening.connect(address, peer, timeout)
     context = opening.credentials.contexts()[1] if opening.credentials.secure else None
     stream = stream_of(sock, context, peer, address[0])
@@ -285,23 +286,22 @@ def dial(
     except errors.OpError:
         stream.close()
         raise
-    channel, told = _greeted(stream, peer, opening, incarnation, OFFER, timeout)
+    offer = OFFER if opening.local else b""
+    hello = opening.hello(incarnation, token, offer)
+    channel, told = _greeted(stream, peer, hello, timeout)
     local = reach(Invitation.unpack(told).name) if opening.local and told else None
     if local is None:
         return channel
     ticket = Invitation.unpack(told).ticket
     try:
-        return _greeted(LocalStream(local), peer, opening, incarnation, ticket, timeout)[0]
+        return _greeted(LocalStream(local), peer, hello._replace(offer=ticket), timeout)[0]
     finally:
         channel.close()
 
 
-def _greeted(
-    stream: Stream, peer: str, opening: Opening, incarnation: int, offer: bytes, timeout: float
-) -> tuple[Channel, bytes]:
+def _greeted(stream: Stream, peer: str, hello: Hello, timeout: float) -> tuple[Channel, bytes]:
     """A channel by which the other end knows who calls, and what it has answered."""
     channel = Channel(stream, peer)
-    hello = opening.hello(incarnation, offer if opening.local else b"")
     try:
         _, told = ask(channel, HELLO, hello.pack(), (), timeout)
     except errors.DeadlineExceededError as error:

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from weft_distrib.security.refusals import refusal
 from weft_distrib.security.roles import Role, role_of
@@ -84,7 +84,7 @@ class Stream(Protocol):
 class _NonBlockingSocket:
     """The calls of a stream that never wait, for one whose caller is not known yet."""
 
-    _sock: socket.socket
+    _sock: Any  # a socket.socket, or an ssl.SSLSocket
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for selectors."""
@@ -114,7 +114,8 @@ class _NonBlockingSocket:
             return None
 
     def _receive(self, size: int) -> bytes:
-        return self._sock.recv(size, socket.MSG_DONTWAIT)
+        data: bytes = self._sock.recv(size, socket.MSG_DONTWAIT)
+        return data
 
     def discard(self, size: int) -> None:
         """Drop up to `size` bytes that have come.

@@ -1,0 +1,188 @@
+"""Tokens that servers on loopback publish to the other processes of their user.
+
+A server that only this machine can reach draws a token when it starts, and writes it to a file
+that only its user can read. Clients and tasks of the same user find it by the port; other users of
+the machine cannot. A living server holds a lock on its file for as long as it has the port, so the
+token of a server that has ended is not shown to whoever listens on its port now.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from weft_distrib.wire.local import machine
+from weft_tensor import errors
+
+DIRECTORY_VARIABLE: Final = "WEFT_RUNTIME_DIR"
+"""Names the directory of the tokens, where the default does not suit."""
+
+_ADDRESSES: Final = {"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1", "::1": "::1"}
+LOOPBACK: Final = tuple(_ADDRESSES)
+"""Hosts that only processes of this machine can reach."""
+
+_MAX_TOKEN_BYTES: Final = 1 << 10
+_OF_OTHERS: Final = 0o077
+
+
+class _Entry(NamedTuple):
+    path: Path
+    file: int  # open, with a lock
+
+
+class PublishedToken:
+    """A token of a server of this process, which others of its user can read until `withdraw`.
+
+    Args:
+      host: of the server; one of `LOOPBACK`.
+      ports: that accept the token.
+      token: printable ASCII.
+    Raises: PermissionDeniedError: there is no directory that only this user can use.
+    """
+
+    def __init__(self, host: str, ports: Sequence[int], token: bytes) -> None:
+        self._entries: list[_Entry] = []
+        directory = _private_directory()
+        with _locked(directory):
+            _remove_stale(directory)
+            for port in ports:
+                self._entries.append(_written(directory / _name(host, port), token))
+
+    def withdraw(self) -> None:
+        """Publish it no more; call this before the ports are closed."""
+        for path, file in self._entries:
+            with suppress(OSError), _locked(path.parent):  # removed by somebody, with its directory
+                if os.path.samestat(os.fstat(file), os.lstat(path)):
+                    path.unlink()
+            os.close(file)
+        self._entries.clear()
+
+
+def numeric_host(host: str) -> str:
+    """Return the address that servers listen on as `host`.
+
+    "localhost" stands for two addresses. A server listens on one, and another user's program could
+    listen on the other.
+    """
+    return _ADDRESSES.get(host, host)
+
+
+def published_token(host: str, port: int) -> bytes:
+    """Return the token that a living server of this user has published; b"" if there is none.
+
+    Args:
+      host, port: as the server is addressed.
+    """
+    if host not in _ADDRESSES:
+        return b""
+    for directory in _directories():
+        with suppress(OSError, errors.PermissionDeniedError):
+            _check_private(directory)
+            file = os.open(directory / _name(host, port), os.O_RDONLY | os.O_NOFOLLOW)
+            with open(file, "rb") as opened:
+                if _is_private(os.fstat(file)) and not _try_lock(file):
+                    return opened.read(_MAX_TOKEN_BYTES)
+    return b""
+
+
+def _name(host: str, port: int) -> str:
+    """Return the name of a file; a home may be shared by machines, and loopback by nobody."""
+    return f"{machine() or socket.gethostname()}-{_ADDRESSES[host].replace(':', '_')}-{port}"
+
+
+def _directories() -> list[Path]:
+    named = os.environ.get(DIRECTORY_VARIABLE)
+    if named:
+        return [Path(named)]
+    found = [Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")]
+    with suppress(RuntimeError):  # the user has no home
+        found.insert(0, Path.home() / ".local" / "state" / "weft" / "servers")
+    return found
+
+
+def _private_directory() -> Path:
+    """Return the first directory that can be used, made if it is absent."""
+    reasons = []
+    for directory in _directories():
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                directory.mkdir(mode=0o700)
+            _check_private(directory)
+            with _locked(directory):
+                tempfile.TemporaryFile(dir=directory).close()
+            return directory
+        except OSError as error:
+            reasons.append(f"{directory}: {error.strerror}")
+        except errors.PermissionDeniedError as error:
+            reasons.append(error.message)
+    raise errors.PermissionDeniedError(
+        "a server on loopback publishes its token to its user's processes, and there is no "
+        f"directory for it ({'; '.join(reasons)}): name a private one in {DIRECTORY_VARIABLE}, or "
+        "a token file in WEFT_TOKEN"
+    )
+
+
+def _check_private(directory: Path) -> None:
+    found = os.lstat(directory)
+    if not stat.S_ISDIR(found.st_mode) or not _is_private(found):
+        raise errors.PermissionDeniedError(
+            f"{directory} must be a directory of this user with mode 0700, and no link"
+        )
+
+
+def _is_private(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and not found.st_mode & _OF_OTHERS
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Let one process at a time add files to a directory, or remove some."""
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _try_lock(file: int) -> bool:
+    """Lock a file unless a living server has; return True if it has not."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _written(path: Path, token: bytes) -> _Entry:
+    """Write a file that has its content, mode and lock from the moment that it has its name."""
+    file, temporary = tempfile.mkstemp(dir=path.parent)  # new, and of mode 0600
+    try:
+        os.write(file, token)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.rename(temporary, path)
+    except BaseException:  # because nobody else would remove it
+        os.close(file)
+        os.unlink(temporary)
+        raise
+    return _Entry(path, file)
+
+
+def _remove_stale(directory: Path) -> None:
+    """Remove the files of servers of this machine that ended without doing so."""
+    for path in directory.glob(f"{machine() or socket.gethostname()}-*"):
+        with suppress(OSError):
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                if _try_lock(file):
+                    path.unlink()
+            finally:
+                os.close(file)
