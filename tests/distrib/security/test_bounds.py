@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
@@ -67,8 +68,9 @@ def test_other_machines_are_let_in_when_it_is_said_twice(capfd: Any) -> None:
 
     parser = argparse.ArgumentParser()
     command.add(parser)
+    once = ["--insecure", "--cluster", json.dumps(cluster)]
     with pytest.raises(errors.InvalidArgumentError, match="say it twice"):
-        command.run(parser.parse_args(["--insecure"]))
+        command.run(parser.parse_args(once))
 
 
 # ---------------------------------------------------------------------------- leases
@@ -602,3 +604,25 @@ def test_who_has_not_said_hello_may_send_little() -> None:
         channel.close()
         with pytest.raises(errors.PermissionDeniedError):
             Hello.unpack(b"short")
+
+
+def test_every_path_of_a_vector_is_checked(tmp_path: Path, remote: None) -> None:
+    """Not only the first, wherever the forbidden one is."""
+    allowed, secret = tmp_path / "allowed", tmp_path / "secret"
+    for folder in (allowed, secret):
+        folder.mkdir()
+        (folder / "file").write_text("a\n")
+    good, bad = str(allowed / "file"), str(secret / "file")
+    with closing(Server(LOCAL, file_roots=[str(allowed)])) as server:
+        for paths in ([good, bad], [good, good, bad], [[good], [bad]]):
+            with wf.Graph().as_default():
+                if isinstance(paths[0], list):
+                    dataset = wf.data.Dataset.from_tensor_slices(paths)
+                    dataset = dataset.flat_map(wf.data.TextLineDataset)
+                else:
+                    dataset = wf.data.TextLineDataset(paths)
+                following = wf.data.make_one_shot_iterator(dataset).get_next()
+                refused = pytest.raises(errors.PermissionDeniedError, match="outside the files")
+                with wf.Session(server.target) as session, refused:
+                    for _ in paths:
+                        session.run(following)

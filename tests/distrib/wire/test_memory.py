@@ -261,3 +261,34 @@ def test_blocks_are_as_few_as_open_files_allow() -> None:
     assert put[-1] is None and all(put[:-1])
     many.close()
     pools[0].close()
+
+
+def test_files_keep_their_order_when_the_socket_is_full() -> None:
+    """Those of a send that came to nothing go with the next one, first."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    sender, receiver = LocalStream(ours), LocalStream(theirs)
+    ours.setblocking(False)
+    full = memoryview(bytes(1 << 16))
+    while sender.send([full], wait=False):
+        pass
+    files = [os.memfd_create(f"weft-test-{i}") for i in range(5)]
+    inodes = [os.fstat(file).st_ino for file in files]
+    for file in files[:3]:
+        sender.attach(file)
+    assert sender.send([full], wait=False) == 0
+    for file in files[3:]:
+        sender.attach(file)
+    assert sender.send([full], wait=False) == 0
+    buffer, sent = memoryview(bytearray(1 << 16)), 0
+    while not sent:
+        receiver.recv_into(buffer)
+        sent = sender.send([full[:1]], wait=False)
+    arrived: list[int] = []
+    while len(arrived) < len(files):
+        receiver.recv_into(buffer)
+        while (file := receiver.next_file()) is not None:
+            arrived.append(os.fstat(file).st_ino)
+            os.close(file)
+    assert arrived == inodes
+    sender.close()
+    receiver.close()

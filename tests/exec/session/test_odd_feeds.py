@@ -42,8 +42,10 @@ def _run(fetches: Any, feeds: Any = None) -> Callable[[], Any]:
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: _sparse(([[0]], [1.0])), "is fed 3 values (indices, values, dense_shape)"),
+    (lambda: _sparse(([[0]], [1.0], [2], [2])), "is fed 3 values (indices, values, dense_shape)"),
     (lambda: _sparse(3), "is fed 3 values (indices, values, dense_shape)"),
     (lambda: _slices([[1.0, 2.0]]), "is fed 2 values (values, indices)"),
+    (lambda: _slices([[1.0, 2.0], [0, 1], [2]]), "is fed 2 values (values, indices)"),
     (lambda: _handle(3), "is fed 3; a handle is required, as a fetch of one gives"),
     (_run(np.ones(3)), "is not a tensor or operation of a graph"),
     (_run([np.ones(3)]), "is not a tensor or operation of a graph"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,25 @@ class TestEnds:
         with pytest.raises(errors.CancelledError, match="closed"):
             session.partial_run(handle, taken, {a: 1.0})
         later.join()
+
+    @pytest.mark.parametrize("target", ["", "grpc"])
+    def test_a_closed_session_takes_no_part_in_a_step(self, target: str) -> None:
+        """Neither in one that was begun before, nor in a new one."""
+        (a,) = _scalars(1)
+        double = a * 2.0
+        with ExitStack() as stack:
+            if target:
+                server = stack.enter_context(closing(wf.train.Server.create_local_server()))
+                target = server.target
+            session = wf.Session(target)
+            handle = session.partial_run_setup([double], [a])
+            session.close()
+            for call in (
+                lambda: session.partial_run(handle, double, {a: 1.0}),
+                lambda: session.partial_run_setup([double], [a]),
+            ):
+                with pytest.raises(errors.FailedPreconditionError, match="has been closed"):
+                    call()
 
     @pytest.mark.parametrize("close", [True, False])
     def test_one_that_is_never_finished_goes_with_the_session(self, close: bool) -> None:

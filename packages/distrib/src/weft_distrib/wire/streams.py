@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from weft_distrib.security.refusals import refusal
 from weft_distrib.security.roles import Role, role_of
@@ -84,7 +84,7 @@ class Stream(Protocol):
 class _NonBlockingSocket:
     """The calls of a stream that never wait, for one whose caller is not known yet."""
 
-    _sock: Any  # a socket.socket, or an ssl.SSLSocket
+    _sock: socket.socket
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for selectors."""
@@ -114,8 +114,7 @@ class _NonBlockingSocket:
             return None
 
     def _receive(self, size: int) -> bytes:
-        data: bytes = self._sock.recv(size, socket.MSG_DONTWAIT)
-        return data
+        return self._sock.recv(size, socket.MSG_DONTWAIT)
 
     def discard(self, size: int) -> None:
         """Drop up to `size` bytes that have come.
@@ -246,6 +245,8 @@ class TlsStream(_NonBlockingSocket):
       peer: who is at the other end, for messages.
       host: the server's, as clients know it; None at the server's end.
     """
+
+    _sock: ssl.SSLSocket
 
     def __init__(
         self, sock: socket.socket, context: ssl.SSLContext, peer: str, host: str | None = None
