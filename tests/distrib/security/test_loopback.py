@@ -26,7 +26,6 @@ from weft_distrib.security.credentials import VARIABLES
 from weft_distrib.security.loopback import PublishedToken, published_token
 from weft_distrib.server import Server, default_roots
 from weft_distrib.wire.hello import Opening
-from weft_distrib.wire.local import is_possible
 
 LOCAL = {"worker": ["localhost:0"]}
 TOKEN = b"0123456789abcdef"
@@ -268,7 +267,6 @@ os._exit(0)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-@pytest.mark.skipif(not is_possible(), reason="needs Linux")
 def test_another_user_can_do_nothing(directory: Path, tmp_path: Path) -> None:
     """By default, with the server's port, incarnation and program known."""
     tmp_path.chmod(0o755)

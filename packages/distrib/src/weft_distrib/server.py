@@ -26,6 +26,7 @@ from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.loopback import LOOPBACK, PublishedToken
+from weft_distrib.security.machine import machine
 from weft_distrib.security.roles import Role, require
 from weft_distrib.wire import methods
 from weft_distrib.wire.address import address_of
@@ -33,7 +34,6 @@ from weft_distrib.wire.channel import Call
 from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.inproc import INPROC
 from weft_distrib.wire.listener import LEASE_SECONDS, Listener
-from weft_distrib.wire.local import machine
 from weft_distrib.wire.traffic import Traffic, carried
 from weft_distrib.worker.worker import Worker
 from weft_exec.config import SessionConfig

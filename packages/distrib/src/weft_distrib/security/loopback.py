@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from weft_distrib.wire.local import machine
+from weft_distrib.security.machine import machine
 from weft_tensor import errors
 
 DIRECTORY_VARIABLE: Final = "WEFT_RUNTIME_DIR"

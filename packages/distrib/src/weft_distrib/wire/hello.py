@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.security.loopback import numeric_host, published_token
+from weft_distrib.security.machine import has_shared_memory
 from weft_distrib.security.roles import Role
-from weft_distrib.wire.local import is_possible
 from weft_tensor import errors
 
 HELLO: Final = 0
@@ -86,7 +86,7 @@ class Opening:
     ) -> None:
         self.inproc = inproc
         self.version = version
-        self.local = local and is_possible()
+        self.local = local and has_shared_memory()
         self.credentials = credentials or Credentials()
         self.role = role
 

@@ -8,16 +8,12 @@ the same. Where the socket cannot be reached, the ordinary connection stays.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import socket
 import struct
-import sys
 import threading
 from contextlib import suppress
-from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from weft_distrib.security.roles import Role
@@ -31,29 +27,6 @@ _NAME_BYTES = 16
 _CONNECT_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _BACKLOG = 512
-
-
-def is_possible() -> bool:
-    """Whether this system has what it takes."""
-    return sys.platform == "linux" and hasattr(os, "memfd_create")
-
-
-@cache
-def machine() -> str:
-    """What processes have in common that can share memory; for estimates, since it proves nothing.
-
-    It is made of what the system was started with, the network that its local sockets belong to,
-    and the user.
-    """
-    if not is_possible():
-        return ""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
-        network = os.stat("/proc/self/ns/net").st_ino
-    except OSError:
-        return ""
-    told = b"%s %d %d" % (boot, network, os.geteuid())
-    return hashlib.blake2b(told, digest_size=8).hexdigest()
 
 
 class Invitation(NamedTuple):
