@@ -81,6 +81,15 @@ def test_constants_of_any_type() -> None:
     assert constant_value(big) is big.node.attrs["value"]
 
 
+def test_empty_values_have_the_type_of_the_tensor() -> None:
+    part = shapes.shape(array.placeholder(dtypes.float32))[2:1]
+    value = constant_value(part)
+    assert value is not None and value.dtype == np.int32 and value.shape == (0,)
+    fed = array.placeholder(dtypes.int32, [0])
+    assert constant_value(fed) is not None
+    assert fed.graph.is_feedable(fed)
+
+
 def test_constants_of_quantised_types() -> None:
     """NumPy has no types for them, so an array says nothing about it."""
     for dtype in (dtypes.qint8, dtypes.quint8, dtypes.qint32):

@@ -127,13 +127,16 @@ def partial_value(tensor: Output) -> Array | None:
         _guard(tensor)
         return value
     found = _walk(tensor)
-    if found is not None and not _is_all_unknown(found):
+    if found is not None and _has_known_element(found):
         _guard(tensor)
     return found
 
 
-def _is_all_unknown(value: Array) -> bool:
-    return value.dtype == object and all(item is None for item in value.reshape(-1).tolist())
+def _has_known_element(value: Array) -> bool:
+    """Return True if a feed could contradict the value."""
+    if value.dtype != object:
+        return value.size > 0
+    return any(item is not None for item in value.reshape(-1).tolist())
 
 
 def _guard(tensor: Output) -> None:
@@ -180,7 +183,7 @@ def _walk(root: Output) -> Array | None:
             final.add(top)
             if top.node.role is not Role.CONSTANT:
                 _cache[top] = value
-            if value is not None and not _is_all_unknown(value):
+            if value is not None and _has_known_element(value):
                 _guard(top)
     return known[root]
 
@@ -229,11 +232,11 @@ def _normal(output: Output, value: Array) -> Array:
 
 
 def _unknown(output: Output) -> Array | None:
-    """Nothing known, as a value: Nones for a small integer tensor of static shape."""
+    """Return Nones for a small integer tensor of static shape; if that is empty, its value."""
     dims = output.dims
     if dims is None or not output.dtype.base_dtype.is_integer or len(dims) > 1:
         return None
     count = num_elements(dims)
     if count is None or count > MAX_ELEMENTS:
         return None
-    return np.full(dims, None, object)
+    return _normal(output, np.full(dims, None, object))
