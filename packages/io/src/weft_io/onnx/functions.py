@@ -10,9 +10,10 @@ import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, defs
 
-from weft_io.onnx.values import Values
+from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import errors
 from weft_tensor.nesting import shown
+from weft_tensor.shape import format_dims
 
 _KINDS: Final[Mapping[str, Any]] = {
     "FLOAT": (float, int),
@@ -108,12 +109,24 @@ def body(
         at = _newest(schema.function_opset_versions, version)
         function.ParseFromString(schema.get_function_with_opset_version(at))
     if not function.node:
-        raise errors.UnimplementedError(f"{node.op_type} is not defined for these inputs")
+        shapes = ", ".join(_shape_text(each) for each in inputs)
+        raise errors.UnimplementedError(
+            f"{node.op_type} is not defined for these inputs; its definition may require known "
+            f"shapes, got {shapes}"
+        )
     known = {each.name for each in function.attribute_proto}
     for name, each in schema.attributes.items():
         if name not in known and each.default_value.name:
             function.attribute_proto.append(each.default_value)
     return function
+
+
+def _shape_text(kind: TypeProto) -> str:
+    """Return the shape of a tensor's type for messages, "?" for what is unknown."""
+    if not kind.HasField("tensor_type"):
+        return "no tensor"
+    dims = type_and_shape(kind)[1]
+    return format_dims(None if dims is None else tuple(dims))
 
 
 def _resolved(node: NodeProto, attributes: Mapping[str, Any]) -> NodeProto:

@@ -16,6 +16,7 @@ from weft_graph.ops.shapes import rank
 from weft_io.onnx.transpositions import channels_first, inverse
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
     from onnx import GraphProto, TypeProto
@@ -91,28 +92,58 @@ class Operation:
         return found
 
     def rank(self, index: int = 0) -> int:
-        """The rank of an input, on which the form of the graph depends.
+        """Return the rank of an input, on which the form of the graph depends.
 
-        Raises: UnimplementedError: it is known only when a step runs.
+        Raises: UnimplementedError: it is unknown at import.
         """
         dims = self[index].dims
         if dims is None:
-            raise errors.UnimplementedError(f"{self.op} requires input {index} of known rank")
+            raise self.unknown("known rank", index)
         return len(dims)
 
+    def size(self, axis: int, index: int = 0) -> int:
+        """Return the size of an input along an axis, on which the form of the graph depends.
+
+        Raises: UnimplementedError: it is unknown at import.
+        """
+        self.rank(index)
+        size = (self[index].dims or ())[axis]
+        if size is None:
+            raise self.unknown(f"known size at axis {axis}", index)
+        return size
+
+    def unknown(self, required: str, index: int) -> errors.UnimplementedError:
+        """Return the error of a graph whose form depends on an unknown rank or size.
+
+        Args:
+          required: of the input, such as "known rank".
+        """
+        return errors.UnimplementedError(
+            f"{self.op} requires input {index} of {required}, got shape "
+            f"{format_dims(self[index].dims)}; declare the shape in the model, or pass a tensor of "
+            "known shape to import_model in inputs="
+        )
+
     def of_rank(self, count: int, index: int = 0) -> Output:
-        """An input that must have a certain rank, which is known from then on.
+        """Return an input that must have a certain rank, which is known from then on.
 
         Raises: InvalidArgumentError: it has another one.
         """
-        found = self[index]
-        if found.dims is None:
-            self.inputs[index] = found = ensure_shape(found, [None] * count)
+        value = self[index]
+        if value.dims is None:
+            self.inputs[index] = value = ensure_shape(value, [None] * count)
         if self.rank(index) != count:
             raise errors.InvalidArgumentError(
                 f"{self.op} requires input {index} of rank {count}, got {self.rank(index)}"
             )
-        return found
+        return value
+
+    def vector(self, index: int) -> Output | None:
+        """Return an optional input of rank 1, which is known from then on.
+
+        Raises: InvalidArgumentError: it has another rank.
+        """
+        return None if self.get(index) is None else self.of_rank(1, index)
 
     # -------------------------------------------------------------------- order of axes
 
@@ -132,8 +163,11 @@ class Operation:
         return self.transposed(self[index], inverse(channels_first(self.rank(index))))
 
     def channels_first(self, x: Output) -> Output:
-        """A result (N, ..., C) as (N, C, ...)."""
-        assert x.dims is not None, "images have a known rank"
+        """Return a result (N, ..., C) as (N, C, ...)."""
+        if x.dims is None:
+            raise errors.UnimplementedError(
+                f"{self.op} requires inputs of known rank: that of its result is unknown"
+            )
         return self.transposed(x, channels_first(len(x.dims)))
 
     def shared(self, axes: int | tuple[int, ...]) -> Output:

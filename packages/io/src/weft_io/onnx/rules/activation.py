@@ -49,12 +49,7 @@ def _leaky_relu(operation: Operation) -> Output:
 @importer("PRelu", elementwise=True)
 def _prelu(operation: Operation) -> Output:
     x, slope = operation[0], operation[1]
-    if (
-        operation.version < 7
-        and slope.dims is not None
-        and len(slope.dims) == 1
-        and slope.dims[0] != 1
-    ):
+    if operation.version < 7 and operation.rank(1) == 1 and slope.dims != (1,):
         slope = reshape(slope, [-1, *[1] * (operation.rank() - 2)])
     return where_v2(less(x, like(0, x)), slope * x, x)
 

@@ -227,11 +227,19 @@ def _pieces(operation: Operation, x: Output, order: Sequence[int]) -> list[Outpu
     if sizes is not None:
         return split(x, sizes, axis, num=count)
     total = x.dims[axis] if x.dims is not None else None
-    if total is None:
+    if total is not None:
+        return split(x, _even_sizes(total, count), axis)
+    if operation.attribute("num_outputs") is None:  # before version 18, of equal sizes
         return split(x, count, axis)
-    each = -(-total // count)
-    pieces = [max(min(each, total - each * index), 0) for index in range(count)]
-    return split(x, pieces, axis)
+    largest = (shape64(x)[axis] + (count - 1)) // count
+    left = shape64(x)[axis] - largest * constant(np.arange(count))
+    return split(x, clip_by_value(left, like(0, left), largest), axis, num=count)
+
+
+def _even_sizes(total: int, count: int) -> list[int]:
+    """Return the sizes of pieces of an axis, of which the last ones may be smaller."""
+    largest = -(-total // count)
+    return [max(min(largest, total - largest * index), 0) for index in range(count)]
 
 
 @importer("Pad")
@@ -272,12 +280,24 @@ def _padded(operation: Operation, x: Output, sides: Output) -> Output:
         return padded(x, sides, value)
     if mode not in ("reflect", "edge", "wrap"):
         raise errors.InvalidArgumentError(f"mode of Pad must be a known one, got {mode!r}")
+    x, sides = _cropped(x, sides)
     known = constant_value(sides)
     for axis in range(operation.rank()):
         if known is not None and not known[axis].any():
             continue
         x = gather(x, _mirrored(mode, shape64(x)[axis], sides[axis, 0], sides[axis, 1]), axis=axis)
     return x
+
+
+def _cropped(x: Output, sides: Output) -> tuple[Output, Output]:
+    """Return a tensor without what negative margins remove, and the margins that are left."""
+    known = constant_value(sides)
+    if known is not None and np.all(known >= 0):
+        return x, sides
+    zero = like(0, sides)
+    cut = minimum(sides, zero)
+    begin = -cut[:, 0]
+    return part(x, begin, cast(shape64(x), cut.dtype) - begin + cut[:, 1]), maximum(sides, zero)
 
 
 def padded(x: Output, sides: Output, value: Any = 0) -> Output:
@@ -291,9 +311,7 @@ def padded(x: Output, sides: Output, value: Any = 0) -> Output:
         return pad(x, sides, constant_values=value)
     zero = like(0, sides)
     grown = pad(x, maximum(sides, zero), constant_values=value)
-    cut = minimum(sides, zero)
-    begin = -cut[:, 0]
-    return part(grown, begin, shape64(grown) - begin + cut[:, 1])
+    return _cropped(grown, minimum(sides, zero))[0]
 
 
 def _mirrored(mode: str, count: Output, before: Output, after: Output) -> Output:

@@ -160,7 +160,9 @@ def _mask(mask: Output, batch: Output, whole: Output) -> Output:
 
     Raises: UnimplementedError: it is of another form.
     """
-    rank = None if mask.dims is None else len(mask.dims)
+    if mask.dims is None:
+        raise errors.UnimplementedError("attention requires a mask of known rank, got <unknown>")
+    rank = len(mask.dims)
     mask = cast(mask, dtypes.int32)
     if rank == 1:  # where the keys end, and maybe where they begin or other lengths
         keys = expand_dims(sequence(whole), 0)

@@ -16,7 +16,7 @@ from weft_graph.ops.masks import where_v2
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.powers import sqrt, square
 from weft_graph.ops.reduction import argmax, reduce_any, reduce_max, reduce_sum
-from weft_graph.ops.shapes import expand_dims, reshape
+from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.scores import floats, labelled, labels_of, transformed
@@ -74,7 +74,14 @@ def _imputer(operation: Operation) -> Output:
 @importer("FeatureVectorizer", domain=_ML)
 def _vectorizer(operation: Operation) -> Output:
     parts = [floats(operation[index]) for index in range(len(operation.inputs))]
-    return concat([p if len(p.dims or ()) > 1 else reshape(p, [1, -1]) for p in parts], 1)
+    return concat([_as_matrix(part) for part in parts], 1)
+
+
+def _as_matrix(x: Output) -> Output:
+    """Return a matrix as it is, and a vector as its only row."""
+    if x.dims is None:
+        return reshape(x, concat([[1, 1], shape(x)], 0)[-2:])
+    return x if len(x.dims) > 1 else reshape(x, [1, -1])
 
 
 @importer("OneHotEncoder", domain=_ML)

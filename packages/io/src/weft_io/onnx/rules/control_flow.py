@@ -182,7 +182,11 @@ def _scan_of_batch(operation: Operation) -> list[Output]:
     if operation.get(0) is not None:
         raise errors.UnimplementedError("sequence_lens of Scan are not taken")
     values = [operation[i] for i in range(1, len(operation.inputs))]
-    rows = [unstack(value) for value in values]
+    sizes = [value.dims[0] for value in values if value.dims]
+    batch = next((size for size in sizes if size is not None), None)
+    if batch is None:
+        raise operation.unknown("known size at axis 0, the batch", 1)
+    rows = [unstack(value, batch) for value in values]
     results = [_scanned(operation, list(each)) for each in zip(*rows, strict=True)]
     return [stack(list(each)) for each in zip(*results, strict=True)]
 

@@ -34,11 +34,12 @@ from weft_io.onnx.rules.sliding import (
 )
 from weft_io.onnx.transpositions import inverse
 from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
 
 
 @importer("Conv")
 def _conv(operation: Operation) -> Output:
-    w, bias = operation[1], operation.get(2)
+    w, bias = operation[1], operation.vector(2)
     operation.of_rank(operation.rank(1))
     found = convolution(operation, operation.channels_last(), w)
     return operation.channels_first(found if bias is None else found + bias)
@@ -96,7 +97,10 @@ def _kernel(operation: Operation, w: Output) -> list[int]:
     if w.dims is None or None in w.dims[2:]:
         given = operation.attribute("kernel_shape")
         if given is None:
-            raise errors.UnimplementedError(f"{operation.op} requires a kernel of known shape")
+            raise errors.UnimplementedError(
+                f"{operation.op} requires a kernel of known shape, got shape {format_dims(w.dims)};"
+                " give the attribute kernel_shape, or declare the shape in the model"
+            )
         return list(given)
     return [size for size in w.dims[2:] if size is not None]
 
@@ -142,15 +146,14 @@ def _depthwise(
 
 @importer("ConvTranspose")
 def _conv_transpose(operation: Operation) -> Output:
-    w, bias = operation[1], operation.get(2)
+    w, bias = operation[1], operation.vector(2)
     kernel, group = _kernel(operation, w), operation.attribute("group", 1)
     spatial = len(kernel)
     operation.of_rank(spatial + 2)
-    depth = None if w.dims is None else w.dims[0]
-    if group != 1 and (group < 1 or depth is None or depth % group):
+    if group != 1 and (group < 1 or operation.size(0, 1) % group):
         raise errors.InvalidArgumentError(
-            f"group of ConvTranspose must divide the known channels of its input, of which its "
-            f"weights have {depth}, got {group}"
+            f"group of ConvTranspose must divide the channels of its input, of which its weights "
+            f"have {operation.size(0, 1)}, got {group}"
         )
     x = operation.channels_last()
     strides = operation.attribute("strides") or [1] * spatial

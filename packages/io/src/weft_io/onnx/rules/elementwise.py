@@ -21,7 +21,7 @@ from weft_graph.ops import (
     trigonometry,
 )
 from weft_graph.ops.gather import gather
-from weft_graph.ops.shapes import reshape, shape, size
+from weft_graph.ops.shapes import expand_dims, shape, size
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
@@ -96,8 +96,9 @@ def operands(operation: Operation) -> tuple[Output, Output]:
     after = operation.rank(0) - axis % max(operation.rank(0), 1) - operation.rank(1)
     if after <= 0:
         return x, y
-    sizes = [-1 if d is None else d for d in y.dims or ()]
-    return x, reshape(y, [*sizes, *[1] * after])
+    for _ in range(after):
+        y = expand_dims(y, operation.shared(-1))
+    return x, y
 
 
 @importer("Div", elementwise=True)

@@ -14,11 +14,11 @@ from weft_graph.ops.gather import gather, gather_nd, one_hot
 from weft_graph.ops.join import concat, stack
 from weft_graph.ops.masks import where_v2
 from weft_graph.ops.permutation import transpose
-from weft_graph.ops.reduction import reduce_prod, reduce_sum
+from weft_graph.ops.reduction import cumprod, reduce_prod, reduce_sum
 from weft_graph.ops.search import argsort, unique_with_counts
 from weft_graph.ops.segments import unsorted_segment_prod
 from weft_graph.ops.sequence import range as sequence
-from weft_graph.ops.shapes import reshape, shape
+from weft_graph.ops.shapes import reshape, shape, size
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, cast, like
 from weft_io.onnx.registry import exporter, importer
@@ -45,7 +45,8 @@ def from_front(indices: Output, count: Output) -> Output:
 
 @importer("Gather")
 def _gather(operation: Operation) -> Output:
-    x, axis = operation[0], operation.axis()
+    x = operation[0]
+    axis = operation.attribute("axis", 0) if x.dims is None else operation.axis()
     known = operation.value(1)
     indices = operation[1]
     if known is None or (known < 0).any():
@@ -57,9 +58,14 @@ def _gather(operation: Operation) -> Output:
 def _gather_nd(operation: Operation) -> Output:
     x, batch = operation[0], operation.attribute("batch_dims", 0)
     indices = operation[1]
-    last = indices.dims[-1] if indices.dims else None
-    sizes = shape64(x)[batch : None if last is None else batch + last]
+    sizes = shape64(x)[batch : batch + _depth(indices)]
     return gather_nd(x, from_front(indices, sizes), batch_dims=batch)
+
+
+def _depth(indices: Output) -> Any:
+    """Return the number of axes that an index vector addresses, as an int where it is known."""
+    known = indices.dims[-1] if indices.dims else None
+    return shape64(indices)[-1] if known is None else known
 
 
 def _places(x: Output, indices: Output, axis: int) -> Output:
@@ -91,8 +97,7 @@ def _scatter_elements(operation: Operation) -> Output:
 @importer("ScatterND")
 def _scatter_nd(operation: Operation) -> Output:
     x, indices = operation[0], operation[1]
-    last = indices.dims[-1] if indices.dims else None
-    places = from_front(indices, shape64(x)[:last])
+    places = from_front(indices, shape64(x)[: _depth(indices)])
     return scattered(x, places, operation[2], operation.attribute("reduction", "none"))
 
 
@@ -108,20 +113,15 @@ def scattered(x: Output, places: Output, updates: Output, how: str) -> Output:
 
 
 def _products(x: Output, places: Output, updates: Output) -> Output:
-    """For each element of x the product of its updates, 1 without one."""
-    depth = places.dims[-1] if places.dims else None
-    if depth is None:
-        raise errors.UnimplementedError("a scatter of products requires a known depth of indices")
-    sizes = shape64(x)
-    strides = [reduce_prod(sizes[i + 1 : depth]) for i in range(depth)]
-    flat = reduce_sum(places * stack(strides), -1)
-    rows = concat([[reduce_prod(sizes[:depth])], sizes[depth:]], 0)
-    count = reduce_prod(sizes[:depth])
-    lead = len(places.dims or ()) - 1
-    found = unsorted_segment_prod(
-        reshape(updates, concat([[-1], shape64(updates)[lead:]], 0)), reshape(flat, [-1]), count
-    )
-    return reshape(reshape(found, rows), sizes)
+    """Return for each element of x the product of its updates, 1 without one."""
+    sizes, depth = shape64(x), _depth(places)
+    outer, inner = sizes[:depth], sizes[depth:]
+    flat = reduce_sum(places * cumprod(outer, exclusive=True, reverse=True), -1)
+    # As a row for each update: the number of rows is given, since there may be no elements.
+    count = size(flat, out_type=dtypes.int64)
+    rows = reshape(updates, concat([[count], inner], 0))
+    products = unsorted_segment_prod(rows, reshape(flat, [-1]), reduce_prod(outer))
+    return reshape(products, sizes)
 
 
 @importer("OneHot")
@@ -142,6 +142,10 @@ def _unique(operation: Operation) -> list[Output]:
     x = operation[0]
     axis = None if operation.attribute("axis") is None else operation.axis()
     rows = reshape(x, [-1]) if axis is None else _rows(x, axis)
+    if axis is not None:
+        for other in range(operation.rank()):
+            if other != axis:
+                operation.size(other)
     codes = rows if axis is None else _row_codes(rows)
     _, inverse, counts = unique_with_counts(codes, dtypes.int64)
     number = shape64(counts)[0]
@@ -166,8 +170,7 @@ def _row_codes(rows: Output) -> Output:
     from weft_graph.ops.search import unique
 
     width = rows.dims[1] if rows.dims else None
-    if width is None:
-        raise errors.UnimplementedError("Unique along an axis requires sizes that are known")
+    assert width is not None, "the sizes beside the axis are known"
     code = ones_like(cast(rows[:, 0], dtypes.int64)) * 0
     for column in range(width):
         values, place = unique(rows[:, column], dtypes.int64)

@@ -57,11 +57,16 @@ def _centred(
     if known is not None and not known.any():
         return found
     given = operation.in_floats(offset, dtype)
-    if given.dims == (1,):
-        given = reshape(given, [])
-    elif len(given.dims or ()) == 1 and shape:
-        given = reshape(given, shape)
-    return found - given
+    return found - _point(operation, given, zero, shape)
+
+
+def _point(operation: Operation, value: Output, at: int, shape: Sequence[int]) -> Output:
+    """Return a zero point that broadcasts: a vector in a shape; one number where that is ()."""
+    if value.dims == ():
+        return value
+    if value.dims == (1,) or not shape:
+        return reshape(value, [])
+    return reshape(value, shape) if operation.rank(at) == 1 else value
 
 
 def _known_weights(
@@ -108,11 +113,7 @@ def _zero_point(operation: Operation, at: int, shape: Sequence[int]) -> Output:
     given = operation.get(at)
     if given is None:
         return constant(np.int32(0))
-    if given.dims == (1,):
-        given = reshape(given, [])
-    elif len(given.dims or ()) == 1:
-        given = reshape(given, shape)
-    return cast(given, dtypes.int32)
+    return cast(_point(operation, given, at, shape), dtypes.int32)
 
 
 def _small(whole: np.ndarray[Any, Any] | None) -> Output | None:
@@ -164,8 +165,8 @@ def exact_product(operation: Operation, first: tuple[int, int], second: tuple[in
     if {operation[at].dtype.base_dtype for at in (first[0], second[0])} <= _SMALL:
         a_zero = _zero_point(operation, first[1], [-1, 1])
         return product_with_weights(operation, operation[first[0]], a_zero, second)
-    x, y = (  # floats of 8 bits
-        _centred(operation, operation[at], zero, dtypes.float32, shape)
+    x, y = (  # floats of 8 bits; a vector has one zero point
+        _centred(operation, operation[at], zero, dtypes.float32, shape * (operation.rank(at) > 1))
         for (at, zero), shape in ((first, [-1, 1]), (second, [1, -1]))
     )
     return product(x, y)
@@ -274,7 +275,7 @@ def _conv_integer(operation: Operation) -> Output:
 # -------------------------------------------------------------------------------- export
 
 
-def _point(export: NodeExport, index: int, dtype: DType) -> Value | None:
+def _written_point(export: NodeExport, index: int, dtype: DType) -> Value | None:
     """A zero point as ONNX has it, of the type of its operand; None where it is another number."""
     value = export[index]
     if value.array is not None:
@@ -292,7 +293,7 @@ def _point(export: NodeExport, index: int, dtype: DType) -> Value | None:
 @exporter("MatMulInteger")
 def _write_matmul_integer(export: NodeExport) -> Value:
     """By 32 bits where zero points have other shapes or values than those of ONNX's own op."""
-    a_zero, b_zero = (_point(export, i + 2, export[i].dtype) for i in (0, 1))
+    a_zero, b_zero = (_written_point(export, i + 2, export[i].dtype) for i in (0, 1))
     a_dims, b_dims, b_sizes = (export.node.inputs[i].dims for i in (2, 3, 1))
     if a_dims == () and a_zero is not None and b_zero is not None and b_dims is not None:
         if b_dims == ():
@@ -310,7 +311,7 @@ def _write_matmul_integer(export: NodeExport) -> Value:
 
 @exporter("Conv2DInteger", "DepthwiseConv2dInteger")
 def _write_conv_integer(export: NodeExport) -> Value:
-    zero = _point(export, 2, export[0].dtype)
+    zero = _written_point(export, 2, export[0].dtype)
     if zero is None:
         raise errors.UnimplementedError(
             f"the zero point must be known to be one of {export[0].dtype.name}"

@@ -87,7 +87,11 @@ def _gemm(operation: Operation) -> Output:
 @importer("Einsum")
 def _einsum(operation: Operation) -> Output:
     values = [operation[index] for index in range(len(operation.inputs))]
-    return einsum(operation.required("equation").replace(" ", ""), *values)
+    equation = operation.required("equation").replace(" ", "")
+    if "..." in equation:
+        for index in range(len(values)):
+            operation.rank(index)
+    return einsum(equation, *values)
 
 
 @importer("Det")

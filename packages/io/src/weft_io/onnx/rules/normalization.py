@@ -25,12 +25,15 @@ _MOST_SUMMED: Final = 1000
 
 @importer("BatchNormalization")
 def _batch_normalization(operation: Operation) -> list[Output]:
-    scale, bias, mean, variance = (operation[index] for index in range(1, 5))
+    spatial = operation.attribute("spatial", 1)
+    scale, bias, mean, variance = (
+        operation.of_rank(1, index) if spatial else operation[index] for index in range(1, 5)
+    )
     epsilon = operation.attribute("epsilon", 1e-5)
     training = operation.attribute("training_mode", 0) or (
         operation.version < 14 and operation.num_outputs > 1
     )
-    if not operation.attribute("spatial", 1):  # of each element of an image, before version 9
+    if not spatial:  # of each element of an image, before version 9
         if training:
             raise errors.UnimplementedError("BatchNormalization with spatial=0 cannot train")
         return [_scaled(operation[0], scale, bias, mean, variance, epsilon)]
@@ -70,7 +73,7 @@ def _turned(operation: Operation, x: Output) -> Output:
 
 @importer("InstanceNormalization")
 def _instance_normalization(operation: Operation) -> Output:
-    x, scale, bias = operation.channels_last(), operation[1], operation[2]
+    x, scale, bias = operation.channels_last(), operation.of_rank(1, 1), operation.of_rank(1, 2)
     mean, variance = moments(x, list(range(1, operation.rank() - 1)), keep_dims=True)
     normal = (x - mean) * rsqrt(variance + like(operation.attribute("epsilon", 1e-5), variance))
     return operation.channels_first(normal * scale + bias)

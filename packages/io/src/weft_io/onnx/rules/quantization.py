@@ -10,10 +10,11 @@ from weft_graph.ops.comparison import equal
 from weft_graph.ops.masks import repeat, where_v2
 from weft_graph.ops.reduction import reduce_max, reduce_min
 from weft_graph.ops.rounding import rint
+from weft_graph.ops.sequence import range as sequence
 from weft_graph.ops.shapes import reshape
 from weft_graph.ops.slicing import slice as part
 from weft_io.onnx.node_export import NodeExport, Value
-from weft_io.onnx.operation import Operation, cast, like
+from weft_io.onnx.operation import Operation, cast, like, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_io.onnx.rules.array import converted, shape64
 from weft_io.onnx.rules.integer_products import exact_convolution, exact_product
@@ -22,19 +23,36 @@ from weft_tensor.dtypes import DType
 
 
 def _aligned(operation: Operation, value: Output, x: Output) -> Output:
-    """A scale or zero point shaped like x: one, one for each place of an axis, or for a block."""
-    rank = len(value.dims or ())
-    if rank == 0 or value.dims == (1,):
-        return reshape(value, [])
-    axis = operation.axis(1)
-    if rank == 1 and operation.rank() > 1:
-        return reshape(value, [-1 if i == axis else 1 for i in range(operation.rank())])
+    """Return a scale or zero point shaped like x: one, one per place of an axis, or per block."""
     block = operation.attribute("block_size", 0)
-    if rank > 1 and block:
+    if value.dims in ((), (1,)):
+        return reshape(value, [])
+    if value.dims is None and block:
+        raise errors.UnimplementedError(
+            f"{operation.op} in blocks requires a scale and a zero point of known rank"
+        )
+    if value.dims is None or len(value.dims) == 1:
+        return _along_axis(operation, value)
+    if block:
+        operation.of_rank(len(value.dims))
+        axis = operation.axis(1)
         block = minimum(block, shape64(x)[axis])  # what reaches further says nothing more
         wide = repeat(value, block, axis=axis)
-        return part(wide, [0] * rank, shape64(x))
+        return part(wide, [0] * len(value.dims), shape64(x))
     return value
+
+
+def _along_axis(operation: Operation, value: Output) -> Output:
+    """Return one number, or one per place of the axis, with axes of size 1 beside it."""
+    x, axis = operation[0], operation.attribute("axis", 1)
+    if x.dims is None:
+        axes = sequence(rank_of(x))
+        axis = axis if axis >= 0 else rank_of(x) + axis
+        return reshape(value, where_v2(equal(axes, axis), -1, 1))
+    if value.dims is not None and value.dims[0] is not None:
+        axis = operation.axis(1)  # more than one number
+    rank = len(x.dims)
+    return reshape(value, [-1 if axis in (i, i - rank) else 1 for i in range(rank)])
 
 
 @importer("QuantizeLinear")
@@ -73,8 +91,8 @@ def _dequantize(operation: Operation) -> Output:
 def _q_linear_matmul(operation: Operation) -> Output:
     found = cast(exact_product(operation, (0, 2), (3, 5)), dtypes.float32)
     scale = cast(operation[1], dtypes.float32)
-    if len(scale.dims or ()) == 1 and scale.dims != (1,):
-        scale = reshape(scale, [-1, 1])
+    if operation.rank(1) == 1 and scale.dims != (1,):
+        scale = reshape(scale, [-1, 1] if operation.rank(0) > 1 else [])
     return requantized(found, scale * cast(operation[4], dtypes.float32), operation, 6)
 
 

@@ -9,16 +9,19 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ops import reduction
 from weft_graph.ops.arithmetic import abs as absolute
-from weft_graph.ops.comparison import invert
+from weft_graph.ops.comparison import equal, invert
 from weft_graph.ops.elementary import log
 from weft_graph.ops.identity import identity
+from weft_graph.ops.join import concat
+from weft_graph.ops.masks import where_v2
 from weft_graph.ops.permutation import reverse, transpose
 from weft_graph.ops.powers import sqrt, square
 from weft_graph.ops.search import top_k
-from weft_graph.ops.shapes import expand_dims, reshape, shape
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, reshape, shape, size
 from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.node_export import NodeExport, Value
-from weft_io.onnx.operation import Operation, as_int32, cast
+from weft_io.onnx.operation import Operation, as_int32, cast, rank_of
 from weft_io.onnx.registry import exporter, importer
 from weft_tensor import dtypes, errors
 
@@ -53,11 +56,20 @@ def _reduce(operation: Operation) -> Output:
     known = None if axes is None else constant_value(axes)
     if known is not None and known.size and x.dims is not None:
         return _over_axes(operation, [int(axis) % len(x.dims) for axis in known.ravel()], keep)
+    rule, empty_is_none = _rule(operation, x), operation.attribute("noop_with_empty_axes", 0)
     if axes is None or axes.dims == (0,):
-        if operation.attribute("noop_with_empty_axes", 0):
-            return _REDUCE[operation.op](expand_dims(x, 0), 0, False)
-        axes = None
-    return _rule(operation, x)(x, axes, keep)
+        return rule(expand_dims(x, 0), 0, False) if empty_is_none else rule(x, None, keep)
+    if not empty_is_none and (axes.dims is None or None in axes.dims):
+        axes = _all_if_empty(axes, x)
+    return rule(x, axes, keep)
+
+
+def _all_if_empty(axes: Output, x: Output) -> Output:
+    """Return axes of which only a step knows their number; all axes of x where there are none."""
+    axes = reshape(axes, [-1])
+    every = sequence(cast(rank_of(x), axes.dtype.base_dtype))
+    count = where_v2(equal(size(axes), 0), size(every), 0)
+    return concat([axes, every[:count]], 0)
 
 
 def _rule(operation: Operation, x: Output) -> _Reduce:

@@ -34,15 +34,21 @@ from weft_io.onnx.registry import importer
 from weft_io.onnx.rules.array import shape64
 from weft_io.ops.image_suppression import non_max_suppression
 from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
 
 
 @importer("AffineGrid")
 def _affine_grid(operation: Operation) -> Output:
     """The points of an image of some size after an affine map, x before y before z."""
     theta, size = operation[0], operation[1]
-    count = (theta.dims or (None, 2))[1]
+    operation.of_rank(3)
+    known = None if size.dims is None else size.dims[0]
+    count = operation.size(1) if known is None else known - 2
     if count not in (2, 3):
-        raise errors.UnimplementedError("AffineGrid requires theta of shape (N, 2, 3) or (N, 3, 4)")
+        raise errors.InvalidArgumentError(
+            "AffineGrid requires theta of shape (N, 2, 3) or (N, 3, 4), and 4 or 5 sizes; got "
+            f"theta of shape {format_dims(theta.dims)} and sizes of shape {format_dims(size.dims)}"
+        )
     lines = []
     for i in range(count):
         n = cast(size[2 + i], theta.dtype)
@@ -297,10 +303,13 @@ def _sizes(*each: Any) -> Output:
 def _deform_conv(operation: Operation) -> Output:
     """Each tap of the window looks at a place that an input moves."""
     x, w, offset = operation[0], operation[1], operation[2]
-    bias, mask = operation.get(3), operation.get(4)
-    if operation.rank() != 4 or w.dims is None or None in w.dims:
-        raise errors.UnimplementedError("DeformConv is taken over two axes, of known kernel")
-    taps = [int(size or 0) for size in w.dims[2:]]
+    bias, mask = operation.vector(3), operation.get(4)
+    if operation.rank() != 4:
+        raise errors.UnimplementedError(
+            f"DeformConv requires input 0 of rank 4, got {operation.rank()}"
+        )
+    operation.of_rank(4, 1)
+    filters_count, taps = operation.size(0, 1), [operation.size(axis, 1) for axis in (2, 3)]
     groups, group = operation.attribute("offset_group", 1), operation.attribute("group", 1)
     strides = operation.attribute("strides") or [1, 1]
     dilations = operation.attribute("dilations") or [1, 1]
@@ -327,9 +336,9 @@ def _deform_conv(operation: Operation) -> Output:
             stack([sizes[0], constant(groups), constant(1), constant(count), sizes[2], sizes[3]]),
         )
     rows = reshape(columns, _sizes(sizes[0], group, -1, sizes[2] * sizes[3]))
-    filters = reshape(w, [1, group, w.dims[0] // group, -1])
+    filters = reshape(w, [1, group, filters_count // group, -1])
     found = reshape(
-        matmul(filters, rows), stack([sizes[0], constant(w.dims[0]), sizes[2], sizes[3]])
+        matmul(filters, rows), stack([sizes[0], constant(filters_count), sizes[2], sizes[3]])
     )
     return found if bias is None else found + reshape(bias, [-1, 1, 1])
 
@@ -371,9 +380,9 @@ def _moved_columns(
 @importer("Col2Im")
 def _col2im(operation: Operation) -> Output:
     x, image, block = operation[0], operation[1], operation[2]
-    count = (image.dims or (None,))[0]
-    if count is None:
-        raise errors.UnimplementedError("Col2Im requires image_shape of known length")
+    operation.of_rank(1, 1)
+    given = operation.attribute("strides") or operation.attribute("dilations")
+    count = len(given) if given else operation.size(0, 1)
     strides = operation.attribute("strides") or [1] * count
     dilations = operation.attribute("dilations") or [1] * count
     pads = operation.attribute("pads") or [0] * 2 * count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops.arithmetic import maximum
+from weft_graph.ops.array import zeros_like
 from weft_graph.ops.casting import complex as complex_of, imag, real
 from weft_graph.ops.comparison import greater_equal, less_equal
 from weft_graph.ops.division import floormod
@@ -20,16 +21,24 @@ from weft_graph.ops.shapes import expand_dims, reshape, shape
 from weft_io.onnx.operation import Operation, as_int32, cast, like
 from weft_io.onnx.registry import importer
 from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
 
 
 def _complex(x: Output) -> Output:
-    """Pairs, or single real parts, as complex numbers."""
+    """Return pairs along the last axis, or single real parts, as complex numbers."""
     width = None if x.dims is None else x.dims[-1]
-    if width not in (1, 2):
-        raise errors.UnimplementedError("the last axis of a signal must be known to be 1 or 2")
+    if width not in (1, 2, None):
+        raise errors.InvalidArgumentError(
+            f"the last axis of a signal must have size 1 or 2, got shape {format_dims(x.dims)}"
+        )
     x = x if x.dtype in (dtypes.float32, dtypes.float64) else cast(x, dtypes.float32)
-    parts = x[..., 0]
-    return complex_of(parts, x[..., 1] if width == 2 else parts * like(0, parts))
+    if width == 2:
+        return complex_of(x[..., 0], x[..., 1])
+    if width == 1:
+        return complex_of(x[..., 0], zeros_like(x[..., 0]))
+    # Where the size is unknown, a 0 behind stands for the imaginary part that may be missing.
+    padded = concat([x, zeros_like(x[..., :1])], -1)
+    return complex_of(padded[..., 0], padded[..., 1])
 
 
 def _pairs(x: Output, dtype: dtypes.DType) -> Output:
@@ -70,8 +79,8 @@ def _dft(operation: Operation) -> Output:
 
 @importer("STFT")
 def _stft(operation: Operation) -> Output:
-    x, step = operation[0], as_int32(reshape(operation[1], []))
-    window, length = operation.get(2), operation.get(3)
+    x, step = operation.of_rank(3), as_int32(reshape(operation[1], []))
+    window, length = operation.vector(2), operation.get(3)
     if length is not None:
         size = as_int32(reshape(length, []))
     elif window is not None:

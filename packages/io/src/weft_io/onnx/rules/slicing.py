@@ -18,7 +18,8 @@ from weft_graph.ops.division import floormod
 from weft_graph.ops.gather import gather, tensor_scatter_nd_update
 from weft_graph.ops.join import concat
 from weft_graph.ops.masks import where_v2
-from weft_graph.ops.shapes import expand_dims, shape
+from weft_graph.ops.sequence import range as sequence
+from weft_graph.ops.shapes import expand_dims, shape, size
 from weft_graph.ops.slicing import strided_slice
 from weft_io.onnx.node_export import NodeExport, Value
 from weft_io.onnx.operation import Operation, like
@@ -44,6 +45,8 @@ def _slice(operation: Operation) -> Output:
     ):
         return _ranges(operation, operation[0], axes, starts, ends)
     x, order = operation.plain()
+    if axes is None and operation.tensor(3, "axes") is None:  # the first ones
+        operation.inputs[3:4] = [sequence(size(starts, out_type=dtypes.int64))]
     if axes is None:
         found = _ranges_of_computed_axes(operation, x, order, starts, ends)
     elif any(not -len(order) <= axis < len(order) for axis in axes):
@@ -59,7 +62,7 @@ def _sliced_axes(operation: Operation, starts: Output) -> list[int] | None:
     """The axes that are cut, None where only a step knows them."""
     if operation.tensor(3, "axes") is None:
         count = (starts.dims or (None,))[0]
-        return list(range(operation.rank() if count is None else count))
+        return None if count is None else list(range(count))
     if operation.get(3) is None:
         return [int(axis) for axis in operation.attribute("axes")]
     known = operation.value(3)
