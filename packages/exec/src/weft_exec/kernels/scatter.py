@@ -94,6 +94,18 @@ def _rows_of_slices(points: Array, outer: tuple[int, ...]) -> tuple[Array, int]:
     return rows, count
 
 
+def stable_order(rows: Array, count: int) -> Array:
+    """Return the stable sorting order of row numbers in [0, count), by a radix sort.
+
+    NumPy sorts integers of 16 bits by their digits, ten times as fast as wider ones.
+    """
+    order = rows.astype(np.uint16).argsort(kind="stable")
+    for shift in range(16, count.bit_length(), 16):
+        digits = (rows >> shift).astype(np.uint16)
+        order = order[digits[order].argsort(kind="stable")]
+    return order
+
+
 def set_rows(array: Array, rows: Array, updates: Any) -> None:
     """Replace rows; of equal ones the last update counts."""
     array[rows] = updates
@@ -141,7 +153,7 @@ def _by_rows(array: Array, rows: Array, updates: Any, combine: np.ufunc) -> None
     if len(rows) < 2:
         array[rows] = combine(array[rows], updates)
         return
-    order = rows.argsort(kind="stable")
+    order = stable_order(rows, len(array))
     ordered = rows[order]
     first = np.empty(len(rows), np.bool_)
     first[0] = True

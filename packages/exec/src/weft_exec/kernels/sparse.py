@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,13 +11,16 @@ from weft_exec.kernels.array import filled, sizes_of
 from weft_exec.kernels.common import as_exact, widened
 from weft_exec.kernels.gather import columns_of
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.scatter import combining
+from weft_exec.kernels.scatter import combining, stable_order
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
+
+
+Array = np.ndarray[Any, Any]
 
 
 @kernel("SparseToDense")
@@ -89,8 +92,54 @@ def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
                 f"a matrix product requires equal inner sizes, got {k} and {dense.shape[0]}"
             )
         result = np.zeros((m, dense.shape[1]), widened(dense[:0]).dtype)
-        products = widened(values)[:, None] * widened(dense[columns])
-        combining(np.add)(result, rows, products)
+        _add_products(result, rows, columns, widened(values), widened(dense))
         return as_exact(result, dtype, device)
 
     return run
+
+
+_NARROW: Final = 8
+"""Up to so many columns are faster one by one."""
+_REPAID: Final = 4096
+"""Elements from which on a diagonal repays the calls that add it."""
+
+
+def _add_products(result: Array, rows: Array, columns: Array, values: Array, dense: Array) -> None:
+    """Add to each row of the result its values times rows of the dense matrix, in their order.
+
+    Jagged diagonals (Saad 1989): rows are ordered by their number of values, and the first value
+    of each row is added at once, then the second ones, and so on, while diagonals are long.
+    """
+    width = result.shape[1]
+    if width > _NARROW:
+        rest = _add_diagonals(result, rows, columns, values, dense)
+        rows, columns, values = rows[rest], columns[rest], values[rest]
+        combining(np.add)(result, rows, values[:, None] * dense[columns])
+        return
+    sums = np.zeros(result.shape[::-1], result.dtype)
+    for column in range(width):
+        np.add.at(sums[column], rows, dense[:, column].take(columns) * values)
+    result += sums.T
+
+
+def _add_diagonals(
+    result: Array, rows: Array, columns: Array, values: Array, dense: Array
+) -> Array:
+    """Add the first values of all rows; return the positions of the values that are left."""
+    counts = np.bincount(rows, minlength=len(result))
+    by_count = np.argsort(-counts, kind="stable")
+    fewest = _REPAID // result.shape[1] + 1  # rows of a diagonal
+    length = int(counts[by_count[fewest - 1]]) if fewest <= len(counts) else 0
+    if not length:
+        return np.arange(len(rows))
+    order = stable_order(rows, len(result))
+    starts = np.cumsum(counts) - counts
+    num_rows = len(counts) - np.searchsorted(np.sort(counts), np.arange(length), "right")
+    sums = np.zeros_like(result)
+    for number, count in enumerate(num_rows.tolist()):
+        places = order[starts[by_count[:count]] + number]
+        terms = dense.take(columns[places], 0)
+        terms *= values[places, None]
+        sums[:count] += terms
+    result[by_count] += sums
+    return order[np.arange(len(rows)) - starts[rows[order]] >= length]

@@ -15,7 +15,7 @@ from weft_compiler.lower.values import Requirement, Value, Written, moved
 from weft_tensor import dtypes
 
 
-@lowers("SparseTensorDenseMatMul", known=(2,))
+@lowers("SparseTensorDenseMatMul", known=(2,), alone=lambda _: True)
 def _product(op: Operation) -> Value:
     """Rows of the dense matrix are added to those of the result, one for each value."""
     indices, _, _, b = op.inputs
