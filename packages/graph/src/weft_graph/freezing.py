@@ -7,17 +7,22 @@ __all__ = ["convert_variables_to_constants"]
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft_graph import proto
 from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
 from weft_graph.ir.builder import create
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import lookup_op, traits_of
+from weft_graph.ir.step_graph import StepGraph, copy_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_graph.messages.tensor_proto import array_to_proto
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
+from weft_graph.passes.specialize import specialize
 from weft_tensor import dtypes, errors
 
 
@@ -181,3 +186,51 @@ def _use_of_constant(node: proto.NodeDef, handles: Mapping[str, int]) -> list[pr
     axis.attr["value"].tensor.tensor_shape.SetInParent()
     axis.attr["value"].tensor.int_val.append(node.attr["batch_dims"].i)
     return [axis, new]
+
+
+def specialize_graph(
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    values: Mapping[Output, np.ndarray[Any, Any]] | None = None,
+) -> tuple[list[Output], list[Output]]:
+    """Copy the part of a graph between some tensors, for inputs that are known already.
+
+    Bodies take the place of calls. Tensors in `values` become constants, and placeholders with a
+    default that are no inputs become the default. The branches and dropout masks that these decide
+    are removed.
+
+    Args:
+      inputs: any tensors; the copy has placeholders for them, with the names of their nodes.
+      outputs: the tensors to compute.
+      values: arrays of the tensors' dtypes and shapes.
+    Returns: the copies of `inputs` and of `outputs`, in a graph of their own. Other nodes keep
+      their names and the user's lines.
+    Raises: InvalidArgumentError: an output is in a branch that is not taken, or an input in a loop.
+    """
+    values = values or {}
+    step = prune([*inputs, *values], outputs, [])
+    inline_calls(step)
+    specialize(step, values)
+    return _with_placeholders(step, inputs)
+
+
+def _with_placeholders(
+    step: StepGraph, inputs: Sequence[Output]
+) -> tuple[list[Output], list[Output]]:
+    """Copy a step to a graph with placeholders for its feeds."""
+    graph = Graph()
+    graph.functions = step.graph.functions
+    fed = {feed.node for feed in step.feeds}
+    nodes = [node for node in step.live_nodes() if node not in fed]
+    for node in nodes:
+        graph.reserve_name(node.name)
+    copies: dict[Output, Output] = {}
+    op_def = lookup_op("Placeholder")
+    for feed, source in zip(step.feeds, inputs, strict=True):
+        dtype, dims = feed.dtype.base_dtype, feed.dims
+        name = graph.unique_name(source.node.name)
+        attrs = {"dtype": dtype, "shape": dims}
+        twin = graph.add_derived(source.node, op_def, name, (), attrs, [dtype], [dims])
+        copies[feed] = twin.outputs[0]
+    copy_nodes(nodes, graph, copies)
+    return [copies[feed] for feed in step.feeds], [copies[fetch] for fetch in step.fetches]

@@ -166,11 +166,10 @@ def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShap
 
 
 def graph_ends(graph: Graph) -> tuple[list[str], list[str]]:
-    """The names of a graph's placeholders, and of the nodes whose results nobody reads."""
+    """The names of a graph's placeholders without a default, and of the nodes nothing needs."""
     nodes = graph.get_operations()
-    read = {source.node for node in nodes for source in node.inputs}
-    placeholders = [node.name for node in nodes if node.role is Role.PLACEHOLDER]
-    last = [n.name for n in nodes if n not in read and n.outputs and n.role is not Role.CONSTANT]
+    placeholders = [n.name for n in nodes if n.role is Role.PLACEHOLDER and not n.inputs]
+    last = [n.name for n in nodes if n.outputs and not n.consumers and n.role is not Role.CONSTANT]
     return placeholders, last
 
 

@@ -9,7 +9,7 @@ no more than a few thousand nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import local
 from typing import Any
@@ -75,6 +75,12 @@ def remembered_values() -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------- questions
+
+
+def forget_values(outputs: Iterable[Output]) -> None:
+    """Ask again for values that are remembered as unknown, after an edit that made more known."""
+    for output in outputs:
+        _cache.pop(output, None)
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:

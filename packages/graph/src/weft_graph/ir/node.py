@@ -108,6 +108,10 @@ class Node(GraphElement):
             return ""
         return f"{self._code.co_filename}:{self._line} in {self._code.co_qualname}"
 
+    def copy_line(self, origin: Node) -> None:
+        """Let errors about this node show the user's line of another one."""
+        self._code, self._line = origin._code, origin._line
+
     def set_op(self, op_def: OpDef) -> None:
         """Make it a node of an op; traits and role are kept in the node, as passes ask often."""
         self.op_def = op_def

@@ -119,6 +119,12 @@ class StepGraph:
         if doomed:
             self.graph.remove_nodes(doomed, reason="unused")
 
+    def remove_unreachable(self, *, reason: str) -> None:
+        """Remove the nodes that neither fetches nor targets need; feeds stay."""
+        needed = reachable([output.node for output in self.fetches] + self.targets)
+        needed |= {feed.node for feed in self.feeds}
+        self.graph.remove_nodes([n for n in self.graph.nodes if n not in needed], reason=reason)
+
     def live_nodes(self) -> list[Node]:
         """The nodes that fetches and targets still need, inputs before users.
 
