@@ -218,6 +218,14 @@ def test_loops_conditionals_and_random_numbers_are_listed() -> None:
         assert part in said
 
 
+def test_conditionals_that_a_default_decides_are_folded() -> None:
+    x = wf.placeholder(wf.float32, [3], name="x")
+    training = wf.placeholder_with_default(False, [])
+    y = wf.cond(training, lambda: wf.nn.dropout(x, rate=0.5), lambda: x * 2.0)
+    (result,) = loaded(compile_graph({"x": x}, {"y": y}))(np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(result, [2, 4, 6])
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -13,6 +13,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower.region import lower, specialise, why_not
 from weft_compiler.lower.registry import Unsupported, update_of
 from weft_compiler.passes.pipeline import optimise
+from weft_graph.freezing import specialize_graph
 from weft_graph.ir.code_generators import Specialisation
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
@@ -42,8 +43,12 @@ def program_of(
 ) -> Program:
     """The program that computes outputs of inputs, with products by generated code alone.
 
+    Placeholders that are no inputs have their defaults, and conditionals that these decide are
+    folded.
+
     Raises: UnimplementedError: something cannot be compiled; lists all of it.
     """
+    inputs, outputs = specialize_graph(inputs, outputs)
     members = _members(inputs, outputs)
     constants = [node.outputs[0] for node in members if node.role is Role.CONSTANT]
     computed = [node for node in members if node.role is not Role.CONSTANT]

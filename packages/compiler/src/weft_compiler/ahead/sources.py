@@ -36,7 +36,8 @@ def read_model(
 
     Args:
       path: a file, a directory, or the prefix of a checkpoint.
-      inputs, outputs: names of tensors; of a graph all placeholders, and what nobody reads.
+      inputs, outputs: names of tensors; of a graph all placeholders without a default, and
+        the nodes that nothing reads.
       signature, tags: of a SavedModel; those of serving.
     Raises:
       NotFoundError: there is no such file or tensor.

@@ -43,7 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="round every product and every sum, in the order of the graph",
     )
     group = parser.add_argument_group("what to compile")
-    group.add_argument("--inputs", help="names with commas; of a graph all placeholders")
+    group.add_argument("--inputs", help="names with commas; of a graph all placeholders "
+                       "without a default")  # fmt: skip
     group.add_argument("--outputs", help="names with commas; of a graph what nobody reads")
     group.add_argument("--signature", help="of a SavedModel (serving_default)")
     group.add_argument("--tags", help="of a SavedModel's graph, with commas (serve)")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from weft_exec.resources.resources import ResourceHandle
+from weft_graph.graph_util import tensor_named
 from weft_graph.ir import builder, lossy
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
@@ -34,6 +36,28 @@ def converter(output: Output) -> Converter:
     if output.dims == () and dtype is not dtypes.string:
         return _scalar_converter(output)
     return _array_converter(output)
+
+
+def arrays_by_tensor(
+    values: Mapping[Any, Any], graph: Graph, names: Mapping[str, Output]
+) -> dict[Output, np.ndarray]:
+    """Convert values that a graph is specialized for, as if they were fed.
+
+    Args:
+      values: by tensor, by the name of a tensor, or by a name in `names`.
+      names: other names of tensors, such as those of a signature.
+    Raises:
+      NotFoundError: the graph has no tensor of a name.
+      InvalidTypeError, InvalidArgumentError: a value does not fit its tensor.
+    """
+    result = {}
+    for key, value in values.items():
+        tensor = names.get(key, key) if isinstance(key, str) else key
+        output = tensor_named(graph, tensor) if isinstance(tensor, str) else tensor
+        output = graph.as_graph_element(output, allow_operation=False)
+        assert isinstance(output, Output)
+        result[output] = np.asarray(converter(output)(value))
+    return result
 
 
 def _handle_converter(output: Output) -> Converter:

@@ -9,15 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import onnx
 from onnx import ModelProto, ValueInfoProto, checker, helper, shape_inference
 
+from weft_exec.session.feeds import arrays_by_tensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ir.traits import Role, State
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
+from weft_graph.passes.specialize import specialize
 from weft_io.onnx import initializers
 from weft_io.onnx.element_types import onnx_type
 from weft_io.onnx.flow_export import FlowExport
@@ -25,6 +28,8 @@ from weft_io.onnx.node_export import Body, Made, NodeExport, Value, to_proto
 from weft_io.onnx.registry import export_rule
 from weft_tensor import errors
 from weft_tensor.nesting import shown
+
+Array = np.ndarray[Any, Any]
 
 OLDEST: Final = 7
 """The first opset whose ops broadcast."""
@@ -49,10 +54,14 @@ def export(
     dynamic_axes: Mapping[str, Mapping[int, str]] | None = None,
     metadata: Mapping[str, str] | None = None,
     external_data: bool = False,
+    values: Mapping[Any, Any] | None = None,
 ) -> ModelProto:
     """The part of a session's graph between some tensors, as an ONNX model.
 
-    Variables become constants of the values that they have. Only data counts: what would run
+    Variables become constants of the values that they have. Placeholders that are not fed become
+    constants of their default or of a value in `values`, and conditionals that these decide are
+    folded: a batch normalization with `training = placeholder_with_default(False, [])` is exported
+    as it is at inference. Only data counts: what would run
     through control inputs alone, such as assertions, is left out, and a variable that is read after
     an update is refused. The model has been checked by
     `onnx.checker`, and the shapes of its values are inferred.
@@ -71,10 +80,12 @@ def export(
         `doc_string`, `model_version`, and properties of any other name.
       external_data: write large constants beside `path`, to a file of the same name with ".data"
         behind it. Models of 2 GiB and more must be written so.
+      values: of tensors that the model does not take, by tensor or by name, such as
+        `{"keep_prob": 1.0}`. A feed in it is no input of the model.
     Returns: the model; the constants in a file of their own are not in it.
     Raises:
       UnimplementedError: there are nodes that ONNX cannot express; the message lists all of them.
-      NotFoundError: the graph has no such tensor.
+      NotFoundError: the graph has no such tensor, or none of a name in `values`.
       InvalidArgumentError: a placeholder that is needed is not fed, or an argument is wrong.
       InvalidTypeError: an argument has another type.
       FailedPreconditionError: a variable has no value.
@@ -103,11 +114,13 @@ def export(
         raise errors.InvalidTypeError(f"a session is required, got {shown(session)}")
     results = _named(fetches, graph, "fetches")
     inputs = _named(feeds, graph, "feeds")
+    bound = arrays_by_tensor(values or {}, graph, inputs)
+    inputs = {name: feed for name, feed in inputs.items() if feed not in bound}
     if both := sorted(set(results) & set(inputs)):
         raise errors.InvalidArgumentError(f"outputs must have other names than inputs, got {both}")
     axes = _checked_axes(dynamic_axes or {}, inputs)
     _check_metadata(metadata or {})
-    made = _Export(results, inputs, session, opset)
+    made = _Export(results, inputs, bound, session, opset)
     made.run()
     return made.model(axes, metadata or {}, None if path is None else Path(path), external_data)
 
@@ -117,13 +130,20 @@ class _Export:
 
     Args:
       results, inputs: outputs of the graph by the names that they have in the model.
+      values: of further outputs, which become constants.
     """
 
     def __init__(
-        self, results: dict[str, Output], inputs: dict[str, Output], session: Any, opset: int
+        self,
+        results: dict[str, Output],
+        inputs: dict[str, Output],
+        values: dict[Output, Array],
+        session: Any,
+        opset: int,
     ) -> None:
         self.results = results
         self.inputs = inputs
+        self.values = values
         self.session = session
         self.body = Body(opset)
         self.outputs: list[Value] = []
@@ -134,11 +154,12 @@ class _Export:
     def run(self) -> None:
         """Add all nodes."""
         fetches, feeds = list(self.results.values()), list(self.inputs.values())
-        nodes = _needed(fetches, feeds)
+        nodes = _needed(fetches, [*feeds, *self.values])
         step: StepGraph | None = None
-        if any(node.role is Role.CALL or node.role in _ROUTING for node in nodes):
-            step = prune(feeds, fetches, [])
+        if self.values or any(_needs_step(node) for node in nodes):
+            step = prune([*feeds, *self.values], fetches, [])
             inline_calls(step, has_kernel=lambda op: export_rule(op) is not None)
+            specialize(step, self.values)
             fetches, feeds = step.fetches, step.feeds
             nodes = _needed(fetches, feeds)
         for name, feed in zip(self.inputs, feeds, strict=True):
@@ -210,7 +231,8 @@ class _Export:
             verb = "is" if len(self._unfed) == 1 else "are"
             first = self._unfed[0]
             raise errors.InvalidArgumentError(
-                f"the model needs {names}, which {verb} in no feeds",
+                f"the model needs {names}, which {verb} in no feeds: feed it, or give its value, "
+                f"values={{{first.name!r}: ...}}",
                 op=first.type,
                 node=first.name,
                 line=first.line or None,
@@ -378,6 +400,12 @@ def _needed(fetches: Sequence[Output], feeds: Sequence[Output]) -> list[Node]:
             found.add(node)
             waiting += [source for source in node.inputs if source not in fed]
     return ordered(found, fed)
+
+
+def _needs_step(node: Node) -> bool:
+    """Return True for nodes that are expanded or folded before rules see them."""
+    has_default = node.role is Role.PLACEHOLDER and bool(node.inputs)
+    return has_default or node.role is Role.CALL or node.role in _ROUTING
 
 
 def _follows_update(node: Node) -> bool:

@@ -71,12 +71,18 @@ def _add_convert(actions: Any) -> None:
 
 
 def _add_ends(group: Any) -> None:
-    group.add_argument("--inputs", help="names with commas; of a frozen graph all placeholders")
+    group.add_argument("--inputs", help="names with commas; of a frozen graph all placeholders "
+                       "without a default")  # fmt: skip
     group.add_argument("--outputs", help="names with commas; of a frozen graph what nobody reads")
     group.add_argument("--signature", help="of a SavedModel (serving_default)")
     group.add_argument("--tags", help="of a SavedModel's graph, with commas (serve)")
     group.add_argument("--variable", action="append", metavar="NAME",
                        help="keeps its value from one invocation to the next")  # fmt: skip
+    group.add_argument(
+        "--value", action="append", default=[], metavar="NAME=VALUE",
+        help="of a placeholder that becomes a constant, such as training=false, keep_prob=1.0 or "
+        "mask=@FILE.npy; others that are no inputs have their default",
+    )  # fmt: skip
     group.add_argument(
         "-b", "--bound", action="append", default=[], metavar="NAME=16,8,8,3",
         help="the largest shape of an input whose sizes are open, or of what grows in a loop",

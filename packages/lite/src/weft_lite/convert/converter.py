@@ -33,6 +33,7 @@ from weft_tensor import errors
 KEY = "serving_default"
 
 Bounds = Mapping[str, Sequence[int]]
+Values = Mapping[Any, Any]
 
 
 class Converter:
@@ -41,12 +42,18 @@ class Converter:
     Inputs and outputs go by the names of their nodes, or by those of a signature or an ONNX model
     where the graph has these: in `bounds`, in samples, and in the file's own signature.
 
+    Placeholders that are no inputs become constants: those in `values` have the value given there,
+    others their default. Conditionals that these decide are folded, so a batch normalization with
+    `training = placeholder_with_default(False, [])` converts as it is at inference.
+
     Args:
       graph: a graph without variables.
-      inputs: what is given a value; outputs of it.
-      outputs: what is computed.
+      inputs: the tensors that the file takes; outputs of nodes of the graph.
+      outputs: the tensors that the file computes.
       bounds: by name, the largest shapes: of inputs that leave sizes open, of loop variables that
         grow, and the most elements of a TensorArray that does.
+      values: the values of tensors that the file does not take, by tensor or by name, such as
+        `{"keep_prob": 1.0}`. An input in it is no input of the file.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -62,8 +69,10 @@ class Converter:
         inputs: Sequence[Output],
         outputs: Sequence[Output],
         bounds: Bounds | None = None,
+        values: Values | None = None,
     ) -> None:
-        self._take(Source(graph, sources.named(inputs), sources.named(outputs)), bounds)
+        ends = sources.named(inputs), sources.named(outputs)
+        self._take(sources.specialized(graph, *ends, values), bounds)
 
     def _take(self, source: Source, bounds: Bounds | None) -> None:
         self._source = source
@@ -83,6 +92,7 @@ class Converter:
         outputs: Sequence[Output],
         bounds: Bounds | None = None,
         variables: Collection[Any] = (),
+        values: Values | None = None,
     ) -> Converter:
         """A converter of a session's graph, with its variables as constants.
 
@@ -93,10 +103,12 @@ class Converter:
           bounds: as of the class.
           variables: those that keep their value between invocations, or their names; they begin
             with what they hold now, also after `Interpreter.reset_all_variables`.
+          values: as of the class.
         Returns: a converter.
         Raises:
           FailedPreconditionError: a variable has no value.
-          NotFoundError: the graph has no such variable.
+          NotFoundError: the graph has no such variable, or no tensor of a name in `values`.
+          InvalidArgumentError: a value does not fit its tensor.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None, 2], name="x")
@@ -109,7 +121,7 @@ class Converter:
           [[0.5, 0.5]]
         """
         ends = sources.named(inputs), sources.named(outputs)
-        return cls._of(sources.of_session(session, *ends, variables), bounds)
+        return cls._of(sources.of_session(session, *ends, variables, values), bounds)
 
     @classmethod
     def from_frozen_graph(
@@ -118,6 +130,7 @@ class Converter:
         inputs: Sequence[str],
         outputs: Sequence[str],
         bounds: Bounds | None = None,
+        values: Values | None = None,
     ) -> Converter:
         """A converter of a graph whose variables are constants already.
 
@@ -126,6 +139,7 @@ class Converter:
           inputs: names of tensors that are given a value; ":0" may be left out.
           outputs: names of tensors that are computed.
           bounds: as of the class.
+          values: as of the class.
         Returns: a converter.
         Raises:
           FileNotFoundError: there is no such file.
@@ -141,7 +155,7 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
           array([1., 4.], dtype=float32)
         """
-        return cls._of(sources.of_frozen_graph(frozen, inputs, outputs), bounds)
+        return cls._of(sources.of_frozen_graph(frozen, inputs, outputs, values), bounds)
 
     @classmethod
     def from_saved_model(
@@ -151,6 +165,7 @@ class Converter:
         tags: Iterable[str] = ("serve",),
         bounds: Bounds | None = None,
         variables: Collection[Any] = (),
+        values: Values | None = None,
     ) -> Converter:
         """A converter of a signature of a SavedModel.
 
@@ -160,6 +175,7 @@ class Converter:
           tags: those of its graph.
           bounds: as of the class, by the signature's names of inputs.
           variables: names of variables that keep their value between invocations.
+          values: as of the class, also by the signature's names of inputs.
         Returns: a converter.
         Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
 
@@ -172,7 +188,7 @@ class Converter:
           {'serving_default': {'inputs': ['x'], 'outputs': ['y']}}
         """
         return cls._of(
-            sources.of_saved_model(saved_model_dir, signature_key, tags, variables), bounds
+            sources.of_saved_model(saved_model_dir, signature_key, tags, variables, values), bounds
         )
 
     @classmethod
@@ -183,6 +199,7 @@ class Converter:
         outputs: Sequence[str],
         bounds: Bounds | None = None,
         variables: Collection[Any] = (),
+        values: Values | None = None,
     ) -> Converter:
         """A converter of the graph beside a checkpoint, with the values that the checkpoint has.
 
@@ -192,6 +209,7 @@ class Converter:
           outputs: names of tensors that are computed.
           bounds: as of the class.
           variables: names of variables that keep their value between invocations.
+          values: as of the class.
         Returns: a converter.
         Raises: NotFoundError: there is no such checkpoint, or no such tensor.
 
@@ -205,15 +223,18 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
           array([3., 6.], dtype=float32)
         """
-        return cls._of(sources.of_checkpoint(prefix, inputs, outputs, variables), bounds)
+        return cls._of(sources.of_checkpoint(prefix, inputs, outputs, variables, values), bounds)
 
     @classmethod
-    def from_onnx(cls, model: Any, bounds: Bounds | None = None) -> Converter:
+    def from_onnx(
+        cls, model: Any, bounds: Bounds | None = None, values: Values | None = None
+    ) -> Converter:
         """A converter of an ONNX model; needs the extra `onnx` of weftml-io.
 
         Args:
           model: path, bytes or ModelProto.
           bounds: as of the class, by the model's names of inputs.
+          values: as of the class, by the model's names of inputs.
         Returns: a converter.
         Raises: as `wf.onnx.import_model`.
 
@@ -225,7 +246,7 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[-1.0, 2.0])["y"]
           array([0., 2.], dtype=float32)
         """
-        return cls._of(sources.of_onnx(model), bounds)
+        return cls._of(sources.of_onnx(model, values), bounds)
 
     def convert(
         self,

@@ -168,12 +168,26 @@ class _Lowering:
         try:
             rule = rules.get(node.type)
             if rule is None:
-                raise NotInLiteError("lite has no such op")
+                raise NotInLiteError(_missing_reason(node))
             rule(node, self._builder)
         except NotInLiteError as error:
             self._refused[node.name] = f"{node.name} ({node.type}): {error}; made at {node.line}"
             for output in node.outputs:  # so that what follows is looked at as well
                 self._builder.same(output, _stand_in(output))
+
+
+def _missing_reason(node: Node) -> str:
+    """Why there is no rule for a node, and what to do instead."""
+    if node.role is Role.PLACEHOLDER:
+        return f"name it in `inputs`, or give its value by values={{{node.name!r}: ...}}"
+    if node.role is Role.VARIABLE:
+        return "the graph is not frozen; convert it by `Converter.from_session`"
+    if node.traits.random:
+        return (
+            "lite draws no random numbers; if they are for training, bind what switches them on, "
+            "such as values={'training': False} or values={'keep_prob': 1.0}"
+        )
+    return "lite has no such op"
 
 
 def _stand_in(output: Output) -> Value:

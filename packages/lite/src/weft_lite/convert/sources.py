@@ -1,4 +1,9 @@
-"""What is converted: a graph, what is given and computed by name, and what keeps its value."""
+"""Sources of a conversion: a frozen graph, its named inputs and outputs, and its variables.
+
+Every source goes through `weft_graph.freezing.specialize_graph`: calls of functions are inlined,
+placeholders that are no inputs are bound to values or to their defaults, and the conditionals that
+these decide are folded.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,10 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from weft_exec.session.feeds import arrays_by_tensor
 from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.freezing import convert_variables_to_constants
+from weft_graph.freezing import convert_variables_to_constants, specialize_graph
 from weft_graph.graph_util import tensor_named
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.graph import Graph
@@ -31,7 +37,7 @@ class Source:
 
     Attributes:
       inputs, outputs: by the names that the file's signature has for them.
-      variables: what keeps its value between invocations, and what it holds at first.
+      variables: the first values of variables that keep their value between invocations, by name.
       initializers: give these variables their first values.
     """
 
@@ -66,29 +72,63 @@ def of_session(
     inputs: Mapping[str, Output],
     outputs: Mapping[str, Output],
     variables: Collection[Any] = (),
+    values: Mapping[Any, Any] | None = None,
 ) -> Source:
-    """What a session's graph computes, with its variables as constants but for `variables`.
+    """The computation of a session's graph, with its variables as constants except `variables`.
 
+    Args:
+      values: as of `specialized`.
     Raises:
       FailedPreconditionError: a variable has no value.
-      NotFoundError: there is no such variable.
+      NotFoundError: there is no such variable, or no tensor of a name in `values`.
     """
     kept = {v if isinstance(v, str) else v.op.name for v in variables}
-    values = _values(session, kept)
-    ends = [*outputs.values(), *inputs.values()]
-    with session.graph.as_default():
-        definition = graph_to_def(session.graph)
+    first_values = _values(session, kept)
+    part = specialized(session.graph, inputs, outputs, values)
+    ends = [*part.outputs.values(), *part.inputs.values()]
     nodes = list(dict.fromkeys(output.node.name for output in ends))
+    definition = graph_to_def(part.graph)
     frozen = convert_variables_to_constants(
         session, definition, nodes, variable_names_blacklist=kept
     )
-    source = of_definition(
+    source = _imported_source(
         frozen,
-        {key: output.name for key, output in inputs.items()},
-        {key: output.name for key, output in outputs.items()},
+        {key: output.name for key, output in part.inputs.items()},
+        {key: output.name for key, output in part.outputs.items()},
     )
-    _give_first_values(source, values)
+    for node in source.graph.nodes:
+        if (origin := part.graph.find_node(node.name)) is not None:
+            node.copy_line(origin)
+    _give_first_values(source, first_values)
     return source
+
+
+def specialized(
+    graph: Graph,
+    inputs: Mapping[str, Output],
+    outputs: Mapping[str, Output],
+    values: Mapping[Any, Any] | None = None,
+) -> Source:
+    """The part of a graph between inputs and outputs, with all other placeholders bound.
+
+    Args:
+      values: by tensor, by the name of a tensor, or by the name of an input, which is no input of
+        the file then. Placeholders that are in neither have their defaults.
+    Raises:
+      NotFoundError: there is no tensor of a name.
+      InvalidArgumentError: a value does not fit its tensor, or an output is computed only in a
+        branch that is not taken.
+      InvalidTypeError: likewise.
+    """
+    bound = arrays_by_tensor(values or {}, graph, inputs)
+    open_inputs = {name: tensor for name, tensor in inputs.items() if tensor not in bound}
+    fed, fetched = specialize_graph(list(open_inputs.values()), list(outputs.values()), bound)
+    (part,) = {tensor.graph for tensor in fetched}
+    return Source(
+        part,
+        dict(zip(open_inputs, fed, strict=True)),
+        dict(zip(outputs, fetched, strict=True)),
+    )
 
 
 def _values(session: Any, names: Collection[str]) -> dict[str, Array]:
@@ -120,14 +160,14 @@ def _give_first_values(source: Source, values: Mapping[str, Array]) -> None:
         source.initializers.append(made)
 
 
-def of_definition(
+def _imported_source(
     definition: proto.GraphDef, inputs: Mapping[str, str], outputs: Mapping[str, str]
 ) -> Source:
-    """A frozen graph, with the names of the tensors that are given and computed.
+    """A frozen graph, with the names of its input and output tensors.
 
     Raises:
       NotFoundError: there is no such tensor.
-      InvalidArgumentError: the graph has variables, or contradicts itself.
+      InvalidArgumentError: the graph contradicts itself.
     """
     graph = imported(definition)
     return Source(
@@ -169,10 +209,23 @@ def read_definition(frozen: Any) -> proto.GraphDef:
     return definition
 
 
-def of_frozen_graph(frozen: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Source:
-    """As `of_definition`, from a GraphDef, its bytes, or a file."""
+def of_frozen_graph(
+    frozen: Any,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    values: Mapping[Any, Any] | None = None,
+) -> Source:
+    """The computation of a GraphDef: a message, its bytes, or a file.
+
+    Args:
+      values: as of `specialized`.
+    Raises:
+      NotFoundError: there is no such tensor.
+      InvalidArgumentError: the graph has variables, or contradicts itself.
+    """
     definition = read_definition(frozen)
-    source = of_definition(definition, {n: n for n in inputs}, {n: n for n in outputs})
+    whole = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
+    source = specialized(whole.graph, whole.inputs, whole.outputs, values)
     held = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
     if held:
         raise errors.InvalidArgumentError(
@@ -182,9 +235,17 @@ def of_frozen_graph(frozen: Any, inputs: Sequence[str], outputs: Sequence[str]) 
     return source
 
 
-def of_saved_model(path: Any, key: str, tags: Iterable[str], variables: Collection[Any]) -> Source:
+def of_saved_model(
+    path: Any,
+    key: str,
+    tags: Iterable[str],
+    variables: Collection[Any],
+    values: Mapping[Any, Any] | None = None,
+) -> Source:
     """A signature of a SavedModel.
 
+    Args:
+      values: as of `specialized`.
     Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
     """
     from weft_io.saved_model.loader import load
@@ -200,14 +261,20 @@ def of_saved_model(path: Any, key: str, tags: Iterable[str], variables: Collecti
             {name: graph.get_tensor_by_name(info.name) for name, info in sorted(part.items())}
             for part in (signature.inputs, signature.outputs)
         )
-        return of_session(session, inputs, outputs, variables)
+        return of_session(session, inputs, outputs, variables, values)
 
 
 def of_checkpoint(
-    prefix: str, inputs: Sequence[str], outputs: Sequence[str], variables: Collection[Any]
+    prefix: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    variables: Collection[Any],
+    values: Mapping[Any, Any] | None = None,
 ) -> Source:
     """The graph beside a checkpoint (`prefix.meta`), with the values that it has.
 
+    Args:
+      values: as of `specialized`.
     Raises: NotFoundError: there is no such checkpoint, or no such tensor.
     """
     from weft_io.saving.meta_graph import import_meta_graph
@@ -220,13 +287,17 @@ def of_checkpoint(
 
         given = {name: tensor_named(graph, name) for name in inputs}
         computed = {name: tensor_named(graph, name) for name in outputs}
-        return of_session(session, given, computed, variables)
+        return of_session(session, given, computed, variables, values)
 
 
-def of_onnx(model: Any) -> Source:
-    """An ONNX model."""
+def of_onnx(model: Any, values: Mapping[Any, Any] | None = None) -> Source:
+    """An ONNX model.
+
+    Args:
+      values: by the names of inputs, as of `specialized`.
+    """
     from weft_io.onnx.importer import import_model
 
     with Graph().as_default() as graph:
         made = import_model(model)
-    return Source(graph, dict(made.inputs), dict(made.outputs))
+    return specialized(graph, made.inputs, made.outputs, values)

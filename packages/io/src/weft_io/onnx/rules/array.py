@@ -485,7 +485,7 @@ def _write_like(export: NodeExport) -> Value:
     return export.add("Expand", number, export.add("Shape", export[0], dtype=dtypes.int64))
 
 
-@exporter("PlaceholderWithDefault", "IdentityN", "EnsureShape")
+@exporter("IdentityN", "EnsureShape")
 def _write_as_it_is(export: NodeExport) -> list[Value | None]:
     return [*export.inputs()]
 

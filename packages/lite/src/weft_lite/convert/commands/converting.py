@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from weft_lite.convert.commands.errors import plain_errors
 from weft_lite.convert.converter import Converter
 from weft_lite.convert.sources import imported, read_definition
 from weft_lite.errors import InvalidArgumentError
+
+_SCALARS: Final = {"true": True, "false": False, "True": True, "False": False}
 
 
 def call(arguments: argparse.Namespace) -> int:
@@ -59,24 +62,49 @@ def _require_fit(arguments: argparse.Namespace, kind: str) -> None:
 
 def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
     path, bounds = str(arguments.source), arrays.shapes(arguments.bound)
-    variables = arguments.variable or ()
+    variables, values = arguments.variable or (), _values(arguments.value)
     if kind == SAVED_MODEL:
         key, tags = arguments.signature or "serving_default", _names(arguments.tags or "serve")
-        return Converter.from_saved_model(path, key, tags, bounds, variables)
+        return Converter.from_saved_model(path, key, tags, bounds, variables, values)
     if kind == ONNX:
-        return Converter.from_onnx(path, bounds)
+        return Converter.from_onnx(path, bounds, values)
     inputs, outputs = _names(arguments.inputs), _names(arguments.outputs)
     if kind == CHECKPOINT:
-        return Converter.from_checkpoint(path, inputs, outputs, bounds, variables)
+        return Converter.from_checkpoint(path, inputs, outputs, bounds, variables, values)
     definition = read_definition(path)
     if not (inputs and outputs):
         given, computed = graph_ends(imported(definition))
         inputs, outputs = inputs or given, outputs or computed
-    return Converter.from_frozen_graph(definition, inputs, outputs, bounds)
+    return Converter.from_frozen_graph(definition, inputs, outputs, bounds, values)
 
 
 def _names(text: str | None) -> list[str]:
     return [name for name in (text or "").split(",") if name]
+
+
+def _values(texts: Sequence[str]) -> dict[str, Any]:
+    """The values of `--value`: Booleans, numbers, numbers with commas, or files of NumPy."""
+    return {name: _value(name, text) for name, text in arrays.assignments(texts).items()}
+
+
+def _value(name: str, text: str) -> Any:
+    if text.startswith("@"):
+        return np.load(text[1:], allow_pickle=False)
+    try:
+        items = [_SCALARS[part] if part in _SCALARS else _number(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"--value {name}= must be true, false, a number, numbers with commas, or @FILE.npy, "
+            f"got {text!r}"
+        ) from error
+    return items if "," in text else items[0]
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def _say(text: str) -> None:

@@ -69,9 +69,17 @@ def clip(node: Node, b: Builder) -> None:
 
 @rule("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def batch_norm(node: Node, b: Builder) -> None:
-    """x * factor + offset, with what is known of the four statistics."""
-    if node.attrs["is_training"] or node.attrs["data_format"] != "NHWC":
-        raise NotInLiteError("lite normalises with kept statistics, in the layout NHWC")
+    """Lower to x * factor + offset, computed from the four statistics."""
+    if node.attrs["is_training"]:
+        raise NotInLiteError(
+            "batch normalization is in training mode (is_training=True): convert a graph built "
+            "with training=False, or with a placeholder that is bound, values={'training': False}"
+        )
+    if node.attrs["data_format"] != "NHWC":
+        raise NotInLiteError(
+            f"batch normalization is in the layout {node.attrs['data_format']}, and lite has NHWC: "
+            "convert a graph built with data_format='NHWC' (axis=-1)"
+        )
     arrays = [b.require_array(each, "a statistic").astype(np.float64) for each in node.inputs[1:5]]
     scale, offset, mean, variance = arrays
     factor = scale / np.sqrt(variance + float(node.attrs["epsilon"]))
