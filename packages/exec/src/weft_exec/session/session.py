@@ -25,6 +25,7 @@ from weft_exec.session.growth import GrowthWatch
 from weft_exec.session.signature import Signature
 from weft_exec.session.target import find_target
 from weft_exec.session.uninitialized import advise
+from weft_exec.session.update_ops import UpdateOpsWatch
 from weft_exec.tracing import StepTrace
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.default_graph import get_default_graph
@@ -75,13 +76,15 @@ class BaseSession:
         self._backend = find_target(target).connect(target, self._config)
         self._resources = self._backend.resources
         self._runner = self._backend.runner
-        watched = self._config.timeout_ms or self._config.measure_every or self._backend.limited
-        self._plain = not watched
+        config = self._config
+        self._watched = bool(config.timeout_ms or config.measure_every or self._backend.limited)
+        self._plain = not self._watched
         self._kept = partial(_kept_tensors, weakref.ref(self))
         self._cache: dict[Any, Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
+        self._updates = UpdateOpsWatch()
         self._measurements = 0
         self._partial_signatures: dict[Any, PartialSignature] = {}
         self._partial_runs: dict[str, PartialRun] = {}
@@ -217,6 +220,9 @@ class BaseSession:
         self, signature: Signature, values: Any, options: Any, run_metadata: Any
     ) -> list[Any]:
         """Run one step with a timeout, a trace, measurements, or a plan for its sizes."""
+        if signature.skips_updates:
+            self._updates.count_step()
+            self._plain = not (self._watched or self._updates.is_counting)
         self._fit(signature, values)
         timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
         traced = bool(getattr(options, "trace_level", 0))
@@ -494,6 +500,10 @@ class BaseSession:
     ) -> Signature:
         signature = Signature(plan, feeds, single and plan.plain)
         self._plan(signature, size)
+        signature.skips_updates = self._updates.skips_updates(
+            self._graph, feeds, plan.outputs, plan.targets
+        )
+        self._plain = not (self._watched or self._updates.is_counting)
         return signature
 
     def _plan(self, signature: Signature, size: int) -> None:

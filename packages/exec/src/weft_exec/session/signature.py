@@ -19,6 +19,7 @@ class Signature:
       size: the typical value of open sizes (`unknown_size`) that it was planned for.
       planned_at: how many measured steps the session had run when it was planned.
       outdated: whether so much was measured since that it is worth to place it anew.
+      skips_updates: True if it trains without the update operations of the graph.
       steps: how many were run since.
     """
 
@@ -31,6 +32,7 @@ class Signature:
         "planned_at",
         "single",
         "size",
+        "skips_updates",
         "steps",
     )
 
@@ -38,6 +40,7 @@ class Signature:
     size: int
     planned_at: int
     outdated: bool
+    skips_updates: bool
 
     def __init__(self, plan: FetchPlan, feeds: Sequence[Output], single: bool) -> None:
         self.plan = plan
