@@ -490,7 +490,7 @@ def test_host_and_accelerator_work_at_the_same_time(hardware: Accelerator) -> No
         return value
 
     here = wf.py_func(work, [x], wf.float32)
-    with wf.Session(config=config()) as session:
+    with wf.Session(config=config(inter_op_parallelism_threads=2)) as session:  # also on one core
         for _ in range(20):
             session.run([there, here], {x: [1, 2]})
     assert not both.broken
