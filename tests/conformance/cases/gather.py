@@ -19,6 +19,7 @@ from weft_testing.cases import (
 )
 
 X = 3 * complex_normal(4, 3, 5)
+INFINITIES = np.array([-np.inf, np.inf, -np.inf, np.inf])
 TABLE = complex_normal(40, 30)
 SUMS = {
     "float16": (2e-2, 2e-2),
@@ -158,6 +159,17 @@ def _scattering() -> list[Case]:
                     label=str(indices),
                 )
             )
+    for op, extreme in (("TensorScatterMax", np.maximum), ("TensorScatterMin", np.minimum)):
+        cases.append(
+            Case(
+                op,
+                [np.array([-np.inf, np.inf, 1.0]), _at([[0], [1], [2], [2]]), INFINITIES],
+                {},
+                lambda x, i, u, extreme=extreme: _extremes(x.copy(), i, u, extreme),
+                grad=False,
+                label="infinite",
+            )
+        )
     for indices in ([[0], [3]], [[1, 2], [0, 0]]):
         depth = len(indices[0])
         cases.append(

@@ -89,9 +89,11 @@ def _max(shape: tuple[int, ...], label: str, dtypes: Any, **attrs: Any) -> list[
     x = normal(*shape) if "float64" in dtypes else integers(-9, 9, *shape)
     if label == "ties":
         x = np.round(x)
+    if label == "infinite":
+        x = np.where(np.abs(x) < 1.5, -np.inf, np.copysign(np.inf, x))
     y = ref.largest(x)
     rest: dict[str, Any] = {"dtypes": dtypes, "label": label}
-    smooth = label != "ties" and "float64" in dtypes
+    smooth = label not in ("ties", "infinite") and "float64" in dtypes
     up = normal(*y.shape, seed=3) if "float64" in dtypes else integers(0, 5, *y.shape)
     at = normal(*shape, seed=4) if "float64" in dtypes else integers(0, 5, *shape)
     return [
@@ -160,6 +162,7 @@ def _all() -> Iterator[Case]:
         yield from _max(shape, label, FLOATS if label == "same" else WIDE, **attrs)
         yield from _avg(shape, label, FLOATS if label == "same" else WIDE, **attrs)
     yield from _max((2, 5, 6, 3), "ties", WIDE, **SHAPES[0][2])
+    yield from _max((2, 5, 6, 3), "infinite", WIDE, **SHAPES[0][2])
     yield from _max((2, 5, 6, 3), "integers", INTEGERS[:4], **SHAPES[0][2])
     yield from _max((1, 3, 4, 5, 2), "volume", WIDE, **VOLUME)
     yield from _avg((1, 3, 4, 5, 2), "volume", WIDE, **VOLUME)

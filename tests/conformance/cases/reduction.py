@@ -110,6 +110,7 @@ def _rows() -> list[Case]:
 ZERO = np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0], [1.0, 4.0, 6.0]])
 TIES = np.array([[1.0, 3.0, 3.0], [2.0, 2.0, 1.0]])
 EMPTY = np.zeros((0, 3))
+EXTREMES = np.array([[np.inf, -np.inf, np.nan, 1.0], [np.inf, -np.inf, 2.0, -np.inf]])
 MORE = [
     Case("Prod", [ZERO, Raw([1])], {}, lambda x, a: x.prod(1), order=1, label="zeros"),
     Case("Sum", [EMPTY, Raw([0])], {}, lambda x, a: np.zeros(3), dtypes=INEXACT, label="empty"),
@@ -124,13 +125,17 @@ MORE = [
         dtypes=("int8",),
         label="empty-int",
     ),
-    Case(
-        "Max",
-        [np.array([[1.0, np.nan]]), Raw([1])],
-        {},
-        lambda x, a: np.array([np.nan]),
-        grad=False,
-        label="nan",
+    *(
+        Case(
+            op,
+            [EXTREMES, Raw(axis)],
+            {},
+            _over(_plain(function), False),
+            grad=False,
+            label=f"inf-{axis}",
+        )
+        for op, function in (("Max", np.max), ("Min", np.min))
+        for axis in (0, 1)
     ),
     Case(
         "Sum",
@@ -220,6 +225,11 @@ POSITIONS = [
         for kind in ("int64", "int32")
     ),
     Case("ArgMax", [normal(7), Raw(0)], {}, _position(np.argmax, 0), label="vector"),
+    *(
+        Case(op, [EXTREMES, Raw(axis)], {}, _position(function, axis), label=f"inf-{axis}")
+        for op, function in (("ArgMax", np.argmax), ("ArgMin", np.argmin))
+        for axis in (0, 1)
+    ),
 ]
 
 

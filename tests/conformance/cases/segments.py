@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,14 @@ from weft_testing.cases import (
     normal,
 )
 
+from weft_tensor.dtypes import as_dtype, from_numpy
+
 X = complex_normal(6, 3)
 COUNTS = integers(1, 4, 6, 3)
 SORTED = Raw(np.array([0, 0, 1, 1, 1, 4]), "int32", constant=False)
 SORTED64 = Raw(np.array([0, 1, 1, 2, 2, 2]), "int64")
 SCATTERED = Raw(np.array([1, 0, 1, -1, 2, 0]), "int32", constant=False)
+INFINITE = np.array([np.inf, -np.inf, -np.inf, np.inf, np.inf, np.nan])
 LOOSE = {"float16": (6e-3, 6e-3), "bfloat16": (5e-2, 5e-2)}
 
 
@@ -93,20 +97,12 @@ def _sorted_rows() -> list[Case]:
     return rows
 
 
-def _lowest(dtype: Any) -> Any:
-    return np.iinfo(dtype).min if dtype.kind in "iu" else np.finfo(np.float64).min
-
-
-def _highest(dtype: Any) -> Any:
-    return np.iinfo(dtype).max if dtype.kind in "iu" else np.finfo(np.float64).max
-
-
 def _unsorted_rows() -> list[Case]:
     rows = []
     for kind in ("Sum", "Prod", "Max", "Min"):
         function, none, complexes = _FUNCTIONS[kind]
-        extreme = {"Max": _lowest, "Min": _highest}.get(kind)
-        fill = none if extreme is None else extreme
+        extreme = {"Max": attrgetter("min"), "Min": attrgetter("max")}.get(kind)
+        fill = none if extreme is None else lambda dtype, of=extreme: of(from_numpy(dtype))
         values = X if complexes else X.real
         types = INEXACT if complexes else FLOATS
         op = f"UnsortedSegment{kind}"
@@ -119,14 +115,18 @@ def _unsorted_rows() -> list[Case]:
                 dtypes=types,
                 tolerance=LOOSE,
             ),
-            Case(
-                op,
-                [values.real, SCATTERED, Raw(4)],
-                {},
-                _by_id(function, fill),
-                dtypes=("float64",),
-                grad=False,
-                label="missing",
+            *(
+                Case(
+                    op,
+                    [values.real, SCATTERED, Raw(4)],
+                    {},
+                    _by_id(function, none if extreme is None else extreme(as_dtype(name))),
+                    dtypes=(name,),
+                    tolerance=LOOSE,
+                    grad=False,
+                    label=f"missing-{name}",
+                )
+                for name in FLOATS
             ),
             Case(
                 op,
@@ -152,6 +152,14 @@ def _unsorted_rows() -> list[Case]:
                 dtypes=("float64",),
                 grad=False,
                 label="empty",
+            ),
+            Case(
+                op,
+                [INFINITE, Raw(np.array([0, 1, 1, 2, 2, 3]), "int32", constant=False), Raw(4)],
+                {},
+                _by_id(function, fill),
+                grad=False,
+                label="infinite",
             ),
         ]
     return rows

@@ -257,6 +257,13 @@ static bool larger(const wl_tensor *t, int64_t a, int64_t b) {
   return x > y || (x != x && y == y);
 }
 
+/* Whether ArgMin prefers a to b: a NaN is smaller than any number here, so its place is the result. */
+static bool smaller(const wl_tensor *t, int64_t a, int64_t b) {
+  if (t->dtype == WL_TYPE_INT64) return integer(t, a) < integer(t, b);
+  double x = comparable(t, a), y = comparable(t, b);
+  return x < y || (x != x && y == y);
+}
+
 static wl_status check_arg(wl_interpreter *r, wl_op *op) {
   return wl_expect_type(r, wl_out(r, op, 0), "the result", WL_TYPE(INT32) | WL_TYPE(INT64));
 }
@@ -286,9 +293,7 @@ static wl_status compute_arg(wl_interpreter *r, wl_op *op) {
     for (int64_t j = 0; j < inner; j++) {
       int64_t start = i * length * inner + j, best = 0;
       for (int64_t k = 1; k < length; k++)
-        if (least ? larger(x, start + best * inner, start + k * inner)
-                  : larger(x, start + k * inner, start + best * inner))
-          best = k;
+        if ((least ? smaller : larger)(x, start + k * inner, start + best * inner)) best = k;
       put_integer(wl_out(r, op, 0), (size_t)(i * inner + j), best);
     }
   return WL_OK;

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number
+from weft_compiler.ir.expressions import INDEX, Expr, Variable, apply, cast, index, number, where
 from weft_compiler.ir.indices import clamped, plus
 from weft_compiler.ir.loops import Unique, filled, load, nest
 from weft_compiler.ir.program import Body, Buffer, If, Let, Statement, Store
 from weft_compiler.lower.precision import wide_type
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.gather import in_range
+from weft_compiler.lower.rules.reduction import initial
 from weft_compiler.lower.values import Requirement, Value, Written, computed
+from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 
 _COMBINERS: Final = {
@@ -27,31 +29,76 @@ _COMBINERS: Final = {
 def _unsorted_segment(op: Operation) -> Value:
     """Rows of negative segments are left out."""
     x, ids = op.inputs[:2]
-    wide = wide_type(x.dtype)
+    wide, count = wide_type(x.dtype), op.shape()[0]
     require(x.shape[: ids.rank] == ids.shape, "data and segment_ids of different shapes")
-    count = op.shape()[0]
     combine = _COMBINERS[op.node.type]
-    none = {"add": 0, "mul": 1, "maximum": x.dtype.min, "minimum": x.dtype.max}[combine]
 
     def write(unique: Unique, result: Buffer, rows: Buffer, numbers: Buffer) -> Sequence[Statement]:
-        def row(*at: Expr) -> Body:
-            segment = Variable(INDEX, unique("segment"))
-            inside = apply("greater_equal", segment, index(0))
-
+        def row(segment: Expr, at: Sequence[Expr]) -> Body:
             def element(*rest: Expr) -> Body:
                 given = cast(load(rows, x.shape, [*at, *rest]), wide)
-                return (Store(result.name, (clamped(segment, count), *rest), given, combine),)
+                return (Store(result.name, (segment, *rest), given, combine),)
 
-            combined = nest(unique, x.shape[ids.rank :], element)
-            named = Let(segment.name, cast(load(numbers, ids.shape, at), INDEX))
-            return (named, If(inside, combined))
+            return nest(unique, x.shape[ids.rank :], element)
 
-        start = filled(unique, result, number(none, wide))
-        return (*start, *(nest(unique, ids.shape, row) if x.size and count else ()))
+        start = filled(unique, result, initial(combine, wide))
+        return (*start, *(_by_segment(unique, ids, numbers, count, row) if x.size else ()))
 
-    found = Value(op.name, wide, op.shape(), Written((x, ids), write))
-    found.requires = (_below(ids, count),)
-    return found if wide is x.dtype else computed(op.name, x.dtype, op.shape(), found.at)
+    total = Value(op.name, wide, op.shape(), Written((x, ids), write))
+    total.requires = (_below(ids, count),)
+    if wide.is_floating and combine in ("maximum", "minimum"):
+        return _finite_if_empty(op, total, ids)
+    return total if wide is x.dtype else computed(op.name, x.dtype, op.shape(), total.at)
+
+
+def _by_segment(
+    unique: Unique,
+    ids: Value,
+    numbers: Buffer,
+    count: int,
+    row: Callable[[Expr, Sequence[Expr]], Body],
+) -> Body:
+    """Loops over the rows of segments that are not negative.
+
+    Args:
+      ids: the segment ids, and `numbers` their memory.
+      count: the number of segments.
+      row: from the segment of a row and its indices to its statements.
+    """
+
+    def body(*at: Expr) -> Body:
+        segment = Variable(INDEX, unique("segment"))
+        named = Let(segment.name, cast(load(numbers, ids.shape, at), INDEX))
+        is_valid = apply("greater_equal", segment, index(0))
+        return (named, If(is_valid, row(clamped(segment, count), at)))
+
+    return nest(unique, ids.shape, body) if count else ()
+
+
+def _finite_if_empty(op: Operation, extremes: Value, ids: Value) -> Value:
+    """Extremes of segments; those without rows get the lowest or highest finite number.
+
+    TensorFlow documents that number. Combining has to start from an infinity all the same, as a
+    segment of infinities has an infinite extreme.
+    """
+    count, dtype = extremes.shape[0], op.dtype()
+    finite = dtype.min if _COMBINERS[op.node.type] == "maximum" else dtype.max
+    zero, one = number(0, dtypes.int32), number(1, dtypes.int32)
+
+    def write(unique: Unique, result: Buffer, numbers: Buffer) -> Sequence[Statement]:
+        def mark(segment: Expr, at: Sequence[Expr]) -> Body:
+            return (Store(result.name, (segment,), one, "bit_or"),)
+
+        marks = _by_segment(unique, ids, numbers, count, mark)
+        return (*filled(unique, result, zero), *marks)
+
+    has_rows = Value(f"{op.name}_has_rows", dtypes.int32, (count,), Written((ids,), write))
+
+    def element(*at: Expr) -> Expr:
+        is_empty = apply("equal", has_rows.at(at[0]), zero)
+        return where(is_empty, number(finite, dtype), cast(extremes.at(*at), dtype))
+
+    return computed(op.name, dtype, extremes.shape, element)
 
 
 def _below(ids: Value, count: int) -> Requirement:
