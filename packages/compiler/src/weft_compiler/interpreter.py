@@ -80,10 +80,11 @@ class _Run:
 
     def _statement(self, statement: Statement) -> None:
         match statement:
-            case For(variable=variable, extent=extent, body=body, order=order):
-                count = int(self._value(extent))
+            case For(variable=variable, extent=extent, body=body, order=order, start=start):
+                first = 0 if start is None else int(self._value(start))
+                count = int(self._value(extent)) - first
                 for turn in range(count) if order.value == "for" else self._turns(count):
-                    self._names[variable] = np.int64(turn)
+                    self._names[variable] = np.int64(first + turn)
                     self.body(body)
             case While(condition=condition, body=body):
                 while self._value(condition):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from weft_compiler.ir.program import Body, Call, Program, Statement
 from weft_compiler.ir.rewrite import map_bodies
@@ -22,6 +22,8 @@ from weft_tensor import errors
 
 Shape = tuple[int, ...]
 
+_VECTOR_BYTES: Final = 16
+"""Bytes of the narrowest vector register of the targets that have one."""
 _LOOPS = "loops and conditionals of a graph are for sessions and lite's runtime: unroll it"
 _INSTEAD = {
     Role.VARIABLE: "freeze the graph first: its variables become constants",
@@ -59,7 +61,8 @@ def program_of(
         program = lower(Specialisation(computed, given, outputs, every), name, direct=True)
     except Unsupported as why:
         raise errors.UnimplementedError(f"{name} cannot be compiled: {why}") from why
-    program = optimise(replace(program, body=without_blas(program.body)), check=False)
+    body = without_blas(program.body)
+    program = optimise(replace(program, body=body), check=False, vector_bytes=_VECTOR_BYTES)
     verify(program)
     return program
 

@@ -219,7 +219,9 @@ class Function:
             self._share(loop)
             return
         high = self.value(loop.extent)
-        if high.isdigit():
+        if loop.start is not None:
+            self.loop(loop, self.value(loop.start), high)
+        elif high.isdigit():
             self._in_blocks(loop, "0", high, int(high))
         else:
             self.loop(loop, "0", high)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final, NamedTuple
 
 from weft_compiler.codegen.mathematics.library import ITERATED
-from weft_compiler.ir.expressions import Apply, Constant, walk as parts
+from weft_compiler.ir.expressions import Apply, walk as parts
+from weft_compiler.ir.loops import num_iterations
 from weft_compiler.ir.program import Body, Call, For, If, While, expressions, walk
 from weft_compiler.routines import routine
 
@@ -28,9 +30,10 @@ def turns(body: Body) -> int:
     count = 0
     for each in body:
         match each:
-            case For(extent=Constant(value=extent)):
-                count += int(extent) * turns(each.body)
-            case For() | While():
+            case For():
+                times = num_iterations(each)
+                count += (100 if times is None else ceil(times)) * turns(each.body)
+            case While():
                 count += 100 * turns(each.body)
             case If():
                 count += turns(each.then) + turns(each.otherwise)

@@ -1,11 +1,24 @@
-"""Loops that rules and passes write themselves, where each element by itself does not say it."""
+"""Loops that rules and passes write themselves, and how often loops run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 
-from weft_compiler.ir.expressions import INDEX, Expr, Load, Variable, index
-from weft_compiler.ir.indices import Operand, reshaped
+from weft_compiler.ir.expressions import (
+    INDEX,
+    Apply,
+    Constant,
+    Expr,
+    Load,
+    Variable,
+    apply,
+    index,
+    number,
+    same,
+)
+from weft_compiler.ir.indices import Operand, plus, reshaped, times
 from weft_compiler.ir.program import Body, Buffer, For, Store
 
 Unique = Callable[[str], str]
@@ -30,3 +43,45 @@ def load(buffer: Buffer, shape: Sequence[int], at: Sequence[Operand]) -> Load:
 def filled(unique: Unique, buffer: Buffer, value: Expr) -> Body:
     """Every element of a buffer is a value."""
     return nest(unique, buffer.shape, lambda *at: (Store(buffer.name, at, value),))
+
+
+def strip_mined(loop: For, size: int, block: str, body: Callable[[For], Body]) -> For:
+    """A loop over blocks of the iterations of a serial or vector loop.
+
+    Args:
+      size: the number of iterations of a block; the last block may have fewer.
+      block: the name of the new loop's variable.
+      body: from the loop over one block to what is done for it.
+    """
+    start = times(Variable(INDEX, block), size)
+    inner = replace(loop, start=start, extent=apply("minimum", plus(start, size), loop.extent))
+    if isinstance(loop.extent, Constant):
+        count: Expr = index(-(-int(loop.extent.value) // size))
+    else:
+        count = apply("floor_div", plus(loop.extent, size - 1), number(size, INDEX))
+    return For(block, count, body(inner))
+
+
+def num_iterations(loop: For) -> Fraction | None:
+    """Return the number of iterations; None if it is unknown.
+
+    For a loop over blocks of iterations it is the mean, or the most if the number of blocks is
+    unknown.
+    """
+    match loop:
+        case For(extent=Constant(value=extent), start=None):
+            return Fraction(max(0, int(extent)))
+        case For(
+            start=start,
+            extent=Apply(
+                primitive="minimum",
+                operands=(
+                    Apply(primitive="add", operands=(first, Constant(value=size))),
+                    extent,
+                ),
+            ),
+        ) if start is not None and same(start, first):
+            if not isinstance(extent, Constant):
+                return Fraction(int(size))
+            return Fraction(int(extent.value), -(-int(extent.value) // int(size)))
+    return None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Final
 
-from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, walk as parts
+from weft_compiler.ir.expressions import Apply, Expr, Load, Variable, walk as parts
+from weft_compiler.ir.loops import num_iterations
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -75,26 +77,24 @@ def flops(nest: Body) -> int | None:
     A function such as exp is one, and so is what combines a value with others. Of branches both
     count.
     """
-    count = 0
+    count = _flops(nest)
+    return None if count is None else round(count)
+
+
+def _flops(nest: Body) -> Fraction | None:
+    count = Fraction(0)
     for each in nest:
         if isinstance(each, While):
             return None
-        inner = [flops(body) for body in bodies(each)]
+        inner = [_flops(body) for body in bodies(each)]
         known = [number for number in inner if number is not None]
         if len(known) < len(inner):
             return None
-        turns = _turns(each)
+        turns = num_iterations(each) if isinstance(each, For) else 1
         if turns is None:
             return None
         count += turns * sum(known) + _own_flops(each)
     return count
-
-
-def _turns(statement: Statement) -> int | None:
-    if not isinstance(statement, For):
-        return 1
-    extent = statement.extent
-    return max(0, int(extent.value)) if isinstance(extent, Constant) else None
 
 
 def _own_flops(statement: Statement) -> int:
@@ -154,7 +154,9 @@ def _accesses(body: Body, loops: Mapping[str, int]) -> _Accesses:
             if each.combine is not None:
                 yield each.buffer, False, site, elements
         if isinstance(each, For):
-            inner[each.variable] = _turns(each) or 1
+            times = num_iterations(each) or 1
+            start = () if each.start is None else (each.start,)
+            inner[each.variable] = math.ceil(times * _elements(start, loops))
         for within in bodies(each):
             yield from _accesses(within, inner)
 

@@ -148,10 +148,14 @@ class _Reader:
         match word:
             case "for" | "parallel" | "vector":
                 variable = self._name()
-                self._expect("in")
+                start = None
+                if self._peek() == "from":
+                    self._expect("from")
+                    start = self._expression()
+                self._expect("in" if start is None else "to")
                 extent = self._expression()
                 self._names[variable] = INDEX
-                return For(variable, extent, self._inner(indent), _LOOPS[word])
+                return For(variable, extent, self._inner(indent), _LOOPS[word], start)
             case "while":
                 return While(self._expression(), self._inner(indent))
             case "if":

@@ -96,8 +96,9 @@ def _declaration(buffer: Buffer) -> str:
 def _lines(body: Body, indent: str) -> Iterator[str]:
     for statement in body:
         match statement:
-            case For(variable=variable, extent=extent, body=inner, order=order):
-                yield f"{indent}{order.value} {variable} in {extent}:"
+            case For(variable=variable, extent=extent, body=inner, order=order, start=start):
+                span = f"in {extent}" if start is None else f"from {start} to {extent}"
+                yield f"{indent}{order.value} {variable} {span}:"
                 yield from _lines(inner, indent + "  ")
             case While(condition=condition, body=inner):
                 yield f"{indent}while {condition}:"

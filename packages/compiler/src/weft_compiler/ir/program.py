@@ -95,17 +95,19 @@ COMBINERS: Final = frozenset(("add", "mul", "minimum", "maximum", "bit_and", "bi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class For(Statement):
-    """A loop over 0, 1, ..., extent - 1.
+    """A loop over start, start + 1, ..., extent - 1.
 
     Attributes:
       variable: an index that the body sees.
-      extent: an int64 expression, computed once before; nothing runs if it is not positive.
+      extent: an int64 expression, computed once before; nothing runs if it is not above `start`.
+      start: an int64 expression that is not negative; None for 0. Not of PARALLEL loops.
     """
 
     variable: str
     extent: Expr
     body: Body
     order: Order = Order.SERIAL
+    start: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -261,7 +263,9 @@ def bodies(statement: Statement) -> tuple[Body, ...]:
 def expressions(statement: Statement) -> tuple[Expr, ...]:
     """The expressions of a statement itself, without those of its bodies."""
     match statement:
-        case For(extent=value) | Let(value=value) | Var(value=value) | Assign(value=value):
+        case For(extent=extent, start=start):
+            return (extent,) if start is None else (start, extent)
+        case Let(value=value) | Var(value=value) | Assign(value=value):
             return (value,)
         case While(condition=value) | If(condition=value) | Check(condition=value):
             return (value,)

@@ -30,8 +30,9 @@ OfExpression = Callable[[Expr], Expr]
 def map_expressions(statement: Statement, change: OfExpression) -> Statement:
     """The statement with each of its own expressions changed; its bodies stay."""
     match statement:
-        case For(extent=extent):
-            return _changed(statement, extent=change(extent))
+        case For(extent=extent, start=start):
+            first = None if start is None else change(start)
+            return _changed(statement, start=first, extent=change(extent))
         case While(condition=value) | If(condition=value) | Check(condition=value):
             return _changed(statement, condition=change(value))
         case Let(value=value) | Var(value=value) | Assign(value=value):

@@ -147,13 +147,19 @@ def _verify_loop(loop: For, scope: _Scope) -> None:
     scope.declare(loop.variable, loop)
     if loop.extent.dtype is not INDEX:
         _fail(loop, f"an int64 extent was required, got {loop.extent.dtype.name}")
+    low = 0
+    if loop.start is not None:
+        low = range_of(loop.start, scope.ranges).low
+        if loop.start.dtype is not INDEX or low < 0 or loop.order is Order.PARALLEL:
+            _fail(loop, "a start was required to be an int64 from 0 on, of no parallel loop")
     if loop.order is Order.VECTOR:
         for each in walk_statements(loop.body):
             if isinstance(each, For | While | Allocate | Call):
                 _fail(loop, f"a vector loop must not contain {type(each).__name__}")
     inner = scope.inner()
     inner.names[loop.variable] = INDEX
-    inner.ranges[loop.variable] = Range(0, max(0, range_of(loop.extent, scope.ranges).high - 1))
+    high = range_of(loop.extent, scope.ranges).high - 1
+    inner.ranges[loop.variable] = Range(low, max(low, high))
     inner.loops.append((loop, scope))
     _verify_body(loop.body, inner)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Final
 
 from weft_compiler.ir.expressions import Apply, Constant, Expr, Load, Variable, same, walk as parts
+from weft_compiler.ir.loops import num_iterations
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -186,7 +188,6 @@ def work(statement: Statement) -> int:
         return 1 + routine(statement.routine).work(dict(statement.parameters)) // _AT_ONCE
     inner = sum(work(each) for body in bodies(statement) for each in body)
     if isinstance(statement, For):
-        extent = statement.extent
-        turns = int(extent.value) if isinstance(extent, Constant) else _UNKNOWN_TURNS
-        return turns * (inner + 1)
+        count = num_iterations(statement)
+        return (_UNKNOWN_TURNS if count is None else ceil(count)) * (inner + 1)
     return own + inner * (1 if isinstance(statement, If) else _UNKNOWN_TURNS)

@@ -10,6 +10,7 @@ from weft_compiler.ir.program import Program
 from weft_compiler.ir.verifier import verify
 from weft_compiler.passes.again import compute_again
 from weft_compiler.passes.blocks import block_rows
+from weft_compiler.passes.compensate import compensate_sums
 from weft_compiler.passes.contract import contract
 from weft_compiler.passes.early import move_checks
 from weft_compiler.passes.late import move_late
@@ -29,7 +30,7 @@ def optimise(program: Program, check: bool = True, vector_bytes: int = 0) -> Pro
 
     Args:
       check: verify it after each.
-      vector_bytes: of a register of the processor, for which routines of products are chosen.
+      vector_bytes: of a register of the processor: its products are chosen, and its lanes add.
     """
     for each in passes_for(vector_bytes):
         program = each(program)
@@ -61,4 +62,5 @@ def passes_for(vector_bytes: int = 0) -> tuple[Pass, ...]:
         cut_sums,
         split_loops,
         order_loops,
+        partial(compensate_sums, vector_bytes=vector_bytes),
     )
