@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from weft_testing.tasks import free_ports, jobs, memory_files, servers
+from weft_testing.timelines import assert_forward, events_of
 from weft_testing.waiting import in_threads, wait_until
 
 import weft as wf
@@ -431,6 +432,36 @@ def test_a_trace_of_all_tasks_on_one_clock(target: str) -> None:
         assert sent["args"]["bytes"] == 360_000
         assert "360000 bytes by shared memory in " in sent["args"]["transfer"]
         assert {name, sender} <= arrows
+
+
+@pytest.mark.parametrize("differentiated", [False, True])
+def test_arrows_of_a_loop_over_two_tasks_point_forwards(target: str, differentiated: bool) -> None:
+    with wf.device(W0):
+        x = wf.fill([20, 20], 0.01)
+
+    def body(i: wf.Tensor, value: wf.Tensor) -> tuple[wf.Tensor, wf.Tensor]:
+        with wf.device(W1):
+            product = wf.matmul(value, value, name="far")
+        with wf.device(W0):
+            return i + 1, wf.tanh(product + wf.exp(value), name="near")
+
+    with wf.device(W0):
+        y = wf.while_loop(lambda i, _: i < 5, body, [0, x])[1]
+        fetched = wf.gradients(y, x)[0] if differentiated else y
+    options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+    metadata = wf.RunMetadata()
+    with wf.Session(target) as session:
+        session.run(fetched)
+        session.run(fetched, options=options, run_metadata=metadata)
+    events = events_of(metadata.step_stats)
+    assert_forward(events)
+    bars = [e for e in events if e["ph"] == "X"]
+    sent = [e for e in bars if e["name"] == "_Send" and e["args"]["name"].startswith("while/far")]
+    assert len({e["args"].get("iteration") for e in sent}) >= 5
+    arrows = [
+        e for e in events if e["ph"] == "s" and e["name"] in {e["args"]["name"] for e in sent}
+    ]
+    assert len(arrows) >= 5
 
 
 def test_clocks_that_differ_are_brought_together() -> None:

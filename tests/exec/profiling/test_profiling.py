@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft_testing.timelines import assert_forward, events_of
 
 import weft as wf
 from weft_tensor import errors
@@ -18,6 +19,36 @@ BUILDER = wf.profiler.ProfileOptionBuilder
 def graph() -> wf.Graph:
     with wf.Graph().as_default() as made:
         yield made
+
+
+def _program(kind: str) -> wf.Tensor:
+    """A graph whose step has a loop of five iterations, or two devices."""
+    x = wf.fill([30, 30], 0.01)
+    if kind == "devices":
+        with wf.device("/cpu:0"):
+            slow = wf.matmul(wf.random_uniform([400, 400]), wf.ones([400, 400]), name="slow")
+        with wf.device("/cpu:1"):
+            other = wf.exp(slow)
+        with wf.device("/cpu:0"):
+            return wf.tanh(wf.matmul(other, slow))
+
+    def body(i: Any, value: Any) -> Any:
+        value = wf.tanh(wf.matmul(value, x) + wf.exp(value))
+        if kind == "nested":
+            value = wf.while_loop(
+                lambda j, _: j < 3, lambda j, v: (j + 1, wf.sin(wf.exp(v)) * 0.1), [0, value]
+            )[1]
+        return i + 1, value
+
+    result = wf.while_loop(lambda i, _: i < 5, body, [0, x])[1]
+    return wf.gradients(result, x)[0] if kind == "gradient" else result
+
+
+def _traced(session: wf.Session, fetch: Any, feeds: Any) -> Any:
+    metadata = wf.RunMetadata()
+    options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+    session.run(fetch, feeds, options=options, run_metadata=metadata)
+    return metadata.step_stats
 
 
 @pytest.fixture
@@ -51,6 +82,52 @@ class TestTimeline:
         assert any(e["ph"] == "C" and e["args"]["bytes"] > 0 for e in events)
         plain = json.loads(timeline.generate_chrome_trace_format(show_dataflow=False))
         assert {e["ph"] for e in plain["traceEvents"]} == {"M", "X"}
+
+    @pytest.mark.parametrize("mode", ["now", "off"])
+    @pytest.mark.parametrize("kind", ["loop", "gradient", "nested", "devices"])
+    def test_no_arrow_points_backwards(
+        self, kind: str, mode: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("WEFT_JIT", mode)
+        config = wf.ConfigProto(device_count={"CPU": 2})
+        with wf.Session(config=config) as session:
+            stats = _traced(session, _program(kind), {})
+        events = events_of(stats)
+        assert_forward(events)
+        bars = [e for e in events if e["ph"] == "X"]
+        assert all(bar["dur"] > 0 for bar in bars if bar["cat"] != "Wait")
+        assert any(bar["dur"] % 1 for bar in bars)
+        if mode == "off" and kind != "devices":
+            products = [e["args"] for e in bars if e["args"]["name"] == "while/MatMul"]
+            assert len({e.get("iteration") for e in products}) == len(products) >= 5
+            arrows = [e for e in events if e["ph"] == "s" and e["name"] == "while/MatMul"]
+            assert len(arrows) >= 5
+
+    @pytest.mark.parametrize("mode", ["now", "off"])
+    def test_estimates_are_marked(self, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WEFT_JIT", mode)
+        with wf.Session() as session:
+            stats = _traced(session, _program("loop"), {})
+        bars = [e for e in events_of(stats) if e["ph"] == "X"]
+        estimated = {e["args"]["name"] for e in bars if "estimated" in e["args"]}
+        assert estimated == {e["args"]["name"] for e in bars if e["cat"] == "Estimate"}
+        labels = [node.timeline_label for device in stats.dev_stats for node in device.node_stats]
+        assert len(estimated) == len([text for text in labels if ", estimated" in text])
+        assert bool(estimated) == (mode == "now")
+
+    def test_a_receive_begins_when_its_value_was_sent(self) -> None:
+        config = wf.ConfigProto(device_count={"CPU": 2})
+        with wf.Session(config=config) as session:
+            events = events_of(_traced(session, _program("devices"), {}))
+        bars = {e["args"]["name"]: e for e in events if e["ph"] == "X"}
+        (receive,) = [
+            e for e in bars.values() if e["name"] == "_Recv" and "slow" in e["args"]["name"]
+        ]
+        slow = bars["slow"]
+        assert receive["ts"] >= slow["ts"] + slow["dur"]
+        wait = bars[receive["args"]["name"] + " (wait)"]
+        assert wait["cat"] == "Wait" and wait["dur"] > 0
+        assert wait["ts"] + wait["dur"] == pytest.approx(receive["ts"], abs=1e-3)
 
     def test_of_nothing(self) -> None:
         text = wf.timeline.Timeline(wf.RunMetadata().step_stats).generate_chrome_trace_format()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from weft_exec.step_labels import NodeLabel
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -19,9 +20,15 @@ class NodeRecord:
       output_bytes: of all outputs together.
       sizes: bytes of each output; empty where they are not known.
       waited: whether its time was mostly spent waiting for something other than its device.
+      iteration: tag of the iteration that it was in; see `NodeLabel`.
+      estimated: whether its time is a share of that of a compiled region.
+      asked: when a Receive asked for its value, where that was before `start`; else 0.
     """
 
-    __slots__ = ("device", "end", "node", "output_bytes", "sizes", "start", "thread", "waited")
+    __slots__ = (
+        "asked", "device", "end", "estimated", "iteration", "node", "output_bytes", "sizes",
+        "start", "thread", "waited",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -33,6 +40,9 @@ class NodeRecord:
         output_bytes: int,
         sizes: tuple[int, ...] = (),
         waited: bool = False,
+        iteration: int = 0,
+        estimated: bool = False,
+        asked: int = 0,
     ) -> None:
         self.node = node
         self.device = device
@@ -42,6 +52,23 @@ class NodeRecord:
         self.output_bytes = output_bytes
         self.sizes = sizes
         self.waited = waited
+        self.iteration = iteration
+        self.estimated = estimated
+        self.asked = asked
+
+
+class _Waiting(NamedTuple):
+    """An asynchronous node that has started.
+
+    Attributes:
+      key: of a Receive, its name in the rendezvous.
+    """
+
+    node: Node
+    device: str
+    start: int
+    iteration: int
+    key: str
 
 
 class StepTrace:
@@ -50,17 +77,24 @@ class StepTrace:
     def __init__(self) -> None:
         self.records: list[NodeRecord] = []
         self._elsewhere: list[Any] = []
-        self._waiting: dict[Any, tuple[Node, str, int]] = {}
+        self._waiting: dict[Any, _Waiting] = {}
+        self._sent: dict[str, int] = {}
         self._ended: dict[str, int] = {}
 
-    def record(self, node: Node, device: str, call: Callable[[], Any]) -> Any:
-        """`call()`, timed as an execution of `node`."""
+    def record(self, node: Node, device: str, call: Callable[[], Any], iteration: int) -> Any:
+        """Return `call()`, timed as an execution of `node`.
+
+        Args:
+          iteration: tag of the iteration that it is in; see `NodeLabel`.
+        """
         start = time.time_ns()
         value = call()
         end = time.time_ns()
         sizes = _sizes(value)
         thread = threading.get_ident()
-        self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), sizes))
+        self.records.append(
+            NodeRecord(node, device, start, end, thread, sum(sizes), sizes, iteration=iteration)
+        )
         return value
 
     def share(
@@ -69,28 +103,47 @@ class StepTrace:
         device: str,
         start: int,
         values: Mapping[Output, Any],
+        iteration: int,
     ) -> None:
         """Note that nodes were computed together, from `start` until now.
 
         Args:
-          parts: of the time, 1 in all: they are shown one after the other.
+          parts: of the time, 1 in all, as estimated: they are shown one after the other.
           values: what others take of the nodes; the rest was nowhere in memory.
+          iteration: as for `record`.
         """
         thread, whole = threading.get_ident(), time.time_ns() - start
         for node, part in parts.items():
             end = start + round(part * whole)
             sizes = tuple([_bytes(values.get(output)) for output in node.outputs])
             known = sizes if all(output in values for output in node.outputs) else ()
-            self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), known))
+            self.records.append(
+                NodeRecord(
+                    node, device, start, end, thread, sum(sizes), known,
+                    iteration=iteration, estimated=True,
+                )
+            )  # fmt: skip
             start = end
 
-    def waiting(self, token: Any, node: Node, device: str, start: int) -> None:
-        """Note that an asynchronous node has started."""
-        self._waiting[token] = (node, device, start)
+    def waiting(
+        self, token: Any, node: Node, device: str, start: int, iteration: int, key: str = ""
+    ) -> None:
+        """Note that an asynchronous node has started.
+
+        Args:
+          iteration: tag of its iteration.
+          key: of a Receive, its name in the rendezvous.
+        """
+        self._waiting[token] = _Waiting(node, device, start, iteration, key)
+
+    def sent(self, key: str) -> None:
+        """Note that a value is sent now, by its name in the rendezvous."""
+        self._sent[key] = time.time_ns()
 
     def arrived(self, token: Any, value: Any = None) -> None:
         """Note that an asynchronous node has completed, with a value or, having failed, None."""
-        node, device, start = self._waiting.pop(token)
+        node, device, start, iteration, key = self._waiting.pop(token)
+        asked, start = start, max(start, self._sent.pop(key, 0))
         end, thread, sizes = time.time_ns(), threading.get_ident(), _sizes(value)
         computed = node.role is not Role.RECEIVE and parse(device).device_type not in (
             "CPU",
@@ -100,8 +153,11 @@ class StepTrace:
             start = max(start, self._ended.get(device, 0))
             self._ended[device] = end
         self.records.append(
-            NodeRecord(node, device, start, end, thread, sum(sizes), sizes, not computed)
-        )
+            NodeRecord(
+                node, device, start, end, thread, sum(sizes), sizes, not computed, iteration,
+                asked=asked if key and asked < start else 0,
+            )
+        )  # fmt: skip
 
     def fetched(self, outputs: Sequence[Output], values: Sequence[Any], device: str) -> None:
         """Note fetches of a step that runs nothing, as of a variable: they are read at its end."""
@@ -139,7 +195,11 @@ def _fill_node(stats: Any, record: NodeRecord) -> None:
     inputs = [source.node.name for source in node.inputs]
     if node.role is Role.RECEIVE:
         inputs = [send_name(node.attrs["tensor_name"], node.attrs["recv_device"])]
-    stats.timeline_label = f"{node.name} = {node.type}({', '.join(inputs)})"
+    waited = record.start - record.asked if record.asked else 0
+    label = NodeLabel(
+        node.name, node.type, tuple(inputs), record.iteration, record.estimated, waited
+    )
+    stats.timeline_label = str(label)
     stats.thread_id = record.thread & 0xFFFFFFFF
     fill_times(stats, node.name, record.start, record.end, record.output_bytes)
 

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 
 from weft_exec.devices.device import Device
+from weft_exec.kernels.random_counters import iteration_tag
 from weft_exec.resources.rendezvous import ends_of
+from weft_exec.step_labels import NodeLabel
 from weft_exec.tracing import StepTrace, fill_times, send_name
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceSpec
@@ -105,11 +107,7 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
     label of the execution tells how many bytes went by what, and how long that took. Of what left
     when the trace of its sender was packed already, it is known when its node had ended.
     """
-    ended = {
-        (device.device, node.node_name): node.all_start_nanos + node.all_end_rel_nanos
-        for device in stats.dev_stats
-        for node in device.node_stats
-    }
+    ended, receives = _by_iteration(stats)
     left: dict[str, int] = {}
     came: list[Passage] = []
     for each in passages:
@@ -123,15 +121,51 @@ def add_transfers(stats: Any, passages: Iterable[Passage]) -> None:
         if sender not in devices:
             devices[sender] = stats.dev_stats.add(device=sender)
         tensor = each.key.split(";")[2]
-        there = left.get(each.key) or ended.get((sender, tensor.partition(":")[0]), 0)
+        producer, iteration = tensor.partition(":")[0], _iteration_of(each.key)
+        there = left.get(each.key) or ended.get((sender, producer, iteration), 0)
         start = min(max(there, each.asked), each.at)
         added = devices[sender].node_stats.add(thread_id=SEND_THREAD)
         name = send_name(tensor, receiver)
         fill_times(added, name, start, each.at, each.nbytes)
-        added.timeline_label = (
-            f"{name} = _Send({tensor.partition(':')[0]}) {each.nbytes} bytes by {each.link} "
-            f"in {(each.at - start) / 1e6:.3f} ms"
-        )
+        note = f"{each.nbytes} bytes by {each.link} in {(each.at - start) / 1e6:.3f} ms"
+        label = NodeLabel(name, "_Send", (producer,), iteration, note=note)
+        added.timeline_label = str(label)
+        if (receive := receives.get((receiver, name, iteration))) is not None:
+            _begin_at(receive, start)
+
+
+def _by_iteration(
+    stats: Any,
+) -> tuple[dict[tuple[str, str, int], int], dict[tuple[str, str, int], Any]]:
+    """When executions ended by device, node and iteration; Receives by their transfers' names."""
+    ended, receives = {}, {}
+    for device in stats.dev_stats:
+        for node in device.node_stats:
+            label = NodeLabel.parse(node.timeline_label, node.node_name)
+            end = node.all_start_nanos + node.all_end_rel_nanos
+            ended[device.device, node.node_name, label.iteration] = end
+            if label.op == "_Recv":
+                receives[device.device, label.inputs[0], label.iteration] = node
+    return ended, receives
+
+
+def _iteration_of(key: str) -> int:
+    """The tag of the iteration in the name that a value has in the rendezvous."""
+    tag = 0
+    for around in reversed(key.split(";")[3:]):
+        tag = iteration_tag(tag, int(around.rpartition(":")[2]))
+    return tag
+
+
+def _begin_at(receive: Any, sent: int) -> None:
+    """Let a Receive begin when its value was sent, and note what it waited before."""
+    asked, end = receive.all_start_nanos, receive.all_start_nanos + receive.all_end_rel_nanos
+    start = min(max(asked, sent), end)
+    label = NodeLabel.parse(receive.timeline_label, receive.node_name)
+    receive.timeline_label = str(label._replace(waited=label.waited + start - asked))
+    nbytes = sum(memory.total_bytes for memory in receive.memory)
+    del receive.memory[:]
+    fill_times(receive, receive.node_name, start, end, nbytes)
 
 
 def clock_ahead(sent: int, began: int, ended: int, got: int) -> int:

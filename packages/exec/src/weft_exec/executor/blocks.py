@@ -114,18 +114,23 @@ class WhileLoop(Compound):
             inputs[0],
             lambda slots: self.test.run_checked(slots, check, trace),
             lambda slots: self.body.run_checked(slots, check, trace),
+            is_traced=trace is not None,
         )
 
     def _run(
-        self, slots: Slots, test: Callable[[Slots], None], body: Callable[[Slots], None]
+        self,
+        slots: Slots,
+        test: Callable[[Slots], None],
+        body: Callable[[Slots], None],
+        is_traced: bool = False,
     ) -> None:
         variables, following, pred, spent = self.variables, self.following, self.pred, self.spent
         slots[variables] = self.initial(slots)
         iteration = 0
-        draws, around = self._draws, current.tag
+        has_tags, around = self._draws or is_traced, current.tag
         try:
             while True:
-                if draws:
+                if has_tags:
                     current.tag = iteration_tag(around, iteration)
                 test(slots)
                 go_on = slots[pred]
@@ -142,7 +147,7 @@ class WhileLoop(Compound):
             error.in_iteration(self.name, iteration)
             raise
         finally:
-            if draws:
+            if has_tags:
                 current.tag = around
 
     @property
@@ -208,7 +213,7 @@ class CompiledLoop(Compound):
             test, body = self._loop.segments
             nodes = [*test.all_nodes(), *body.all_nodes()]
             device = (*test.devices, *body.devices, "")[0]
-            trace.share(parts_of(nodes), device, started, {})
+            trace.share(parts_of(nodes), device, started, {}, current.tag)
 
     def stop(self) -> None:
         """Tell the function that the session is closed, if it wants to know."""

@@ -104,7 +104,10 @@ class Driver:
             self._send(token)
         elif entry.kind == RECEIVE:
             if self._trace is not None:
-                self._trace.waiting(token, _node(entry), entry.device, time.time_ns())
+                key = key_of(entry, iteration)
+                self._trace.waiting(
+                    token, _node(entry), entry.device, time.time_ns(), iteration.tag, key
+                )
             done: Done = HandedOver(token, self._hand, self._mailbox.put)
             if self._comes_by_mail(entry):
                 self._pending_receives += 1
@@ -163,7 +166,7 @@ class Driver:
         return None
 
     def _run_segment(self, segment: Segment, iteration: Iteration) -> None:
-        if segment.draws:
+        if segment.draws or self._trace is not None:
             run_at(self._executions, iteration.tag, self._run_here, segment, iteration.slots)
         else:
             self._run_here(segment, iteration.slots)
@@ -190,7 +193,10 @@ class Driver:
                 self._completed(token, error)
                 return
             (value,) = entry.arguments(iteration.slots)
-        self._context.rendezvous.send(key_of(entry, iteration), value)
+        key = key_of(entry, iteration)
+        if self._trace is not None:
+            self._trace.sent(key)
+        self._context.rendezvous.send(key, value)
         self._machine.finished(token)
 
     def _start_asynchronous(self, token: Token) -> None:
@@ -205,7 +211,7 @@ class Driver:
         inputs = entry.arguments(iteration.slots)
         if self._trace is not None:
             assert entry.node is not None
-            self._trace.waiting(token, entry.node, entry.device, started)
+            self._trace.waiting(token, entry.node, entry.device, started, iteration.tag)
         try:
             if needs_counters(_node(entry)):
                 start = entry.kernel, self._context, inputs, done

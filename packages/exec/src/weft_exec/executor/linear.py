@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.kernel_errors import located, raise_located
-from weft_exec.kernels.random_counters import needs_counters
+from weft_exec.kernels.random_counters import current, needs_counters
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -189,7 +189,9 @@ class Segment:
                 elif trace is None:
                     slots[slot] = function(*take(slots))
                 else:
-                    slots[slot] = trace.record(node, device, partial(function, *take(slots)))
+                    slots[slot] = trace.record(
+                        node, device, partial(function, *take(slots)), current.tag
+                    )
                 check()
             except Exception as error:  # because a kernel may raise anything; it is located
                 raise_located(self._located(error, instruction, slots))

@@ -27,6 +27,7 @@ from weft_exec.executor.linear import (
 )
 from weft_exec.executor.priority import changed_by, takes_reference, variable_of
 from weft_exec.executor.step_check import raise_if_ended
+from weft_exec.kernels.random_counters import current
 from weft_exec.tracing import StepTrace
 from weft_graph.ir.code_generators import NO_BRANCHES, Branches, Path
 from weft_graph.ir.node import Node, Output
@@ -265,7 +266,8 @@ class RegionCall(Compound):
             if clock is not None:  # it began when what was enqueued before was done
                 taken = clock.nanoseconds()
                 started = time.time_ns() - taken
-            trace.share(parts_of(self._region.members), self._device.name, started, sizes)
+            parts = parts_of(self._region.members)
+            trace.share(parts, self._device.name, started, sizes, current.tag)
 
     def stop(self) -> None:
         """Tell the function that the session is closed, if it wants to know."""

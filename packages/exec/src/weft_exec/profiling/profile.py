@@ -77,7 +77,8 @@ def profile(
     Args:
       graph: the default graph by default.
       run_meta: a RunMetadata of a step with `trace_level=RunOptions.FULL_TRACE`; without it there
-        are no times and bytes.
+        are no times and bytes. Times of members of a compiled region are estimated shares of the
+        region's time.
       op_log: accepted for compatibility: costs come from the declarations of ops.
       cmd: "op" sums up by type of op, "scope" by name scope, "graph" shows node by node.
       options: of `ProfileOptionBuilder`; the defaults show times.
@@ -126,6 +127,7 @@ class _Leaf(ProfileNode):
     def __init__(self, name: str, op: str) -> None:
         super().__init__(name)
         self.op = op
+        self.nanoseconds = 0
 
 
 def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Leaf]:
@@ -134,8 +136,9 @@ def _measured(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> list[_Le
     leaves: dict[str, _Leaf] = {}
     devices: dict[str, str] = {}
     for time in node_times(run_meta.step_stats) if run_meta is not None else ():
-        leaf = leaves.setdefault(time.name, _Leaf(time.name, time.op))
-        leaf.exec_micros += time.micros
+        leaf = leaves.setdefault(time.name, _Leaf(time.name, time.label.op))
+        leaf.nanoseconds += time.duration
+        leaf.exec_micros = round(leaf.nanoseconds / 1000)
         leaf.requested_bytes += time.nbytes
         leaf.run_count += 1
         devices[time.name] = time.device

@@ -5,50 +5,94 @@ from __future__ import annotations
 __all__ = ["Timeline"]
 
 import json
-import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
-_LABEL = re.compile(r"^(?P<name>\S+) = (?P<op>\w+)\((?P<inputs>[^)]*)\)(?: (?P<note>.*))?$")
+from weft_exec.step_labels import NodeLabel
+
+_TRANSFER: Final = "/to/job:"
+"""What stands between tensor and receiver in the name of a transfer; see `tracing.send_name`."""
 
 
 class NodeTime(NamedTuple):
-    """One execution of a node; times in microseconds since the epoch.
+    """One execution of a node; times in nanoseconds, `start` since the epoch.
 
     Attributes:
+      label: what is known of the node, its inputs and its iteration.
       nbytes: of its outputs.
-      note: what more is to be said, as of a value's way between two tasks.
     """
 
     device: str
-    name: str
-    op: str
-    inputs: tuple[str, ...]
+    label: NodeLabel
     thread: int
     start: int
-    micros: int
+    duration: int
     nbytes: int
-    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.label.name
+
+    @property
+    def end(self) -> int:
+        """When it had ended."""
+        return self.start + self.duration
+
+
+class _Edge(NamedTuple):
+    """An output of one execution that another one takes, by the name of its input."""
+
+    name: str
+    source: NodeTime
+    user: NodeTime
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """When the value left and when it was taken; a transfer is drawn beside its Receive."""
+        leaves = self.source.start if _TRANSFER in self.source.name else self.source.end
+        return leaves, self.user.start
 
 
 def node_times(step_stats: Any) -> Iterator[NodeTime]:
-    """The executions that a `StepStats` message tells of, device by device."""
+    """Yield the executions that a `StepStats` message tells of, device by device."""
     for device in step_stats.dev_stats:
         for stats in device.node_stats:
-            found = _LABEL.match(stats.timeline_label)
-            op, inputs = (found["op"], found["inputs"]) if found else (stats.node_name, "")
-            note = (found["note"] if found else "") or ""
+            nanoseconds = stats.all_start_nanos or 1000 * stats.all_start_micros
             yield NodeTime(
                 device.device,
-                stats.node_name,
-                op,
-                tuple([name for name in inputs.split(", ") if name]),
+                NodeLabel.parse(stats.timeline_label, stats.node_name),
                 stats.thread_id,
-                stats.all_start_micros,
-                stats.all_end_rel_micros,
+                nanoseconds,
+                stats.all_end_rel_nanos or 1000 * stats.all_end_rel_micros,
                 sum(memory.total_bytes for memory in stats.memory),
-                note,
             )
+
+
+def _edges(times: Sequence[NodeTime]) -> list[_Edge]:
+    """Return the values that executions take of others.
+
+    Of several executions of a source that of the same iteration counts, or else, as of a node
+    outside of the loop, the last one that had ended before.
+    """
+    executions: dict[str, list[NodeTime]] = {}
+    for time in times:
+        executions.setdefault(time.name, []).append(time)
+    found = []
+    for user in times:
+        for name in user.label.inputs:
+            sources = executions.get(name) or executions.get(_producer(name), [])
+            edges = [_Edge(name, source, user) for source in sources]
+            edges = [edge for edge in edges if edge.ends[0] <= edge.ends[1]]
+            same = [e for e in edges if e.source.label.iteration == user.label.iteration]
+            if same or edges:
+                found.append(max(same or edges, key=lambda edge: edge.ends[0]))
+    return found
+
+
+def _producer(name: str) -> str:
+    """The node whose output a transfer carries, of the name of the transfer."""
+    return name.partition(_TRANSFER)[0].partition(":")[0]
 
 
 class Timeline:
@@ -70,11 +114,17 @@ class Timeline:
 
     def __init__(self, step_stats: Any, graph: Any = None) -> None:
         self._times = sorted(node_times(step_stats), key=lambda time: (time.device, time.start))
+        self._origin = min((time.start - time.label.waited for time in self._times), default=0)
 
     def generate_chrome_trace_format(
         self, show_dataflow: bool = True, show_memory: bool = False
     ) -> str:
         """The step in JSON, for `chrome://tracing` or ui.perfetto.dev.
+
+        Times are in microseconds since the step's first event, with fractions; "otherData" has that
+        event's time in nanoseconds since the epoch. A Receive begins when its value was sent; what
+        it waited before has the category "Wait". Members of compiled regions, whose times are
+        estimated shares of the region's, have the category "Estimate" and the argument "estimated".
 
         Args:
           show_dataflow: draw arrows from each node to those that use its outputs.
@@ -88,18 +138,38 @@ class Timeline:
         ]
         threads = self._threads()
         for time in self._times:
-            args: dict[str, Any] = {"name": time.name, "op": time.op}
-            args |= {f"input{i}": name for i, name in enumerate(time.inputs)}
-            if time.note:
-                args |= {"transfer": time.note, "bytes": time.nbytes}
-            where = {"tid": threads[time.device, time.thread], "ts": time.start}
-            pid = processes[time.device]
-            events.append(_event("X", time.op, pid, cat="Op", **where, dur=time.micros, args=args))
+            events += self._bars(time, processes[time.device], threads[time.device, time.thread])
         if show_dataflow:
             events += self._arrows(processes, threads)
         if show_memory:
             events += self._memory(processes)
-        return json.dumps({"traceEvents": events}, indent=1)
+        other = {"otherData": {"start_nanos": self._origin}} if self._times else {}
+        return json.dumps({"traceEvents": events, **other}, indent=1)
+
+    def _micros(self, nanoseconds: int) -> float:
+        """A time as microseconds since the first event."""
+        return (nanoseconds - self._origin) / 1000
+
+    def _bars(self, time: NodeTime, pid: int, thread: int) -> Iterator[dict[str, Any]]:
+        """An execution, and what it waited before."""
+        label = time.label
+        args: dict[str, Any]
+        if label.waited:
+            asked = self._micros(time.start - label.waited)
+            args = {"name": f"{label.name} (wait)", "op": label.op}
+            where = {"tid": thread, "ts": asked, "dur": label.waited / 1000}
+            yield _event("X", "Wait", pid, cat="Wait", **where, args=args)
+        args = {"name": label.name, "op": label.op}
+        args |= {f"input{i}": name for i, name in enumerate(label.inputs)}
+        if label.iteration:
+            args["iteration"] = str(label.iteration)  # too wide for numbers of JSON
+        if label.estimated:
+            args["estimated"] = "a share of the time of a compiled region"
+        if label.note:
+            args |= {"transfer": label.note, "bytes": time.nbytes}
+        where = {"tid": thread, "ts": self._micros(time.start), "dur": time.duration / 1000}
+        category = "Estimate" if label.estimated else "Op"
+        yield _event("X", label.op, pid, cat=category, **where, args=args)
 
     def _threads(self) -> dict[tuple[str, int], int]:
         """A small number for each thread of each device."""
@@ -115,29 +185,28 @@ class Timeline:
     def _arrows(
         self, processes: dict[str, int], threads: dict[tuple[str, int], int]
     ) -> Iterator[dict[str, Any]]:
-        made = {time.name: time for time in self._times}
-        edges = [(user, name) for user in self._times for name in user.inputs if name in made]
-        for number, (time, name) in enumerate(edges):
-            source = made[name]
-            ends = (("s", source, source.start + source.micros), ("t", time, time.start))
+        for number, edge in enumerate(_edges(self._times)):
+            ends = zip("st", (edge.source, edge.user), edge.ends, strict=True)
             for phase, node, at in ends:
-                where = {"tid": threads[node.device, node.thread], "ts": at, "id": number}
-                yield _event(phase, name, processes[node.device], cat="DataFlow", **where)
+                tid = threads[node.device, node.thread]
+                where = {"tid": tid, "ts": self._micros(at), "id": number}
+                yield _event(phase, edge.name, processes[node.device], cat="DataFlow", **where)
 
     def _memory(self, processes: dict[str, int]) -> Iterator[dict[str, Any]]:
         """The bytes of outputs that some later node still uses."""
-        last = {name: time for time in self._times for name in time.inputs}
+        last: dict[NodeTime, int] = {}
+        for edge in _edges(self._times):
+            last[edge.source] = max(last.get(edge.source, 0), edge.user.end)
         changes = []
         for time in self._times:
-            user = last.get(time.name)
-            if time.nbytes and user is not None:
-                changes.append((time.start + time.micros, time.device, time.nbytes))
-                changes.append((user.start + user.micros, time.device, -time.nbytes))
+            if time.nbytes and time in last:
+                changes.append((time.end, time.device, time.nbytes))
+                changes.append((last[time], time.device, -time.nbytes))
         now = dict.fromkeys(processes, 0)
         for at, device, change in sorted(changes):
             now[device] += change
-            args = {"bytes": now[device]}
-            yield _event("C", "Memory", processes[device], cat="Memory", ts=at, args=args)
+            args, ts = {"bytes": now[device]}, self._micros(at)
+            yield _event("C", "Memory", processes[device], cat="Memory", ts=ts, args=args)
 
 
 def _event(phase: str, name: str, pid: int, **more: Any) -> dict[str, Any]:
