@@ -17,6 +17,7 @@ from weft_exec.step_labels import NodeLabel
 from weft_exec.tracing import StepTrace, fill_times, send_name
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ops.step import RECEIVE
 from weft_tensor import errors
 
 _TIMES = struct.Struct("<QQQ")  # began, ended, bytes of the StepStats
@@ -144,7 +145,7 @@ def _by_iteration(
             label = NodeLabel.parse(node.timeline_label, node.node_name)
             end = node.all_start_nanos + node.all_end_rel_nanos
             ended[device.device, node.node_name, label.iteration] = end
-            if label.op == "_Recv":
+            if label.op == RECEIVE:
                 receives[device.device, label.inputs[0], label.iteration] = node
     return ended, receives
 
