@@ -9,6 +9,7 @@ import pytest
 
 from weft import _port
 from weft._port.differences import DIFFERENT
+from weft._port.source import PRIVATE, is_module
 
 PROGRAM = """\
 # -*- coding: utf-8 -*-
@@ -90,3 +91,32 @@ def test_the_page_of_differences_has_the_same_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
     rows = [f"| `{name}` | {words} |\n" for name, words in sorted(DIFFERENT.items())]
     assert "".join(rows) in page
+
+
+def test_every_private_module_has_its_names_in_a_namespace() -> None:
+    for module, namespace in PRIVATE.items():
+        assert is_module(namespace), f"{module}: weft has no namespace {namespace!r}"
+
+
+OLD = """\
+from tensorflow.python.client import timeline
+from tensorflow.contrib.data import Dataset
+import tensorflow as tf
+from tensorflow.contrib import data
+from tensorflow.python.data.ops.dataset_ops import Dataset as Elements
+from tensorflow.python.training.adam import AdamOptimizer
+timeline.Timeline(None).generate_chrome_trace_format()
+tf.contrib.data.map_and_batch(abs, 3), data.batch_and_drop_remainder(2), Dataset, Elements
+"""
+
+
+def test_timelines_and_datasets_of_old_programs(tmp_path: Path) -> None:
+    path = tmp_path / "old.py"
+    path.write_text(OLD, encoding="utf-8")
+    port("--write", path)
+    text = path.read_text(encoding="utf-8")
+    assert "from weft import timeline\n" in text
+    assert "from weft.contrib.data import Dataset\n" in text
+    assert "from weft.data import Dataset as Elements\n" in text
+    assert "from weft.train import AdamOptimizer\n" in text
+    assert "tensorflow" not in text
