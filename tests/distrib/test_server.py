@@ -759,9 +759,9 @@ def test_large_graphs_come_in_segments_and_functions_once(
     sent: list[int] = []
     extend = MasterSession.extend
 
-    def noted(session: MasterSession, segment: Any) -> None:
+    def noted(session: MasterSession, segment: Any, *limits: Any) -> None:
         sent.append(memoryview(segment).nbytes)
-        extend(session, segment)
+        extend(session, segment, *limits)
 
     monkeypatch.setattr(MasterSession, "extend", noted)
     monkeypatch.setattr(client_target, "SEGMENT_BYTES", 1 << 20)

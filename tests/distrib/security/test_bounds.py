@@ -241,7 +241,7 @@ def test_what_another_client_feeds_must_fit() -> None:
 
 def feed_what_does_not_fit(link: RemoteLink, segment: np.ndarray) -> None:
     session = link.create_session(messages.OpenSession(), 30).session
-    link.extend(session, segment)
+    link.extend(messages.SessionRequest(session), segment)
     plain = link.plan(messages.Signature(session, ["x:0"], ["y:0"]))
     late = link.plan(messages.Signature(session, ["x:0"], ["y:0"], partial=True))
     fits = np.ones((3, 2), np.float32)

@@ -25,6 +25,15 @@ CONNECT_SECONDS: Final = 30.0
 _CALL_SECONDS: Final = 600.0
 
 
+GRACE_SECONDS: Final = 5.0
+"""How long after a deadline the master may take to say that it has passed."""
+
+
+def _seconds(timeout: int) -> float:
+    """Return how long to wait for a master that has `timeout` milliseconds; 0 for no timeout."""
+    return timeout / 1000 + GRACE_SECONDS if timeout else _CALL_SECONDS
+
+
 class MasterLink(Protocol):
     """A master, as sessions call it. All of it raises what the master raises."""
 
@@ -32,7 +41,7 @@ class MasterLink(Protocol):
         """Open a session; `limit` is how many seconds it may wait for tasks."""
         ...
 
-    def extend(self, session: int, segment: Pieces) -> None:
+    def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
         """Add a segment of nodes to its graph."""
         ...
 
@@ -79,9 +88,10 @@ class LocalLink:
         """As of `MasterLink`."""
         return self._master.create_session(request)
 
-    def extend(self, session: int, segment: Pieces) -> None:
+    def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
         """As of `MasterLink`."""
-        self._master.session(session).extend(segment.joined())
+        session = self._master.session(request.session)
+        session.extend(segment.joined(), request.timeout)
 
     def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
@@ -146,18 +156,19 @@ class RemoteLink:
         seconds = limit + CONNECT_SECONDS  # the master tells, and knows who is absent
         return decode(messages.Session, self._ask(methods.CREATE_SESSION, request, seconds))
 
-    def extend(self, session: int, segment: Pieces) -> None:
+    def extend(self, request: messages.SessionRequest, segment: Pieces) -> None:
         """As of `MasterLink`."""
-        meta = encode(messages.SessionRequest(session))
-        ask(self._channel, methods.EXTEND, meta, [segment], _CALL_SECONDS)
+        ask(self._channel, methods.EXTEND, encode(request), [segment], _seconds(request.timeout))
 
     def plan(self, request: messages.Signature) -> messages.Planned:
         """As of `MasterLink`."""
-        return decode(messages.Planned, self._ask(methods.PLAN, request))
+        seconds = _seconds(request.timeout)
+        return decode(messages.Planned, self._ask(methods.PLAN, request, seconds))
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
         """As of `MasterLink`."""
-        return ask(self._channel, methods.EXPLAIN, encode(request), [], _CALL_SECONDS)[0]
+        seconds = _seconds(request.timeout)
+        return ask(self._channel, methods.EXPLAIN, encode(request), [], seconds)[0]
 
     def begin_partial(self, request: RunStep) -> StepKey:
         """As of `MasterLink`."""
@@ -181,7 +192,7 @@ class RemoteLink:
 
     def close_session(self, session: int) -> None:
         """As of `MasterLink`."""
-        self._ask(methods.CLOSE_SESSION, messages.SessionRequest(session))
+        self._ask(methods.CLOSE_SESSION, messages.SessionRequest(session), CONNECT_SECONDS)
 
     def _ask(self, method: int, request: Any, seconds: float = _CALL_SECONDS) -> bytes:
         """Call the master with a message; returns the meta of its reply."""

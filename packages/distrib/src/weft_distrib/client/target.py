@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_distrib.client.kept import RemoteTensors
-from weft_distrib.client.link import CONNECT_SECONDS, LocalLink, MasterLink, RemoteLink
+from weft_distrib.client.link import (
+    CONNECT_SECONDS,
+    GRACE_SECONDS,
+    LocalLink,
+    MasterLink,
+    RemoteLink,
+)
 from weft_distrib.client.partial import RemotePartialStep
 from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
@@ -46,9 +52,6 @@ SCHEME: Final = "grpc"
 
 SEGMENT_BYTES: Final = 1 << 26
 """What the constants of one message may have that extends the graph; larger ones go alone."""
-
-_GRACE_SECONDS = 5.0
-"""How long after a step's deadline the master may take to say that it has passed."""
 
 
 class Planned(Executable):
@@ -87,6 +90,7 @@ class ClusterBackend(Backend):
         self._extended = 0
         self._functions: frozenset[str] = frozenset()
         self._closed = False
+        self._is_extending = False
         self._kept: RemoteTensors | None = None
         self.resources = ResourceManager()
         self.runner = self
@@ -108,13 +112,40 @@ class ClusterBackend(Backend):
         """As the base's."""
         if not nodes:
             return
+        if self._is_extending:
+            raise errors.AbortedError(
+                "the session is unusable: its master did not confirm within the timeout that it "
+                "has taken the newest nodes of the graph; make a new session"
+            )
         graph, end = nodes[0].graph, self._extended + len(nodes)
         for cut in segment_ends(graph, self._extended, end, SEGMENT_BYTES):
             functions = frozenset(graph.functions)
             pieces = graph_pieces(graph, self._extended, cut, self._functions)
-            with self._calling():
-                self._link.extend(self._session, Pieces(pieces))
+            request = messages.SessionRequest(self._session, self._milliseconds())
+            with self._calling(), self._confirmed():
+                self._link.extend(request, Pieces(pieces))
             self._extended, self._functions = cut, functions
+
+    @contextmanager
+    def _confirmed(self) -> Iterator[None]:
+        """Note an extension that is neither confirmed nor refused by the master in time."""
+        self._is_extending = True
+        try:
+            yield
+        except errors.DeadlineExceededError:
+            late = self.planning_deadline
+            if late is not None and time.monotonic() < late + GRACE_SECONDS:
+                self._is_extending = False  # the master says so, and its graph is as before
+            raise
+        except errors.OpError:
+            self._is_extending = False
+            raise
+        self._is_extending = False
+
+    def _milliseconds(self) -> int:
+        """Return what is left until the deadline of planning; 0 for no limit."""
+        deadline = self.planning_deadline
+        return 0 if deadline is None else max(int((deadline - time.monotonic()) * 1000), 0) + 1
 
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
@@ -191,6 +222,7 @@ class ClusterBackend(Backend):
             [target.name for target in targets],
             size,
             partial,
+            self._milliseconds(),
         )
 
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
@@ -260,7 +292,7 @@ class ClusterBackend(Backend):
             if mine is not None:
                 run, mine = mine, None
                 run()
-            if not reply.wait(None if left is None else left + _GRACE_SECONDS):
+            if not reply.wait(None if left is None else left + GRACE_SECONDS):
                 begun.cancel(errors.DeadlineExceededError("the master did not answer in time"))
                 reply.wait()
         except BaseException:  # because Ctrl-C must end the step as well
@@ -271,12 +303,20 @@ class ClusterBackend(Backend):
                         mine()  # it ends at once, and the step, which would wait for it
             raise
 
+    def stop_planning(self) -> None:
+        """As the base's: the master ends what it does for a session that is closed."""
+        if self._process == os.getpid():
+            self._closed = True
+            with suppress(errors.OpError):
+                self._link.close_session(self._session)
+
     def close(self) -> None:
         """As the base's."""
         self._closed = True
         if self._process != os.getpid():
             return  # it goes on in the process that has it
-        with suppress(errors.UnavailableError):  # the master is gone, and the session with it
+        # The master is gone, and the session with it; or it ends it when the connection is lost.
+        with suppress(errors.UnavailableError, errors.DeadlineExceededError):
             self._link.close_session(self._session)
         self._link.close()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
+from weft_distrib.master.limits import WaitLimit
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import decode
 from weft_distrib.wire.channel import Answer
@@ -13,8 +13,6 @@ from weft_distrib.wire.reply import Reply
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.node import Node
 from weft_tensor import errors
-
-_FIND_SECONDS: Final = 30.0
 
 
 class Finder(Protocol):
@@ -26,7 +24,10 @@ class Finder(Protocol):
 
 
 def homes_of(
-    nodes: Sequence[Node], own: DeviceParts, tasks: Mapping[DeviceParts, Finder]
+    nodes: Sequence[Node],
+    own: DeviceParts,
+    tasks: Mapping[DeviceParts, Finder],
+    limit: WaitLimit,
 ) -> dict[str, DeviceParts | errors.OpError]:
     """The tasks that have the state of some nodes already, or why they cannot be told.
 
@@ -37,6 +38,7 @@ def homes_of(
       nodes: they make state, or find what others have made of the same container and name.
       own: the master's task.
       tasks: all of them.
+      limit: how long to wait for their answers.
     Returns: by the names of nodes, of those whose state another task has.
     """
     keys = [_key_of(node) for node in nodes]
@@ -46,10 +48,9 @@ def homes_of(
         reply = Reply()
         finder.find(request, reply)
         replies.append((task, reply))
-    deadline = time.monotonic() + _FIND_SECONDS
     having: list[list[DeviceParts]] = [[] for _ in nodes]
     for task, reply in replies:
-        for i, here in enumerate(_told(task, reply, deadline, len(nodes))):
+        for i, here in enumerate(_told(task, reply, limit, len(nodes))):
             if here:
                 having[i].append(task)
     found: dict[str, DeviceParts | errors.OpError] = {}
@@ -64,11 +65,9 @@ def _key_of(node: Node) -> tuple[str, str]:
     return attrs.get("container") or "", attrs.get("shared_name") or node.name
 
 
-def _told(task: DeviceParts, reply: Reply, deadline: float, count: int) -> Sequence[int]:
-    if not reply.wait(max(deadline - time.monotonic(), 0.0)):
-        raise errors.DeadlineExceededError(
-            f"{task.to_string()} did not say within {_FIND_SECONDS:g} s what state it has"
-        )
+def _told(task: DeviceParts, reply: Reply, limit: WaitLimit, count: int) -> Sequence[int]:
+    while not reply.wait(limit.next_wait(f"{task.to_string()} did not say what state it has")):
+        pass
     try:
         _, meta = reply.result()
     except errors.UnavailableError:

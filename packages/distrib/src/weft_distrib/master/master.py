@@ -232,9 +232,14 @@ class Master:
             )
         return session
 
-    def plan(self, request: messages.Signature, owner: Channel | None = None) -> messages.Planned:
-        """Plan a signature of a session; `owner` as of `session`."""
-        return self.session(request.session, owner).plan(request)
+    def plan(
+        self,
+        request: messages.Signature,
+        is_wanted: Callable[[], bool] = lambda: True,
+        owner: Channel | None = None,
+    ) -> messages.Planned:
+        """Plan a signature; as of `MasterSession.plan`, with `owner` as of `session`."""
+        return self.session(request.session, owner).plan(request, is_wanted)
 
     def close_session(self, number: int, owner: Channel | None = None) -> None:
         """Close a session; `owner` as of `session`. Does nothing where there is none."""
@@ -302,11 +307,7 @@ class Master:
 
     def _serve_create(self, call: Call) -> CallResult:
         request, owner = decode(messages.OpenSession, call.meta), call.channel
-        cancelled = threading.Event()
-        call.on_cancel = cancelled.set
-        opened = self.create_session(
-            request, lambda: not cancelled.is_set() and owner.lost is None, owner
-        )
+        opened = self.create_session(request, _is_wanted(call), owner)
         number = opened.session
         owner.when_lost((self, number), lambda _: self.close_session(number, owner))
         return (), encode(opened)
@@ -314,12 +315,14 @@ class Master:
     def _serve_extend(self, call: Call) -> CallResult:
         request = decode(messages.SessionRequest, call.meta)
         session = self.session(request.session, call.channel)
+        is_wanted = _is_wanted(call)
         for segment in call.values:
-            session.extend(segment)
+            session.extend(segment, request.timeout, is_wanted)
         return (), b""
 
     def _serve_plan(self, call: Call) -> CallResult:
-        return (), encode(self.plan(decode(messages.Signature, call.meta), call.channel))
+        request = decode(messages.Signature, call.meta)
+        return (), encode(self.plan(request, _is_wanted(call), call.channel))
 
     def _serve_explain(self, call: Call) -> CallResult:
         return self.explain(decode(messages.Signature, call.meta), call.channel), b""
@@ -372,6 +375,13 @@ _WAITING: Final[dict[int, Callable[[Master, Call], CallResult]]] = {
     methods.CLOSE_SESSION: Master._serve_close,
 }
 """Handlers that may wait, and so run on threads of their own."""
+
+
+def _is_wanted(call: Call) -> Callable[[], bool]:
+    """Return a function that tells if the client still waits for the outcome of a call."""
+    cancelled = threading.Event()
+    call.on_cancel = cancelled.set
+    return lambda: not cancelled.is_set() and call.channel.lost is None
 
 
 def _answer(call: Call, handler: Callable[[Call], CallResult]) -> None:

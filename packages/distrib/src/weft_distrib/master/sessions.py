@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 
 from weft_distrib.master.feeds import Feeds
 from weft_distrib.master.homes import homes_of
+from weft_distrib.master.limits import WaitLimit
 from weft_distrib.master.links import Fail, OwnWorker, TaskParts, Told, WorkerLink
 from weft_distrib.master.partial import PartialStep
 from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
@@ -44,7 +46,6 @@ from weft_tensor import errors
 ABORT_SECONDS: Final = 2.0
 """How long an aborted step waits for the tasks that still run parts of it."""
 
-_REGISTER_SECONDS = 300.0
 _NAMED = 3  # nodes, in an error
 
 MAX_SIGNATURES: Final = 1 << 16
@@ -112,6 +113,7 @@ class MasterSession:
         self._own = devices[0].task
         self._planner = PartPlanner(devices, host, config, overlap)
         self._extended = 0
+        self._unsettled: list[Node] = []
         self._numbers = itertools.count(1)
         self._steps = itertools.count(1)
         self._planned: dict[int, _Planned] = {}
@@ -124,28 +126,52 @@ class MasterSession:
 
     # ----------------------------------------------------------------------- planning
 
-    def extend(self, segment: Any) -> None:
+    def extend(
+        self, segment: Any, timeout: int = 0, is_wanted: Callable[[], bool] = lambda: True
+    ) -> None:
         """Add nodes to the graph.
 
-        Raises: OpError: as `read_graph`; the graph is as before.
+        Args:
+          timeout: milliseconds that it may wait for another call that plans; 0 for the session's.
+          is_wanted: whether the client still waits for it.
+        Raises: OpError: as `read_graph`, or it had to wait too long; the graph is as before.
         """
-        with self._planning:
+        limit = self._limit(timeout, is_wanted)
+        with limit.holding(self._planning):
             read_graph(memoryview(segment), into=self._graph)
             nodes = self._graph.nodes
             added = nodes[self._extended :]
             self._planner.extend(added)
             self._extended = len(nodes)
-            asked = () if self._isolated else self._planner.without_task(added)
-            if asked:
-                self._planner.settle(homes_of(asked, self._own, self._links))
+            if not self._isolated:
+                self._unsettled += self._planner.without_task(added)
 
-    def plan(self, request: messages.Signature) -> messages.Planned:
+    def _limit(self, timeout: int, is_wanted: Callable[[], bool]) -> WaitLimit:
+        return WaitLimit(timeout or self._timeout, lambda: is_wanted() and not self._closed)
+
+    def _settle(self, limit: WaitLimit) -> None:
+        """Place new nodes without a task where their state is already."""
+        if self._unsettled:
+            self._planner.settle(homes_of(self._unsettled, self._own, self._links, limit))
+            self._unsettled = []
+
+    def plan(
+        self, request: messages.Signature, is_wanted: Callable[[], bool] = lambda: True
+    ) -> messages.Planned:
         """Plan a signature, and register its parts with their tasks.
 
-        Raises: OpError: a name is unknown, a node has no place, or a task refuses its part.
+        Args:
+          is_wanted: whether the client still waits for it.
+        Raises:
+          DeadlineExceededError: a task, or another call that plans, took longer than the timeout.
+          CancelledError: the session was closed meanwhile, or the client has given up.
+          OpError: a name is unknown, a node has no place, or a task refuses its part.
         """
-        with self._planning:
+        self._check_open()
+        limit = self._limit(request.timeout, is_wanted)
+        with limit.holding(self._planning):
             self._check_open()
+            self._settle(limit)
             if len(self._planned) >= MAX_SIGNATURES:
                 raise errors.ResourceExhaustedError(
                     f"the session has {MAX_SIGNATURES} signatures already, and takes no more"
@@ -166,7 +192,7 @@ class MasterSession:
                 if self._deterministic:
                     _merge_in_order(parts)
                 try:
-                    shares = self._register(signature, parts)
+                    shares = self._register(signature, parts, limit)
                 finally:
                     if self._closed:  # meanwhile, so that tasks forgot the session before this part
                         self._let_forget()
@@ -179,14 +205,16 @@ class MasterSession:
 
         Raises: OpError: as `plan`.
         """
-        with self._planning:
-            self._check_open()
+        self._check_open()
+        limit = self._limit(request.timeout, lambda: True)
+        with limit.holding(self._planning):
+            self._settle(limit)
             feeds = [self._output(name) for name in request.feeds]
             outputs = [self._output(name) for name in request.fetches]
             targets = [self._node(name) for name in request.targets]
             return self._planner.explain(feeds, outputs, targets, request.size).to_arrays()
 
-    def _register(self, signature: int, parts: dict[str, Part]) -> list[_Share]:
+    def _register(self, signature: int, parts: dict[str, Part], limit: WaitLimit) -> list[_Share]:
         by_task: dict[DeviceParts, dict[str, Part]] = {}
         for device, part in parts.items():
             by_task.setdefault(task_of(device), {})[device] = part
@@ -204,7 +232,7 @@ class MasterSession:
             feeds = sorted({place for part in own.values() for place in part.feeds})
             fetches = sorted({place for part in own.values() for place in part.fetches})
             shares.append(_Share(task, link, tuple(feeds), tuple(fetches), _waits(own)))
-        replies.wait()
+        replies.wait(limit)
         self._kept.update(kept)
         return shares
 
@@ -369,20 +397,16 @@ class _Replies:
         while not self._told.empty():
             self._take(0)
 
-    def wait(self) -> None:
-        """Wait until all have told.
+    def wait(self, limit: WaitLimit) -> None:
+        """Wait until all tasks have replied.
 
         Raises: OpError: one refuses, is lost, or takes too long.
         """
-        deadline = time.monotonic() + _REGISTER_SECONDS
         while self._waiting:
-            try:
-                self._take(max(deadline - time.monotonic(), 0))
-            except Empty:
-                names = ", ".join(sorted(task.to_string() for task in self._waiting))
-                raise errors.DeadlineExceededError(
-                    f"{names} did not take their parts within {_REGISTER_SECONDS:g} s"
-                ) from None
+            names = ", ".join(sorted(task.to_string() for task in self._waiting))
+            seconds = limit.next_wait(f"{names} did not take their parts of a step")
+            with suppress(Empty):
+                self._take(seconds)
 
     def _take(self, seconds: float) -> None:
         task, error = self._told.get(timeout=seconds)

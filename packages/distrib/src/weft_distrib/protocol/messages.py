@@ -75,7 +75,8 @@ class Session:
 class Signature:
     """Plan a step: names of outputs and nodes; `size` stands for sizes left open.
 
-    Where it is `partial`, the client feeds and fetches while the step runs.
+    Where it is `partial`, the client feeds and fetches while the step runs. `timeout` is how many
+    milliseconds planning may wait for tasks and other threads; 0 for the session's.
     """
 
     session: int = 0
@@ -84,6 +85,7 @@ class Signature:
     targets: list[str] = field(default_factory=list)
     size: int = 0
     partial: bool = False
+    timeout: int = 0
 
 
 @dataclass
@@ -101,9 +103,13 @@ class Planned:
 
 @dataclass
 class SessionRequest:
-    """Something about one session, such as to close it."""
+    """Something about one session, such as to close it.
+
+    `timeout` is how many milliseconds an extension may wait; 0 for the session's.
+    """
 
     session: int = 0
+    timeout: int = 0
 
 
 @dataclass

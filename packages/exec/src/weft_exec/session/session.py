@@ -12,7 +12,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,13 @@ _MAY_GROW = 8
 
 _LARGEST_CACHE = 1024
 """Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
+
+
+def _seconds_until(deadline: float | None) -> float:
+    """Return the timeout of a lock that is waited for until a deadline; -1 for no limit."""
+    if deadline is None:
+        return -1
+    return min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
 
 
 def _kept_tensors(session: weakref.ref[BaseSession]) -> KeptTensors:
@@ -157,7 +165,8 @@ class BaseSession:
           InvalidArgumentError: a feed does not fit, a placeholder is not fed, or an element is of
             another graph.
           NotFoundError: a name is unknown.
-          DeadlineExceededError: the step ran past its timeout.
+          DeadlineExceededError: the step ran past its timeout; or planning it, which the first run
+            of a signature does before the step, waited longer than that for other tasks or threads.
           OpError: a kernel failed; the message says where.
 
         Examples:
@@ -182,7 +191,8 @@ class BaseSession:
             or self._closed
             or self._epoch != self._resources.epoch
         ):
-            signature, feed_dict = self._signature(key, fetches, feed_dict)
+            deadline = self._deadline(options)
+            signature, feed_dict = self._signature(key, fetches, feed_dict, deadline)
         values: Any = ()
         if feed_dict:
             # Whether something is of an abstract class takes longer than the rest of this.
@@ -223,12 +233,11 @@ class BaseSession:
         if signature.skips_updates:
             self._updates.count_step()
             self._plain = not (self._watched or self._updates.is_counting)
-        self._fit(signature, values)
-        timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
+        self._fit(signature, values, self._deadline(options))
         traced = bool(getattr(options, "trace_level", 0))
         measured = self._is_measured(signature)
         trace = StepTrace() if traced or measured else None
-        deadline = time.monotonic() + timeout / 1000 if timeout else None
+        deadline = self._deadline(options)
         executable = signature.executable
         slots = signature.slots(executable, values)
         if deadline is None and trace is None:
@@ -248,6 +257,11 @@ class BaseSession:
             )
             run_metadata.partition_graphs.extend(report.parts())
         return results
+
+    def _deadline(self, options: Any) -> float | None:
+        """Return the time of `time.monotonic()` when a call that begins now must end, if ever."""
+        timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
+        return time.monotonic() + timeout / 1000 if timeout else None
 
     def _is_measured(self, signature: Signature) -> bool:
         """Whether the step that begins tells the cost model what it takes."""
@@ -282,21 +296,23 @@ class BaseSession:
           array([1., 9.], dtype=float32)
         """
         self._check_open()
-        self._extend()
-        feeds = self._outputs(feed_list)
-        if len(set(feeds)) != len(feeds):
-            raise errors.InvalidArgumentError("feed_list names one tensor twice")
-        plan = FetchPlan(self._graph, fetches, self._kept)
-        single = isinstance(fetches, Output)
-        signature = self._derive(plan, feeds, single)
-        epoch = self._epoch
+        with self._planning(self._deadline(None)):
+            self._extend()
+            feeds = self._outputs(feed_list)
+            if len(set(feeds)) != len(feeds):
+                raise errors.InvalidArgumentError("feed_list names one tensor twice")
+            plan = FetchPlan(self._graph, fetches, self._kept)
+            single = isinstance(fetches, Output)
+            signature = self._derive(plan, feeds, single)
+            epoch = self._epoch
 
         def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
             nonlocal signature, epoch
             if self._closed or epoch != self._resources.epoch:
                 self._refresh_epoch()
                 self._check_open()
-                signature, epoch = self._derive(plan, feeds, single), self._epoch
+                with self._planning(self._deadline(options)):
+                    signature, epoch = self._derive(plan, feeds, single), self._epoch
             if len(values) != len(feeds):
                 raise errors.InvalidArgumentError(
                     f"the callable takes {len(feeds)} values, got {len(values)}"
@@ -333,7 +349,7 @@ class BaseSession:
         from weft_exec.session.partial import PartialSignature
 
         self._check_open()
-        with self._lock:
+        with self._planning(self._deadline(None)):
             self._refresh_epoch()
             self._extend()
             key = (structure_key(fetches), structure_key(list(feeds or ())))
@@ -430,7 +446,7 @@ class BaseSession:
             report.add_functions(self._functions(fetches, feed_dict))
             return report
         self._check_open()
-        with self._lock:
+        with self._planning(self._deadline(None)):
             self._extend()
             plan = FetchPlan(self._graph, fetches)
             feeds = self._outputs(feed_list)
@@ -461,13 +477,35 @@ class BaseSession:
 
     # ----------------------------------------------------------------- derivation
 
+    @contextmanager
+    def _planning(self, deadline: float | None) -> Iterator[None]:
+        """Hold the lock under which one thread at a time plans.
+
+        Args:
+          deadline: in `time.monotonic()`, of the wait for the lock and of what the backend waits
+            for meanwhile; None for no limit.
+        Raises: DeadlineExceededError: another thread was planning all the time.
+        """
+        if not self._lock.acquire(timeout=_seconds_until(deadline)):
+            raise errors.DeadlineExceededError(
+                "the call ran past its timeout while another thread was planning a step of this "
+                "session: give timeout_in_ms more time, or plan the step earlier by a first run"
+            )
+        before = self._backend.planning_deadline
+        try:
+            self._backend.planning_deadline = deadline
+            yield
+        finally:
+            self._backend.planning_deadline = before
+            self._lock.release()
+
     def _signature(
-        self, key: Any, fetches: Any, feed_dict: Any
+        self, key: Any, fetches: Any, feed_dict: Any, deadline: float | None = None
     ) -> tuple[Signature, dict[Output, Any]]:
         self._check_open()
         if feed_dict is not None and not isinstance(feed_dict, Mapping):
             raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
-        with self._lock:
+        with self._planning(deadline):
             self._refresh_epoch()
             self._extend()
             pairs: list[tuple[Output, Any]] = []
@@ -518,7 +556,7 @@ class BaseSession:
         signature.outdated = False
         signature.steps = 0
 
-    def _fit(self, signature: Signature, values: Iterable[Any]) -> None:
+    def _fit(self, signature: Signature, values: Iterable[Any], deadline: float | None) -> None:
         """Plan a signature anew where its executable is not one for the step that begins.
 
         Under a memory limit what is computed again or moved to the host depends on the sizes of the
@@ -529,7 +567,8 @@ class BaseSession:
             return
         fed = unknown_size(signature.feeds, values)
         if signature.outdated or fed > signature.size + signature.size // _MAY_GROW:
-            self._plan(signature, fed)
+            with self._planning(deadline):
+                self._plan(signature, fed)
 
     def _extend(self) -> None:
         with self._lock:
@@ -557,6 +596,10 @@ class BaseSession:
           >>> session = wf.Session()
           >>> session.close()
         """
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        elif not self._closed:
+            self._backend.stop_planning()  # else the lock might not be free for minutes
         with self._lock:
             if self._closed:
                 return

@@ -57,11 +57,15 @@ class Backend(ABC):
       resources: the variables, queues and counters that the steps see.
       runner: runs the steps.
       limited: whether plans are for steps of some size, since a device has a memory limit.
+      planning_deadline: when the call of `extend`, `plan`, `begin_partial` or `explain` that runs
+        now must end if it waits for others, in `time.monotonic()`; None for no limit. The session
+        sets it; it makes one such call at a time.
     """
 
     resources: ResourceManager
     runner: StepRunner
     limited: bool
+    planning_deadline: float | None = None
 
     @property
     @abstractmethod
@@ -113,6 +117,13 @@ class Backend(ABC):
     @abstractmethod
     def observe(self, trace: StepTrace, run_metadata: Any) -> None:
         """Let the cost model learn from a step, and write its costs into a RunMetadata or None."""
+
+    def stop_planning(self) -> None:  # noqa: B027 - most backends wait for nobody
+        """Let a call of another thread that plans end soon if it waits for others.
+
+        The session is about to be closed, and `close` is called when that thread has ended its
+        call.
+        """
 
     @abstractmethod
     def close(self) -> None:

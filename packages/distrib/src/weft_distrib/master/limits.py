@@ -1,0 +1,62 @@
+"""How long planning may wait for tasks and for other threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from weft_tensor import errors
+
+LONGEST_SECONDS: Final = 300.0
+"""How long planning may wait where neither the call nor the session has a timeout."""
+
+_LOOK_SECONDS: Final = 0.5
+
+
+class WaitLimit:
+    """The end of all waits of one planning call.
+
+    Args:
+      timeout: milliseconds from now; 0 for `LONGEST_SECONDS`.
+      is_wanted: returns False when nobody needs the outcome any more, as the client has given up or
+        the session is closed.
+    """
+
+    def __init__(self, timeout: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self._seconds = timeout / 1000 if timeout else LONGEST_SECONDS
+        self._deadline = time.monotonic() + self._seconds
+        self._is_wanted = is_wanted
+
+    def next_wait(self, purpose: str) -> float:
+        """Return how many seconds to wait before calling this again, more than 0.
+
+        Args:
+          purpose: what did not happen in time, for the message.
+        Raises:
+          DeadlineExceededError: the time is over.
+          CancelledError: nobody needs the outcome any more.
+        """
+        if not self._is_wanted():
+            raise errors.CancelledError(
+                "planning was cancelled: the session was closed, or its client has given up"
+            )
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise errors.DeadlineExceededError(f"{purpose} within {self._seconds:g} s")
+        return min(left, _LOOK_SECONDS)
+
+    @contextmanager
+    def holding(self, lock: threading.RLock) -> Iterator[None]:
+        """Hold the lock under which a session plans.
+
+        Raises: DeadlineExceededError, CancelledError: as `next_wait`.
+        """
+        while not lock.acquire(timeout=self.next_wait("another call did not finish planning")):
+            pass
+        try:
+            yield
+        finally:
+            lock.release()
