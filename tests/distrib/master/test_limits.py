@@ -16,8 +16,7 @@ from weft_testing.waiting import in_threads, wait_until
 
 import weft as wf
 from weft import errors
-from weft_distrib.client import link
-from weft_distrib.client import target as client
+from weft_distrib.client import link, target as client
 from weft_distrib.master.limits import WaitLimit
 from weft_distrib.master.sessions import MasterSession
 

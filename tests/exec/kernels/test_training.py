@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from weft_testing.cases import TOLERANCE
 from weft_testing.evaluate import HostDevice
+from weft_testing.interrupts import interrupt_in_rounds, relay_to_sigint
 from weft_testing.loading import load_family
 from weft_testing.update_rules import HYPER, REFERENCES, State, first_state
 
@@ -294,13 +295,8 @@ def test_ctrl_c_leaves_no_update_half_done() -> None:
     problem = Problem("GradientDescent", False, False, "float32", (40 * training.BLOCK,))
     problem.states["var"].assign(np.zeros(40 * training.BLOCK, np.float32))
     grad = np.ones(40 * training.BLOCK, np.float32)
-    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        for turn in range(100):
-            with pytest.raises(KeyboardInterrupt):
-                signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + turn % 20))
-                while True:
-                    problem.apply(grad)
-            assert len(np.unique(problem.states["var"].read())) == 1
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    rounds = interrupt_in_rounds(
+        lambda: problem.apply(grad), lambda index: 1e-4 * (1 + index % 20), 100, relay_to_sigint
+    )
+    for _ in rounds:
+        assert len(np.unique(problem.states["var"].read())) == 1

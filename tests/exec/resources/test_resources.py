@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.interrupts import interrupt_in_rounds
 
 from weft_exec.resources import cancellation as cancellation_module
 from weft_exec.resources.cancellation import Cancellation
@@ -156,21 +157,9 @@ def test_ctrl_c_leaves_no_variable_locked_or_without_value(way: str) -> None:
         VariableState.update_all(states, lambda *arrays: None)
 
     use = {"update": updated, "exchange": exchanged}[way]
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    interrupted = 0
-    try:
-        for turn in range(2_000):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + turn % 50))
-                while True:
-                    use()
-            except KeyboardInterrupt:
-                interrupted += 1
-            assert not any(state._lock.locked() for state in states)
-            assert all(type(state._value) is np.ndarray for state in states)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert interrupted == 2_000
+    for _ in interrupt_in_rounds(use, lambda index: 1e-6 * (1 + index % 50), 2_000):
+        assert not any(state._lock.locked() for state in states)
+        assert all(type(state._value) is np.ndarray for state in states)
 
 
 def run_threads(*works: Callable[[], None]) -> list[BaseException]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft_testing.waiting import new_threads
 
 from weft_io import summary
 from weft_io.summary import event_file
@@ -241,9 +242,9 @@ writer = EventFileWriter({str(tmp_path)!r}, flush_secs=1e9)
 
 
 def test_a_dropped_writer_is_closed(tmp_path: Path, events: Events) -> None:
-    before = set(threading.enumerate())
+    threads = new_threads()
     writer = EventFileWriter(tmp_path, flush_secs=1e9)
-    (thread,) = set(threading.enumerate()) - before
+    (thread,) = threads()
     writer.add_event(event(5))
     del writer
     gc.collect()
@@ -255,10 +256,10 @@ def test_a_dropped_writer_is_closed(tmp_path: Path, events: Events) -> None:
 def test_a_dropped_writer_whose_events_are_lost(
     tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = set(threading.enumerate())
+    threads = new_threads()
     writer = EventFileWriter(tmp_path)
     writer.flush()
-    (thread,) = set(threading.enumerate()) - before
+    (thread,) = threads()
     disk.fail()
     writer.add_event(event(5))
     del writer

@@ -17,7 +17,7 @@ from weft_graph.variables.reference import Variable
 from weft_io.summary import FileWriterCache
 from weft_io.training import SessionRunArgs, SessionRunHook
 
-SHARED = ("weft-kernel", "weft-deadlines")
+SHARED = ("weft-kernel", "weft-deadlines", "weft-finalizers")
 """Threads that all sessions of the process share."""
 
 

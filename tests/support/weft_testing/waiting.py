@@ -66,9 +66,16 @@ def wait_until(condition: Callable[[], Any]) -> None:
 
 
 def new_threads() -> Callable[[], list[threading.Thread]]:
-    """What gives the threads that began after this call and live; those of other tests may end."""
+    """What gives the threads that began after this call and live; those of other tests may end.
+
+    The thread of finalizers, which begins once in a process and stays, is left out.
+    """
     before = set(threading.enumerate())
-    return lambda: [thread for thread in threading.enumerate() if thread not in before]
+    return lambda: [
+        thread
+        for thread in threading.enumerate()
+        if thread not in before and thread.name != "weft-finalizers"
+    ]
 
 
 def least_growth(work: Callable[[], Any]) -> int:

@@ -112,32 +112,32 @@ class _Region(np.ndarray[Any, Any]):
 class _Span:
     """A range cut from a region: who uses it, or used it last."""
 
-    __slots__ = ("dead", "index", "offset", "region", "size", "use")
+    __slots__ = ("end", "index", "offset", "region", "size", "use")
 
-    def __init__(
-        self, region: _Region, index: int, offset: int, size: int, dead: deque[_Span]
-    ) -> None:
+    def __init__(self, region: _Region, index: int, offset: int, size: int) -> None:
         self.region = region
         self.index = index
         self.offset = offset
         self.size = size
-        self.dead = dead
+        self.end: _End | None = None
         self.use: tuple[tuple[int, ...], np.dtype[Any], str | None] = ((), _BYTE, None)
 
 
 class _Block(np.ndarray[Any, Any]):
     """A span in use: the base of the array that was handed out."""
 
+
+class _End(weakref.ref[_Block]):
+    """A reference that notes the end of a block, by the callback that it is made with.
+
+    The callback is a method of a deque and no function of Python's. Python handles signals when a
+    function begins, and an exception in a finalizer is discarded. A `__del__` would lose a Ctrl-C
+    that comes while a long operation runs whose end frees an array, and the span with it.
+    """
+
     __slots__ = ("span",)
 
     span: _Span
-
-    def __del__(self) -> None:
-        try:
-            span = self.span
-        except AttributeError:  # a view or copy that a user made of the block itself
-            return
-        span.dead.append(span)
 
 
 class CpuAllocator:
@@ -168,7 +168,8 @@ class CpuAllocator:
         # Re-entered when the collector runs finalisers that allocate; _busy marks those calls.
         self._lock = threading.RLock()
         self._busy = False
-        self._dead: deque[_Span] = deque()
+        self._dead: deque[_End] = deque()
+        self._note_end = self._dead.append
         self._recent: dict[int, list[_Span]] = {}
         self._spans: set[_Span] = set()
         self._ranges = FreeRanges()
@@ -217,7 +218,8 @@ class CpuAllocator:
                 return _unpooled(shape, dtype, size)
         span.use = (shape, dtype, label)
         block = _Block(size, _BYTE, span.region, span.offset)
-        block.span = span
+        span.end = end = _End(block, self._note_end)
+        end.span = span
         try:
             return np.ndarray(shape, dtype, block)
         except ValueError as error:
@@ -312,7 +314,8 @@ class CpuAllocator:
     def _drain(self) -> None:
         dead, recent = self._dead, self._recent
         while dead:
-            span = dead.popleft()
+            span = dead.popleft().span
+            span.end = None
             self._in_use -= span.size
             try:
                 recent[span.size].append(span)
@@ -352,7 +355,7 @@ class CpuAllocator:
         if place is None:
             return None
         index, offset = place
-        span = _Span(self._regions[index], index, offset, size, self._dead)
+        span = _Span(self._regions[index], index, offset, size)
         self._spans.add(span)
         self._largest = max(self._largest, size)
         return span

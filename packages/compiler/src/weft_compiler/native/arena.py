@@ -20,7 +20,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import weakref
 from collections import Counter, deque
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -34,6 +33,7 @@ from weft_compiler.native.linking import Library, once
 from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 from weft_tensor.allocator import cpu_allocator
+from weft_tensor.finalizers import call_when_gone
 
 SLOTS: Final = 16
 """Programs that run at once in memory that is kept."""
@@ -99,7 +99,7 @@ class Arena:
         """
         lease = Lease()
         if size:
-            weakref.finalize(lease, self._end, size).atexit = False
+            call_when_gone(lease, self._end, size)
             self._change(size, 1)
         return lease
 

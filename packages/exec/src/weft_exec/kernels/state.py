@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from weft_exec.resources.resources import (
     Waiters,
 )
 from weft_tensor import errors
+from weft_tensor.finalizers import call_when_gone
 from weft_tensor.shape import compatible_dims, format_dims
 
 if TYPE_CHECKING:
@@ -393,37 +393,47 @@ class MutexHold:
     has ended, however it did.
     """
 
-    __slots__ = ("__weakref__", "_mutex", "_step", "_token")
+    __slots__ = ("__weakref__", "_hold")
 
     def __init__(self, mutex: MutexResource) -> None:
-        self._mutex: MutexResource | None = mutex
+        self._hold = _Hold(mutex)
+        call_when_gone(self, self._hold.release)
+
+    def belongs_to(self, step: StepContext) -> None:
+        """Give the mutex back at the end of `step` at the latest."""
+        self._hold.belongs_to(step)
+
+    def release(self) -> bool:
+        """Give the mutex back; False when that was done before."""
+        return self._hold.release()
+
+
+class _Hold:
+    """A mutex that is held, until it is given back for the first time."""
+
+    __slots__ = ("_mutexes", "_step", "_token")
+
+    def __init__(self, mutex: MutexResource) -> None:
+        self._mutexes = [mutex]  # `pop` lets only one of several threads give it back
         self._step: StepContext | None = None
         self._token = 0
 
     def belongs_to(self, step: StepContext) -> None:
-        """Give the mutex back at the end of `step` at the latest."""
-        found = weakref.ref(self)
-
-        def release() -> None:
-            hold = found()
-            if hold is not None:
-                hold.release()
-
         self._step = step
-        self._token = step.at_end(release)
+        self._token = step.at_end(self._end)
+
+    def _end(self) -> None:
+        self.release()
 
     def release(self) -> bool:
-        """Give the mutex back; False when that was done before."""
-        mutex, self._mutex = self._mutex, None
-        if mutex is None:
+        try:
+            mutex = self._mutexes.pop()
+        except IndexError:
             return False
         if self._step is not None:
             self._step.forget(self._token)
         mutex.release()
         return True
-
-    def __del__(self) -> None:
-        self.release()
 
 
 class _Taking:

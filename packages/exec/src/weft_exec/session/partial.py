@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.passes.caller import check_outside_loops, fed_key, fetched_key
 from weft_tensor import errors
+from weft_tensor.finalizers import call_when_gone
 
 
 class PartialPlan:
@@ -104,7 +104,7 @@ class PartialRun:
         self._fed: set[int] = set()
         self._fetched: set[int] = set()
         self._lock = threading.Lock()
-        weakref.finalize(self, step.close).atexit = False
+        call_when_gone(self, step.close)
 
     @property
     def ended(self) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from weft_tensor.finalizers import call_when_gone
 from weft_tensor.memory import copied
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class TensorHandle:
     def __init__(self, handle: bytes, dtype: DType, store: KeptTensors) -> None:
         self._handle = handle.decode()
         self._dtype = dtype
-        self._persistent = False
         self._store = store
+        self._finalizer = call_when_gone(self, store.discard, self._handle)
 
     @property
     def handle(self) -> str:
@@ -71,19 +72,15 @@ class TensorHandle:
         Raises: InvalidArgumentError: it was deleted before.
         """
         self._store.delete(self._handle)
-        self._persistent = True
+        self._finalizer.cancel()
 
     def get_raw_handle(self) -> str:
         """The name, without a duty to drop the value with this object."""
-        self._persistent = True
+        self._finalizer.cancel()
         return self._handle
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.asarray(self.eval(), dtype)
-
-    def __del__(self) -> None:
-        if not self._persistent:
-            self._store.discard(self._handle)
 
     def __str__(self) -> str:
         return self._handle

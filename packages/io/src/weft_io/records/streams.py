@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -12,6 +13,7 @@ import numpy as np
 from weft_exec.resources.file_access import opener
 from weft_io.files.systems import is_url, locate
 from weft_tensor import errors
+from weft_tensor.finalizers import call_when_gone
 from weft_tensor.os_errors import reported
 
 PIECE: Final = 1 << 18
@@ -66,10 +68,11 @@ class Stream(Protocol):
 class _LocalStream:
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = -1
         inner = locate(path)[1]
         with reported("reading", path):
             self._descriptor = opener(inner, os.O_RDONLY | _BINARY)
+            self._descriptors = [self._descriptor]
+            call_when_gone(self, _close_all, self._descriptors)
             self._size = os.fstat(self._descriptor).st_size
         self._position = 0
 
@@ -95,12 +98,15 @@ class _LocalStream:
             self._position = os.lseek(self._descriptor, count, os.SEEK_CUR)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        self._descriptor = -1
+        _close_all(self._descriptors)
 
-    def __del__(self) -> None:
-        self.close()
+
+def _close_all(descriptors: list[int]) -> None:
+    """Close descriptors and remove them from the list; each is closed once, whoever comes first."""
+    while descriptors:
+        with suppress(IndexError):
+            os.close(descriptors.pop())
 
 
 class _RemoteStream:

@@ -24,6 +24,7 @@ from weft_io.streams.stream import (
     saved,
 )
 from weft_tensor import errors
+from weft_tensor.finalizers import call_when_gone
 
 AUTOTUNE: Final = -1
 _MOST: Final = 64
@@ -74,9 +75,11 @@ class _Buffer:
         self.stopped = False
         self.wake: Callable[[], Any] | None = None
         stop = weakref.WeakMethod(self.stop)
-        self._owner = None if owner is None else weakref.ref(owner, lambda _: _call(stop))
+        self._owner = None if owner is None else call_when_gone(owner, _call, stop)
 
     def stop(self) -> None:
+        if self._owner is not None:
+            self._owner.cancel()
         with self.changed:
             self.stopped = True
             self.changed.notify_all()
@@ -156,7 +159,7 @@ class PrefetchStream(Stream):
         self._buffer = _Buffer(stream, size, None if owner is None else owner())
         self._thread: threading.Thread | None = None
         self._closed = False
-        weakref.finalize(self, self._buffer.stop).atexit = False
+        call_when_gone(self, self._buffer.stop)
 
     def get(self) -> Element | None:
         """The next element; waits for it in this thread."""

@@ -15,6 +15,7 @@ from weft_io.records.tfrecord import frame
 from weft_io.summary.event_file import EventFile, create_event_file, version_event
 from weft_io.summary.event_queue import EventQueue, Work
 from weft_tensor import errors
+from weft_tensor.finalizers import call_when_gone
 from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class EventFileWriter:
             file = create_event_file(self._logdir, self._suffix)
         self._worker = _Worker(file, EventQueue(self._max_queue, self._flush_secs))
         self._worker.add(version_event().SerializeToString())
-        finalizer = weakref.finalize(self, self._worker.abandon)
-        finalizer.atexit = False  # then it is waited for
+        call_when_gone(self, self._worker.abandon)
 
     @property
     def path(self) -> str:
