@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from weft_testing.tasks import free_ports, jobs, memory_files, servers
 from weft_testing.timelines import assert_forward, events_of
-from weft_testing.waiting import in_threads, wait_until
+from weft_testing.waiting import in_threads, rounds, wait_until
 
 import weft as wf
 from weft import errors
@@ -258,7 +258,7 @@ def test_a_fork_has_none_of_the_servers_of_its_parent(cluster: list[Server], tar
 def until_the_end(session: wf.Session, output: Any) -> Iterator[int]:
     """What an output gives until there is no more."""
     with suppress(errors.OutOfRangeError):
-        while True:
+        for _ in rounds():
             yield session.run(output)
 
 
@@ -316,7 +316,7 @@ def test_time_limits_and_closing_end_steps(target: str, cluster: list[Server]) -
 
     def wait() -> None:
         try:
-            while True:
+            for _ in rounds():
                 session.run([late, put])
         except errors.OpError as error:
             raised.append(error)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from weft_testing.tasks import jobs, memory_files, processes
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import rounds, wait_until
 
 import weft as wf
 from weft import errors
@@ -234,7 +234,7 @@ def test_nothing_is_left_when_the_sender_is_killed_in_a_transfer() -> None:
 
         threading.Thread(target=strike).start()
         with pytest.raises(errors.UnavailableError, match="/job:ps"):
-            while True:
+            for _ in rounds():
                 session.run(y.op)
         assert kept.min() == kept.max() == 1.0
         del kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,3 +102,15 @@ def test_tests_lie_where_the_sources_do(package: Path) -> None:
     folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
     assert folders, f"{package.name} has no tests"
     assert [folder for folder in sorted(folders) if not (sources / folder).is_dir()] == []
+
+
+def test_loops_of_tests_have_a_bound() -> None:
+    """One that waits for an error that never comes would hold the suite up until its timeout."""
+    endless = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in ROOT.glob("tests/**/test_*.py")
+        if "while True" in (text := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
+    ]
+    assert endless == [], "use weft_testing.waiting.rounds"

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import rounds, wait_until
 
 import weft as wf
 from weft import errors
@@ -44,7 +44,7 @@ def test_a_killed_actor_comes_back_as_another_life_at_the_same_address() -> None
             life, address = cluster.incarnation("ps"), cluster.target("ps")
             os.kill(cluster.process("ps"), signal.SIGKILL)
             with pytest.raises(errors.UnavailableError, match="/job:ps/replica:0/task:0 is lost"):
-                while True:
+                for _ in rounds():
                     session.run(doubled)
         wait_until(lambda: back)
         assert back == [Place("ps", 0)]

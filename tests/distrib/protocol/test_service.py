@@ -6,7 +6,7 @@ import socket
 import threading
 from contextlib import ExitStack, suppress
 
-from weft_testing.waiting import in_threads
+from weft_testing.waiting import in_threads, rounds
 
 from weft_distrib.protocol import messages, service
 
@@ -50,7 +50,7 @@ class _SlowDoor:
 
     def _accept(self) -> None:
         with suppress(OSError):  # it is closed
-            while True:
+            for _ in rounds():
                 outer = self._listener.accept()[0]
                 inner = socket.create_connection(("127.0.0.1", self._to))
                 for ends, pause in (((outer, inner), 0.0), ((inner, outer), _SLOW_SECONDS)):

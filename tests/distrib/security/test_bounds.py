@@ -96,7 +96,7 @@ def test_a_session_is_for_the_connection_that_opened_it_only() -> None:
         stack.callback(owner.close)
         stack.callback(other.close)
         session = owner.create_session(messages.OpenSession(), 30).session
-        owner.extend(session, segment)
+        owner.extend(messages.SessionRequest(session), segment)
         signature = messages.Signature(session, ["x:0"], ["y:0"])
         plain = owner.plan(signature).signature
         late = owner.plan(replace(signature, partial=True))
@@ -112,7 +112,7 @@ def test_a_session_is_for_the_connection_that_opened_it_only() -> None:
             return reply.result()[0]
 
         calls: list[Callable[[Any], Any]] = [
-            lambda link: link.extend(session, segment),
+            lambda link: link.extend(messages.SessionRequest(session), segment),
             lambda link: link.plan(signature),
             lambda link: link.explain(signature),
             lambda link: link.begin_partial(RunStep(session, late.signature)),

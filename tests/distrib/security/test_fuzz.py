@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import rounds, wait_until
 
 import weft as wf
 from weft_distrib.client import target as client_target
@@ -333,7 +333,7 @@ def work(server: Target) -> None:
         patch.setattr(client_target, "server_at", lambda target: None)
         total = wf.placeholder_with_default(1.0, []) + 1.0
         deadline = time.monotonic() + 60
-        while True:  # other clients have a lease on the rate of new sessions
+        for _ in rounds():  # other clients have a lease on the rate of new sessions
             try:
                 with wf.Session(server.target) as session:
                     assert session.run(total) == 2.0

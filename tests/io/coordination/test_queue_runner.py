@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import rounds, wait_until
 
 from weft_exec.session.session import Session
 from weft_graph import proto
@@ -38,7 +38,7 @@ def counting(session: Any, limit: int, capacity: int = 10) -> tuple[FIFOQueue, A
 def drained(session: Any, queue: FIFOQueue) -> list[int]:
     take, numbers = queue.dequeue(), []
     with pytest.raises(errors.OutOfRangeError):
-        while True:
+        for _ in rounds():
             numbers.append(int(session.run(take)))
     return numbers
 

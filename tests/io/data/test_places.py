@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft_testing.waiting import rounds
 
 import weft as wf
 from weft_tensor import errors
@@ -50,7 +51,7 @@ def _divided(x: Any) -> Any:
 def _failure(dataset: Any) -> str:
     next_element = wf.data.make_one_shot_iterator(dataset).get_next()
     with wf.Session() as session, pytest.raises(errors.InvalidArgumentError) as found:
-        while True:
+        for _ in rounds():
             session.run(next_element)
     return found.value.message
 

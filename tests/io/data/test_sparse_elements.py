@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import rounds
 
 import weft as wf
 from weft import errors
@@ -15,7 +16,7 @@ def run(dataset: wf.data.Dataset) -> list[Any]:
     element = dataset.make_one_shot_iterator().get_next()
     found = []
     with wf.Session() as session:
-        while True:
+        for _ in rounds():
             try:
                 found.append(session.run(element))
             except errors.OutOfRangeError:

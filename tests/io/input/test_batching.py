@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import rounds
 
 from weft_exec.session.session import Session
 from weft_graph.ir.collections_keys import GraphKeys
@@ -35,7 +36,7 @@ def run(build: Callable[[], Any], look: Callable[[Any], Any] | None = None) -> l
         start_queue_runners(session, coord)
         found = []
         with pytest.raises(errors.OutOfRangeError):
-            while True:
+            for _ in rounds():
                 found.append(session.run(fetches))
         coord.request_stop()
         coord.join(stop_grace_period_secs=30)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import rounds
 
 from weft_exec.session.session import Session
 from weft_graph.ir.builder import convert_to_tensor
@@ -47,7 +48,7 @@ def produced(build: Callable[[], Any], seed: int | None = None) -> list[Any]:
         fetches = build()
         found = []
         with running(graph) as session, pytest.raises(errors.OutOfRangeError):
-            while True:
+            for _ in rounds():
                 found.append(session.run(fetches))
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.waiting import Recorder, in_threads, new_threads, wait_until
+from weft_testing.waiting import Recorder, in_threads, new_threads, rounds, wait_until
 
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.session.session import Session
@@ -61,7 +61,7 @@ class Input:
 
     def drain(self) -> list[tuple[bytes, bytes]]:
         found = []
-        while True:
+        for _ in rounds():
             try:
                 found.append(tuple(self.session.run(self.read)))
             except errors.OutOfRangeError:
@@ -300,7 +300,7 @@ def test_reading_goes_on_after_damage(session: Any, tmp_path: Path) -> None:
     given = Input(session, TFRecordReader())
     given.give(tmp_path / "a", tmp_path / "b")
     found: list[Any] = []
-    while True:
+    for _ in rounds():
         try:
             found.append(session.run(given.read)[1])
         except errors.DataLossError as error:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import rounds
 
 from weft_exec.session.session import Session
 from weft_graph import proto
@@ -79,7 +80,7 @@ def _run(
     train.start_queue_runners(session, coord)
     found = []
     with pytest.raises(end):
-        while True:
+        for _ in rounds():
             found.append(session.run(fetches))
     coord.request_stop()
     coord.join()

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.waiting import Recorder, empty, in_threads, new_threads, traced, wait_until
+from weft_testing.waiting import (
+    Recorder,
+    empty,
+    in_threads,
+    new_threads,
+    rounds,
+    traced,
+    wait_until,
+)
 
 from weft_exec.executor.driver import Driver
 from weft_exec.resources.cancellation import Cancellation
@@ -507,7 +515,7 @@ def test_many_threads_lose_and_double_nothing(session: Any) -> None:
         mine: list[int] = []
         taken.append(mine)
         try:
-            while True:
+            for _ in rounds():
                 mine.extend(np.atleast_1d(session.run(operation)).tolist())
         except errors.OutOfRangeError:
             return

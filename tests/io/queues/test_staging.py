@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from weft_testing.waiting import Recorder, in_threads, wait_until
+from weft_testing.waiting import Recorder, in_threads, rounds, wait_until
 
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.session.session import Session
@@ -80,7 +80,7 @@ class StagingMachine(RuleBasedStateMachine):
             assert waiter[0].value
 
     def settle(self) -> None:
-        while True:
+        for _ in rounds():
             if self.gets and self.inside:
                 done, _ = self.gets.pop(0)
                 assert done.value[0][0] == self.inside.pop(0)[0]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from weft_testing.waiting import rounds
 
 from weft_io.records import streams
 from weft_io.records.fixed import FixedLengthSource
@@ -26,7 +27,7 @@ SAMPLE, MANY = 400, 10_000
 
 def drain(source: Any) -> Iterator[bytes | errors.OpError]:
     """Records, and the errors between them, to the end of the file."""
-    while True:
+    for _ in rounds():
         try:
             records = source.read_chunk()
         except errors.OpError as error:

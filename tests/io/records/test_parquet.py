@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import rounds
 
 from weft_graph import proto
 from weft_io.files import gfile
@@ -258,7 +259,7 @@ def test_reading_goes_on_with_the_next_row_group(tmp_path: Path) -> None:
     path.write_bytes(data)
     source = ParquetSource(str(path))
     rows, failures = [], []
-    while True:
+    for _ in rounds():
         try:
             chunk = source.read_chunk()
         except errors.DataLossError as error:

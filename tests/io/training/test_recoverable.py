@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from weft_testing.waiting import rounds
 
 from weft_io.training.sessions import RecoverableSession
 from weft_tensor import errors
@@ -52,7 +53,7 @@ def attempts(plan: list[Any], steps: int) -> tuple[list[Any], int]:
     left, seen, made, opened = iter(plan), [], 0, False
     closing = False
     for number in range(-1, steps):  # first the session is made, without a step
-        while True:
+        for _ in rounds():
             if closing:
                 closing, opened = False, False
                 if (kind := next(left, None)) is errors.InternalError:

@@ -65,6 +65,15 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.0005)
 
 
+def rounds(limit: int = 100_000, seconds: float = 120.0) -> Iterator[int]:
+    """Count the rounds of a loop that something inside ends; fail when there are too many."""
+    end = time.monotonic() + seconds
+    for index in range(limit):
+        assert time.monotonic() < end, f"the loop did not end within {seconds:g} s"
+        yield index
+    raise AssertionError(f"the loop did not end within {limit} rounds")
+
+
 def new_threads() -> Callable[[], list[threading.Thread]]:
     """What gives the threads that began after this call and live; those of other tests may end.
 
