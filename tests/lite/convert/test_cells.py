@@ -43,6 +43,27 @@ def test_a_cell_is_one_op(cell: Any, kind: OpKind, network: Any) -> None:
     np.testing.assert_allclose(run(x=value)["y"], wanted, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("cell", [CELLS.LSTMCell, CELLS.GRUCell])
+@pytest.mark.parametrize("weights", ["float32", "dynamic"])
+def test_a_batch_takes_several_tiles_of_rows(cell: Any, weights: str) -> None:
+    """Each row for itself gives what it gives in a batch: tiles have 16 rows at most."""
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [None, 3, 7], name="x")
+        _, last = wf.nn.dynamic_rnn(cell(20), x, dtype=wf.float32)
+        y = wf.identity(last.h if cell is CELLS.LSTMCell else last, name="y")
+        session.run(wf.global_variables_initializer())
+        converter = Converter.from_session(session, [x], [y], {"x": [37, 3, 7]})
+        value = np.random.default_rng(0).normal(size=(37, 3, 7)).astype("float32")
+        wanted = session.run(y, {x: value})
+    interpreter = Interpreter(model_content=converter.convert({"x": value}, weights=weights))
+    run = interpreter.get_signature_runner()
+    whole = run(x=value)["y"]
+    np.testing.assert_allclose(whole, wanted, atol=1e-6 if weights == "float32" else 0.02)
+    interpreter.resize_tensor_input(0, [1, 3, 7])
+    alone = [run(x=row[None])["y"][0] for row in value]
+    np.testing.assert_allclose(whole, alone, atol=1e-6)
+
+
 def of_bytes(kind: OpKind, batch: int) -> tuple[Converter, Any, Any]:
     """Steps of cells whose sizes are no multiples of four; what goes into a loop is larger."""
     with wf.Graph().as_default(), wf.Session() as session:
