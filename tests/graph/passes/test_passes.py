@@ -69,6 +69,28 @@ def test_nodes_that_differ_are_not_merged(device: str) -> None:
     assert len(set(step.fetches)) == len(fetches) - (device == "")
 
 
+@pytest.mark.parametrize(
+    ("narrow", "wide", "is_exact"),
+    [
+        ("int32", "float64", True),
+        ("int32", "float32", False),
+        ("int64", "float64", False),
+        ("uint8", "int16", True),
+        ("uint8", "int8", False),
+        ("int16", "float32", True),
+        ("float32", "float64", False),  # a signaling NaN comes back quiet
+        ("bool", "int32", False),
+    ],
+)
+def test_casts_there_and_back_go_where_nothing_is_lost(
+    narrow: str, wide: str, is_exact: bool
+) -> None:
+    x = wf.placeholder(narrow, [3])
+    step = prune([x], [wf.cast(wf.cast(x, wide), narrow)], [])
+    simplify(step)
+    assert types(step) == (["_Arg"] if is_exact else ["Cast", "Cast", "_Arg"])
+
+
 def test_simplification_keeps_the_numbers() -> None:
     x = wf.placeholder(wf.float32, [2, 3])
     y = x

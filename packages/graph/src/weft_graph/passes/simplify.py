@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role
 from weft_graph.ir.transfers import LOSSY
 from weft_graph.passes.certain_shapes import CertainShapes
+from weft_tensor.dtypes import DType
 
 
 def simplify(step: StepGraph) -> int:
@@ -66,8 +69,22 @@ def _reshape(node: Node, shapes: CertainShapes) -> Output | None:
 
 
 def _cast(node: Node) -> Output | None:
-    source = node.inputs[0]
-    return source if source.dtype is node.outputs[0].dtype else None
+    source, dtype = node.inputs[0], node.outputs[0].dtype
+    if source.dtype is dtype:
+        return source
+    inner = source.node
+    if inner.traits.casts and not inner.controls and inner.inputs[0].dtype is dtype:
+        return inner.inputs[0] if _holds_all(source.dtype, dtype) else None
+    return None
+
+
+def _holds_all(wide: DType, narrow: DType) -> bool:
+    """Return True if a dtype has all values of an integer dtype."""
+    if not narrow.is_integer or not (wide.is_integer or wide.is_floating):
+        return False
+    if wide.is_floating:
+        return wide.size > 2 and 8 * narrow.size <= int(np.finfo(wide.as_numpy_dtype).nmant)
+    return bool(wide.min <= narrow.min and narrow.max <= wide.max)
 
 
 def _stack(node: Node, shapes: CertainShapes) -> Output | None:
