@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph import proto
+from weft_graph.functions.substitutes import HasKernel
 from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
 from weft_graph.ir.builder import create
 from weft_graph.ir.graph import Graph
@@ -192,6 +193,7 @@ def specialize_graph(
     inputs: Sequence[Output],
     outputs: Sequence[Output],
     values: Mapping[Output, np.ndarray[Any, Any]] | None = None,
+    has_kernel: HasKernel | None = None,
 ) -> tuple[list[Output], list[Output]]:
     """Copy the part of a graph between some tensors, for inputs that are known already.
 
@@ -203,13 +205,14 @@ def specialize_graph(
       inputs: any tensors; the copy has placeholders for them, with the names of their nodes.
       outputs: the tensors to compute.
       values: arrays of the tensors' dtypes and shapes.
+      has_kernel: as of `inline_calls`: ops that may take the place of functions marked with them.
     Returns: the copies of `inputs` and of `outputs`, in a graph of their own. Other nodes keep
       their names and the user's lines.
     Raises: InvalidArgumentError: an output is in a branch that is not taken, or an input in a loop.
     """
     values = values or {}
     step = prune([*inputs, *values], outputs, [])
-    inline_calls(step)
+    inline_calls(step, has_kernel=has_kernel)
     specialize(step, values)
     return _with_placeholders(step, inputs)
 
@@ -219,7 +222,8 @@ def _with_placeholders(
 ) -> tuple[list[Output], list[Output]]:
     """Copy a step to a graph with placeholders for its feeds."""
     graph = Graph()
-    graph.functions = step.graph.functions
+    if any(node.traits.role is Role.CALL for node in step.graph.nodes):
+        graph.functions = step.graph.functions
     fed = {feed.node for feed in step.feeds}
     nodes = [node for node in step.live_nodes() if node not in fed]
     for node in nodes:

@@ -34,6 +34,7 @@ from weft_io.onnx.unfolding import Unfolding
 from weft_io.onnx.unknown_ops import refuse_unknown_ops
 from weft_io.onnx.values import Values, type_and_shape
 from weft_tensor import dtypes, errors
+from weft_tensor.shape import as_dims, merge_dims
 
 _STATISTICS: Final = {"BatchNormalization": (3, 4)}
 """Inputs that training does not change by gradients."""
@@ -81,6 +82,7 @@ def import_model(
     inputs: Mapping[str, Any] | None = None,
     trainable: bool = False,
     name: str | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
 ) -> ImportedModel:
     """Add an ONNX model to the default graph.
 
@@ -90,9 +92,12 @@ def import_model(
       trainable: make variables of floating-point weights, not constants; of those too that are
         constants of the model, as some tools write them, unless they have rank 0.
       name: of the scope of its nodes.
+      shapes: of inputs by ONNX's names, where the model leaves sizes open. Everything that follows
+        from them is computed at import.
     Raises:
       NotFoundError: there is no such file.
-      InvalidArgumentError: the file is damaged, or an op was given what it does not take.
+      InvalidArgumentError: the file is damaged, an op was given what it does not take, or a shape
+        does not fit its input.
       UnimplementedError: the model has ops that weft lacks; the message lists all of them.
 
     Examples:
@@ -107,11 +112,15 @@ def import_model(
     message, folder, apart = read_apart(model)
     scope = name_scope(name or plain_name(message.graph.name) or "onnx")
     with paused_gc(), remembered_values(), one_user_line(), scope:
-        return _added(message, Values(folder, apart), inputs or {}, trainable)
+        return _added(message, Values(folder, apart), inputs or {}, trainable, shapes or {})
 
 
 def _added(
-    model: ModelProto, values: Values, given: Mapping[str, Any], trainable: bool
+    model: ModelProto,
+    values: Values,
+    given: Mapping[str, Any],
+    trainable: bool,
+    shapes: Mapping[str, Sequence[int | None]],
 ) -> ImportedModel:
     """Add the nodes of a model to the default graph."""
     graph = model.graph
@@ -123,13 +132,16 @@ def _added(
     weights = {each.name for each in graph.initializer}
     weights |= {each.values.name for each in graph.sparse_initializer}
     wanted = [each for each in graph.input if each.name not in weights]
-    _check_inputs(graph, wanted, set(given) - weights)
+    _check_inputs(graph, wanted, {*given, *shapes} - weights)
     scope.add_weights(graph)
     tensors = _tensors(graph, given)
     if trainable:
         parameters = _parameters(graph)
         scope.add_variables({k: each for k, each in tensors.items() if k not in parameters})
-    inputs = {each.name: _input(each, given.get(each.name), shared) for each in wanted}
+    inputs = {
+        info.name: _input(info, given.get(info.name), shapes.get(info.name), shared)
+        for info in wanted
+    }
     inputs.update({key: convert_to_tensor(given[key]) for key in given if key in weights})
     scope.known.update(inputs)
     if trainable:
@@ -188,9 +200,12 @@ def _check_inputs(graph: GraphProto, wanted: Sequence[ValueInfoProto], given: se
         raise errors.InvalidArgumentError(f"the model has inputs {names}, got {unknown}")
 
 
-def _input(info: ValueInfoProto, given: Any, shared: Shared) -> Output:
+def _input(
+    info: ValueInfoProto, given: Any, shape: Sequence[int | None] | None, shared: Shared
+) -> Output:
     try:
-        dtype, dims = type_and_shape(info.type)
+        dtype, sizes = type_and_shape(info.type)
+        dims = merge_dims(None if sizes is None else tuple(sizes), as_dims(shape))
     except errors.OpError as error:
         raise type(error)(f"the model's input {info.name!r}: {error.message}") from error
     if given is not None:

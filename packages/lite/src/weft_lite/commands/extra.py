@@ -84,6 +84,10 @@ def _add_ends(group: Any) -> None:
         "mask=@FILE.npy; others that are no inputs have their default",
     )  # fmt: skip
     group.add_argument(
+        "-s", "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
+        help="the only shape of an input whose sizes are open; what depends on them is computed",
+    )  # fmt: skip
+    group.add_argument(
         "-b", "--bound", action="append", default=[], metavar="NAME=16,8,8,3",
         help="the largest shape of an input whose sizes are open, or of what grows in a loop",
     )  # fmt: skip

@@ -34,6 +34,7 @@ KEY = "serving_default"
 
 Bounds = Mapping[str, Sequence[int]]
 Values = Mapping[Any, Any]
+Shapes = Mapping[str, Sequence[int]]
 
 
 class Converter:
@@ -54,6 +55,8 @@ class Converter:
         grow, and the most elements of a TensorArray that does.
       values: the values of tensors that the file does not take, by tensor or by name, such as
         `{"keep_prob": 1.0}`. An input in it is no input of the file.
+      shapes: by name, the shapes of inputs that leave sizes open. Unlike with `bounds`, the file
+        takes this shape alone, and what depends on sizes is computed by the conversion.
 
     Examples:
       >>> x = wf.placeholder(wf.float32, [2], name="x")
@@ -70,9 +73,10 @@ class Converter:
         outputs: Sequence[Output],
         bounds: Bounds | None = None,
         values: Values | None = None,
+        shapes: Shapes | None = None,
     ) -> None:
         ends = sources.named(inputs), sources.named(outputs)
-        self._take(sources.specialized(graph, *ends, values), bounds)
+        self._take(sources.specialized(graph, *ends, values, shapes), bounds)
 
     def _take(self, source: Source, bounds: Bounds | None) -> None:
         self._source = source
@@ -93,6 +97,7 @@ class Converter:
         bounds: Bounds | None = None,
         variables: Collection[Any] = (),
         values: Values | None = None,
+        shapes: Shapes | None = None,
     ) -> Converter:
         """A converter of a session's graph, with its variables as constants.
 
@@ -104,6 +109,7 @@ class Converter:
           variables: those that keep their value between invocations, or their names; they begin
             with what they hold now, also after `Interpreter.reset_all_variables`.
           values: as of the class.
+          shapes: as of the class.
         Returns: a converter.
         Raises:
           FailedPreconditionError: a variable has no value.
@@ -121,7 +127,7 @@ class Converter:
           [[0.5, 0.5]]
         """
         ends = sources.named(inputs), sources.named(outputs)
-        return cls._of(sources.of_session(session, *ends, variables, values), bounds)
+        return cls._of(sources.of_session(session, *ends, variables, values, shapes), bounds)
 
     @classmethod
     def from_frozen_graph(
@@ -131,6 +137,7 @@ class Converter:
         outputs: Sequence[str],
         bounds: Bounds | None = None,
         values: Values | None = None,
+        shapes: Shapes | None = None,
     ) -> Converter:
         """A converter of a graph whose variables are constants already.
 
@@ -140,6 +147,7 @@ class Converter:
           outputs: names of tensors that are computed.
           bounds: as of the class.
           values: as of the class.
+          shapes: as of the class.
         Returns: a converter.
         Raises:
           FileNotFoundError: there is no such file.
@@ -155,7 +163,7 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
           array([1., 4.], dtype=float32)
         """
-        return cls._of(sources.of_frozen_graph(frozen, inputs, outputs, values), bounds)
+        return cls._of(sources.of_frozen_graph(frozen, inputs, outputs, values, shapes), bounds)
 
     @classmethod
     def from_saved_model(
@@ -166,6 +174,7 @@ class Converter:
         bounds: Bounds | None = None,
         variables: Collection[Any] = (),
         values: Values | None = None,
+        shapes: Shapes | None = None,
     ) -> Converter:
         """A converter of a signature of a SavedModel.
 
@@ -176,6 +185,7 @@ class Converter:
           bounds: as of the class, by the signature's names of inputs.
           variables: names of variables that keep their value between invocations.
           values: as of the class, also by the signature's names of inputs.
+          shapes: as of the class, by the signature's names of inputs.
         Returns: a converter.
         Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
 
@@ -188,7 +198,8 @@ class Converter:
           {'serving_default': {'inputs': ['x'], 'outputs': ['y']}}
         """
         return cls._of(
-            sources.of_saved_model(saved_model_dir, signature_key, tags, variables, values), bounds
+            sources.of_saved_model(saved_model_dir, signature_key, tags, variables, values, shapes),
+            bounds,
         )
 
     @classmethod
@@ -200,6 +211,7 @@ class Converter:
         bounds: Bounds | None = None,
         variables: Collection[Any] = (),
         values: Values | None = None,
+        shapes: Shapes | None = None,
     ) -> Converter:
         """A converter of the graph beside a checkpoint, with the values that the checkpoint has.
 
@@ -210,6 +222,7 @@ class Converter:
           bounds: as of the class.
           variables: names of variables that keep their value between invocations.
           values: as of the class.
+          shapes: as of the class.
         Returns: a converter.
         Raises: NotFoundError: there is no such checkpoint, or no such tensor.
 
@@ -223,11 +236,17 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[1.0, 2.0])["y"]
           array([3., 6.], dtype=float32)
         """
-        return cls._of(sources.of_checkpoint(prefix, inputs, outputs, variables, values), bounds)
+        return cls._of(
+            sources.of_checkpoint(prefix, inputs, outputs, variables, values, shapes), bounds
+        )
 
     @classmethod
     def from_onnx(
-        cls, model: Any, bounds: Bounds | None = None, values: Values | None = None
+        cls,
+        model: Any,
+        bounds: Bounds | None = None,
+        values: Values | None = None,
+        shapes: Shapes | None = None,
     ) -> Converter:
         """A converter of an ONNX model; needs the extra `onnx` of weftml-io.
 
@@ -235,6 +254,7 @@ class Converter:
           model: path, bytes or ModelProto.
           bounds: as of the class, by the model's names of inputs.
           values: as of the class, by the model's names of inputs.
+          shapes: as of the class, by the model's names of inputs.
         Returns: a converter.
         Raises: as `wf.onnx.import_model`.
 
@@ -246,7 +266,7 @@ class Converter:
           >>> wf.lite.Interpreter(model_content=content).get_signature_runner()(x=[-1.0, 2.0])["y"]
           array([0., 2.], dtype=float32)
         """
-        return cls._of(sources.of_onnx(model, values), bounds)
+        return cls._of(sources.of_onnx(model, values, shapes), bounds)
 
     def convert(
         self,

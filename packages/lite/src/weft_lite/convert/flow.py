@@ -19,7 +19,7 @@ from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, predicate
 from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
-from weft_lite.convert.lowered import Lowered, Value
+from weft_lite.convert.lowered import TYPES, Lowered, Value
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind
 from weft_lite.convert.shapes import grown
 from weft_lite.schema.tables import IfOptions, WhileOptions
@@ -95,20 +95,26 @@ class FlowLowering:
             self._rule(node)
 
     def _pass(self, source: Output, results: Iterable[Output]) -> None:
+        array = self._builder.array(source)
+        if array is not None and array.dtype.name not in TYPES:
+            for output in results:
+                self._builder.fold(output, array)
+            return
         value = self._builder.value(source)
         for output in results:
             self._builder.same(output, value)
 
     @contextmanager
     def _subgraph(self) -> Iterator[Lowered]:
-        """What is added goes to a new subgraph, whose number is the length of the list."""
-        around, made = self._builder.scope, Lowered()
-        self._builder.lowered.bodies.append(made)
-        self._builder.scope = made
+        """Add ops to a new subgraph, whose number is the length of the list."""
+        builder, made = self._builder, Lowered()
+        around = builder.scope, builder.channels_last
+        builder.lowered.bodies.append(made)
+        builder.scope, builder.channels_last = made, dict(builder.channels_last)
         try:
             yield made
         finally:
-            self._builder.scope = around
+            builder.scope, builder.channels_last = around
 
     # ------------------------------------------------------------------ conditionals
 

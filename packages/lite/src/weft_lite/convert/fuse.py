@@ -17,6 +17,7 @@ CLAMPING = (*PRODUCTS, OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.MaxPool, OpKin
 
 def fuse(lowered: Lowered) -> int:
     """Functions become one op; factors, biases and activations go into the products before them."""
+    drop_unread(lowered)  # what nothing reads must not count as a further reader
     joined = join(lowered)
     for graph in lowered.graphs():
         uses = Uses(lowered)

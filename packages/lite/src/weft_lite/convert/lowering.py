@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import make_devices
+from weft_exec.devices.device import Device, make_devices
+from weft_exec.kernels.quiet import quietly
+from weft_exec.kernels.registry import find_kernel
 from weft_exec.passes.prepare import prepare
 from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node, Output
@@ -27,6 +29,11 @@ Shape = tuple[int, ...]
 
 _CHECKS = ("Assert",)
 """What stops a step and gives nothing: a device does without."""
+
+_SMALL_BYTES = 1 << 16
+"""Size of a constant that may be folded although its operands are smaller."""
+
+_HANDLES = {"resource", "variant"}
 
 _SKIPPED = (Role.CONSTANT, Role.ARGUMENT, Role.TRIGGER)
 
@@ -49,6 +56,7 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
     with source.graph.as_default():
         step = prepare(inputs, outputs, [], host)
     _drop_checks(step)
+    step.remove_unreachable(reason="lite")
     builder = Builder(
         Shapes(step, bounds, named, _measuring(source, bounds)),
         any(None in (x.dims or (None,)) for x in inputs) or bool(named),
@@ -56,7 +64,7 @@ def lower(source: Source, bounds: Sequence[Shape], named: Mapping[str, Shape]) -
     builder.variables.update({k: _variable(k, v) for k, v in source.variables.items()})
     for each, bound, fed in zip(inputs, bounds, step.feeds, strict=True):
         builder.lowered.inputs.append(_input(builder, each, bound, fed))
-    _Lowering(builder).run(step)
+    _Lowering(builder, host).run(step)
     try:
         builder.lowered.outputs = _results(builder, step.fetches)
     except NotInLiteError as error:
@@ -142,8 +150,9 @@ def _wants_bound(output: Output, told: str) -> str:
 class _Lowering:
     """Calls the rules, and notes what none can lower."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: Builder, host: Device) -> None:
         self._builder = builder
+        self._host = host
         self._refused: dict[str, str] = {}
 
     def run(self, step: StepGraph) -> None:
@@ -166,14 +175,55 @@ class _Lowering:
         if node.role in _SKIPPED or (not node.inputs and not node.outputs):
             return
         try:
+            if self._fold(node):
+                return
             rule = rules.get(node.type)
             if rule is None:
                 raise NotInLiteError(_missing_reason(node))
+            _require_dtypes(node)
             rule(node, self._builder)
         except NotInLiteError as error:
             self._refused[node.name] = f"{node.name} ({node.type}): {error}; made at {node.line}"
             for output in node.outputs:  # so that what follows is looked at as well
                 self._builder.same(output, _stand_in(output))
+
+    def _fold(self, node: Node) -> bool:
+        """Compute a node of constants that the passes before left, as in a branch or a loop.
+
+        Returns: True if the node's outputs are constants now.
+        """
+        if node.role is not None or node.traits.stateful or not node.outputs:
+            return False
+        arrays = [self._builder.known(output) for output in node.outputs]
+        if any(array is None for array in arrays):
+            arrays = self._computed(node)
+        if len(arrays) != len(node.outputs):
+            return False
+        for output, array in zip(node.outputs, arrays, strict=True):
+            self._builder.fold(output, array)
+        return True
+
+    def _computed(self, node: Node) -> list[Array]:
+        """The results of a node's kernel; none if they are not known, or take much more memory."""
+        operands = [self._builder.array(source) for source in node.inputs]
+        kernel = find_kernel(node, self._host.type)
+        if not operands or any(array is None for array in operands):
+            return []
+        if kernel is None or kernel.asynchronous:
+            return []
+        try:
+            found = quietly(kernel.make(node, self._host), *operands)
+        except errors.OpError:
+            return []  # the file fails with it as well, if it comes to run the node
+        results = [np.asarray(x) for x in (found if isinstance(found, tuple | list) else [found])]
+        most = max(_SMALL_BYTES, sum(array.nbytes for array in operands))
+        return results if sum(array.nbytes for array in results) <= most else []
+
+
+def _require_dtypes(node: Node) -> None:
+    dtypes = {x.dtype.base_dtype.name for x in (*node.inputs, *node.outputs)}
+    for name in sorted(dtypes - TYPES.keys() - _HANDLES):
+        raise NotInLiteError(f"lite has no values of {name}")
 
 
 def _missing_reason(node: Node) -> str:

@@ -80,7 +80,8 @@ class Builder:
     Attributes:
       scope: the graph that ops are added to: the whole, or a branch or a body of it.
       arrays: values that TensorArrays are, whose elements lie along the first axis.
-      variables: what keeps its value between invocations, by name.
+      variables: variables that keep their value between invocations, by name.
+      channels_last: images in NHWC, by the values that are the same in NCHW.
     """
 
     def __init__(self, shapes: Shapes, open_sizes: bool) -> None:
@@ -91,7 +92,9 @@ class Builder:
         self.open = open_sizes
         self.arrays: set[Value] = set()
         self.variables: dict[str, Value] = {}
+        self.channels_last: dict[Value, Value] = {}
         self._values: dict[Output, Value] = {}
+        self._folded: dict[Output, Any] = {}
 
     def value(self, output: Output) -> Value:
         """The value of an output that was computed, or is a constant."""
@@ -108,12 +111,28 @@ class Builder:
         """What a constant holds, also one that comes into a loop or a branch; None for others."""
         if output.node.role is Role.CONSTANT:
             return np.asarray(output.node.attrs["value"])
+        if output in self._folded:
+            return self._folded[output]
         value = self._values.get(output)
         return None if value is None or value.storage is Storage.VARIABLE else value.array
 
     def has(self, output: Output) -> bool:
-        """Whether an output has a value already."""
-        return output in self._values or output.node.role is Role.CONSTANT
+        """Return True if an output has a value already."""
+        known = output in self._values or output in self._folded
+        return known or output.node.role is Role.CONSTANT
+
+    def fold(self, output: Output, array: Any) -> None:
+        """Let an output be a constant, of any dtype as long as no op of the file takes it."""
+        self._folded[output] = array
+
+    def known(self, output: Output) -> Any:
+        """The value of shape arithmetic, which static shapes determine; None for others."""
+        dtype = output.dtype.base_dtype
+        arithmetic = dtype.is_integer or dtype.name not in TYPES
+        if self.open or not arithmetic or len(output.dims or ()) > 1:
+            return None
+        value = self.shapes.value(output)
+        return None if value is None else np.asarray(value, dtype.as_numpy_dtype)
 
     def require_array(self, output: Output, what: str) -> Any:
         """What a constant holds.
@@ -147,10 +166,11 @@ class Builder:
         """Let outputs be computed again."""
         for output in outputs:
             self._values.pop(output, None)
+            self._folded.pop(output, None)
 
     def has_results(self, node: Node) -> bool:
-        """Whether a node has been lowered."""
-        return any(output in self._values for output in node.outputs)
+        """Return True if a node has been lowered."""
+        return any(output in self._values or output in self._folded for output in node.outputs)
 
     def constant(self, name: str, array: Any) -> Value:
         """A constant."""

@@ -25,10 +25,13 @@ from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
+from weft_graph.messages.attr_value import shape_to_proto
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_lite.convert.lowered import Array
+from weft_lite.convert.registry import rules
 from weft_tensor import errors
+from weft_tensor.shape import as_dims, format_dims, merge_dims
 
 
 @dataclass
@@ -73,18 +76,19 @@ def of_session(
     outputs: Mapping[str, Output],
     variables: Collection[Any] = (),
     values: Mapping[Any, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
     """The computation of a session's graph, with its variables as constants except `variables`.
 
     Args:
-      values: as of `specialized`.
+      values, shapes: as of `specialized`.
     Raises:
       FailedPreconditionError: a variable has no value.
       NotFoundError: there is no such variable, or no tensor of a name in `values`.
     """
     kept = {v if isinstance(v, str) else v.op.name for v in variables}
     first_values = _values(session, kept)
-    part = specialized(session.graph, inputs, outputs, values)
+    part = specialized(session.graph, inputs, outputs, values, shapes)
     ends = [*part.outputs.values(), *part.inputs.values()]
     nodes = list(dict.fromkeys(output.node.name for output in ends))
     definition = graph_to_def(part.graph)
@@ -95,10 +99,8 @@ def of_session(
         frozen,
         {key: output.name for key, output in part.inputs.items()},
         {key: output.name for key, output in part.outputs.items()},
+        part.graph,
     )
-    for node in source.graph.nodes:
-        if (origin := part.graph.find_node(node.name)) is not None:
-            node.copy_line(origin)
     _give_first_values(source, first_values)
     return source
 
@@ -108,26 +110,57 @@ def specialized(
     inputs: Mapping[str, Output],
     outputs: Mapping[str, Output],
     values: Mapping[Any, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
     """The part of a graph between inputs and outputs, with all other placeholders bound.
 
     Args:
       values: by tensor, by the name of a tensor, or by the name of an input, which is no input of
         the file then. Placeholders that are in neither have their defaults.
+      shapes: of inputs by name; what follows from them is known before anything runs.
     Raises:
-      NotFoundError: there is no tensor of a name.
+      NotFoundError: there is no tensor of a name, or no input.
       InvalidArgumentError: a value does not fit its tensor, or an output is computed only in a
         branch that is not taken.
       InvalidTypeError: likewise.
     """
     bound = arrays_by_tensor(values or {}, graph, inputs)
     open_inputs = {name: tensor for name, tensor in inputs.items() if tensor not in bound}
-    fed, fetched = specialize_graph(list(open_inputs.values()), list(outputs.values()), bound)
+    fed, fetched = specialize_graph(
+        list(open_inputs.values()), list(outputs.values()), bound, lambda op: op in rules()
+    )
     (part,) = {tensor.graph for tensor in fetched}
-    return Source(
+    source = Source(
         part,
         dict(zip(open_inputs, fed, strict=True)),
         dict(zip(outputs, fetched, strict=True)),
+    )
+    return _with_shapes(source, shapes) if shapes else source
+
+
+def _with_shapes(source: Source, shapes: Mapping[str, Sequence[int]]) -> Source:
+    """The same graph with other static shapes of inputs, and with those that follow from them."""
+    if unknown := sorted(shapes.keys() - source.inputs.keys()):
+        raise errors.NotFoundError(
+            f"shapes are of no inputs: {unknown}; there are {sorted(source.inputs)}"
+        )
+    definition = graph_to_def(source.graph)
+    nodes = {node.name: node for node in definition.node}
+    for name, shape in shapes.items():
+        tensor = source.inputs[name]
+        try:
+            dims = merge_dims(tensor.dims, as_dims(shape))
+        except errors.OpError as error:
+            raise errors.InvalidArgumentError(
+                f"input {name!r} has shape {format_dims(tensor.dims)} in the graph, and "
+                f"{list(shape)} does not fit it"
+            ) from error
+        nodes[tensor.node.name].attr["shape"].shape.CopyFrom(shape_to_proto(dims))
+    return _imported_source(
+        definition,
+        {name: tensor.name for name, tensor in source.inputs.items()},
+        {name: tensor.name for name, tensor in source.outputs.items()},
+        source.graph,
     )
 
 
@@ -161,20 +194,35 @@ def _give_first_values(source: Source, values: Mapping[str, Array]) -> None:
 
 
 def _imported_source(
-    definition: proto.GraphDef, inputs: Mapping[str, str], outputs: Mapping[str, str]
+    definition: proto.GraphDef,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    origin: Graph | None = None,
 ) -> Source:
-    """A frozen graph, with the names of its input and output tensors.
+    """A graph, with the names of its input and output tensors.
 
+    Args:
+      origin: the graph that the message was made from; errors show its lines.
     Raises:
       NotFoundError: there is no such tensor.
       InvalidArgumentError: the graph contradicts itself.
     """
     graph = imported(definition)
+    if origin is not None:
+        _copy_lines(origin, graph)
     return Source(
         graph,
         {key: tensor_named(graph, name) for key, name in inputs.items()},
         {key: tensor_named(graph, name) for key, name in outputs.items()},
     )
+
+
+def _copy_lines(origin: Graph, graph: Graph) -> None:
+    """Let errors about nodes show the lines of the nodes that they were copied from."""
+    for node in graph.nodes:
+        original = origin.find_node(node.name)
+        if original is not None:
+            node.copy_line(original)
 
 
 def imported(definition: proto.GraphDef) -> Graph:
@@ -214,18 +262,19 @@ def of_frozen_graph(
     inputs: Sequence[str],
     outputs: Sequence[str],
     values: Mapping[Any, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
     """The computation of a GraphDef: a message, its bytes, or a file.
 
     Args:
-      values: as of `specialized`.
+      values, shapes: as of `specialized`.
     Raises:
       NotFoundError: there is no such tensor.
       InvalidArgumentError: the graph has variables, or contradicts itself.
     """
     definition = read_definition(frozen)
     whole = _imported_source(definition, {n: n for n in inputs}, {n: n for n in outputs})
-    source = specialized(whole.graph, whole.inputs, whole.outputs, values)
+    source = specialized(whole.graph, whole.inputs, whole.outputs, values, shapes)
     held = [node.name for node in source.graph.nodes if node.role is Role.VARIABLE]
     if held:
         raise errors.InvalidArgumentError(
@@ -241,11 +290,12 @@ def of_saved_model(
     tags: Iterable[str],
     variables: Collection[Any],
     values: Mapping[Any, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
     """A signature of a SavedModel.
 
     Args:
-      values: as of `specialized`.
+      values, shapes: as of `specialized`.
     Raises: NotFoundError: there is no SavedModel, no graph with the tags, or no such signature.
     """
     from weft_io.saved_model.loader import load
@@ -261,7 +311,7 @@ def of_saved_model(
             {name: graph.get_tensor_by_name(info.name) for name, info in sorted(part.items())}
             for part in (signature.inputs, signature.outputs)
         )
-        return of_session(session, inputs, outputs, variables, values)
+        return of_session(session, inputs, outputs, variables, values, shapes)
 
 
 def of_checkpoint(
@@ -270,11 +320,12 @@ def of_checkpoint(
     outputs: Sequence[str],
     variables: Collection[Any],
     values: Mapping[Any, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Source:
     """The graph beside a checkpoint (`prefix.meta`), with the values that it has.
 
     Args:
-      values: as of `specialized`.
+      values, shapes: as of `specialized`.
     Raises: NotFoundError: there is no such checkpoint, or no such tensor.
     """
     from weft_io.saving.meta_graph import import_meta_graph
@@ -287,17 +338,23 @@ def of_checkpoint(
 
         given = {name: tensor_named(graph, name) for name in inputs}
         computed = {name: tensor_named(graph, name) for name in outputs}
-        return of_session(session, given, computed, variables, values)
+        return of_session(session, given, computed, variables, values, shapes)
 
 
-def of_onnx(model: Any, values: Mapping[Any, Any] | None = None) -> Source:
+def of_onnx(
+    model: Any,
+    values: Mapping[Any, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Source:
     """An ONNX model.
 
     Args:
-      values: by the names of inputs, as of `specialized`.
+      values, shapes: by the names of inputs, as of `specialized`.
     """
     from weft_io.onnx.importer import import_model
 
+    values = values or {}
     with Graph().as_default() as graph:
-        made = import_model(model)
-    return specialized(graph, made.inputs, made.outputs, values)
+        made = import_model(model, inputs=values, shapes=shapes)
+    inputs = {name: tensor for name, tensor in made.inputs.items() if name not in values}
+    return specialized(graph, inputs, made.outputs)

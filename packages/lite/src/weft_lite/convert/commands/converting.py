@@ -63,19 +63,20 @@ def _require_fit(arguments: argparse.Namespace, kind: str) -> None:
 def _converter(arguments: argparse.Namespace, kind: str) -> Converter:
     path, bounds = str(arguments.source), arrays.shapes(arguments.bound)
     variables, values = arguments.variable or (), _values(arguments.value)
+    shapes = arrays.shapes(arguments.shape)
     if kind == SAVED_MODEL:
         key, tags = arguments.signature or "serving_default", _names(arguments.tags or "serve")
-        return Converter.from_saved_model(path, key, tags, bounds, variables, values)
+        return Converter.from_saved_model(path, key, tags, bounds, variables, values, shapes)
     if kind == ONNX:
-        return Converter.from_onnx(path, bounds, values)
+        return Converter.from_onnx(path, bounds, values, shapes)
     inputs, outputs = _names(arguments.inputs), _names(arguments.outputs)
     if kind == CHECKPOINT:
-        return Converter.from_checkpoint(path, inputs, outputs, bounds, variables, values)
+        return Converter.from_checkpoint(path, inputs, outputs, bounds, variables, values, shapes)
     definition = read_definition(path)
     if not (inputs and outputs):
         given, computed = graph_ends(imported(definition))
         inputs, outputs = inputs or given, outputs or computed
-    return Converter.from_frozen_graph(definition, inputs, outputs, bounds, values)
+    return Converter.from_frozen_graph(definition, inputs, outputs, bounds, values, shapes)
 
 
 def _names(text: str | None) -> list[str]:

@@ -6,12 +6,14 @@ import numpy as np
 
 from weft_graph.ir.node import Node
 from weft_lite.convert.flow import is_handle
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
+from weft_lite.convert.layouts import emit_image, image
+from weft_lite.convert.registry import Builder, OpKind, rule
 from weft_lite.convert.rules.state import copied, variable
 from weft_lite.schema.enums import PadMode
 from weft_lite.schema.tables import (
     AxisOptions,
     BlockOptions,
+    ElementwiseOptions,
     PadOptions,
     ReduceOptions,
     StridedSliceOptions,
@@ -105,14 +107,33 @@ def one_hot(node: Node, b: Builder) -> None:
 
 @rule("SpaceToDepth", "DepthToSpace")
 def blocks(node: Node, b: Builder) -> None:
-    if node.attrs["data_format"] != "NHWC":
-        raise NotInLiteError("lite computes images in the layout NHWC: transpose them")
-    b.emit(OpKind[node.type], node, b.inputs(node), BlockOptions(int(node.attrs["block_size"])))
+    x = image(b, node, node.inputs[0])
+    emit_image(b, OpKind[node.type], node, [x], BlockOptions(int(node.attrs["block_size"])))
 
 
 @rule("Cast")
 def cast(node: Node, b: Builder) -> None:
     b.emit(OpKind.Cast, node, b.inputs(node))
+
+
+@rule("BroadcastArgs")
+def broadcast_args(node: Node, b: Builder) -> None:
+    """Lower to select(s0 == 1, s1, s0), the shorter shape with ones in front."""
+    first, second = (b.value(each) for each in node.inputs)
+    rank = max(first.shape[0], second.shape[0])
+    dtype = node.outputs[0].dtype.name
+    sizes = []
+    for value in (first, second):
+        if missing := rank - value.shape[0]:
+            ones = b.constant(f"{node.name}/ones", np.ones(missing, dtype))
+            full = b.new(f"{node.name}/full", dtype, (rank,))
+            b.add(OpKind.Concat, [ones, value], [full], AxisOptions(0), node.name)
+            value = full
+        sizes.append(value)
+    one = b.constant(f"{node.name}/one", np.ones((), dtype))
+    is_one = b.new(f"{node.name}/is_one", "bool", (rank,))
+    b.add(OpKind.Equal, [sizes[0], one], [is_one], ElementwiseOptions(), node.name)
+    b.emit(OpKind.Select, node, [is_one, sizes[1], sizes[0]])
 
 
 @rule("Rank")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft_graph.ir.node import Node
+from weft_lite.convert.layouts import NHWC, emit_alike, emit_image, image, layout
 from weft_lite.convert.lowered import Value, constant
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
 from weft_lite.schema.tables import ElementwiseOptions
@@ -26,7 +27,7 @@ RENAMED = {"Inv": "Reciprocal", "Add": "Add", "AddV2": "Add", "RealDiv": "Div", 
 @rule(*ONE, *TWO, *RENAMED)
 def elementwise(node: Node, b: Builder) -> None:
     kind = OpKind[RENAMED.get(node.type, node.type)]
-    b.emit(kind, node, b.inputs(node), ElementwiseOptions())
+    emit_alike(b, kind, node, b.inputs(node), ElementwiseOptions())
 
 
 @rule("Round")
@@ -42,9 +43,16 @@ def leaky_relu(node: Node, b: Builder) -> None:
 
 @rule("BiasAdd")
 def bias_add(node: Node, b: Builder) -> None:
-    if node.attrs.get("data_format", "NHWC") != "NHWC":
-        raise NotInLiteError("lite computes images in the layout NHWC: transpose them")
-    b.emit(OpKind.Add, node, b.inputs(node), ElementwiseOptions())
+    x, bias = b.inputs(node)
+    assert x is not None and bias is not None
+    if layout(node) == NHWC or len(x.shape) == 4:
+        operands = [image(b, node, node.inputs[0]), bias]
+        emit_image(b, OpKind.Add, node, [*operands], ElementwiseOptions())
+        return
+    sizes = b.ints(f"{node.name}/shape", [-1, *[1] * (len(x.shape) - 2)])
+    spread = b.new(f"{node.name}/bias", "float32", (*bias.shape, *[1] * (len(x.shape) - 2)))
+    b.add(OpKind.Reshape, [bias, sizes], [spread], None, node.name)
+    b.emit(OpKind.Add, node, [x, spread], ElementwiseOptions())
 
 
 @rule("Select", "SelectV2")
@@ -75,24 +83,18 @@ def batch_norm(node: Node, b: Builder) -> None:
             "batch normalization is in training mode (is_training=True): convert a graph built "
             "with training=False, or with a placeholder that is bound, values={'training': False}"
         )
-    if node.attrs["data_format"] != "NHWC":
-        raise NotInLiteError(
-            f"batch normalization is in the layout {node.attrs['data_format']}, and lite has NHWC: "
-            "convert a graph built with data_format='NHWC' (axis=-1)"
-        )
     arrays = [b.require_array(each, "a statistic").astype(np.float64) for each in node.inputs[1:5]]
     scale, offset, mean, variance = arrays
     factor = scale / np.sqrt(variance + float(node.attrs["epsilon"]))
     shift = (offset - mean * factor).astype(np.float32)
     for result, source in zip(node.outputs[1:3], node.inputs[3:5], strict=True):
         b.same(result, b.value(source))
-    output = node.outputs[0]
-    scaled = b.new(f"{node.name}/scaled", "float32", b.shape_of(output))
+    x = image(b, node, node.inputs[0])
+    scaled = b.like(x, f"{node.name}/scaled")
     factors = constant(f"{node.name}/factor", factor.astype(np.float32))
-    x = b.value(node.inputs[0])
     b.add(OpKind.Mul, [x, factors], [scaled], ElementwiseOptions(), node.name)
-    shifted = [scaled, constant(f"{node.name}/offset", shift)]
-    b.add(OpKind.Add, [*shifted], [b.result(output)], ElementwiseOptions(), node.name)
+    operands = [scaled, constant(f"{node.name}/offset", shift)]
+    emit_image(b, OpKind.Add, node, [*operands], ElementwiseOptions())
 
 
 @rule("AddN")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 
 from weft_graph.ir.node import Node
-from weft_lite.convert.lowered import constant
+from weft_lite.convert.lowered import Value, constant
 from weft_lite.convert.packing import panels
 from weft_lite.convert.registry import Builder, DataType, OpKind, rule
 from weft_lite.schema.enums import Layout
-from weft_lite.schema.tables import MatMulOptions
+from weft_lite.schema.tables import ElementwiseOptions, MatMulOptions
+
+_LARGEST: Final = 255
+"""The largest magnitude of a number of 8 bits without its zero point."""
+
+_EXACT: Final = 2**24
+"""Below it float32 has all integers."""
 
 
 @rule("MatMul", "BatchMatMul", "BatchMatMulV2")
@@ -29,3 +36,82 @@ def product(node: Node, b: Builder) -> None:
         return
     options = MatMulOptions(transpose_a=left, transpose_b=right)
     b.emit(OpKind.BatchMatMul, node, b.inputs(node), options)
+
+
+@rule("MatMulInteger")
+def integer_product(node: Node, b: Builder) -> None:
+    """Lower to products of floats, over so few terms that float32 has all sums exactly."""
+    result = node.outputs[0]
+    x, y = (_centered(node, b, index) for index in (0, 1))
+    whole = b.array(node.inputs[1])
+    zero = b.array(node.inputs[3])
+    known = None
+    if whole is not None and zero is not None:
+        known = (whole.astype(np.int32) - zero).astype(np.float32)
+    depth = x.shape[-1]
+    starts = [*_chunks(known, depth), depth]
+    total: Value | None = None
+    for start, end in pairwise(starts):
+        a = _part(node, b, x, len(x.shape) - 1, start, end)
+        part = b.new(f"{node.name}/floats", "float32", b.shape_of(result))
+        if known is not None and known.ndim == 2:
+            weights = panels(np.ascontiguousarray(known[start:end])[None])
+            operand = constant(f"{node.inputs[1].node.name}/{start}", weights, Layout.PANELS)
+            options: Any = MatMulOptions(columns=known.shape[1])
+            b.add(OpKind.FullyConnected, [a, operand], [part], options, node.name)
+        else:
+            c = _part(node, b, y, len(y.shape) - 2, start, end)
+            b.add(OpKind.BatchMatMul, [a, c], [part], MatMulOptions(), node.name)
+        ints = b.new(f"{node.name}/ints", "int32", part.shape)
+        b.add(OpKind.Cast, [part], [ints], None, node.name)
+        if total is not None:
+            both = b.new(f"{node.name}/sums", "int32", part.shape)
+            b.add(OpKind.Add, [total, ints], [both], ElementwiseOptions(), node.name)
+            ints = both
+        total = ints
+    assert total is not None
+    total.declared = b.like(total, node.name).declared
+    b.same(result, total)
+
+
+def _centered(node: Node, b: Builder, index: int) -> Value:
+    """An operand without its zero point, in float32."""
+    values = []
+    for output in (node.inputs[index], node.inputs[index + 2]):
+        value = b.value(output)
+        floats = b.new(f"{output.node.name}/floats", "float32", value.shape)
+        floats.declared = value.declared
+        b.add(OpKind.Cast, [value], [floats], None, node.name)
+        values.append(floats)
+    if (zero := b.array(node.inputs[index + 2])) is not None and not zero.any():
+        return values[0]
+    centered = b.like(values[0], f"{node.name}/centered")
+    b.add(OpKind.Sub, [*values], [centered], ElementwiseOptions(), node.name)
+    return centered
+
+
+def _chunks(weights: Any, depth: int) -> list[int]:
+    """Where to cut the axis that a product sums over, so that sums stay below 2 ** 24."""
+    if weights is None:
+        return list(range(0, depth, _EXACT // (_LARGEST * _LARGEST)))
+    starts, sums = [0], 0.0
+    for row, terms in enumerate(np.moveaxis(np.abs(weights), -2, 0)):
+        sums = sums + terms * _LARGEST
+        if np.max(sums, initial=0) >= _EXACT:
+            starts.append(row)
+            sums = terms * _LARGEST
+    return starts
+
+
+def _part(node: Node, b: Builder, value: Value, axis: int, start: int, end: int) -> Value:
+    """A range of a value along an axis."""
+    size = end - start
+    if size == value.shape[axis]:
+        return value
+    begin = [start if i == axis else 0 for i in range(len(value.shape))]
+    sizes = [size if i == axis else -1 for i in range(len(value.shape))]
+    shape = tuple(size if i == axis else each for i, each in enumerate(value.shape))
+    part = b.new(f"{node.name}/part{start}", "float32", shape)
+    operands = [value, b.ints(f"{node.name}/begin", begin), b.ints(f"{node.name}/size", sizes)]
+    b.add(OpKind.Slice, [*operands], [part], None, node.name)
+    return part

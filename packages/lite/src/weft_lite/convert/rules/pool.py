@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from weft_graph.ir.node import Node
+from weft_lite.convert.layouts import emit_image, explicit_pads, image, spatial
 from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rule
 from weft_lite.schema.enums import Padding
 from weft_lite.schema.tables import PoolOptions
@@ -10,18 +13,20 @@ from weft_lite.schema.tables import PoolOptions
 
 @rule("MaxPool", "AvgPool")
 def pool(node: Node, b: Builder) -> None:
-    attrs = node.attrs
-    window, strides = attrs["ksize"], attrs["strides"]
-    if attrs["data_format"] != "NHWC" or window[0] != 1 or window[3] != 1:
-        raise NotInLiteError("lite computes windows over height and width, in the layout NHWC")
-    padding = Padding[attrs["padding"]]
-    pads = attrs["explicit_paddings"][2:6] if padding is Padding.EXPLICIT else []
+    window = node.attrs["ksize"]
+    window_h, window_w = spatial(node, window)
+    if window_h * window_w != math.prod(window):
+        raise NotInLiteError(
+            f"lite pools over height and width, got windows of {list(window)} elements"
+        )
+    stride_h, stride_w = spatial(node, node.attrs["strides"])
+    padding = Padding[node.attrs["padding"]]
     options = PoolOptions(
-        window_h=int(window[1]),
-        window_w=int(window[2]),
-        stride_h=int(strides[1]),
-        stride_w=int(strides[2]),
+        window_h=window_h,
+        window_w=window_w,
+        stride_h=stride_h,
+        stride_w=stride_w,
         padding=padding,
-        pads=[int(pad) for pad in pads],
+        pads=explicit_pads(node) if padding is Padding.EXPLICIT else [],
     )
-    b.emit(OpKind[node.type], node, b.inputs(node), options)
+    emit_image(b, OpKind[node.type], node, [image(b, node, node.inputs[0])], options)

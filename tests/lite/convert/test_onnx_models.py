@@ -1,0 +1,281 @@
+"""ONNX models and what they bring: recurrent layers, NCHW, integer products, shapes to pin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_lite import Interpreter
+from weft_lite.commands.main import main
+from weft_lite.convert import Converter
+from weft_lite.schema.codec import decode
+from weft_lite.schema.enums import OpKind
+
+onnx = pytest.importorskip("onnx")
+H = onnx.helper
+FLOAT, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.BOOL
+random = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> Any:
+    return random.standard_normal(shape).astype(np.float32)
+
+
+def info(name: str, shape: Any, dtype: int = FLOAT) -> Any:
+    return H.make_tensor_value_info(name, dtype, shape)
+
+
+def model(nodes: Any, inputs: Any, weights: dict[str, Any], output: Any = None) -> Any:
+    """A model with the result "y"."""
+    constants = [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = H.make_graph(nodes, "g", inputs, [output or info("y", None)], constants)
+    made = H.make_model(graph, opset_imports=[H.make_opsetid("", 17)])
+    made.ir_version = 8
+    return made
+
+
+def run_session(proto: Any, **inputs: Any) -> Any:
+    with wf.Graph().as_default(), wf.Session() as session:
+        imported = wf.onnx.import_model(proto)
+        return session.run(
+            imported.outputs["y"], {imported.inputs[k]: v for k, v in inputs.items()}
+        )
+
+
+def run_file(content: bytes, **inputs: Any) -> Any:
+    return Interpreter(model_content=content).get_signature_runner()(**inputs)["y"]
+
+
+def kinds(content: bytes) -> list[str]:
+    return [OpKind(op.kind).name for op in decode(content).model.ops]
+
+
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_recurrent_layers_convert_as_through_a_session(op: str, gates: int, direction: str) -> None:
+    count = 2 if direction == "bidirectional" else 1
+    weights = {
+        "w": normal(count, gates * 6, 5) * 0.3,
+        "r": normal(count, gates * 6, 6) * 0.3,
+    }
+    node = H.make_node(op, ["x", "w", "r"], ["y"], hidden_size=6, direction=direction)
+    proto, x = model([node], [info("x", [4, 2, 5])], weights), normal(4, 2, 5)
+    content = Converter.from_onnx(proto).convert()
+    np.testing.assert_allclose(run_file(content, x=x), run_session(proto, x=x), 1e-4, 1e-5)
+    with wf.Graph().as_default(), wf.Session() as session:
+        imported = wf.onnx.import_model(proto)
+        ends = [imported.inputs["x"]], [imported.outputs["y"]]
+        assert kinds(Converter.from_session(session, *ends).convert()) == kinds(content)
+
+
+def test_convolutions_in_branches_take_weights_from_around() -> None:
+    weights = {"w": normal(4, 3, 3, 3), "grouped": normal(6, 1, 3, 3)}
+    nodes = [H.make_node("Conv", ["x", "w"], ["t"]), H.make_node("Relu", ["t"], ["r"])]
+    then = H.make_graph(nodes, "then", [], [info("r", None)])
+    nodes = [
+        H.make_node("Conv", ["x", "grouped"], ["e"], group=3),
+        H.make_node("Slice", ["e", "zero", "four", "one"], ["s"]),
+    ]
+    other = H.make_graph(nodes, "else", [], [info("s", None)])
+    weights |= {k: np.array([v]) for k, v in (("zero", 0), ("four", 4), ("one", 1))}
+    node = H.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    inputs = [info("x", [1, 3, 8, 8]), info("c", [], BOOL)]
+    proto, x = model([node], inputs, weights, info("y", [1, 4, 6, 6])), normal(1, 3, 8, 8)
+    content = Converter.from_onnx(proto).convert()
+    for taken in (True, False):
+        expected = run_session(proto, x=x, c=taken)
+        np.testing.assert_allclose(run_file(content, x=x, c=taken), expected, 1e-4, 1e-5)
+        only = Converter.from_onnx(proto, values={"c": taken}).convert()
+        assert "If" not in kinds(only)
+        np.testing.assert_allclose(run_file(only, x=x), expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("depth", [64, 2000])
+@pytest.mark.parametrize("is_constant", [True, False])
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")])
+def test_products_of_integers_are_exact(
+    depth: int, is_constant: bool, dtypes: tuple[str, str]
+) -> None:
+    limits = [np.iinfo(dtype) for dtype in dtypes]
+    shapes = (3, depth), (depth, 5)
+    a, b = (
+        random.choice([limit.min, limit.max], shape).astype(limit.dtype)
+        for limit, shape in zip(limits, shapes, strict=True)
+    )
+    weights = {"az": np.array(limits[0].max, dtypes[0]), "bz": np.array(limits[1].min, dtypes[1])}
+    given = {"a": a} if is_constant else {"a": a, "b": b}
+    inputs = [info(k, v.shape, H.np_dtype_to_tensor_dtype(v.dtype)) for k, v in given.items()]
+    node = H.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"])
+    weights |= {"b": b} if is_constant else {}
+    proto = model([node], inputs, weights, info("y", None, onnx.TensorProto.INT32))
+    content = Converter.from_onnx(proto).convert(samples=given, limit=0.0)
+    expected = (a.astype(int) - weights["az"]) @ (b.astype(int) - weights["bz"])
+    np.testing.assert_array_equal(run_file(content, **given), expected)
+
+
+def resized() -> Any:
+    """A model that computes sizes with float64 and broadcasts shapes."""
+    nodes = [
+        H.make_node("Resize", ["x", "", "scales"], ["r"], mode="nearest"),
+        H.make_node("Shape", ["r"], ["shape"]),
+        H.make_node("Expand", ["one", "shape"], ["ones"]),
+        H.make_node("Add", ["r", "ones"], ["y"]),
+    ]
+    weights = {
+        "scales": np.array([1, 1, 1.7, 2], np.float32),
+        "one": np.ones([1, 1, 1, 1], np.float32),
+    }
+    return model(nodes, [info("x", [1, 2, "h", "w"])], weights)
+
+
+def test_a_pinned_shape_is_computed_with_at_conversion(tmp_path: Path) -> None:
+    proto, x = resized(), normal(1, 2, 5, 4)
+    with pytest.raises(wf.errors.UnimplementedError, match="no values of float64"):
+        Converter.from_onnx(proto, {"x": x.shape}).convert()
+    content = Converter.from_onnx(proto, shapes={"x": x.shape}).convert()
+    np.testing.assert_allclose(run_file(content, x=x), run_session(proto, x=x), 1e-5)
+    interpreter = Interpreter(model_content=content)
+    assert interpreter.get_input_details()[0]["shape_signature"].tolist() == [1, 2, 5, 4]
+    onnx.save(proto, tmp_path / "resized.onnx")
+    words = ["convert", str(tmp_path / "resized.onnx"), "-o", str(tmp_path / "made.weftlite")]
+    assert main([*words, "--shape", "x=1,2,5,4"]) == 0
+    assert (tmp_path / "made.weftlite").read_bytes() == content
+
+
+def test_shapes_that_do_not_fit() -> None:
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"input 'x'.*\[1,2,\?,\?\]"):
+        Converter.from_onnx(resized(), shapes={"x": [1, 3, 5, 4]})
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"inputs \['x'\], got \['z'\]"):
+        Converter.from_onnx(resized(), shapes={"z": [1]})
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [None, 3], name="x")
+        y = wf.exp(x)
+    with pytest.raises(wf.errors.InvalidArgumentError, match=r"input 'x' has shape \[\?,3\]"):
+        Converter(graph, [x], [y], shapes={"x": [2, 4]})
+    with pytest.raises(wf.errors.NotFoundError, match=r"no inputs: \['z'\]; there are \['x'\]"):
+        Converter(graph, [x], [y], shapes={"z": [2, 3]})
+
+
+@pytest.mark.parametrize("source", ["graph", "session", "frozen", "saved", "checkpoint"])
+def test_all_sources_take_shapes(source: str, tmp_path: Path) -> None:
+    """A graph whose result has a size that bounds alone do not tell."""
+    value = normal(2, 3)
+    with wf.Graph().as_default() as graph, wf.Session() as session:
+        x = wf.placeholder(wf.float32, [None, 3], name="x")
+        rows = wf.cast(wf.ceil(wf.cast(wf.shape(x)[0], wf.float64) * 1.5), wf.int32)
+        bias = wf.get_variable("bias", [3], initializer=wf.ones_initializer())
+        if source == "graph":
+            bias = wf.constant(1.0)
+        y = wf.identity(wf.fill([rows, 1], 2.0) * wf.reduce_sum(x + bias, 0, True), name="y")
+        session.run(wf.global_variables_initializer())
+        expected, shapes = session.run(y, {x: value}), {"x": value.shape}
+        if source == "graph":
+            made = Converter(graph, [x], [y], shapes=shapes)
+        elif source == "session":
+            made = Converter.from_session(session, [x], [y], shapes=shapes)
+        elif source == "frozen":
+            freeze = wf.graph_util.convert_variables_to_constants
+            frozen = freeze(session, session.graph_def, ["y"])
+            made = Converter.from_frozen_graph(frozen, ["x"], ["y"], shapes=shapes)
+        elif source == "saved":
+            wf.saved_model.simple_save(session, str(tmp_path / "m"), {"x": x}, {"y": y})
+            made = Converter.from_saved_model(tmp_path / "m", shapes=shapes)
+        else:
+            prefix = wf.train.Saver().save(session, str(tmp_path / "c"))
+            made = Converter.from_checkpoint(prefix, ["x"], ["y"], shapes=shapes)
+    np.testing.assert_allclose(run_file(made.convert(), x=value), expected, 1e-5)
+
+
+def test_shapes_that_broadcast_while_sizes_are_open() -> None:
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [None, 3], name="x")
+        z = wf.placeholder(wf.float32, [4, None, 1], name="z")
+        shape = wf.broadcast_dynamic_shape(wf.shape(x), wf.shape(z))
+        y = wf.identity(wf.broadcast_to(x, shape) + wf.broadcast_to(z, shape), name="y")
+    content = Converter(graph, [x, z], [y], {"x": [5, 3], "z": [4, 5, 1]}).convert()
+    for rows, others in ((5, 5), (1, 5), (3, 1), (2, 2)):
+        interpreter = Interpreter(model_content=content)
+        values = normal(rows, 3), normal(4, others, 1)
+        for index, value in enumerate(values):
+            interpreter.resize_tensor_input(index, value.shape)
+        found = interpreter.get_signature_runner()(x=values[0], z=values[1])["y"]
+        np.testing.assert_allclose(found, sum(np.broadcast_arrays(*values)), 1e-6)
+
+
+W = {n: normal(3, 3, 3, n) for n in (2, 8)}
+BIAS = normal(8)
+NCHW = {
+    "conv": lambda x: wf.nn.conv2d(x, W[8], [1, 1, 2, 1], "SAME", data_format="NCHW"),
+    "explicit": lambda x: wf.nn.conv2d(
+        x, W[8], [1, 1, 1, 1], [[0, 0], [0, 0], [1, 0], [2, 1]], data_format="NCHW"
+    ),
+    "depthwise": lambda x: wf.nn.depthwise_conv2d(
+        x, W[2], [1, 1, 1, 1], "SAME", data_format="NCHW"
+    ),
+    "transposed": lambda x: wf.nn.conv2d_transpose(
+        x, np.moveaxis(W[8], 3, 2), [2, 8, 19, 17], [1, 1, 2, 2], "VALID", "NCHW"
+    ),
+    "pools": lambda x: (
+        wf.nn.max_pool(x, [1, 1, 2, 3], [1, 1, 2, 1], "SAME", "NCHW")
+        + wf.nn.avg_pool(x, [1, 1, 2, 3], [1, 1, 2, 1], "SAME", "NCHW")
+    ),
+    "batch norm": lambda x: wf.layers.batch_normalization(x, axis=1),
+    "bias of lines": lambda x: wf.nn.bias_add(wf.reshape(x, [2, 3, 72]), BIAS[:3], "NCHW"),
+    "to depth": lambda x: wf.nn.space_to_depth(x[:, :, :8], 2, data_format="NCHW"),
+    "to space": lambda x: wf.nn.depth_to_space(
+        wf.reshape(x[:, :2], [2, 4, 4, 9]), 2, data_format="NCHW"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NCHW)
+def test_images_with_the_channels_first(name: str) -> None:
+    value = normal(2, 3, 9, 8)
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, value.shape, name="x")
+        y = wf.identity(NCHW[name](x), name="y")
+        session.run(wf.global_variables_initializer())
+        expected = session.run(y, {x: value})
+        content = Converter.from_session(session, [x], [y]).convert()
+    np.testing.assert_allclose(run_file(content, x=value), expected, 1e-4, 1e-5)
+
+
+def test_neighbors_with_the_channels_first_are_transposed_once() -> None:
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [1, 3, 9, 8], name="x")
+        h = wf.nn.bias_add(NCHW["conv"](x), BIAS, "NCHW")
+        y = wf.nn.max_pool(wf.nn.relu(h), [1, 1, 2, 2], [1, 1, 2, 2], "SAME", "NCHW", name="y")
+    content = Converter(graph, [x], [y]).convert()
+    assert kinds(content) == ["Transpose", "Conv2D", "MaxPool", "Transpose"]
+
+
+def test_branches_do_not_share_transposed_images() -> None:
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [2, 3, 9, 8], name="x")
+        flag = wf.placeholder(wf.bool, [], name="flag")
+        taken = wf.cond(flag, lambda: NCHW["conv"](x), lambda: NCHW["conv"](x) * 2.0)
+        y = wf.identity(taken + NCHW["conv"](x), name="y")
+        with wf.Session() as session:
+            value = normal(2, 3, 9, 8)
+            content = Converter(graph, [x, flag], [y]).convert()
+            for given in (True, False):
+                expected = session.run(y, {x: value, flag: given})
+                found = run_file(content, x=value, flag=given)
+                np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
+
+
+def test_training_mode_says_what_to_do() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 3, 9, 8], name="x")
+        y = wf.layers.batch_normalization(x, training=True)
+        session.run(wf.global_variables_initializer())
+        made = Converter.from_session(session, [x], [y])
+        with pytest.raises(wf.errors.UnimplementedError) as caught:
+            made.convert()
+    assert "convert a graph built with training=False" in str(caught.value)
+    line = test_training_mode_says_what_to_do.__code__.co_firstlineno + 3
+    assert f"made at {__file__}:{line} in" in str(caught.value)
