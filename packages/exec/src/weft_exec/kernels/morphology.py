@@ -10,6 +10,7 @@ import numpy as np
 from weft_exec.kernels.common import wide, widened
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, tap_slices
+from weft_exec.kernels.sums import summed
 from weft_graph.ops.windows import slide
 from weft_tensor import errors
 
@@ -97,7 +98,7 @@ def _gradient(node: Node, device: Device) -> KernelFunction:
             if by_input:
                 result[ins] += part
             else:
-                result[tap] = part.sum((0, 1, 2), dtype=result.dtype)
+                result[tap] = summed(part, 0, 3)
         return result.astype(dtype.numpy, copy=False)
 
     return run

@@ -100,8 +100,8 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
         if channels_first:
             batch, channels = grad.shape[:2]
             rest = -1 if grad.size else 0
-            inner = grad.reshape(batch, channels, rest).sum(-1, dtype=grad.dtype)
-            return inner.sum(0, dtype=grad.dtype).astype(exact)
+            inner = summed(grad.reshape(batch, channels, rest), 2, 3)
+            return column_sums(inner).astype(exact)
         matrix = grad.reshape(-1, grad.shape[-1]) if grad.size else grad.reshape(0, grad.shape[-1])
         return column_sums(matrix).astype(exact)
 

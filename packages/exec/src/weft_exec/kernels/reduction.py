@@ -167,14 +167,25 @@ def _sum(node: Node, device: Device) -> KernelFunction:
 
 def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
     """The sums on the host."""
-    if not axes or axes[-1] - axes[0] != len(axes) - 1:
+    if not axes:
         fold: Any = np.add.reduce
         return fold(x, axis=axes, dtype=x.dtype, out=into, keepdims=keep)
+    if axes[-1] - axes[0] != len(axes) - 1:
+        return _sums_over_apart(x, axes, keep, into)
     bare = into.reshape(_reduced_shape(x.shape, axes, False)) if keep and into is not None else into
     found = summed(x, axes[0], axes[-1] + 1, bare)
     if into is not None:
         return into
     return found.reshape(_reduced_shape(x.shape, axes, True)) if keep else found
+
+
+def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
+    """The sums over axes with others in between: those over the last neighbours first."""
+    first = len(axes) - 1
+    while axes[first - 1] == axes[first] - 1:
+        first -= 1
+    inner = _sums(x, axes[first:], keep, None)
+    return _sums(inner, axes[:first], keep, into)
 
 
 @kernel("Prod", device=ARRAY_DEVICE, host=_AXES, alias=True)

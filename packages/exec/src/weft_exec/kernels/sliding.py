@@ -6,13 +6,13 @@ All of it is over the array module.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import gcd, prod
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft_exec.kernels.common import new_array
-from weft_exec.kernels.sums import LONG, summed
+from weft_exec.kernels.sums import summed
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
@@ -184,19 +184,9 @@ def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tup
 
 
 def column_sums(matrix: Any) -> Any:
-    """The sums of the columns of a matrix in C order.
-
-    Short rows are folded side by side first: NumPy adds long ones five times as fast, and shorter
-    chains of additions lose less.
-    """
-    rows, width = matrix.shape
-    if 0 < width < 2048 and rows > 1:
-        if type(matrix) is np.ndarray and (width < 64 or rows <= LONG):
-            return summed(matrix, 0, 1)
-        fold = gcd(rows, 1 << max((4096 // width).bit_length() - 1, 0))
-        if fold > 1:
-            total = matrix.reshape(rows // fold, fold * width).sum(0, dtype=matrix.dtype)
-            matrix = total.reshape(fold, width)
+    """The sums of the columns of a matrix in C order."""
+    if type(matrix) is np.ndarray:
+        return summed(matrix, 0, 1)
     return matrix.sum(0, dtype=matrix.dtype)
 
 

@@ -1,7 +1,8 @@
 """Sums of floating numbers on the host, as products with a vector of ones.
 
-BLAS adds three to ten times as fast as NumPy's reductions do, above all in short rows. No product
-adds more than `LONG` numbers one after another, so that as little is lost as by pairwise sums.
+BLAS adds two to ten times as fast as NumPy's reductions do, above all in short rows. No product
+adds more than `LONG` numbers of a row, in lanes, or `BLOCK` of a column one after another, so that
+as little is lost as by pairwise sums.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 LONG: Final = 1024
-"""Numbers that one product adds up."""
+"""Numbers of a row that one product adds up."""
+BLOCK: Final = 128
+"""Numbers of a column that are added one after another."""
+NARROW: Final = 4
+"""Columns up to which blocks are four times as long."""
 FEW: Final = 64
 """Numbers for which a call of BLAS is not worth its while, and a row that NumPy adds as quickly."""
 
@@ -38,9 +43,9 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
     before, count, after = prod(shape[:start]), prod(shape[start:stop]), prod(shape[stop:])
     if before > 1 and after > 1 and (count * after < FEW or after >= FEW):
         return _reduced(x, start, stop, into)
-    if count > LONG:
-        if after == 1 or after >= FEW:
-            return _reduced(x, start, stop, into)
+    if count > LONG and after == 1:
+        return _reduced(x, start, stop, into)
+    if count > BLOCK and after > 1:
         parts = _in_parts(x.reshape(before, count, after), ones)
         return summed(parts.reshape(*shape[:start], -1, *shape[stop:]), start, start + 1, into)
     ones = ones[:count]
@@ -58,7 +63,20 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
 
 
 def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
-    return np.add.reduce(x, axis=tuple(range(start, stop)), dtype=x.dtype, out=into)
+    """The sums by NumPy, which adds in pairs along the last axis of dense arrays only."""
+    axes = tuple(range(start, stop))
+    in_pairs = x.dtype.kind not in "fc" or (stop == x.ndim and x.flags.c_contiguous)
+    if in_pairs or prod(x.shape[start:stop]) <= BLOCK:
+        return np.add.reduce(x, axis=axes, dtype=x.dtype, out=into)
+    if stop - start > 1:
+        return _reduced(_reduced(x, stop - 1, stop, None), start, stop - 1, into)
+    firsts = range(0, x.shape[start], BLOCK)
+    parts = np.empty((len(firsts), *x.shape[:start], *x.shape[stop:]), x.dtype)
+    lead = (slice(None),) * start
+    for part, first in zip(parts, firsts, strict=True):
+        rows = x[(*lead, slice(first, first + BLOCK))]
+        np.add.reduce(rows, axis=start, dtype=x.dtype, out=part[...])
+    return _reduced(parts, 0, 1, into)
 
 
 def _flat(before: int, after: int) -> tuple[int, ...]:
@@ -68,15 +86,13 @@ def _flat(before: int, after: int) -> tuple[int, ...]:
 
 
 def _in_parts(x: Array, ones: Array) -> Array:
-    """Sums of `LONG` neighbours on the middle axis, and of those that are left."""
+    """Sums of blocks of neighbors on the middle axis, and of those that are left."""
     before, count, after = x.shape
-    whole, rest = divmod(count, LONG)
+    size = BLOCK if after > NARROW else 4 * BLOCK  # a call takes as long as some narrow rows
+    whole, rest = divmod(count, size)
     parts = np.empty((before, whole + bool(rest), after), x.dtype)
-    head = x[:, : whole * LONG].reshape(before, whole, LONG, after)
-    if after == 1:
-        np.matmul(head[..., 0], ones, out=parts[:, :whole, 0])
-    else:
-        np.matmul(ones, head, out=parts[:, :whole])
+    head = x[:, : whole * size].reshape(before, whole, size, after)
+    np.matmul(ones[:size], head, out=parts[:, :whole])
     if rest:
-        np.matmul(ones[:rest], x[:, whole * LONG :], out=parts[:, whole])
+        np.matmul(ones[:rest], x[:, whole * size :], out=parts[:, whole])
     return parts
