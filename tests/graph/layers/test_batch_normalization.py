@@ -15,27 +15,26 @@ CLIPPING = {"rmin": 0.7, "rmax": 1.2, "dmax": 0.3}
 
 
 class _Renormalized:
-    """Batch renormalization of rows (Ioffe 2017), with averages that begin at 0."""
+    """Batch renormalization of rows (Ioffe 2017), as TensorFlow 1.15 computes it."""
 
     def __init__(self, channels: int) -> None:
-        self.mean, self.width = np.zeros(channels), np.zeros(channels)
-        self.weight = 0.0
-        self.moving_mean, self.moving_variance = np.zeros(channels), np.ones(channels)
+        self.mean, self.width = np.zeros(channels), np.ones(channels)
+        self.moving_mean, self.moving_width = np.zeros(channels), np.ones(channels)
+
+    @property
+    def moving_variance(self) -> Array:
+        return np.asarray(self.moving_width**2 - EPSILON)
 
     def train(self, x: Array) -> Array:
         mean, width = x.mean(0), np.sqrt(x.var(0) + EPSILON)
-        usual = self.mean + (1 - self.weight) * mean
-        usual_width = self.width + (1 - self.weight) * width
-        ratio = np.clip(width / usual_width, CLIPPING["rmin"], CLIPPING["rmax"])
-        distance = (mean - usual) / usual_width
-        distance = np.clip(distance, -CLIPPING["dmax"], CLIPPING["dmax"])
+        usual = np.maximum(self.width, np.sqrt(EPSILON))
+        ratio = np.clip(width / usual, CLIPPING["rmin"], CLIPPING["rmax"])
+        distance = np.clip((mean - self.mean) / usual, -CLIPPING["dmax"], CLIPPING["dmax"])
         y = (x - mean) / width * ratio + distance
         self.mean += (1 - RENORM) * (mean - self.mean)
         self.width += (1 - RENORM) * (width - self.width)
-        self.weight += (1 - RENORM) * (1 - self.weight)
-        variance = (self.width / self.weight) ** 2 - EPSILON
-        self.moving_mean += (1 - MOMENTUM) * (self.mean / self.weight - self.moving_mean)
-        self.moving_variance += (1 - MOMENTUM) * (variance - self.moving_variance)
+        self.moving_mean += (1 - MOMENTUM) * (mean - self.moving_mean)
+        self.moving_width += (1 - MOMENTUM) * (width - self.moving_width)
         return np.asarray(y)
 
 
@@ -53,26 +52,31 @@ def test_renorm(dynamic: bool, resource: bool) -> None:
             renorm_momentum=RENORM, training=training,
         )  # fmt: skip
         names = [v.op.name for v in wf.global_variables()]
-        assert [name.split("/")[1] for name in names[-6:]] == [
-            "moving_mean", "moving_variance", "renorm_mean", "renorm_mean_weight",
-            "renorm_stddev", "renorm_stddev_weight",
+        assert [name.split("/")[1] for name in names[-5:]] == [
+            "moving_mean", "moving_variance", "moving_stddev", "renorm_mean", "renorm_stddev",
         ]  # fmt: skip
         updates = wf.get_collection(wf.GraphKeys.UPDATE_OPS)
         (slope,) = wf.gradients(y * y, x)
         session.run(wf.global_variables_initializer())
+        if dynamic:  # without training nothing moves, not even by epsilon
+            values = [v for v in wf.global_variables() if "/moving_" in v.op.name]
+            session.run(updates, {x: batches[0], training: False})
+            for value, start in zip(session.run(values), (0, 1, 1), strict=True):
+                assert (value == start).all()
         for batch in batches:
             found, grad, _ = session.run([y, slope, updates], {x: batch})
             np.testing.assert_allclose(found, expected.train(batch), rtol=1e-9)
             assert np.isfinite(grad).all()
         moving = [v for v in wf.global_variables() if "/moving_" in v.op.name]
-        mean, variance = session.run(moving)
+        mean, variance, _ = session.run(moving)
         np.testing.assert_allclose(mean, expected.moving_mean, rtol=1e-9)
         np.testing.assert_allclose(variance, expected.moving_variance, rtol=1e-9)
         if dynamic:
             found, _ = session.run([y, updates], {x: batches[0], training: False})
             wanted = (batches[0] - mean) / np.sqrt(variance + EPSILON)
             np.testing.assert_allclose(found, wanted, rtol=1e-9)
-            assert (session.run(moving)[0] == mean).all()
+            again = session.run(moving)
+            assert (again[0] == mean).all() and (again[1] == variance).all()
 
 
 @pytest.mark.parametrize("axis", [-1, 1])

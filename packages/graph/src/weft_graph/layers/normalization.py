@@ -42,7 +42,7 @@ class BatchNormalization(Layer):
       renorm_clipping: a dict with bounds "rmin" and "rmax" of the ratio of the deviations, and
         "dmax" of the distance of the means in deviations; no bounds by default. Scalars.
       renorm_momentum: of the moving mean and deviation that `renorm` compares with, in variables
-        of their own; those of inference follow their values by `momentum`.
+        of their own; those of inference follow the batches by `momentum`.
       fused: use the fused operation; None where it applies.
       virtual_batch_size: normalize parts of the batch of this size by themselves: of M parts, part
         g has the examples g, g + M, g + 2 M, ...; it divides the batch.
@@ -106,26 +106,25 @@ class BatchNormalization(Layer):
         self.scale = scale
         self.fused = fused
         zeros, ones = zeros_initializer(), ones_initializer()
-        beta = initializer_of(beta_initializer, "beta_initializer") or zeros
-        gamma = initializer_of(gamma_initializer, "gamma_initializer") or ones
-        mean = initializer_of(moving_mean_initializer, "moving_mean_initializer") or zeros
-        variance = (
+        self.beta_initializer = initializer_of(beta_initializer, "beta_initializer") or zeros
+        self.gamma_initializer = initializer_of(gamma_initializer, "gamma_initializer") or ones
+        self.moving_mean_initializer = (
+            initializer_of(moving_mean_initializer, "moving_mean_initializer") or zeros
+        )
+        self.moving_variance_initializer = (
             initializer_of(moving_variance_initializer, "moving_variance_initializer") or ones
         )
-        self._settings = {
-            "beta": (beta, beta_regularizer, beta_constraint),
-            "gamma": (gamma, gamma_regularizer, gamma_constraint),
-            "moving_mean": (mean, None, None),
-            "moving_variance": (variance, None, None),
-        }
+        self.beta_regularizer = beta_regularizer
+        self.gamma_regularizer = gamma_regularizer
+        self.beta_constraint = beta_constraint
+        self.gamma_constraint = gamma_constraint
         self.gamma: Any = None
         self.beta: Any = None
         self.moving_mean: Any = None
         self.moving_variance: Any = None
+        self.moving_stddev: Any = None
         self.renorm_mean: Any = None
-        self.renorm_mean_weight: Any = None
         self.renorm_stddev: Any = None
-        self.renorm_stddev_weight: Any = None
 
     def _check_variants(self, fused: bool | None) -> None:
         variants = {
@@ -192,24 +191,42 @@ class BatchNormalization(Layer):
             shape.insert(1, 1)  # the parts of the batch are on an axis of their own
             self.axis = [axis + 1 for axis in self.axis]
         if self.scale:
-            self.gamma = self._add("gamma", shape)
+            self.gamma = self._add(
+                "gamma",
+                shape,
+                self.gamma_initializer,
+                self.gamma_regularizer,
+                self.gamma_constraint,
+            )
         if self.center:
-            self.beta = self._add("beta", shape)
-        self.moving_mean = self._add("moving_mean", shape, trainable=False)
-        self.moving_variance = self._add("moving_variance", shape, trainable=False)
+            self.beta = self._add(
+                "beta", shape, self.beta_initializer, self.beta_regularizer, self.beta_constraint
+            )
+        mean, variance = self.moving_mean_initializer, self.moving_variance_initializer
+        self.moving_mean = self._add_average("moving_mean", shape, mean)
+        self.moving_variance = self._add_average("moving_variance", shape, variance)
         if self.renorm:
-            self.renorm_mean = self._add_zeros("renorm_mean", shape)
-            self.renorm_mean_weight = self._add_zeros("renorm_mean_weight", [])
-            self.renorm_stddev = self._add_zeros("renorm_stddev", shape)
-            self.renorm_stddev_weight = self._add_zeros("renorm_stddev_weight", [])
+
+            def stddev(*args: Any, **kwargs: Any) -> Output:
+                return out("Sqrt", [variance(*args, **kwargs)])
+
+            self.moving_stddev = self._add_average("moving_stddev", shape, stddev)
+            self.renorm_mean = self._add_average("renorm_mean", shape, mean)
+            self.renorm_stddev = self._add_average("renorm_stddev", shape, stddev)
         self.built = True
 
-    def _add_zeros(self, name: str, shape: list[Any]) -> Any:
-        self._settings[name] = (zeros_initializer(), None, None)
-        return self._add(name, shape, trainable=False)
+    def _add_average(self, name: str, shape: list[Any], initializer: Any) -> Any:
+        return self._add(name, shape, initializer, trainable=False)
 
-    def _add(self, name: str, shape: list[Any], trainable: bool | None = None) -> Any:
-        initializer, regularizer, constraint = self._settings[name]
+    def _add(
+        self,
+        name: str,
+        shape: list[Any],
+        initializer: Any,
+        regularizer: Any = None,
+        constraint: Any = None,
+        trainable: bool | None = None,
+    ) -> Any:
         kind = self._dtype
         narrow = kind in (dtypes.float16, dtypes.bfloat16)
         return self.add_weight(
@@ -236,13 +253,12 @@ class BatchNormalization(Layer):
         known = static_bool(training)
         if known is not False:
             weight = self._weight_of_batch(training, known)
-            self.add_update(
-                [
-                    self._moved(self.moving_mean, mean, weight),
-                    self._moved(self.moving_variance, variance, weight),
-                ],
-                inputs,
-            )
+            new_mean = self._moved(self.moving_mean, mean, weight)
+            if self.renorm:
+                new_variance = self._moved_by_stddev(variance, weight, training)
+            else:
+                new_variance = self._moved(self.moving_variance, variance, weight)
+            self.add_update([new_mean, new_variance], inputs)
         result.set_shape(inputs.shape)
         return result
 
@@ -282,7 +298,7 @@ class BatchNormalization(Layer):
         if self.virtual_batch_size is not None:
             followed = [reduction.reduce_mean(each, 1, keepdims=True) for each in followed]
         if self.renorm and static_bool(training) is not False:
-            ratio, distance, *followed = self._renormalized(followed[0], followed[1], training)
+            ratio, distance, *followed = self._renormalized(*followed, training)
             first = self._spread(ratio, rank), self._spread(distance, rank)
             scale, offset = _composed(*first, scale, offset)
         statistics = self._spread(mean, rank), self._spread(variance, rank)
@@ -300,50 +316,48 @@ class BatchNormalization(Layer):
         )
 
     def _renormalized(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
-        """The ratio of deviations and the distance of means, and what moving statistics follow.
+        """The ratio of deviations, the distance of means, and the moments after these are known.
 
-        Young averages are completed by the batch: they began at 0, and their weights, which began
-        there too, say how much of them is there.
+        The ratio and the distance are made of the averages before this step's update.
         """
         kind = self.moving_mean.dtype.base_dtype
-        deviation = out("Sqrt", [out("AddV2", [variance, convert_to_tensor(self.epsilon, kind)])])
-
-        def completed(average: Any, weight: Any, value: Any) -> Output:
-            return out("AddV2", [average, out("Mul", [out("Sub", [1, weight]), value])])
-
-        usual = completed(self.renorm_mean, self.renorm_mean_weight, mean)
-        width = completed(self.renorm_stddev, self.renorm_stddev_weight, deviation)
+        deviation = self._deviation(variance)
+        width = out("Maximum", [self.renorm_stddev, convert_to_tensor(self.epsilon**0.5, kind)])
         ratio = out("RealDiv", [deviation, width])
-        distance = out("RealDiv", [out("Sub", [mean, usual]), width])
+        distance = out("RealDiv", [out("Sub", [mean, self.renorm_mean]), width])
         low, high, far = (self.renorm_clipping.get(key) for key in ("rmin", "rmax", "dmax"))
         ratio = _bounded(ratio, low, high)
         distance = _bounded(distance, None if far is None else -far, far)
         ratio, distance = (out("StopGradient", [value]) for value in (ratio, distance))
-        before = [ratio.node, distance.node]  # they are made of the averages before the update
+        before = [ratio.node, distance.node]
         ratio = smart_cond(training, lambda: ratio, lambda: array.ones_like(ratio))
         distance = smart_cond(training, lambda: distance, lambda: array.zeros_like(distance))
-        with get_default_graph().control_dependencies(before):
-            new_mean = self._followed(self.renorm_mean, self.renorm_mean_weight, mean, training)
-            new_width = self._followed(
-                self.renorm_stddev, self.renorm_stddev_weight, deviation, training
-            )
-        square = out("Square", [new_width])
-        new_variance = out("Sub", [square, convert_to_tensor(self.epsilon, kind)])
-        return ratio, distance, new_mean, new_variance
+        step = self._weight_of_batch(training, static_bool(training), self.renorm_momentum)
+        graph = get_default_graph()
+        with graph.control_dependencies(before):
+            updates = [
+                self._moved(self.renorm_mean, mean, step),
+                self._moved(self.renorm_stddev, deviation, step),
+            ]
+        with graph.control_dependencies(updates):
+            return ratio, distance, identity(mean), identity(variance)
 
-    def _followed(self, average: Any, weight: Any, value: Any, training: Any) -> Any:
-        """An average and its weight moved towards the batch; their ratio."""
-        kind = average.dtype.base_dtype
-        step = convert_to_tensor(1 - self.renorm_momentum, kind)
-        one = convert_to_tensor(1, kind)
-
-        def move() -> Output:
-            updates = [self._moved(average, value, step), self._moved(weight, one, step)]
-            with get_default_graph().control_dependencies(updates):
-                return out("RealDiv", [average.read_value(), weight.read_value()])
-
-        result: Output = smart_cond(training, move, lambda: identity(average))
+    def _deviation(self, variance: Any) -> Output:
+        """The standard deviation; epsilon is a part of it, as in the normalization."""
+        epsilon = convert_to_tensor(self.epsilon, self.moving_mean.dtype.base_dtype)
+        result: Output = out("Sqrt", [out("AddV2", [variance, epsilon])])
         return result
+
+    def _moved_by_stddev(self, variance: Any, weight: Any, training: Any) -> Any:
+        """Move the moving deviation, and make the moving variance its square."""
+        moved = self._moved(self.moving_stddev, self._deviation(variance), weight)
+        epsilon = convert_to_tensor(self.epsilon, moved.dtype.base_dtype)
+
+        def follow() -> Output:
+            return out("Relu", [out("Sub", [out("Square", [moved]), epsilon])])
+
+        value = smart_cond(training, follow, lambda: identity(self.moving_variance))
+        return self.moving_variance.assign(value)
 
     def _moments(self, inputs: Output) -> tuple[Output, Output]:
         """Mean and variance of the batch, in the type of the moving ones."""
@@ -362,9 +376,9 @@ class BatchNormalization(Layer):
         shape[self.axis[0]] = -1
         return shapes.reshape(value, shape)
 
-    def _weight_of_batch(self, training: Any, known: bool | None) -> Any:
+    def _weight_of_batch(self, training: Any, known: bool | None, momentum: Any = None) -> Any:
         kind = self.moving_mean.dtype.base_dtype
-        weight = convert_to_tensor(1 - self.momentum, kind)
+        weight = convert_to_tensor(1 - (self.momentum if momentum is None else momentum), kind)
         if known is None:
             weight = out("SelectV2", [training, weight, convert_to_tensor(0, kind)])
         return weight
