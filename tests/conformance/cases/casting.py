@@ -21,6 +21,7 @@ from weft_tensor import dtypes
 X, Y = complex_normal(3, 4), complex_normal(3, 4, seed=1)
 SMALL = integers(0, 100, 3, 4)
 INTO = (*NUMBERS, "bool")
+QUANTIZED = ("qint8", "quint8", "qint16", "quint16", "qint32")
 EXACT = (*INTEGERS, "bool", "float64", "complex128")  # differences survive the cast
 
 
@@ -52,6 +53,19 @@ CASES = [
             grad=None if target in EXACT else False,
         )
         for target in INTO
+    ),
+    *(
+        Case(
+            "Cast",
+            [SMALL],
+            {"DstT": target},
+            lambda x: x,
+            dtypes=("float32", "int32"),
+            type_attr="SrcT",
+            grad=False,
+            label=target,
+        )
+        for target in QUANTIZED
     ),
     Case(
         "Cast",

@@ -134,6 +134,10 @@ def test_without_data() -> None:
                 np.testing.assert_equal(value, np.full_like(value, expected))
 
 
+def test_means_by_weights_below_zero_are_zero() -> None:
+    assert updated(metrics.mean(wf.constant([1.0, 2.0]), weights=-1.0)) == 0
+
+
 def test_labels_without_an_axis_of_their_own() -> None:
     labels = wf.SparseTensor([[0], [2]], wf.constant([1, 2], wf.int64), [3])
     best = [[1], [0], [0]]

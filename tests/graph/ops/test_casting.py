@@ -82,3 +82,16 @@ def test_bitcast_refuses_a_last_axis_of_another_size() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="size 4"):
         wf.bitcast(constant([[1, 2]], "uint8"), "int32")
     assert wf.bitcast(constant([[1, 2]], "int32"), "uint8").dims == (1, 2, 4)
+
+
+def test_quantized_numbers_are_cast_as_the_integers_that_hold_them() -> None:
+    for name in ("qint8", "quint8", "qint16", "quint16", "qint32"):
+        with wf.Graph().as_default(), wf.Session() as session:
+            numbers = wf.placeholder(wf.float32, [None])
+            quantized = wf.cast(numbers, name)
+            plain = [wf.cast(quantized, kind) for kind in ("float32", "int64", "bool", "qint32")]
+            found = session.run(plain, {numbers: [0.0, 1.9, 100.0]})
+            assert quantized.dtype.name == name
+            assert [value.tolist() for value in found] == [
+                [0.0, 1.0, 100.0], [0, 1, 100], [False, True, True], [0, 1, 100],
+            ]  # fmt: skip

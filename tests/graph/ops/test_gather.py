@@ -30,6 +30,10 @@ def test_one_hot_types() -> None:
     assert gather.one_hot([0], 2, on_value=1, off_value=0).dtype is dtypes.int32
     assert gather.one_hot([0], 2, dtype=dtypes.bool_, on_value=True, off_value=False).dims == (1, 2)
     assert evaluate(gather.one_hot([1, 2], 2, 5, 1)).tolist() == [[1, 5], [1, 1]]
+    assert gather.one_hot([0], 2, 1, 0, dtype=dtypes.float32).dtype is dtypes.float32
+    for on, off in ((1.0, 0), (1, 0.0), (True, 0), ("a", 1)):
+        with pytest.raises(TypeError, match="of one type"):
+            gather.one_hot([0], 2, on, off)
 
 
 def test_batched_gathers() -> None:

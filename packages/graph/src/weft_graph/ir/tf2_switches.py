@@ -106,6 +106,16 @@ disable_tensor_equality: Callable[[], None] = _already_so
 disable_control_flow_v2: Callable[[], None] = _already_so
 
 
+def enable_control_flow_v2() -> None:
+    """Change nothing: results are the same whichever nodes conditionals and loops are made of.
+
+    Examples:
+      >>> wf.enable_control_flow_v2()
+      >>> wf.control_flow_v2_enabled()
+      False
+    """
+
+
 def enable_eager_execution(*_: Any, **__: Any) -> None:
     """Refuse.
 
@@ -141,4 +151,3 @@ def _only_as_in_1() -> None:
 enable_v2_behavior: Callable[[], None] = _only_as_in_1
 enable_v2_tensorshape: Callable[[], None] = _only_as_in_1
 enable_tensor_equality: Callable[[], None] = _only_as_in_1
-enable_control_flow_v2: Callable[[], None] = _only_as_in_1

@@ -103,8 +103,8 @@ def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
 
 
 def ratio(numerator: Any, denominator: Any, name: str) -> Output:
-    """A quotient, 0 where the denominator is."""
-    return out("DivNoNan", [numerator, denominator], name=name)
+    """A quotient, 0 where the denominator is not positive."""
+    return out("DivNoNan", [numerator, out("Maximum", [denominator, 0.0])], name=name)
 
 
 def _after_check(products: Output, weights: Output | None) -> AbstractContextManager[Any]:

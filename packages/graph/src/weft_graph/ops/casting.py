@@ -37,7 +37,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 
-_CASTABLE = "{inexact, integral, bool, small}"
+_CASTABLE = "{inexact, integral, bool, small, qint8, quint8, qint16, quint16, qint32}"
 _REAL_PART = "{float32, float64} = float32"
 _COMPLEX = "{complex64, complex128} = complex64"
 

@@ -625,8 +625,13 @@ def one_hot(
             + (f" for {wanted.name}" if wanted is not None else "")
         )
     if wanted is None:
-        given = [convert_to_tensor(v) for v in (on_value, off_value) if v is not None]
-        wanted = given[0].dtype.base_dtype if given else dtypes.float32
+        given = [convert_to_tensor(v).dtype for v in (on_value, off_value) if v is not None]
+        wanted = given[0].base_dtype if given else dtypes.float32
+        if len(given) == 2 and given[1].base_dtype is not wanted:
+            raise errors.InvalidTypeError(
+                "one_hot requires on_value and off_value of one type, got "
+                f"{wanted.name} and {given[1].base_dtype.name}; pass dtype= to convert numbers"
+            )
     on = convert_to_tensor(1 if on_value is None else on_value, wanted, "on_value")
     off = convert_to_tensor(0 if off_value is None else off_value, wanted, "off_value")
     which = convert_to_tensor(indices)
