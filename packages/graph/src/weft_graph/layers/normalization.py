@@ -298,7 +298,7 @@ class BatchNormalization(Layer):
         if self.virtual_batch_size is not None:
             followed = [reduction.reduce_mean(each, 1, keepdims=True) for each in followed]
         if self.renorm and static_bool(training) is not False:
-            ratio, distance, *followed = self._renormalized(*followed, training)
+            ratio, distance, *followed = self._renormalized(followed[0], followed[1], training)
             first = self._spread(ratio, rank), self._spread(distance, rank)
             scale, offset = _composed(*first, scale, offset)
         statistics = self._spread(mean, rank), self._spread(variance, rank)
