@@ -531,3 +531,10 @@ def test_a_fetched_array_may_be_written_to_whatever_made_it() -> None:
             found = session.run(decode(encoded), {encoded: session.run(encode(data))})
             found[:] = 1
             assert found.shape == data.shape
+
+
+def test_the_config_reads_as_it_was_given() -> None:
+    options = wf.GraphOptions(infer_shapes=True)
+    given = wf.ConfigProto(graph_options=options)
+    assert wf.Session(config=given)._config.graph_options.infer_shapes
+    assert not wf.Session()._config.graph_options.infer_shapes

@@ -395,3 +395,16 @@ def test_parts_that_are_synchronised_when_read_are_not_trainable() -> None:
         get_variable("v", [4], partitioner=fixed_size_partitioner(2), **settings)
         assert len(get_collection(GraphKeys.GLOBAL_VARIABLES)) == 2
         assert variables.trainable_variables() == []
+
+
+def test_the_shape_of_a_resource_variable_is_known_while_the_graph_is_built() -> None:
+    with Graph().as_default(), Session() as session:
+        whole = Variable(np.zeros([2, 3]), use_resource=True)
+        open_rows = Variable(np.zeros([2, 3]), use_resource=True, shape=[None, 3])
+        shapes = [builder.out("VariableShape", [v.handle]) for v in (whole, open_rows)]
+        filled = [builder.out("Fill", [shape, 1.0]).dims for shape in shapes]
+        assert filled == [(2, 3), (None, 3)]
+        with pytest.raises(errors.FailedPreconditionError):  # the value is still asked for
+            session.run(shapes[0])
+        session.run(whole.initializer)
+        assert session.run(shapes[0]).tolist() == [2, 3]

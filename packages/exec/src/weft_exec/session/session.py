@@ -80,11 +80,11 @@ class BaseSession:
             raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
         self._target = target
         self._graph = graph or get_default_graph()
-        self._config = SessionConfig.from_proto(config)
-        self._backend = find_target(target).connect(target, self._config)
+        self._settings = SessionConfig.from_proto(config)
+        self._backend = find_target(target).connect(target, self._settings)
         self._resources = self._backend.resources
         self._runner = self._backend.runner
-        config = self._config
+        config = self._settings
         self._watched = bool(config.timeout_ms or config.measure_every or self._backend.limited)
         self._plain = not self._watched
         self._kept = partial(_kept_tensors, weakref.ref(self))
@@ -116,9 +116,17 @@ class BaseSession:
     @property
     def graph_def(self) -> Any:
         """The graph as a GraphDef message, with shapes if `graph_options.infer_shapes` says so."""
-        config = self._config.proto
+        config = self._settings.proto
         shapes = config is not None and config.graph_options.infer_shapes
         return self._graph.as_graph_def(add_shapes=shapes)
+
+    @property
+    def _config(self) -> Any:
+        """The ConfigProto, by the name under which programs for TensorFlow read it."""
+        from weft_graph import proto
+
+        config = self._settings.proto
+        return proto.ConfigProto() if config is None else config
 
     @property
     def sess_str(self) -> str:
@@ -260,12 +268,12 @@ class BaseSession:
 
     def _deadline(self, options: Any) -> float | None:
         """Return the time of `time.monotonic()` when a call that begins now must end, if ever."""
-        timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
+        timeout = getattr(options, "timeout_in_ms", 0) or self._settings.timeout_ms
         return time.monotonic() + timeout / 1000 if timeout else None
 
     def _is_measured(self, signature: Signature) -> bool:
         """Whether the step that begins tells the cost model what it takes."""
-        every, after = self._config.measure_every, self._config.measure_after
+        every, after = self._settings.measure_every, self._settings.measure_after
         signature.steps += 1
         return bool(every) and signature.steps > after and (signature.steps - after) % every == 0
 
@@ -402,7 +410,7 @@ class BaseSession:
                 "partial_run_setup, and it runs as soon as it can"
             )
         pairs = [p for f, v in (feed_dict or {}).items() for p in expand_feed(self._graph, f, v)]
-        timeout = self._config.timeout_ms
+        timeout = self._settings.timeout_ms
         try:
             values = run.run(plan.outputs, pairs, timeout / 1000 if timeout else None)
         except errors.OpError as error:

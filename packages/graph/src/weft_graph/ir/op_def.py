@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_graph.ir.constants import to_array
+from weft_graph.ir.forms import to_message
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import PLAIN, Traits
 from weft_tensor import dtypes, errors
@@ -331,8 +332,30 @@ class OpDef:
         self.outputs = tuple(ArgDef(text, self.attrs) for text in outputs)
         self.simple = not any(arg.is_list or arg.is_ref for arg in self.inputs)
 
+    def __getattr__(self, name: str) -> Any:
+        """A field of the `OpDef` message that stands for it, which programs for TensorFlow read."""
+        if name in _MESSAGE_FIELDS:
+            return getattr(to_message("OpDef", self), name)
+        raise AttributeError(f"OpDef has no attribute {name!r}", name=name, obj=self)
+
     def __repr__(self) -> str:
         return f"OpDef({self.name})"
+
+
+_MESSAGE_FIELDS: Final = frozenset(
+    {
+        "allows_uninitialized_input",
+        "attr",
+        "deprecation",
+        "description",
+        "input_arg",
+        "is_aggregate",
+        "is_commutative",
+        "is_stateful",
+        "output_arg",
+        "summary",
+    }
+)
 
 
 _RawOp = tuple[

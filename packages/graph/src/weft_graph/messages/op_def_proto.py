@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from weft_graph import proto
+from weft_graph.ir.forms import writers
 from weft_graph.ir.op_def import REQUIRED, ArgDef, AttrDef, OpDef, lookup_op
 from weft_graph.messages.attr_value import attr_to_proto
 from weft_tensor import errors
@@ -66,6 +67,9 @@ def stripped_op_list(graph_def: proto.GraphDef) -> proto.OpList:
 @cache
 def _declaration(name: str) -> proto.OpDef:
     return op_def_to_proto(lookup_op(name))
+
+
+writers.register("OpDef", op_def_to_proto)
 
 
 def _op_types(graph_def: proto.GraphDef) -> Iterator[str]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.costs import free
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import WAITS, WRITES, Role, State, Traits
+from weft_graph.ir.value_rules import value_rule
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import scalar
 from weft_tensor import dtypes, errors
@@ -154,6 +157,13 @@ def _gather_nd_shape(node: NodeSpec) -> Sequence[Dims]:
 def _variable_shape_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = handle_dims(node.inputs[0])
     return ((None if dims is None else len(dims),),)
+
+
+@value_rule(needs=(), uses_shape=True)
+def _variable_shape_value(node: Node, index: int, values: Values) -> Array | None:
+    """The static shape of the variable."""
+    dims = handle_dims(node.inputs[0])
+    return None if dims is None else np.array(dims, object if None in dims else np.int64)
 
 
 # --------------------------------------------------------------------------- declarations
@@ -313,6 +323,7 @@ register_op(
     ("output: out_type",),
     {"out_type": "{index_type} = int32"},
     _variable_shape_shape,
+    value=_variable_shape_value,
     traits=Traits(state=State.READS, differentiable=False, cost=free),
     doc="The shape of a variable's value.",
 )

@@ -127,7 +127,7 @@ def specialized(
     bound = arrays_by_tensor(values or {}, graph, inputs)
     open_inputs = {name: tensor for name, tensor in inputs.items() if tensor not in bound}
     fed, fetched = specialize_graph(
-        list(open_inputs.values()), list(outputs.values()), bound, lambda op: op in rules()
+        list(open_inputs.values()), list(outputs.values()), bound, lambda op: op in rules
     )
     (part,) = {tensor.graph for tensor in fetched}
     source = Source(
