@@ -67,6 +67,20 @@ def _numbers() -> list[Case]:
         attrs = {"out_type": kind, "little_endian": little}
         label = f"{kind}{little}"
         cases.append(string_case("DecodeRaw", [raw], wanted_numbers, attrs, label, static=False))
+    uneven = words([b"\1\0\2\0", b"\3", b"\0\4\0\5\6"])
+    for kind, little in (("uint8", True), ("int16", True), ("int16", False), ("float32", True)):
+        stored = np.dtype(kind).newbyteorder("<" if little else ">")
+        filled = [item[:4].ljust(4, b"\0") for item in uneven.array]
+        cases.append(
+            string_case(
+                "DecodePaddedRaw",
+                [uneven, Raw(np.array(4, np.int32))],
+                np.stack([np.frombuffer(item, stored) for item in filled]),
+                {"out_type": kind, "little_endian": little},
+                f"{kind}{little}",
+                static=False,
+            )
+        )
     cases.append(
         string_case(
             "DecodeRaw",

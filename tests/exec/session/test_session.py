@@ -538,3 +538,15 @@ def test_the_config_reads_as_it_was_given() -> None:
     given = wf.ConfigProto(graph_options=options)
     assert wf.Session(config=given)._config.graph_options.infer_shapes
     assert not wf.Session()._config.graph_options.infer_shapes
+
+
+def test_a_stateless_function_of_constants_is_called_once() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        calls = iter(range(100))
+        stateless = wf.py_func(lambda: next(calls), [], wf.int64, stateful=False)
+        assert [session.run(stateless) for _ in range(3)] == [0, 0, 0]
+        stateful = wf.py_func(lambda: next(calls), [], wf.int64)
+        assert [session.run(stateful) for _ in range(3)] == [1, 2, 3]
+        fed = wf.placeholder(wf.int64, [])
+        of_fed = wf.py_func(lambda x: x + next(calls), [fed], wf.int64, stateful=False)
+        assert [session.run(of_fed, {fed: 0}) for _ in range(2)] == [4, 5]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from weft_testing.evaluate import evaluate
 
+import weft as wf
 from weft_graph import Graph
 from weft_graph.ir.builder import constant
 from weft_graph.ops import array, string_conversion, strings
@@ -134,3 +135,17 @@ def test_one_number_of_the_other_endianness() -> None:
     one, two = (wf.decode_raw(x, wf.int16, little_endian=False) for x in (b"\1\2", [b"\1\2\0\3"]))
     session = wf.Session()
     assert session.run(one).tolist() == [258] and session.run(two).tolist() == [[258, 3]]
+
+
+def test_raw_bytes_of_one_length() -> None:
+    with Graph().as_default(), wf.Session() as session:
+        strings_in, length = constant(["ab", "c", "defgh"]), wf.placeholder("int32", [])
+        assert wf.decode_raw(strings_in, wf.uint8, fixed_length=4).dims == (3, 4)
+        numbers = wf.decode_raw(strings_in, wf.int16, fixed_length=length)
+        assert session.run(numbers, {length: 2}).tolist() == [[25185], [99], [25956]]
+        for wrong in (3, 0, -2):
+            with pytest.raises(errors.InvalidArgumentError, match="multiple of 2"):
+                session.run(numbers, {length: wrong})
+            with pytest.raises(errors.InvalidArgumentError, match="multiple of 2"):
+                wf.decode_raw(strings_in, wf.int16, fixed_length=wrong)
+        assert session.run(wf.decode_raw(strings_in[:0], wf.int16, fixed_length=4)).shape == (0, 2)

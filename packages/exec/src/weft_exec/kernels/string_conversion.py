@@ -23,6 +23,7 @@ from weft_exec.kernels.strings import (
     unicode_of,
     utf8_of,
 )
+from weft_graph.ops.string_conversion import num_padded
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -98,14 +99,13 @@ def _formatted(function: Callable[[Any], bytes]) -> KernelFunction:
     return run
 
 
-@kernel("DecodeRaw")
-def _decode_raw(node: Node, device: Device) -> KernelFunction:
+def _numbers_in(node: Node) -> Callable[[list[bytes], tuple[int, ...]], Any]:
+    """A function from strings of one length, and their shape, to the numbers in them."""
     dtype = node.outputs[0].dtype.numpy
     stored = np.dtype(np.uint8) if dtype.kind == "b" else dtype
     little: bool = node.attrs["little_endian"]
 
-    def run(x: Any) -> Any:
-        items = items_of(x)
+    def decode(items: list[bytes], shape: tuple[int, ...]) -> Any:
         sizes = {len(item) for item in items} or {0}
         size = sizes.pop()
         if sizes or size % stored.itemsize:
@@ -114,13 +114,34 @@ def _decode_raw(node: Node, device: Device) -> KernelFunction:
                 f"lengths {sorted({len(item) for item in items})}"
             )
         if not size or not items:
-            return np.empty((*x.shape, size // stored.itemsize), dtype)
+            return np.empty((*shape, size // stored.itemsize), dtype)
         raw = np.frombuffer(b"".join(items), np.uint8)
         part = stored.itemsize // 2 if dtype.kind == "c" else stored.itemsize
         if not little and part > 1:
             raw = np.ascontiguousarray(raw.reshape(-1, part)[:, ::-1]).reshape(-1)
-        result = raw.view(stored).reshape(*x.shape, size // stored.itemsize)
+        result = raw.view(stored).reshape(*shape, size // stored.itemsize)
         return result != 0 if dtype.kind == "b" else np.array(result)
+
+    return decode
+
+
+@kernel("DecodeRaw")
+def _decode_raw(node: Node, device: Device) -> KernelFunction:
+    decode = _numbers_in(node)
+    return lambda x: decode(items_of(x), x.shape)
+
+
+@kernel("DecodePaddedRaw")
+def _decode_padded_raw(node: Node, device: Device) -> KernelFunction:
+    decode = _numbers_in(node)
+    dtype = node.outputs[0].dtype
+
+    def run(x: Any, fixed_length: Any) -> Any:
+        length = int(fixed_length)
+        count = num_padded(length, dtype.size)
+        if not x.size:
+            return np.empty((*x.shape, count), dtype.numpy)
+        return decode([item[:length].ljust(length, b"\0") for item in items_of(x)], x.shape)
 
     return run
 

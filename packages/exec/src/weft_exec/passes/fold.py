@@ -90,7 +90,9 @@ def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Dev
     if _by_shape(node) is not None:
         source = _measured(node).node
         return node.inputs[0].node not in effects and shapes.hold_for(source)
-    if not node.inputs or any([s.node.role is not Role.CONSTANT for s in node.inputs]):
+    if not node.inputs and not node.traits.host_code:
+        return False
+    if any([s.node.role is not Role.CONSTANT for s in node.inputs]):
         return False
     output = node.outputs[0]
     count = num_elements(output.dims)

@@ -435,7 +435,8 @@ def py_func(
       func: takes one read-only array per input, and returns arrays or values of the types `Tout`.
       inp: tensors.
       Tout: element type, or a list of element types.
-      stateful: whether equal inputs may give different results, or calls have effects.
+      stateful: whether equal inputs may give different results, or calls have effects; if not, a
+        function of constants alone is called once and not in each step.
     Returns: an output of unknown shape, or a list of them; the node where `Tout` is empty.
 
     Examples:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import out
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import EACH_ELEMENT, NOT_DIFFERENTIABLE
@@ -36,6 +37,26 @@ def _fingerprint_shape(node: NodeSpec) -> Sequence[Dims]:
 def _decode_raw_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     return (None if dims is None else (*dims, None),)
+
+
+def _decode_padded_raw_shape(node: NodeSpec) -> Sequence[Dims]:
+    strings, length = node.inputs
+    with_rank(length.dims, 0, "DecodePaddedRaw: fixed_length")
+    known = constant_value(length)
+    count = None if known is None else num_padded(int(known), node.attrs["out_type"].size)
+    return (None if strings.dims is None else (*strings.dims, count),)
+
+
+def num_padded(length: int, size: int) -> int:
+    """The number of elements of `size` bytes in `length` bytes.
+
+    Raises: InvalidArgumentError: it is not positive, or no multiple of the size.
+    """
+    if length < 1 or length % size:
+        raise errors.InvalidArgumentError(
+            f"fixed_length must be a positive multiple of {size} bytes, got {length}"
+        )
+    return length // size
 
 
 def _as_string_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -150,6 +171,18 @@ register_op(
     },
     _decode_raw_shape,
     traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "DecodePaddedRaw",
+    ("input_bytes: string", "fixed_length: int32"),
+    ("output: out_type",),
+    {
+        "out_type": "{float16, float32, float64, int8, int16, int32, int64, uint8, uint16}",
+        "little_endian": "bool = true",
+    },
+    _decode_padded_raw_shape,
+    traits=NOT_DIFFERENTIABLE,
+    doc="The bytes of strings as numbers, cut or filled with zeros to one length.",
 )
 
 # ---------------------------------------------------------------------------------- functions
@@ -348,12 +381,16 @@ def decode_raw(
     little_endian: bool = True,
     name: str | None = None,
     bytes: Any = None,
+    fixed_length: Any = None,
 ) -> Output:
     r"""The bytes of strings as numbers: a last axis of (length / size of the type) elements.
 
     Args:
       input_bytes: strings of one length, any shape; `bytes` is the former name.
       out_type: element type.
+      little_endian: whether numbers begin with the byte of the lowest digits.
+      fixed_length: bytes of each string, a multiple of the type's size, rank 0; shorter strings
+        are filled with zeros, and longer ones are cut. By default strings must have one length.
     Raises: InvalidArgumentError: at run time, if lengths differ or are no multiple of the size.
 
     Examples:
@@ -361,7 +398,10 @@ def decode_raw(
       array([1, 2], dtype=uint8)
     """
     value = bytes if input_bytes is None else input_bytes
-    return out("DecodeRaw", [value], {"out_type": out_type, "little_endian": little_endian}, name)
+    attrs = {"out_type": out_type, "little_endian": little_endian}
+    if fixed_length is None:
+        return out("DecodeRaw", [value], attrs, name)
+    return out("DecodePaddedRaw", [value, fixed_length], attrs, name)
 
 
 # The names of `wf.strings`.
