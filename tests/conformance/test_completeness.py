@@ -46,6 +46,7 @@ NOT_ON_GPUS = {
     "DrawBoundingBoxesV2", "EditDistance", "Einsum", "FractionalAvgPoolGrad",
     "FractionalMaxPoolGrad",
     "HSVToRGB", "HistogramFixedWidth", "IgammaGradA", "InTopK", "InTopKV2", "LowerBound", "Lu",
+    "MaxPoolGradGradV2", "MaxPoolGradV2", "MaxPoolV2",
     "MatrixExponential", "MatrixLogarithm", "MatrixSolveLs", "MatrixSquareRoot", "Mfcc",
     "NextAfter",
     "NonMaxSuppression", "NonMaxSuppressionV2", "NonMaxSuppressionV3", "NonMaxSuppressionV4",

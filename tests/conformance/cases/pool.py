@@ -103,6 +103,26 @@ def _max(shape: tuple[int, ...], label: str, dtypes: Any, **attrs: Any) -> list[
     ]
 
 
+def _with_inputs(case: Case) -> Case:
+    """The case of the op whose window is not in attributes but in inputs."""
+    window = [Raw(np.array(case.attrs[key]), "int32") for key in ("ksize", "strides")]
+    attrs = {k: v for k, v in case.attrs.items() if k not in ("ksize", "strides")}
+
+    def expected(*inputs: Array) -> Any:
+        assert case.expected is not None
+        return case.expected(*inputs[:-2])
+
+    return Case(
+        f"{case.op}V2",
+        [*case.inputs, *window],
+        attrs,
+        expected,
+        dtypes=case.dtypes,
+        label=case.label,
+        grad=[0] if case.grad is None else case.grad,
+    )
+
+
 def _avg(shape: tuple[int, ...], label: str, dtypes: Any, **attrs: Any) -> list[Case]:
     ref = Reference(attrs)
     op = "AvgPool" if len(shape) == 4 else "AvgPool3D"
@@ -161,6 +181,8 @@ def _all() -> Iterator[Case]:
     for shape, label, attrs in SHAPES:
         yield from _max(shape, label, FLOATS if label == "same" else WIDE, **attrs)
         yield from _avg(shape, label, FLOATS if label == "same" else WIDE, **attrs)
+        if label in ("same", "valid", "channels-first"):
+            yield from map(_with_inputs, _max(shape, label, WIDE, **attrs))
     yield from _max((2, 5, 6, 3), "ties", WIDE, **SHAPES[0][2])
     yield from _max((2, 5, 6, 3), "infinite", WIDE, **SHAPES[0][2])
     yield from _max((2, 5, 6, 3), "integers", INTEGERS[:4], **SHAPES[0][2])

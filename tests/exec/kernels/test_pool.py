@@ -55,3 +55,24 @@ def test_images_at_once_as_one_by_one(kind: str, padding: str, ksize: Any, strid
         alone = _pools(batch[n : n + 1], padding, ksize, strides)
         for all_of_them, one in zip(at_once, alone, strict=True):
             np.testing.assert_allclose(all_of_them[n : n + 1], one, rtol=1e-6, atol=1e-6)
+
+
+def test_a_window_whose_size_is_fed() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])
+        size, window = wf.placeholder(wf.int32, []), wf.placeholder(wf.int32, [4])
+        pooled = wf.nn.max_pool(image, window, [1, 2, 2, 1], "VALID")
+        of_size = wf.nn.max_pool(image, [1, size, size, 1], 2, "VALID")
+        (slope,) = wf.gradients(pooled, image)
+        for n, values in ((1, [0, 2, 8, 10]), (2, [5, 7, 13, 15]), (3, [10]), (2, [5, 7, 13, 15])):
+            fed = {window: [1, n, n, 1], size: n}
+            found, other, grad = session.run([pooled, of_size, slope], fed)
+            assert found.ravel().tolist() == other.ravel().tolist() == values
+            assert np.flatnonzero(grad).tolist() == values
+        for wrong in ([1, 0, 2, 1], [1, -1, 2, 1]):
+            with pytest.raises(wf.errors.InvalidArgumentError, match="positive numbers"):
+                session.run(pooled, {window: wrong})
+        with pytest.raises(wf.errors.InvalidArgumentError):
+            wf.nn.max_pool(image, size, 2, "VALID")
+        known = wf.nn.max_pool(image, wf.constant([1, 2, 2, 1]), 2, "VALID")
+        assert known.op.type == "MaxPool" and known.dims == (1, 2, 2, 1)

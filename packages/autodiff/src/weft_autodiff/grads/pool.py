@@ -31,6 +31,25 @@ def _register_max(pool: str) -> None:
     RegisterGradient(f"{pool}GradGrad")(of_grad_grad)
 
 
+def _register_max_v2() -> None:
+    def of_pool(node: Node, grad: Output) -> list[Output | None]:
+        x, *window = node.inputs
+        return [out("MaxPoolGradV2", [x, node.outputs[0], grad, *window], _attrs(node)), None, None]
+
+    def of_grad(node: Node, grad: Output) -> list[Output | None]:
+        x, y, _, *window = node.inputs
+        second = out("MaxPoolGradGradV2", [x, y, grad, *window], _attrs(node))
+        return [None, None, second, None, None]
+
+    def of_grad_grad(node: Node, grad: Output) -> list[Output | None]:
+        x, y, _, *window = node.inputs
+        return [None, None, out("MaxPoolGradV2", [x, y, grad, *window], _attrs(node)), None, None]
+
+    RegisterGradient("MaxPoolV2")(of_pool)
+    RegisterGradient("MaxPoolGradV2")(of_grad)
+    RegisterGradient("MaxPoolGradGradV2")(of_grad_grad)
+
+
 def _register_avg(pool: str) -> None:
     def of_pool(node: Node, grad: Output) -> Output:
         return out(f"{pool}Grad", [shape_of(node.inputs[0]), grad], _attrs(node))
@@ -44,6 +63,7 @@ def _register_avg(pool: str) -> None:
 
 _register_max("MaxPool")
 _register_max("MaxPool3D")
+_register_max_v2()
 _register_avg("AvgPool")
 _register_avg("AvgPool3D")
 

@@ -20,6 +20,7 @@ from weft_exec.kernels.common import new_array, wide, widened
 from weft_exec.kernels.phases import SHORT, Phases, fold, largest, lowest
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, Sizes, contiguous, tap_slices
+from weft_graph.ops.pool import check_window
 from weft_graph.ops.windows import slide
 from weft_tensor import errors
 
@@ -104,13 +105,19 @@ class Fit:
 
 
 class Pool:
-    """The attributes of one pool."""
+    """The attributes of one pool.
 
-    def __init__(self, node: Node, device: Device) -> None:
+    Args:
+      ksize, strides: of its windows; the node's attributes by default.
+    """
+
+    def __init__(
+        self, node: Node, device: Device, ksize: Sizes | None = None, strides: Sizes | None = None
+    ) -> None:
         self.op = node.type
         self.device = device
-        self.ksize: Sizes = node.attrs["ksize"]
-        self.strides: Sizes = node.attrs["strides"]
+        self.ksize: Sizes = node.attrs["ksize"] if ksize is None else ksize
+        self.strides: Sizes = node.attrs["strides"] if strides is None else strides
         self.padding: str = node.attrs["padding"]
         self.taps = list(product(*map(range, self.ksize)))
         self.per_image = self.ksize[0] == 1 and self.strides[0] == 1
@@ -167,10 +174,38 @@ def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> A
     return result
 
 
-@kernel("MaxPool", "MaxPool3D", heavy=True)
-def _make_max(node: Node, device: Device) -> KernelFunction:
-    pool = Pool(node, device)
+def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
+    """A kernel factory whose last two inputs are the window's sizes and strides.
 
+    Args:
+      make: returns the kernel of a pool; the kernel of the last window is kept.
+    """
+
+    def make_kernel(node: Node, device: Device) -> KernelFunction:
+        rank = len(node.attrs["data_format"])
+        last: tuple[tuple[Sizes, Sizes], KernelFunction] | None = None
+
+        def run(*inputs: Any) -> Any:
+            nonlocal last
+            *values, ksize, strides = inputs
+            window = tuple(ksize.tolist()), tuple(strides.tolist())
+            found = last
+            if found is None or found[0] != window:
+                check_window(node.type, rank, *window)
+                found = last = window, make(Pool(node, device, *window), node, device)
+            return found[1](*values)
+
+        return run
+
+    return make_kernel
+
+
+def _with_attributes(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
+    """A kernel factory whose window is in the node's attributes."""
+    return lambda node, device: make(Pool(node, device), node, device)
+
+
+def _make_max(pool: Pool, node: Node, device: Device) -> KernelFunction:
     def run(x: Any) -> Any:
         fit = pool.fit(x.shape)
         if 0 in fit.counts:
@@ -179,6 +214,10 @@ def _make_max(node: Node, device: Device) -> KernelFunction:
         return x.copy() if result is x else result
 
     return run
+
+
+kernel("MaxPool", "MaxPool3D", heavy=True)(_with_attributes(_make_max))
+kernel("MaxPoolV2", heavy=True)(_with_window(_make_max))
 
 
 # --------------------------------------------------------------------- where the maxima are
@@ -299,9 +338,7 @@ def _image_blocks(fit: Fit, x: Array) -> list[tuple[slice, slice]]:
     return [(slice(n, n + step), slice(n, n + step)) for n in range(0, batch, step)]
 
 
-@kernel("MaxPoolGrad", "MaxPool3DGrad", heavy=True)
-def _make_max_grad(node: Node, device: Device) -> KernelFunction:
-    pool = Pool(node, device)
+def _make_max_grad(pool: Pool, node: Node, device: Device) -> KernelFunction:
     dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
 
     def run(x: Any, y: Any, grad: Any) -> Any:
@@ -320,10 +357,11 @@ def _make_max_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", heavy=True)
-def _make_max_grad_grad(node: Node, device: Device) -> KernelFunction:
-    pool = Pool(node, device)
+kernel("MaxPoolGrad", "MaxPool3DGrad", heavy=True)(_with_attributes(_make_max_grad))
+kernel("MaxPoolGradV2", heavy=True)(_with_window(_make_max_grad))
 
+
+def _make_max_grad_grad(pool: Pool, node: Node, device: Device) -> KernelFunction:
     def run(x: Any, y: Any, grad: Any) -> Any:
         fit = pool.fit(x.shape)
         fit.require("orig_output", y.shape, fit.counts)
@@ -337,6 +375,10 @@ def _make_max_grad_grad(node: Node, device: Device) -> KernelFunction:
         return result
 
     return run
+
+
+kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", heavy=True)(_with_attributes(_make_max_grad_grad))
+kernel("MaxPoolGradGradV2", heavy=True)(_with_window(_make_max_grad_grad))
 
 
 @kernel("MaxPoolWithArgmax", heavy=True)

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.named_results import named_results
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.conv import expand
-from weft_graph.ops.shape_rules import vector_as_dims
+from weft_graph.ops.shape_rules import vector_as_dims, with_rank
 from weft_graph.ops.windows import require_rank, slide_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -32,17 +33,32 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 
 def pooled_dims(op: str, node: NodeSpec, x: Dims) -> Dims:
     """The shape of a pool's output; windows may span any axis."""
-    attrs = node.attrs
-    ksize, strides = attrs["ksize"], attrs["strides"]
-    rank = len(attrs.get("data_format", "NHWC"))
+    rank = len(node.attrs.get("data_format", "NHWC"))
+    x = require_rank(op, "input", x, rank)
+    ksize, strides = _window(node)
+    if ksize is None or strides is None:
+        return (None,) * rank
+    check_window(op, rank, ksize, strides)
+    ones = (1,) * rank
+    return tuple(slide_dims(x, ksize, strides, ones, node.attrs["padding"], ((0, 0),) * rank))
+
+
+def _window(node: NodeSpec) -> tuple[Any, Any]:
+    """The sizes and strides of windows: attributes, or the last two inputs; None if not known."""
+    if "ksize" in node.attrs:
+        return node.attrs["ksize"], node.attrs["strides"]
+    known = [constant_value(value) for value in node.inputs[-2:]]
+    ksize, strides = (None if value is None else value.tolist() for value in known)
+    return ksize, strides
+
+
+def check_window(op: str, rank: int, ksize: Sequence[int], strides: Sequence[int]) -> None:
+    """Raise InvalidArgumentError unless there is a positive size and stride for each axis."""
     for key, values in (("ksize", ksize), ("strides", strides)):
         if len(values) != rank or min(values) < 1:
             raise errors.InvalidArgumentError(
                 f"{op} requires {key} of {rank} positive numbers, got {list(values)}"
             )
-    x = require_rank(op, "input", x, rank)
-    ones = (1,) * rank
-    return tuple(slide_dims(x, ksize, strides, ones, attrs["padding"], ((0, 0),) * rank))
 
 
 def _pool_rule(op: str, outputs: int = 1) -> Any:
@@ -56,7 +72,7 @@ def _max_grad_rule(op: str) -> Any:
     """Inputs (orig_input, orig_output, grad of the output) to the shape of the input."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        x, y, grad = [value.dims for value in node.inputs]
+        x, y, grad = [value.dims for value in node.inputs[:3]]
         expected = pooled_dims(op, node, x)
         for what, got in (("orig_output", y), ("grad", grad)):
             _require(op, what, expected, got)
@@ -69,7 +85,7 @@ def _max_grad_grad_rule(op: str) -> Any:
     """Inputs (orig_input, orig_output, grad of the input) to the shape of the output."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        x, y, grad = [value.dims for value in node.inputs]
+        x, y, grad = [value.dims for value in node.inputs[:3]]
         _require(op, "grad", x, grad)
         expected = pooled_dims(op, node, merge_dims(x, grad))
         _require(op, "orig_output", expected, y)
@@ -182,6 +198,32 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
         ),
         doc="Second gradient of a maximum pool: `grad` at the first maximum of each window.",
     )
+_WINDOW_INPUTS = ("ksize: int32", "strides: int32")
+_MAX_V2 = {key: _MAX[key] for key in ("padding", "data_format", "T")}
+register_op(
+    "MaxPoolV2",
+    ("input: T", *_WINDOW_INPUTS),
+    ("output: T",),
+    _MAX_V2,
+    _pool_rule("MaxPoolV2"),
+    doc="Maximum of each window, whose size is an input.",
+)
+register_op(
+    "MaxPoolGradV2",
+    ("orig_input: T", "orig_output: T", "grad: T", *_WINDOW_INPUTS),
+    ("output: T",),
+    _MAX_V2,
+    _max_grad_rule("MaxPoolGradV2"),
+    doc="Gradient of MaxPoolV2: to the first maximum of each window.",
+)
+register_op(
+    "MaxPoolGradGradV2",
+    ("orig_input: T", "orig_output: T", "grad: T", *_WINDOW_INPUTS),
+    ("output: T",),
+    _MAX_V2,
+    _max_grad_grad_rule("MaxPoolGradGradV2"),
+    doc="Second gradient of MaxPoolV2: `grad` at the first maximum of each window.",
+)
 for _op, _input, _attrs in (("AvgPool", "value", _AVG), ("AvgPool3D", "input", _AVG | _3D)):
     register_op(
         _op,
@@ -268,6 +310,23 @@ def _pool(
     return out(op, [value], attrs, name)
 
 
+def _known(sizes: Any) -> Any:
+    """Sizes as numbers; as a tensor where that has no constant value."""
+    if isinstance(sizes, list | tuple) and any(isinstance(size, Output) for size in sizes):
+        sizes = convert_to_tensor(sizes)
+    known = constant_value(sizes) if isinstance(sizes, Output) else None
+    return sizes if known is None else known.tolist()
+
+
+def _as_vector(sizes: Any, what: str, data_format: str) -> Output:
+    """Sizes with an entry for each axis, as int32."""
+    if not isinstance(sizes, Output):
+        return convert_to_tensor(expand(sizes, what, 2, data_format), dtypes.int32)
+    with_rank(sizes.dims, 1, f"{what} as a tensor")
+    result: Output = out("Cast", [sizes], {"DstT": dtypes.int32})
+    return result
+
+
 def max_pool(
     value: Any = None,
     ksize: Any = None,
@@ -281,7 +340,7 @@ def max_pool(
 
     Args:
       value: real, shape (N, H, W, C) or (N, C, H, W); also `input`.
-      ksize: size of the window: one number, (KH, KW), or one per axis.
+      ksize: size of the window: one number, (KH, KW), one per axis, or an int32 tensor of these.
       strides: in the forms of `ksize`.
       padding: "SAME" or "VALID"; padding never wins.
       data_format: "NHWC" or "NCHW".
@@ -295,6 +354,14 @@ def max_pool(
              [13., 15.]], dtype=float32)
     """
     value = convert_to_tensor(input if value is None else value)
+    ksize, strides = _known(ksize), _known(strides)
+    if isinstance(ksize, Output) or isinstance(strides, Output):
+        window = [
+            _as_vector(each, what, data_format)
+            for each, what in ((ksize, "ksize"), (strides, "strides"))
+        ]
+        attrs = {"padding": padding.upper(), "data_format": data_format}
+        return out("MaxPoolV2", [value, *window], attrs, name)
     return _pool("MaxPool", value, ksize, strides, padding, data_format, name)
 
 
