@@ -184,7 +184,9 @@ def _tile_shape(node: NodeSpec) -> Sequence[Dims]:
     if known is not None and any(n is not None and n < 0 for n in known.tolist()):
         raise errors.InvalidArgumentError(f"multiples must be at least 0, got {known.tolist()}")
     if dims is None:
-        return (None if known is None else (None,) * len(known),)
+        if known is None:
+            return (None,)
+        dims = (None,) * len(known)
     if vector.dims is not None and vector.dims not in ((len(dims),), (None,)):
         raise errors.InvalidArgumentError(
             f"multiples must have one entry per axis of {format_dims(dims)}, "

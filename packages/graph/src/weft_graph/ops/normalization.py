@@ -114,6 +114,11 @@ def _lrn_shape(node: NodeSpec) -> Sequence[Dims]:
     return (with_rank(node.inputs[0].dims, 4, "LRN: input"),)
 
 
+def _lrn_grad_shape(node: NodeSpec) -> Sequence[Dims]:
+    (dims,) = merged(node)
+    return (with_rank(dims, 4, "LRNGrad: input_image"),)
+
+
 register_op(
     "LRN",
     ("input: T",),
@@ -128,7 +133,7 @@ register_op(
     ("input_grads: T", "input_image: T", "output_image: T"),
     ("output: T",),
     _LRN,
-    merged,
+    _lrn_grad_shape,
     traits=Traits(cost=cost_rules.local_response(2), cost_attrs=("depth_radius",)),
     doc="Gradient of local response normalization.",
 )

@@ -86,10 +86,9 @@ def _mirror_pad_shape(node: NodeSpec) -> Sequence[Dims]:
 def _mirror_pad_grad_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     table = paddings_table(dims, node.inputs[1], "paddings")
-    if dims is None:
-        return (None,)
     if table is None:
-        return ((None,) * len(dims),)
+        return (None if dims is None else (None,) * len(dims),)
+    dims = (None,) * len(table) if dims is None else dims
     negated = [[None if n is None else -n for n in pair] for pair in table]
     return (tuple(map(padded_size, dims, negated)),)
 

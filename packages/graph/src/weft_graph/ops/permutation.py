@@ -73,6 +73,8 @@ def _reverse_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"dims must have one flag per axis of {format_dims(dims)}, got {format_dims(flags)}"
         )
+    if dims is None and flags is not None and flags[0] is not None:
+        return ((None,) * flags[0],)
     return (dims,)
 
 

@@ -76,7 +76,7 @@ def _max_grad_rule(op: str) -> Any:
         expected = pooled_dims(op, node, x)
         for what, got in (("orig_output", y), ("grad", grad)):
             _require(op, what, expected, got)
-        return (x,)
+        return (require_rank(op, "orig_input", x, len(node.attrs["data_format"])),)
 
     return rule
 
@@ -121,7 +121,7 @@ def _argmax_grad_rule(node: NodeSpec) -> Sequence[Dims]:
     expected = pooled_dims("MaxPoolGradWithArgmax", node, x)
     _require("MaxPoolGradWithArgmax", "grad", expected, grad)
     _require("MaxPoolGradWithArgmax", "argmax", expected, argmax)
-    return (x,)
+    return (require_rank("MaxPoolGradWithArgmax", "input", x, 4),)
 
 
 # ------------------------------------------------------------------------ declarations

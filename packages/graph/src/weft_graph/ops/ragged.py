@@ -12,7 +12,7 @@ from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops import shape_rules
 from weft_graph.ops.shape_rules import constant_array, merge_size, with_rank, with_rank_at_least
 from weft_tensor import errors
-from weft_tensor.shape import Dims, compatible_dims, format_dims, merge_dims
+from weft_tensor.shape import Dims, compatible_dims, format_dims, merge_dims, num_elements
 
 FIRST_DIM_SIZE, VALUE_ROWIDS, ROW_LENGTHS, ROW_SPLITS = (
     "FIRST_DIM_SIZE",
@@ -64,7 +64,8 @@ def _to_sparse_shape(node: NodeSpec) -> Sequence[Dims]:
     _check_splits(node, levels)
     values = with_rank_at_least(node.inputs[levels].dims, 1, "rt_dense_values")
     rank = None if values is None else levels + len(values)
-    return (None, rank), (None,), (rank,)
+    count = num_elements(values)
+    return (count, rank), (count,), (rank,)
 
 
 def _to_tensor_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -150,7 +151,15 @@ def _to_variant_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _cross_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (None,), (None,)
+    attrs = node.attrs
+    first, count = len(attrs["ragged_values_types"]), len(attrs["ragged_splits_types"])
+    total: Dims = (None,)
+    for splits in node.inputs[first : first + count]:
+        total = merge_dims(total, with_rank(splits.dims, 1, "ragged_row_splits"))
+    for dense in node.inputs[len(node.inputs) - len(attrs["dense_types"]) :]:
+        (rows, _) = with_rank(dense.dims, 2, "dense_inputs")
+        total = merge_dims(total, (None if rows is None else rows + 1,))
+    return (None,), total
 
 
 def _bincount_shape(node: NodeSpec) -> Sequence[Dims]:

@@ -248,7 +248,9 @@ def _slice_shape(node: NodeSpec) -> Sequence[Dims]:
     vectors = node.inputs[1], node.inputs[2]
     count = _entry_count(*vectors)
     if dims is None:
-        return (None if count is None else (None,) * count,)
+        if count is None:
+            return (None,)
+        dims = (None,) * count
     if count is not None and count != len(dims):
         raise errors.InvalidArgumentError(
             f"begin and size must have one entry per axis of {format_dims(dims)}, got {count}"
