@@ -51,6 +51,9 @@ DRAIN_SECONDS: Final = 20.0
 """How long steps may take to end when a server is told to."""
 
 _LOOK_SECONDS = 0.02
+_SIGNAL_SECONDS: Final = 1.0
+"""How late a signal may be seen by a program that waits for the end of its server."""
+
 _ROOTS = "WEFT_FILE_ROOTS"
 TCP_ONLY: Final = "grpc+tcp"
 
@@ -260,15 +263,21 @@ class Server:
 
         main = threading.current_thread() is threading.main_thread()
         if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            self._stopped.wait()
+            self._wait_for_end()
             return
         signal.signal(signal.SIGTERM, drain)
         try:
-            self._stopped.wait()
+            self._wait_for_end()
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if told:
             raise SystemExit(0)
+
+    def _wait_for_end(self) -> None:
+        # Python looks for signals before a wait and after it. One that comes between, or to another
+        # thread, is seen at the end of the wait, so a long wait is several.
+        while not self._stopped.wait(_SIGNAL_SECONDS):
+            pass
 
     def begin_drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Drain in a thread of its own; a second time closes at once."""
