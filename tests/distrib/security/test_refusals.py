@@ -1,0 +1,271 @@
+"""What masters, tasks and commands refuse by name, each with a call that nothing else refuses."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import errors
+from weft_distrib.client.link import RemoteLink
+from weft_distrib.cluster.environment import task_from_environment
+from weft_distrib.commands import certificates, launch, server as server_command
+from weft_distrib.master import homes, master, sessions
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.service import STATUS, ControlClient
+from weft_distrib.protocol.tables import encode
+from weft_distrib.security.credentials import Credentials
+from weft_distrib.server import Server
+from weft_distrib.wire import methods
+from weft_distrib.wire.hello import Opening
+from weft_distrib.wire.listener import ask, dial
+from weft_distrib.wire.methods import RunStep
+from weft_distrib.wire.reply import Reply
+from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.serialize import graph_to_bytes
+
+LOCAL = {"worker": ["localhost:0"]}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with closing(Server(LOCAL)) as made:
+        yield made
+
+
+@pytest.fixture
+def link(server: Server) -> Iterator[RemoteLink]:
+    with closing(RemoteLink(server.target.removeprefix("grpc://"), Credentials(), 30)) as made:
+        yield made
+
+
+@pytest.fixture
+def session(link: RemoteLink) -> int:
+    """A session with x and y = 2 x in its graph."""
+    number = link.create_session(messages.OpenSession(), 30).session
+    with wf.Graph().as_default() as graph:
+        wf.multiply(wf.placeholder(wf.float32, [], name="x"), 2.0, name="y")
+        link.extend(number, np.frombuffer(graph_to_bytes(graph, 0, len(graph.nodes)), np.uint8))
+    return number
+
+
+def outcome(call: Callable[[Reply], Any]) -> Any:
+    reply = Reply()
+    call(reply)
+    assert reply.wait(60)
+    return reply.result()[0]
+
+
+# ---------------------------------------------------------------------------- masters
+
+
+def test_sessions_are_bounded(link: RemoteLink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(master, "MAX_SESSIONS", 1)
+    link.create_session(messages.OpenSession(), 30)
+    with pytest.raises(errors.ResourceExhaustedError, match="has 1 sessions, and no more"):
+        link.create_session(messages.OpenSession(), 30)
+
+
+def test_signatures_of_a_session_are_bounded(
+    link: RemoteLink, session: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MAX_SIGNATURES", 1)
+    signature = messages.Signature(session, ["x:0"], ["y:0"])
+    link.plan(signature)
+    with pytest.raises(errors.ResourceExhaustedError, match="1 signatures already"):
+        link.plan(signature)
+
+
+def test_a_config_that_is_none(link: RemoteLink) -> None:
+    with pytest.raises(errors.DataLossError, match="no ConfigProto"):
+        link.create_session(messages.OpenSession(config=b"\xff"), 30)
+
+
+def test_a_signature_that_was_not_planned(link: RemoteLink, session: int) -> None:
+    run = RunStep(session, 9)
+    with pytest.raises(errors.NotFoundError, match="no signature 9"):
+        outcome(lambda reply: link.run(run, (), reply))
+    with pytest.raises(errors.NotFoundError, match="no signature 9"):
+        link.begin_partial(run)
+
+
+def test_a_partial_run_that_is_fed_and_fetched_wrongly(link: RemoteLink, session: int) -> None:
+    planned = link.plan(messages.Signature(session, ["x:0"], ["y:0"], partial=True))
+    step = link.begin_partial(RunStep(session, planned.signature)).step
+    feed, fetch = f"caller;{planned.home};feed:0", f"{planned.home};caller;fetch:0"
+    one = np.float32(1)
+
+    def advance(fed: list[str], wanted: list[str], values: list[Any]) -> Any:
+        request = messages.Advance(session, step, fed, wanted)
+        return outcome(lambda reply: link.advance(request, values, reply))
+
+    for fed, values in ([feed], []), ([], [one]), ([feed], [one, one]):
+        with pytest.raises(errors.DataLossError, match="feeds were named"):
+            advance(fed, [], values)
+    for name in "y:0", feed, "a;b", f"{planned.home};{planned.home};fetch:0":
+        with pytest.raises(errors.DataLossError, match="is no fetch of a partial run"):
+            advance([], [name], [])
+    assert advance([feed], [fetch], [one]) == [2.0]
+
+
+def test_a_task_that_drains_takes_no_sessions_in_its_own_process() -> None:
+    with closing(Server(LOCAL)) as draining:
+        doubled = wf.placeholder_with_default(1.0, []) * 2.0
+        with wf.Session(draining.target) as session:
+            session.run(doubled)
+            draining.master.leave()
+            with pytest.raises(errors.UnavailableError, match="is draining"):
+                session.run(doubled)
+            with pytest.raises(errors.UnavailableError, match="is draining"):
+                wf.Session(draining.target)
+
+
+def test_a_client_that_gives_up_while_its_session_is_made(server: Server) -> None:
+    before = server.master.open_sessions
+    with pytest.raises(errors.CancelledError, match="does not wait"):
+        server.master.create_session(messages.OpenSession(), wanted=lambda: False)
+    assert server.master.open_sessions == before
+
+
+def test_answers_of_tasks_that_do_not_fit() -> None:
+    reply = Reply()
+    reply((), encode(messages.Found([1, 0])))
+    with pytest.raises(errors.DataLossError, match="told of 2 of 3"):
+        homes._told(DeviceParts("ps", 0, 0), reply, 0.0, 3)
+    with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not say"):
+        homes._told(DeviceParts("ps", 0, 0), Reply(), 0.0, 3)
+
+
+# ------------------------------------------------------------------------------ tasks
+
+
+@pytest.mark.parametrize(
+    ("method", "meta", "kind", "message"),
+    [
+        (99, b"", errors.UnimplementedError, "no method 99"),
+        (methods.JOIN, encode(messages.Join(size=0)), errors.InvalidArgumentError, "0 members"),
+        (methods.JOIN, encode(messages.Join(size=1 << 40)), errors.InvalidArgumentError, "members"),
+        (methods.RUN_STEP, b"", errors.DataLossError, "0 bytes of meta"),
+        (methods.ABORT, methods.StepKey(7, 1).pack(b"x"), errors.DataLossError, "cannot be read"),
+        (
+            methods.REGISTER,
+            encode(messages.Register(7, 1, [messages.Part("/device:CPU:0")])),
+            errors.DataLossError,
+            "1 parts were announced and 0 came",
+        ),
+        (
+            methods.FIND,
+            encode(messages.Find(["a"], [])),
+            errors.DataLossError,
+            "1 containers were sent for 0 names",
+        ),
+    ],
+)
+def test_calls_of_peers_that_do_not_fit(
+    server: Server, method: int, meta: bytes, kind: type[errors.OpError], message: str
+) -> None:
+    opening = Opening(messages.VERSION)
+    to = ("localhost", server._listener.port)
+    with (
+        closing(dial(to, "it", opening, server.incarnation, 30)) as channel,
+        pytest.raises(kind, match=message),
+    ):
+        ask(channel, method, meta, (), 30)
+
+
+def test_another_task_than_the_one_expected() -> None:
+    with ExitStack() as stack:
+        other = stack.enter_context(closing(Server(LOCAL)))
+        address = other.target.removeprefix("grpc://")
+        cluster = {"ps": [address], "worker": ["localhost:0"]}
+        worker = stack.enter_context(closing(Server(cluster, "worker", 0)))
+        with pytest.raises(errors.FailedPreconditionError, match="should be /job:ps"):
+            wf.Session(worker.target)
+        task = worker._connections._task(DeviceParts("ps", 0, 0))
+        with pytest.raises(errors.FailedPreconditionError, match="version 99 of the protocol"):
+            task._check(messages.Status(99, 1, "/job:ps/replica:0/task:0"))
+        with pytest.raises(errors.UnavailableError, match="no connection to /job:ps"):
+            worker._connections.channel(DeviceParts("ps", 0, 0))
+
+
+def test_what_speaks_http_1_is_no_server_of_weft() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            sock = listener.accept()[0]
+            with sock:
+                sock.recv(100)
+                sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        control = ControlClient(f"127.0.0.1:{listener.getsockname()[1]}", "it")
+        with closing(control), pytest.raises(errors.UnimplementedError, match="speaks HTTP/1"):
+            control.call(STATUS, messages.Empty(), 30)
+
+
+# --------------------------------------------------------------------------- commands
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is no JSON"),
+        ("[]", "must be like"),
+        ('{"task": {"type": "ps"}}', "must be like"),
+        ('{"cluster": {"ps": ["a:1"]}, "task": {}}', "must be like"),
+        ('{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": "x"}}', "must be a number"),
+    ],
+)
+def test_a_place_that_the_environment_does_not_tell(text: str, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        task_from_environment({"TF_CONFIG": text})
+    assert task_from_environment({}) is None
+
+
+def parsed(command: Any, *arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add(parser)
+    return parser.parse_args(arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "message"),
+    [
+        (server_command, ["--cluster", "{"], "no JSON"),
+        (server_command, [], "give --cluster"),
+        (certificates, ["somewhere", "--cluster", "{"], "no JSON"),
+        (certificates, ["somewhere"], "give --cluster"),
+        (launch, ["--local", "--job", "ps=x"], "NAME=2"),
+        (launch, ["--local", "--ps", "1", "--env", "x"], "NAME=VALUE"),
+        (launch, ["--local", "--ps", "1", "--env", "=x"], "NAME=VALUE"),
+        (launch, ["--kubernetes", "jobs", "--ps", "1"], "needs --image"),
+    ],
+)
+def test_arguments_that_do_not_fit(
+    command: Any, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        command.run(parsed(command, *arguments))
+
+
+@pytest.mark.parametrize(
+    ("address", "task", "is_refused"),
+    [("10.0.0.1:1", None, True), ("[::]:1", 0, True), ("localhost:1", None, False)],
+)
+def test_insecure_said_once_is_for_this_machine(
+    address: str, task: int | None, is_refused: bool
+) -> None:
+    cluster = {"worker": [address]}
+    if not is_refused:
+        server_command._check_loopback(cluster, None, task)
+        return
+    with pytest.raises(errors.InvalidArgumentError, match="say it twice"):
+        server_command._check_loopback(cluster, "worker", task)
