@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft import errors
@@ -23,11 +26,15 @@ from weft_distrib.protocol.service import STATUS, ControlClient
 from weft_distrib.protocol.tables import encode
 from weft_distrib.security.credentials import Credentials
 from weft_distrib.server import Server
-from weft_distrib.wire import methods
-from weft_distrib.wire.hello import Opening
-from weft_distrib.wire.listener import ask, dial
+from weft_distrib.wire import inproc, listener as listeners, methods, streams
+from weft_distrib.wire.channel import Channel
+from weft_distrib.wire.hello import HELLO, Hello, Opening
+from weft_distrib.wire.listener import Listener, ask, dial
+from weft_distrib.wire.local import Invitation
 from weft_distrib.wire.methods import RunStep
 from weft_distrib.wire.reply import Reply
+from weft_distrib.wire.streams import LocalStream, SocketStream
+from weft_distrib.worker import tracing
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.serialize import graph_to_bytes
 
@@ -208,6 +215,142 @@ def test_what_speaks_http_1_is_no_server_of_weft() -> None:
         control = ControlClient(f"127.0.0.1:{listener.getsockname()[1]}", "it")
         with closing(control), pytest.raises(errors.UnimplementedError, match="speaks HTTP/1"):
             control.call(STATUS, messages.Empty(), 30)
+
+
+# -------------------------------------------------------------------------- the wire
+
+FRAME = struct.Struct("<BBHIQ")
+
+
+def head(code: int, meta: bytes, values: bytes = b"", count: int = 0) -> bytes:
+    return struct.pack("<HHI", code, count, len(meta)) + meta + values
+
+
+@contextmanager
+def channel_of(serve: Any = lambda call: None) -> Iterator[tuple[Channel, socket.socket]]:
+    """A channel, and what is at its other end."""
+    ours, theirs = socket.socketpair()
+    with theirs, closing(Channel(SocketStream(ours), "the other", serve)) as channel:
+        yield channel, theirs
+
+
+@pytest.mark.parametrize(
+    ("frames", "message"),
+    [
+        ([(1, 0, 5, head(1, b"")), (1, 0, 5, head(1, b""))], "call 5 came twice"),
+        ([(7, 0, 5, b"")], "there are none"),
+        ([(1, 0, 5, head(1, b"", struct.pack("<BBBxxxxxQqQ", 1, 1, 4, 8, 2, 3), 1))], "shared"),
+        (
+            [
+                (1, 0, 5, head(1, b"", struct.pack("<BBBxxxxxQq", 1, 1, 0, 8, 2), 1)),
+                (2, 0, 5, bytes(12)),
+            ],
+            "more data came than",
+        ),
+    ],
+)
+def test_frames_that_do_not_fit_end_the_connection(
+    frames: list[tuple[int, int, int, bytes]], message: str
+) -> None:
+    with channel_of() as (channel, other):
+        for kind, reply, call, payload in frames:
+            other.sendall(FRAME.pack(kind, reply, 0, len(payload), call) + payload)
+        wait_until(lambda: channel.lost)
+        assert isinstance(channel.lost, errors.DataLossError)
+        assert message in channel.lost.message
+
+
+def test_what_is_too_large_or_no_value_is_not_sent() -> None:
+    with channel_of() as (channel, _):
+        with pytest.raises(errors.InvalidArgumentError, match="head may have"):
+            channel.call(1, bytes(1 << 24), (), Reply())
+        with pytest.raises(errors.InvalidArgumentError, match="3 cannot leave its process"):
+            channel.call(1, b"", [np.array([b"a", 3], object)], Reply())
+
+
+def test_a_hello_whose_values_follow_is_refused() -> None:
+    meta = Opening(1).hello(7).pack()
+    values = struct.pack("<BBBxxxxxQq", 1, 1, 0, 8, 2)
+    payload = head(HELLO, meta, values, 1)
+    with ExitStack() as stack:
+        listener = Listener("127.0.0.1", Opening(1), 7, lambda call: None)
+        stack.enter_context(closing(listener))
+        sock = stack.enter_context(socket.create_connection(("127.0.0.1", listener.port)))
+        sock.sendall(FRAME.pack(1, 0, 0, len(payload), 5) + payload)
+        sock.settimeout(30)
+        assert not sock.recv(1)
+        assert not listener.traffic()
+
+
+def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "_MAX_CONNECTIONS", 1)
+    opening = Opening(1, local=False)
+    with closing(Listener("127.0.0.1", opening, 7, lambda call: None)) as listener:
+        to = ("127.0.0.1", listener.port)
+        with closing(dial(to, "it", opening, 7, 30)), pytest.raises(errors.UnavailableError):
+            dial(to, "it", opening, 7, 30)
+        wait_until(lambda: not listener.traffic())
+        dial(to, "it", opening, 7, 30).close()
+
+
+def test_a_connection_within_the_process_begins_with_a_hello_as_well() -> None:
+    served: list[Any] = []
+    opening = Opening(1, inproc=True)
+    with closing(Listener("127.0.0.1", opening, 77, served.append)):
+        stream = inproc.reach(77)
+        assert stream is not None
+        refused = pytest.raises(errors.PermissionDeniedError, match="begins by saying")
+        with closing(Channel(stream, "it")) as channel, refused:
+            ask(channel, 1, b"", (), 30)
+    assert not served
+
+
+@pytest.mark.parametrize(
+    ("read", "data", "kind", "message"),
+    [
+        (Hello.unpack, Hello(1, 7, token=b"abc").pack()[:-1], errors.PermissionDeniedError, "cut"),
+        (Invitation.unpack, bytes(31), errors.DataLossError, "31 bytes is none"),
+        (
+            methods.RunParts.unpack,
+            methods.RunParts(1, 2, 3, 4).pack() + b"x",
+            errors.DataLossError,
+            "1",
+        ),
+        (methods.RunStep.unpack, b"\1", errors.DataLossError, "1 bytes of meta needs"),
+        (lambda data: tracing.unpack(data, 0, 1), b"x", errors.DataLossError, "1 bytes is none"),
+        (
+            lambda data: tracing.unpack(data, 0, 1),
+            struct.pack("<QQQ", 0, 1, 0) + b"[[1]]",
+            errors.DataLossError,
+            "cannot be read",
+        ),
+    ],
+)
+def test_bytes_that_are_no_message(
+    read: Callable[[bytes], Any], data: bytes, kind: type[errors.OpError], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        read(data)
+
+
+def test_files_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_MAX_WAITING", 2)
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with closing(LocalStream(ours)) as sender, closing(LocalStream(theirs)) as receiver:
+        for _ in range(3):
+            sender.attach(os.memfd_create("weft-test"))
+        sender.send([memoryview(b"x")], wait=True)
+        with pytest.raises(OSError, match="more files than may wait"):
+            receiver.recv_into(memoryview(bytearray(9)))
+
+
+def test_parts_of_devices_and_signatures_that_a_task_has_not(server: Server) -> None:
+    worker = server._worker
+    with pytest.raises(errors.NotFoundError, match="has no /device:none"):
+        worker.register(messages.Register(7, 1, [messages.Part("/device:none")]), [b""])
+    with pytest.raises(errors.AbortedError, match="no parts of signature 9"):
+        worker.register(messages.Register(7, 1, same_as=9), [])
+    worker.forget(7)
 
 
 # --------------------------------------------------------------------------- commands
