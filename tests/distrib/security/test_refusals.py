@@ -282,6 +282,18 @@ def test_a_hello_whose_values_follow_is_refused() -> None:
         assert not listener.traffic()
 
 
+def test_a_call_that_looks_like_a_hello_is_none() -> None:
+    payload = head(HELLO + 1, Opening(1).hello(7).pack())
+    with (
+        closing(Listener("127.0.0.1", Opening(1), 7, lambda call: None)) as listener,
+        socket.create_connection(("127.0.0.1", listener.port)) as sock,
+    ):
+        sock.sendall(FRAME.pack(1, 0, 0, len(payload), 5) + payload)
+        sock.settimeout(30)
+        assert b"begins by saying who calls" in sock.recv(1 << 12)
+        assert not listener.traffic()
+
+
 def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "_MAX_CONNECTIONS", 1)
     opening = Opening(1, local=False)
@@ -301,7 +313,7 @@ def test_a_connection_within_the_process_begins_with_a_hello_as_well() -> None:
         assert stream is not None
         refused = pytest.raises(errors.PermissionDeniedError, match="begins by saying")
         with closing(Channel(stream, "it")) as channel, refused:
-            ask(channel, 1, b"", (), 30)
+            ask(channel, 1, opening.hello(77).pack(), (), 30)
     assert not served
 
 
