@@ -23,9 +23,9 @@ from weft_compiler.lower.values import computed
 from weft_compiler.native import cache
 from weft_exec.executor import compilers, executable
 from weft_exec.executor.compilers import Claim
-from weft_exec.executor.native import choice, function, pace as native_pace, regions
+from weft_exec.executor.native import choice, function, regions, tiering
 from weft_exec.executor.native.function import Specialised
-from weft_exec.executor.native.pace import Pace
+from weft_exec.executor.native.tiering import Compilation, TierUpPolicy
 from weft_graph.ir.code_generators import Specialisation, generators
 from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.registry import Registry
@@ -125,11 +125,17 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     cache.directory.cache_clear()
 
 
-def _paced(monkeypatch: pytest.MonkeyPatch, **settings: float) -> Pace:
-    """Compile in the background, at a pace of its own."""
+def _tiering(monkeypatch: pytest.MonkeyPatch, overhead: float | None = None) -> Compilation:
+    """Compile in the background, by an account of its own.
+
+    Args:
+      overhead: of a policy without an idle core, where kernels are all that takes time; None for a
+        policy with an idle core.
+    """
     monkeypatch.setenv("WEFT_JIT", "on")
-    made = Pace(**settings)
-    monkeypatch.setattr(function, "pace", lambda: made)
+    policy = TierUpPolicy(overhead or 0.0)
+    made = Compilation(policy, lambda: overhead is None, lambda: made.seen)
+    monkeypatch.setattr(function, "compilation", lambda: made)
     return made
 
 
@@ -146,7 +152,7 @@ def _until(run: Callable[[], Any], condition: Callable[[], Any]) -> None:
 def test_what_repays_it_is_compiled_in_the_background(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _paced(monkeypatch, gift=1e9)
+    _tiering(monkeypatch)
     x = wf.placeholder(wf.float32, [None])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
     large, small = np.zeros(100_000, np.float32), np.zeros(10, np.float32)
@@ -160,18 +166,18 @@ def test_what_repays_it_is_compiled_in_the_background(
     assert [shapes[0] for _, shapes in generated] == [(100_000,)]
 
 
-def test_compiling_takes_no_more_than_its_share(
+def test_compiling_takes_no_more_than_its_overhead(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pace = _paced(monkeypatch, gift=0.0, share=0.25)
+    account = _tiering(monkeypatch, overhead=0.25)
     x = wf.placeholder(wf.float32, [100_000])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
     with wf.Session() as session:
         feeds = {x: np.zeros(100_000, np.float32)}
-        _until(lambda: session.run(y, feeds), lambda: pace.seen > 0.06)
+        _until(lambda: session.run(y, feeds), lambda: account.seen > 0.06)
         assert not generated  # a quarter of it is less than what compiling is known to take
         _until(lambda: session.run(y, feeds), lambda: generated)
-    assert pace.seen > 0.08
+    assert account.seen > 0.08
 
 
 def test_code_on_the_disk_is_found_without_compiling(
@@ -193,7 +199,7 @@ def test_code_on_the_disk_is_found_without_compiling(
         found.append(find(self, *what))
         return found[-1]
 
-    _paced(monkeypatch, gift=0.0, share=0.0)
+    _tiering(monkeypatch, overhead=0.0)
     monkeypatch.setattr(LlvmGenerator, "find", note)
     monkeypatch.setattr(LlvmGenerator, "generate", None)
     calls: list[int] = []
@@ -207,7 +213,7 @@ def test_code_on_the_disk_is_found_without_compiling(
 def test_what_is_slower_than_its_kernels_is_given_up(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _paced(monkeypatch, gift=1e9)
+    _tiering(monkeypatch)
 
     def slow(function: Compiled, call: Callable[[], Any]) -> Any:
         calls.append(1)
@@ -266,8 +272,8 @@ def test_shapes_that_are_used_stay_compiled(
     generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is used all the time is never compiled again, however many others there are."""
-    _paced(monkeypatch, gift=1e9)
-    monkeypatch.setattr(native_pace, "_FIXED", 0.0)
+    _tiering(monkeypatch)
+    monkeypatch.setattr(tiering, "_FIXED", 0.0)
     monkeypatch.setattr(function, "MOST", 3)
     x = wf.placeholder(wf.float32, [None])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)
@@ -551,7 +557,7 @@ def test_gradients_are_compiled_as_what_they_are_of(generated: list[Any]) -> Non
 def test_where_nobody_says_anything_what_repays_it_is_compiled(
     unsaid: str | None, generated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _paced(monkeypatch, gift=1e9)
+    _tiering(monkeypatch)
     if unsaid is None:
         monkeypatch.delenv("WEFT_JIT")
     else:

@@ -22,7 +22,7 @@ from weft_compiler.ir.verifier import verify
 from weft_compiler.lower import whole_loop
 from weft_compiler.passes.pipeline import passes_for
 from weft_exec.executor.native import loops as native_loops
-from weft_exec.executor.native.pace import Pace
+from weft_exec.executor.native.tiering import Compilation
 from weft_exec.resources.tensor_arrays import Stack
 
 Build = Callable[..., Any]
@@ -179,8 +179,8 @@ def test_a_loop_is_compiled_when_its_kernels_took_long_enough(
     made: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEFT_JIT", "on")
-    account = Pace(gift=1e9)
-    monkeypatch.setattr(native_loops, "pace", lambda: account)
+    account = Compilation(idle_cores=lambda: True)
+    monkeypatch.setattr(native_loops, "compilation", lambda: account)
     limit = wf.placeholder(wf.int32, [])
     last = wf.while_loop(lambda i, _: i < limit, lambda i, v: (i + 1, v * 0.5 + 1.0), (0, 0.0))
     with wf.Session() as session:

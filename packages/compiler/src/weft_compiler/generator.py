@@ -27,9 +27,11 @@ from weft_compiler.lower.registry import (
     update_of,
     wants_kernel,
 )
+from weft_compiler.native import cache as disk
 from weft_compiler.native.kept import remember, restore
 from weft_graph.ir.code_generators import (
     NotGenerated,
+    ProfileStore,
     Shape,
     Specialisation,
     device_generators,
@@ -193,8 +195,36 @@ class _Lowering:
         return repays(node)
 
 
+class _Profiles:
+    """Measurements beside the code on the disk; see `ProfileStore`."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return what was written under a fingerprint, or None."""
+        return disk.read(f"{key}.profile")
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep a content under a fingerprint, if there is a place for it."""
+        disk.keep(f"{key}.profile", content)
+
+
 class LlvmGenerator(_Lowering):
-    """Compiles by LLVM, for the processor that it runs on."""
+    """Compiles by LLVM, for the processor that it runs on.
+
+    Attributes:
+      profiles: as of `CodeGenerator`.
+    """
+
+    profiles: ProfileStore = _Profiles()
+
+    def fingerprint(self, wanted: Specialisation) -> str | None:
+        """Return a name for nodes and shapes; see `CodeGenerator`."""
+        return _key(wanted)
+
+    def loop_fingerprint(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> str | None:
+        """Return a name for a loop and its shapes; see `LoopGenerator`."""
+        return _loop_key(whole, shapes, extents, final)
 
     def find(self, wanted: Specialisation) -> Compiled | None:
         """What `generate` makes, if its code is on the disk; see `CodeGenerator`."""

@@ -25,6 +25,8 @@ from weft_exec.kernels.random import stream_of
 from weft_graph.ir.code_generators import (
     DeviceCode,
     DeviceCodeGenerator,
+    NoProfiles,
+    ProfileStore,
     Specialisation,
 )
 from weft_graph.ir.compiled_function import CompiledFunction, Roofline
@@ -239,7 +241,11 @@ class GpuGenerator:
 
     Args:
       inner: makes the kernels.
+    Attributes:
+      profiles: as of `CodeGenerator`.
     """
+
+    profiles: ProfileStore = NoProfiles()
 
     def __init__(self, inner: DeviceCodeGenerator, device: GpuDevice) -> None:
         self._inner = inner
@@ -251,6 +257,10 @@ class GpuGenerator:
         self.draws = inner.draws
         self.needs_value = inner.needs_value
         self.repays = inner.repays
+
+    def fingerprint(self, wanted: Specialisation) -> str | None:
+        """Return None: PTX is kept by its text; see `CodeGenerator`."""
+        return None
 
     def find(self, wanted: Specialisation) -> GpuFunction | None:
         """Nothing: PTX is found on the disk while it is made; see `CodeGenerator`."""

@@ -173,6 +173,29 @@ class Generated(Protocol):
         ...
 
 
+class ProfileStore(Protocol):
+    """Small contents by fingerprint, kept between processes where there is a place for them."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return what was written under a fingerprint; None if nothing was, or it is damaged."""
+        ...
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep a content under a fingerprint, if that is possible."""
+        ...
+
+
+class NoProfiles:
+    """The `ProfileStore` of code generators that keep nothing between processes."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return None."""
+        return None
+
+    def write(self, key: str, content: bytes) -> None:
+        """Keep nothing."""
+
+
 class Choosing(Protocol):
     """What knows which nodes it can compile."""
 
@@ -219,7 +242,19 @@ class Choosing(Protocol):
 
 
 class CodeGenerator(Choosing, Protocol):
-    """What makes functions of nodes."""
+    """Compiler of nodes to functions."""
+
+    @property
+    def profiles(self) -> ProfileStore:
+        """Measurements of what it compiles, kept between processes."""
+        ...
+
+    def fingerprint(self, wanted: Specialisation) -> str | None:
+        """Return a name for nodes and shapes that is the same in all processes.
+
+        Returns: None if code for them is not kept between processes.
+        """
+        ...
 
     def find(self, wanted: Specialisation) -> Generated | None:
         """What `generate` makes, where it costs about a millisecond, as it was made before.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from weft_graph.ir.code_generators import Generated, Shape
+from weft_graph.ir.code_generators import Generated, ProfileStore, Shape
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import is_back_edge
@@ -306,7 +306,22 @@ class GeneratedLoop(Generated, Protocol):
 
 
 class LoopGenerator(Protocol):
-    """What makes functions of loops."""
+    """Compiler of loops to functions."""
+
+    @property
+    def profiles(self) -> ProfileStore:
+        """Measurements of what it compiles, kept between processes."""
+        ...
+
+    def loop_fingerprint(
+        self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
+    ) -> str | None:
+        """Return a name for a loop and its shapes; see `CodeGenerator.fingerprint`.
+
+        Args:
+          shapes, extents, final: as of `generate_loop`.
+        """
+        ...
 
     def why_not_loop(self, whole: WholeLoop) -> str:
         """Why a loop had better run by its kernels, or "" if it may be compiled."""

@@ -22,8 +22,8 @@ from weft_exec.executor.linear import gather
 from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import Checked, results_of
 from weft_exec.executor.native.choice import deciding_inputs
-from weft_exec.executor.native.pace import Function, Record, pace
 from weft_exec.executor.native.streams import Executions
+from weft_exec.executor.native.tiering import Function, RegionProfile, compilation
 from weft_exec.executor.region import Region
 from weft_exec.kernels.random import stream_of
 from weft_exec.resources.resources import ResourceHandle, VariableState, state_of
@@ -31,6 +31,7 @@ from weft_graph.ir.code_generators import (
     CodeGenerator,
     Generated,
     NotGenerated,
+    ProfileStore,
     Shape,
     Specialisation,
 )
@@ -123,15 +124,15 @@ class Specialised:
         ]
         self._checked = Checked(region, device) if checked else None
         self._made: dict[Key, Function | None] = {}
-        self._records: dict[Key, Record] = {}
+        self._records: dict[Key, RegionProfile] = {}
         self._choices: dict[Key, Choice] = {}
         self._live: weakref.WeakValueDictionary[int, Generated] = weakref.WeakValueDictionary()
         self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
         self._closed = self._failed = False
         self._lock = threading.Lock()
-        self._pace = pace()
+        self._compilation = compilation()
         if mode is Mode.ON:
-            self._pace.add(self)
+            self._compilation.add(self)
 
     def __call__(self, *inputs: Any) -> Any:
         """The results; NotImplemented or a record where the members are to run by their kernels."""
@@ -199,40 +200,53 @@ class Specialised:
         values = {at: np.array(self._host(inputs[at])) for at in self._deciding}
         return Choice(tuple(map(_shape_of, inputs)), values)
 
-    def _record(self, key: Key, inputs: Sequence[Any]) -> Record:
-        """What is counted of shapes that are not compiled for."""
+    def _record(self, key: Key, inputs: Sequence[Any]) -> RegionProfile:
+        """Return a new profile for shapes that are not compiled for."""
         choice = self._choice(inputs)
         with self._lock:
             if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
                 self._choices.clear()
-            record = Record(self._pace, self._region.members)
+            record = RegionProfile(self._compilation, self._region.members)
             if any([each.shares for each in self._live.values()]):
-                record.cost *= _SHARED
+                record.discount(_SHARED)
             self._records[key], self._choices[key] = record, choice
         return record
 
-    def waiting(self) -> list[Record]:
-        """The records of shapes that it is not compiled for; see `Pace`."""
+    @property
+    def store(self) -> ProfileStore:
+        """The place of measurements; see `Candidate`."""
+        return self._generator.profiles
+
+    def fingerprint(self, profile: RegionProfile) -> str | None:
+        """Return a name for the shapes of a profile; see `Candidate`."""
+        _, choice = self._choice_of(profile)
+        if choice is None or self._checked:
+            return None
+        return self._generator.fingerprint(self._specialisation(self._region.outputs, choice))
+
+    def waiting(self) -> list[RegionProfile]:
+        """Return the profiles of shapes that it is not compiled for; see `Candidate`."""
         with self._lock:
             return list(self._records.values())
 
-    def find(self, record: Record) -> None:
-        """Take what the disk has for the shapes of a record; see `Pace`."""
+    def find(self, record: RegionProfile) -> bool:
+        """Use the code on the disk for the shapes of a profile; see `Candidate`."""
         key, choice = self._choice_of(record)
-        if choice is None:
-            return
-        found = None if self._checked else self._compiled(choice, self._generator.find)
+        if choice is None or self._checked:
+            return False
+        found = self._compiled(choice, self._generator.find)
         if found is not None:
             self._put(key, record, found)
+        return found is not None
 
-    def compile(self, record: Record) -> None:
-        """Compile for the shapes of a record; see `Pace`."""
+    def compile(self, record: RegionProfile) -> None:
+        """Compile for the shapes of a profile; see `Candidate`."""
         key, choice = self._choice_of(record)
         if choice is not None:
             self._put(key, record, self._compiled(choice))
 
-    def _choice_of(self, record: Record) -> tuple[Key, Choice | None]:
+    def _choice_of(self, record: RegionProfile) -> tuple[Key, Choice | None]:
         """What a record is of, if it is still counted."""
         with self._lock:
             for key, each in self._records.items():
@@ -240,7 +254,7 @@ class Specialised:
                     return key, self._choices[key]
         return _ONE_KEY, None
 
-    def _put(self, key: Key, record: Record, made: Function | None) -> None:
+    def _put(self, key: Key, record: RegionProfile, made: Function | None) -> None:
         """Use a function from now on, or kernels, if there is none."""
 
         def replace(function: Function | None) -> None:
@@ -251,7 +265,7 @@ class Specialised:
                 _log.info("%s is faster by kernels", self._region.node.name)
 
         if made is not None and self._checked is None:
-            made = record.watched(made, replace)
+            made = record.watch(made, replace)
         with self._lock:
             self._keep(key, made)
             self._records.pop(key, None)
@@ -311,14 +325,16 @@ class Specialised:
     def _generated(
         self, outputs: Sequence[Output], choice: Choice, generate: Generate | None = None
     ) -> Generated | None:
-        region = self._region
-        wanted = Specialisation(region.members, region.inputs, outputs, *choice, region.branches)
-        made = (generate or self._generate)(wanted)
+        made = (generate or self._generate)(self._specialisation(outputs, choice))
         if made is not None:
             made.threads = self._device.config.compiled_threads
             with self._lock:
                 self._live[id(made)] = made
         return made
+
+    def _specialisation(self, outputs: Sequence[Output], choice: Choice) -> Specialisation:
+        region = self._region
+        return Specialisation(region.members, region.inputs, outputs, *choice, region.branches)
 
     def _generate(self, wanted: Specialisation) -> Generated:
         """What the generator makes, which may have the code of another choice of shapes."""

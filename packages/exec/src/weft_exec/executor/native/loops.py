@@ -25,15 +25,15 @@ from weft_exec.executor.native import interrupts
 from weft_exec.executor.native.check import differs, largest, shown
 from weft_exec.executor.native.function import MOST, MOST_COUNTED, Mode, known_shape
 from weft_exec.executor.native.kept import Place, place_of
-from weft_exec.executor.native.pace import Record, pace
 from weft_exec.executor.native.streams import Executions
+from weft_exec.executor.native.tiering import RegionProfile, compilation
 from weft_exec.executor.priority import updates
 from weft_exec.executor.step_check import raise_if_ended
 from weft_exec.kernels.philox import RandomStream
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.random_counters import iteration_tag, needs_counters
 from weft_exec.resources.resources import VariableState, state_of
-from weft_graph.ir.code_generators import NotGenerated, Shape
+from weft_graph.ir.code_generators import NotGenerated, ProfileStore, Shape
 from weft_graph.ir.interrupts import uninterrupted
 from weft_graph.ir.node import Node
 from weft_graph.ir.traits import Role
@@ -197,13 +197,13 @@ class CompiledLoop:
         self._rooms: dict[Kept, tuple[int, ...]] = {}
         self._refused = self._unplaced = 0
         self._made: dict[_Key, Callable[..., Any] | None] = {}
-        self._records: dict[_Key, Record] = {}
+        self._records: dict[_Key, RegionProfile] = {}
         self._stoppable: weakref.WeakSet[interrupts.Stoppable] = weakref.WeakSet()
         self._closed = False
         self._lock = threading.Lock()
-        self._pace = pace()
+        self._compilation = compilation()
         if mode is Mode.ON:
-            self._pace.add(self)
+            self._compilation.add(self)
 
     def __call__(self, *values: Any) -> Any:
         """The last values; NotImplemented or a record where the kernels are to run."""
@@ -306,37 +306,50 @@ class CompiledLoop:
             places.append(place)
         return places
 
-    def _record(self, key: _Key) -> Record:
+    def _record(self, key: _Key) -> RegionProfile:
         with self._lock:
             if len(self._records) >= MOST_COUNTED:  # shapes that never come again
                 self._records.clear()
-            record = self._records[key] = Record(self._pace, self._whole.nodes)
+            record = self._records[key] = RegionProfile(self._compilation, self._whole.nodes)
         return record
 
-    def waiting(self) -> list[Record]:
-        """The records of shapes that it is not compiled for; see `Pace`."""
+    @property
+    def store(self) -> ProfileStore:
+        """The place of measurements; see `Candidate`."""
+        return self._generator.profiles
+
+    def fingerprint(self, profile: RegionProfile) -> str | None:
+        """Return a name for the shapes of a profile; see `Candidate`."""
+        key = self._key_of(profile)
+        if key is None or self._checked:
+            return None
+        return self._generator.loop_fingerprint(self._whole, *key, self._goes_on)
+
+    def waiting(self) -> list[RegionProfile]:
+        """Return the profiles of shapes that it is not compiled for; see `Candidate`."""
         with self._lock:
             return list(self._records.values())
 
-    def find(self, record: Record) -> None:
-        """Take what the disk has for the shapes of a record; see `Pace`."""
+    def find(self, record: RegionProfile) -> bool:
+        """Use the code on the disk for the shapes of a profile; see `Candidate`."""
         key = self._key_of(record)
         made = None if key is None else self._compiled(key, self._generator.find_loop)
         if key is not None and made is not None:
             self._put(key, record, made)
+        return made is not None
 
-    def compile(self, record: Record) -> None:
-        """Compile for the shapes of a record; see `Pace`."""
+    def compile(self, record: RegionProfile) -> None:
+        """Compile for the shapes of a profile; see `Candidate`."""
         key = self._key_of(record)
         if key is not None:
             self._put(key, record, self._compiled(key))
 
-    def _key_of(self, record: Record) -> _Key | None:
+    def _key_of(self, record: RegionProfile) -> _Key | None:
         """What a record is of, if it is still counted."""
         with self._lock:
             return next((key for key, each in self._records.items() if each is record), None)
 
-    def _put(self, key: _Key, record: Record, made: Callable[..., Any] | None) -> None:
+    def _put(self, key: _Key, record: RegionProfile, made: Callable[..., Any] | None) -> None:
         """Use a function from now on, or kernels, if there is none."""
 
         def replace(function: Callable[..., Any] | None) -> None:
@@ -347,7 +360,7 @@ class CompiledLoop:
         with self._lock:
             if len(self._made) >= MOST:
                 del self._made[next(iter(self._made))]
-            counted = None if made is None or self._checked else record.watched(made, replace)
+            counted = None if made is None or self._checked else record.watch(made, replace)
             self._made[key] = counted or made
             self._records.pop(key, None)
 

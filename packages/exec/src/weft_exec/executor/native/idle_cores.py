@@ -1,0 +1,73 @@
+"""Cores that nobody uses: where a compile would not slow the program down."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Final
+
+_LEAST_SECONDS: Final = 0.1
+"""Shortest interval that utilization is measured over: Linux counts in hundredths of a second."""
+_LEAST_IDLE: Final = 0.75
+"""Cores that must have been idle over the interval."""
+
+
+class IdleCores:
+    """Tells if a core that this process may use was idle since the last question.
+
+    Args:
+      clock: seconds of wall time.
+      used_seconds: processor seconds of this process.
+      idle_seconds: seconds that the process's cores were idle, summed over them, since some time;
+        None where the system does not tell.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        used_seconds: Callable[[], float] = time.process_time,
+        idle_seconds: Callable[[], float | None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._used_seconds = used_seconds
+        self._idle_seconds = idle_seconds or _idle_seconds
+        self._quota = _quota()
+        self._last = clock(), used_seconds(), self._idle_seconds()
+        self._answer = False
+
+    def __call__(self) -> bool:
+        """Return True if a core was idle; False where this cannot be known."""
+        (then, used_then, idle_then), now = self._last, self._clock()
+        seconds = now - then
+        if seconds < _LEAST_SECONDS:
+            return self._answer
+        used, idle = self._used_seconds(), self._idle_seconds()
+        self._last = now, used, idle
+        if idle is None or idle_then is None:
+            return False
+        free = self._quota - (used - used_then) / seconds
+        self._answer = min((idle - idle_then) / seconds, free) >= _LEAST_IDLE
+        return self._answer
+
+
+def _quota() -> float:
+    """Return the number of cores that the process's control group (version 2) may use at once."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            most, period = file.read().split()
+        return float(most) / float(period)
+    except (OSError, ValueError):  # none, or "max"
+        return float("inf")
+
+
+def _idle_seconds() -> float | None:
+    """Return the idle time of the cores that this process may run on, by `/proc/stat`."""
+    try:
+        cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        with open("/proc/stat", encoding="ascii") as file:
+            rows = [line.split() for line in file if line.startswith("cpu")]
+    except (AttributeError, OSError):  # not Linux
+        return None
+    ticks = sum(int(row[4]) for row in rows if row[0] in cores)
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,548 @@
+"""Tier-up: which regions are compiled, and when.
+
+A region starts in its kernels. When to compile it is a ski-rental problem (Karlin et al. 1988):
+kernels are the rent, and the compile time is the price. `TierUpPolicy` decides by numbers alone;
+`Compilation` has the clocks and the thread around it.
+
+- A region is compiled once its kernels have taken as long as compiling will, in this process and in
+  earlier ones that ran the same nodes and shapes and did not compile them.
+- On an idle core a fraction of that is enough, since a compile delays the program only where both
+  want the interpreter.
+- Without an idle core all compiling together may delay the process by a tenth, unless earlier
+  processes have paid the whole price. Time that compiled code saves counts as earned.
+- Code that turns out slower than its kernels is given up, and not compiled by later processes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
+
+from weft_exec.executor.by_kernels import ByKernels
+from weft_exec.executor.native.idle_cores import IdleCores
+from weft_exec.executor.step_check import raise_if_ended
+from weft_graph.ir.code_generators import ProfileStore
+from weft_graph.ir.node import Node
+
+OVERHEAD: Final = 0.1
+"""Fraction of the processor time of a process that compiling may add without an idle core."""
+_IDLE_PRICE: Final = 0.25
+"""Fraction of the price that an idle core leaves to the program: lowering holds the interpreter."""
+_FIXED, _MEMBER, _UPDATE = 0.02, 0.0015, 0.008
+"""Seconds to compile a region, each node of it, and each update, until they are measured here."""
+_IMPORT: Final = 0.15
+"""Seconds that the first compile of a process takes besides: it imports LLVM."""
+_LOOK, _LOOK_MEMBER = 0.003, 0.00003
+"""Seconds to look for code and measurements on the disk, and for each node of the region."""
+_FIRST_LOOK: Final = 0.05
+"""Seconds of kernels before the first look: the first code that is there imports LLVM."""
+_REST: Final = 0.005
+"""Seconds of kernels between two decisions."""
+_RESTS: Final = 100
+"""Least ratio of the time of kernels between two decisions to the time that a decision takes."""
+_ALL: Final = 7
+"""Runs by kernels that are timed; of later ones one of so many is, and counts for all of them. A
+prime, so that of shapes which take turns each is met."""
+_TRIAL: Final = 20
+"""Runs after which compiled code is compared with its kernels."""
+_WATCHED: Final = 2000
+"""Runs of compiled code whose savings are counted; then it is called without a clock."""
+_SLOWER: Final = 1.05
+_WORTH_WRITING: Final = 0.05
+"""Seconds of kernels from which on a region's measurements are written to the disk."""
+_NOTICEABLE: Final = 0.1
+"""Fraction of the time of all kernels that a region must take to keep a program from full speed."""
+_POLL_SECONDS: Final = 0.02
+
+_log: Final = logging.getLogger(__name__)
+_clock: Final = time.thread_time
+
+Function = Callable[..., Any]
+
+
+class History(NamedTuple):
+    """Measurements of a region, for one choice of shapes, by earlier processes.
+
+    Attributes:
+      processes: processes that ran it by kernels.
+      runs: runs by kernels in all of them.
+      kernel_seconds: processor seconds of these runs.
+      compile_seconds: the measured price, or None if it was never compiled.
+      is_slower: True if compiled code was slower than the kernels.
+    """
+
+    processes: int = 0
+    runs: int = 0
+    kernel_seconds: float = 0.0
+    compile_seconds: float | None = None
+    is_slower: bool = False
+
+
+def read_history(content: bytes | None) -> History:
+    """Return the history that `write_history` wrote; an empty one if the content is not of it."""
+    try:
+        fields = json.loads(content or b"{}")
+        price = fields.get("compile_seconds")
+        return History(
+            int(fields.get("processes", 0)),
+            int(fields.get("runs", 0)),
+            float(fields.get("kernel_seconds", 0.0)),
+            None if price is None else float(price),
+            bool(fields.get("is_slower", False)),
+        )
+    except (ValueError, TypeError, AttributeError):  # written by somebody else
+        return History()
+
+
+def write_history(history: History, name: str, members: int) -> bytes:
+    """Return a history as JSON, with the region's name and number of nodes for people."""
+    return json.dumps({"name": name, "members": members} | history._asdict()).encode()
+
+
+class RegionProfile(ByKernels):
+    """Measurements of a region for one choice of shapes, in this process.
+
+    Attributes:
+      runs: runs by kernels.
+      seconds: processor seconds of all runs by kernels, extrapolated from those that are timed.
+      least: processor seconds of the fastest run.
+      look: seconds that a look for its code on the disk takes.
+      looked: True once its code was looked for.
+      is_compiled: True once it was compiled, or could not be.
+      history: measurements of earlier processes; empty before the look.
+      key: the fingerprint under which measurements are kept, or None.
+    """
+
+    __slots__ = (
+        "_best", "_compilation", "_estimate", "_members", "_tries", "history", "is_compiled", "key",
+        "least", "look", "looked", "name", "runs", "seconds",
+    )  # fmt: skip
+
+    def __init__(self, compilation: Compilation, members: Sequence[Node]) -> None:
+        super().__init__()
+        self._compilation = compilation
+        self.name = members[-1].name
+        self._members = len(members)
+        self.runs, self.seconds, self.least = 0, 0.0, float("inf")
+        self._tries, self._best = 0, float("inf")
+        updates = sum(not node.outputs or node.outputs[0].dtype.is_ref for node in members)
+        self.looked = self.is_compiled = False
+        self.look = _LOOK + _LOOK_MEMBER * len(members)
+        self._estimate = _FIXED + _MEMBER * len(members) + _UPDATE * updates
+        self.history = History()
+        self.key: str | None = None
+
+    def price(self, scale: float) -> float:
+        """Return the processor seconds that compiling takes.
+
+        Args:
+          scale: measured seconds over estimated ones, of what was compiled in this process.
+        """
+        measured = self.history.compile_seconds
+        return scale * self._estimate if measured is None else measured
+
+    @property
+    def estimate(self) -> float:
+        """Estimated seconds to compile it, before any measurement."""
+        return self._estimate
+
+    def discount(self, factor: float) -> None:
+        """Lower the estimate: another choice of shapes has code that can be shared."""
+        self._estimate *= factor
+
+    @property
+    def rent(self) -> float:
+        """Seconds of kernels, in this process and in earlier ones that did not compile it."""
+        return self.seconds + self.history.kernel_seconds
+
+    @property
+    def expected_seconds(self) -> float:
+        """Seconds of kernels that this process is still expected to take, as earlier ones did."""
+        history = self.history
+        return history.kernel_seconds / max(1, history.processes) - self.seconds
+
+    def begins(self, alone: bool) -> bool:
+        """Return True if the run by kernels that begins now is to be timed.
+
+        Args:
+          alone: True if all other choices of shapes run by kernels too; then the next runs need
+            not ask.
+        """
+        if alone and self.runs >= _ALL:
+            self.runs += _ALL
+            self.skips = _ALL - 1
+            return True
+        self.runs += 1
+        return self.runs <= _ALL or self.runs % _ALL == 0
+
+    def took(self, seconds: float) -> None:
+        """Add a run by kernels; the first one is ignored, since it loads them."""
+        if self.runs == 1:
+            return
+        runs = 1 if self.runs <= _ALL else _ALL
+        self.seconds += runs * seconds
+        self.least = min(self.least, seconds)
+        self._compilation.ran_by_kernels(runs * seconds)
+
+    def measured(self) -> History:
+        """Return the measurements of all processes, this one included."""
+        history = self.history
+        return history._replace(
+            processes=history.processes + 1,
+            runs=history.runs + self.runs,
+            kernel_seconds=history.kernel_seconds + self.seconds,
+        )
+
+    def watch(self, run: Function, replace: Callable[[Function | None], None]) -> Function:
+        """Return a function that calls `run` and counts what it saves, until that is known.
+
+        Args:
+          run: the compiled function.
+          replace: puts another function in its place: the function itself, or None for kernels.
+        """
+        mean = self.seconds / max(1, self.runs - 1)
+
+        def call(inputs: Sequence[Any]) -> Any:
+            start = _clock()
+            values = run(inputs)
+            taken = _clock() - start
+            self._compilation.saved(mean - taken)
+            self._best = min(self._best, taken)
+            self._tries += 1
+            if self._tries == _TRIAL and self._best > _SLOWER * self.least:
+                self.history = self.history._replace(is_slower=True)
+                self._compilation.write(self)
+                replace(None)
+            elif self._tries == _WATCHED:
+                replace(run)
+            return values
+
+        return call
+
+    def encoded(self, history: History) -> bytes:
+        """Return a history of this region as it is written to the disk."""
+        return write_history(history, self.name, self._members)
+
+
+class TierUpPolicy:
+    """Decides by numbers alone which regions are compiled.
+
+    Args:
+      overhead: fraction of the processor time of a process that compiling may add without an idle
+        core.
+    Attributes:
+      compile_seconds: processor seconds that compiling took.
+      saved_seconds: processor seconds that compiled code took less than its kernels.
+      scale: measured compile time over the estimates, a moving average.
+    """
+
+    def __init__(self, overhead: float = OVERHEAD) -> None:
+        self._overhead = overhead
+        self.compile_seconds = self.saved_seconds = 0.0
+        self.scale = 1.0
+
+    def is_affordable(self, price: float, process_seconds: float) -> bool:
+        """Return True if a compile keeps the process within its overhead.
+
+        Args:
+          price: seconds of everything that is to be compiled now.
+          process_seconds: processor seconds of this process so far, compiling included.
+        """
+        by_kernels = process_seconds - self.compile_seconds + self.saved_seconds
+        return process_seconds + price <= (1.0 + self._overhead) * by_kernels
+
+    def choose(
+        self, profiles: Iterable[RegionProfile], process_seconds: float, has_idle_core: bool
+    ) -> list[RegionProfile]:
+        """Return the regions to compile now, the one that gains most for its price first.
+
+        Args:
+          profiles: of regions that are not compiled, and whose code is not on the disk.
+          process_seconds: as of `is_affordable`.
+          has_idle_core: True if a core would be idle without the compile.
+        """
+        fraction = _IDLE_PRICE if has_idle_core else 1.0
+        planned = 0.0 if self.compile_seconds else _IMPORT
+        pays = [
+            profile
+            for profile in profiles
+            if not profile.history.is_slower
+            and profile.rent >= fraction * profile.price(self.scale)
+        ]
+        pays.sort(key=lambda profile: profile.rent / profile.price(self.scale), reverse=True)
+        chosen: list[RegionProfile] = []
+        for profile in pays:
+            price = profile.price(self.scale)
+            is_prepaid = profile.history.kernel_seconds >= price
+            if has_idle_core or is_prepaid:
+                chosen.append(profile)
+            elif self.is_affordable(planned + price, process_seconds):
+                planned += price
+                chosen.append(profile)
+        return chosen
+
+    def is_worth_waiting(self, profile: RegionProfile, has_idle_core: bool) -> bool:
+        """Return True if the step should wait for a compile instead of running beside it.
+
+        Without an idle core both take turns, so waiting is shorter if enough runs are left, as
+        earlier processes tell.
+        """
+        return not has_idle_core and profile.expected_seconds >= profile.price(self.scale)
+
+    def compiled(self, profile: RegionProfile, seconds: float, is_first: bool) -> None:
+        """Add a measured compile.
+
+        Args:
+          is_first: True for the first one of a process, which imports LLVM.
+        """
+        self.compile_seconds += seconds
+        if not is_first:
+            self.scale += 0.5 * (seconds / profile.estimate - self.scale)
+
+
+class Candidate(Protocol):
+    """A region, as far as `Compilation` asks it."""
+
+    @property
+    def store(self) -> ProfileStore:
+        """Where measurements of it are kept between processes."""
+        ...
+
+    def waiting(self) -> Iterable[RegionProfile]:
+        """Return the profiles of shapes that it is not compiled for."""
+        ...
+
+    def fingerprint(self, profile: RegionProfile) -> str | None:
+        """Return a name for the nodes and shapes of a profile that is the same in all processes."""
+        ...
+
+    def find(self, profile: RegionProfile) -> bool:
+        """Use the code on the disk for these shapes, if it is there; never raises.
+
+        Returns: True if it was there.
+        """
+        ...
+
+    def compile(self, profile: RegionProfile) -> None:
+        """Compile the region for the shapes of a profile; never raises."""
+        ...
+
+
+_Chosen = Sequence[tuple[Candidate, RegionProfile]]
+
+
+class Compilation:
+    """Compiles regions in the background, as a policy decides.
+
+    Args:
+      policy: decides what is compiled.
+      idle_cores: tells if a core is idle.
+      process_clock: processor seconds of this process.
+    Attributes:
+      seen: seconds that regions took by kernels, about.
+    """
+
+    def __init__(
+        self,
+        policy: TierUpPolicy | None = None,
+        idle_cores: Callable[[], bool] | None = None,
+        process_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        self.policy = policy or TierUpPolicy()
+        self._has_idle_core = idle_cores or IdleCores()
+        self._process_clock = process_clock
+        self._num_compiled = 0
+        self._next_look = _REST
+        self.seen = 0.0
+        self._lock = threading.Lock()
+        self._busy = False
+        self._candidates: weakref.WeakSet[Candidate] = weakref.WeakSet()
+        self._looked: dict[str, tuple[ProfileStore, RegionProfile]] = {}
+        self._is_announced = self._is_complete = False
+
+    def add(self, candidate: Candidate) -> None:
+        """Consider a region from now on."""
+        with self._lock:
+            self._candidates.add(candidate)
+
+    def saved(self, seconds: float) -> None:
+        """Add what a compiled region took less than its kernels."""
+        with self._lock:
+            self.policy.saved_seconds += seconds
+
+    def ran_by_kernels(self, seconds: float) -> None:
+        """Add what a region took by kernels, and compile where it is time.
+
+        Raises: what the step of this thread ends with while it waits for a compile.
+        """
+        with self._lock:
+            self.seen += seconds
+            if self._busy or self.seen < self._next_look:
+                return
+            self._next_look = self.seen + _REST
+            self._busy = True
+        started = _clock()
+        waits = False
+        future: Future[None] | None = None
+        try:
+            future, waits = self._begin()
+        except RuntimeError:  # the interpreter is ending, and takes no more work
+            return
+        finally:
+            rest = _RESTS * (_clock() - started)
+            self._next_look = max(self._next_look, self.seen + rest)
+            if future is None:
+                self._busy = False
+        while waits and future is not None and not future.done():
+            _wait(future)
+            raise_if_ended()
+
+    def _begin(self) -> tuple[Future[None] | None, bool]:
+        """Begin to look for code, or to compile; returns if the step should wait for it."""
+        if unknown := self._unknown():
+            return _background().submit(self._look, unknown), False
+        has_idle_core = self._has_idle_core()
+        if not (chosen := self._chosen(has_idle_core)):
+            return None, False
+        waits = any(self.policy.is_worth_waiting(p, has_idle_core) for _, p in chosen)
+        self._announce(chosen, waits)
+        return _background().submit(self._compile, chosen), waits
+
+    def _waiting(self) -> list[tuple[Candidate, RegionProfile]]:
+        with self._lock:
+            candidates = list(self._candidates)
+        return [(candidate, each) for candidate in candidates for each in candidate.waiting()]
+
+    def _unknown(self) -> _Chosen:
+        """Return the regions that it is time to look for on the disk."""
+        if self.seen < _FIRST_LOOK:
+            return []
+        return [
+            (candidate, profile)
+            for candidate, profile in self._waiting()
+            if not profile.looked and profile.seconds >= profile.look
+        ]
+
+    def _look(self, unknown: _Chosen) -> None:
+        """Look for code on the disk, and for measurements where there is none."""
+        try:
+            for candidate, profile in unknown:
+                if not threading.main_thread().is_alive():
+                    return
+                profile.looked = True
+                if candidate.find(profile):
+                    continue
+                profile.key = candidate.fingerprint(profile)
+                if profile.key is not None:
+                    profile.history = read_history(candidate.store.read(profile.key))
+                    self._remember(profile.key, candidate.store, profile)
+        finally:
+            self._next_look = self.seen  # what is to be compiled can be decided now
+            self._busy = False
+
+    def _remember(self, key: str, store: ProfileStore, profile: RegionProfile) -> None:
+        """Have the measurements written when the process ends."""
+        with self._lock:
+            if not self._looked:
+                atexit.register(self.write_all)
+            self._looked[key] = store, profile
+
+    def write_all(self) -> None:
+        """Write what was measured of regions that run by kernels, for later processes."""
+        with self._lock:
+            looked, self._looked = self._looked, {}
+        for key, (store, profile) in looked.items():
+            if not profile.is_compiled and profile.seconds >= _WORTH_WRITING:
+                store.write(key, profile.encoded(profile.measured()))
+
+    def write(self, profile: RegionProfile) -> None:
+        """Write what was measured of a region that was compiled."""
+        with self._lock:
+            store = next((s for s, each in self._looked.values() if each is profile), None)
+        if store is not None and profile.key is not None:
+            store.write(profile.key, profile.encoded(profile.history))
+
+    def _chosen(self, has_idle_core: bool) -> _Chosen:
+        """Return what is to be compiled now."""
+        waiting = {id(profile): (c, profile) for c, profile in self._waiting() if profile.looked}
+        with self._lock:
+            profiles = [profile for _, profile in waiting.values()]
+            chosen = self.policy.choose(profiles, self._process_clock(), has_idle_core)
+        return [waiting[id(profile)] for profile in chosen]
+
+    def _compile(self, chosen: _Chosen) -> None:
+        """Compile in the background, not longer than the program runs."""
+        try:
+            for candidate, profile in chosen:
+                if not threading.main_thread().is_alive():
+                    return
+                started = time.thread_time()
+                candidate.compile(profile)
+                taken = time.thread_time() - started
+                profile.is_compiled = True
+                with self._lock:
+                    self.policy.compiled(profile, taken, not self._num_compiled)
+                    self._num_compiled += 1
+                profile.history = profile.history._replace(compile_seconds=taken)
+                self.write(profile)
+            self._conclude()
+        finally:
+            self._busy = False
+
+    def _announce(self, chosen: _Chosen, waits: bool) -> None:
+        """Log, once in a process, that and how long regions are compiled."""
+        if self._is_announced:
+            return
+        self._is_announced = True
+        price = sum(profile.price(self.policy.scale) for _, profile in chosen)
+        names = ", ".join([profile.name for _, profile in chosen[:3]])
+        _log.info(
+            "compiling %d regions (%s%s), about %.1f s; the program %s (off by WEFT_JIT=off)",
+            len(chosen),
+            names,
+            ", ..." if len(chosen) > 3 else "",
+            price,
+            "waits for it, as it ran before" if waits else "runs by kernels meanwhile",
+        )
+
+    def _conclude(self) -> None:
+        """Log, once in a process, that what takes a noticeable time is compiled."""
+        left = [p for _, p in self._waiting() if p.seconds > _NOTICEABLE * self.seen]
+        if left or self._is_complete:
+            return
+        self._is_complete = True
+        _log.info(
+            "full speed after %.1f s of processor time: %d regions compiled in %.1f s",
+            self._process_clock(),
+            self._num_compiled,
+            self.policy.compile_seconds,
+        )
+
+
+@cache
+def compilation() -> Compilation:
+    """Return the compilation of this process."""
+    return Compilation()
+
+
+@cache
+def _background() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="weft-compiler")
+
+
+def _wait(future: Future[None]) -> None:
+    """Wait for a compile, but no longer than a step may take to notice that it is to end."""
+    wait([future], _POLL_SECONDS)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_background.cache_clear)  # threads are not forked

@@ -1,0 +1,214 @@
+"""Tier-up: simulated programs, and measurements that outlive a process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+import weft as wf
+from weft_exec.executor.native.idle_cores import IdleCores
+from weft_exec.executor.native.tiering import (
+    Compilation,
+    History,
+    RegionProfile,
+    TierUpPolicy,
+    read_history,
+    write_history,
+)
+
+STARTUP = 0.5
+"""Processor seconds of a process before its first step."""
+
+
+@dataclass
+class Region:
+    """A region of a simulated program: seconds of a run by kernels and compiled, and its price."""
+
+    kernels: float
+    compiled: float
+    price: float
+    history: History = field(default_factory=History)
+
+
+def simulate(regions: list[Region], steps: int, has_idle_core: bool = False) -> list[float]:
+    """Return the time at the end of each step; the regions keep their histories."""
+    x = wf.placeholder(wf.float32, [4])
+    node = wf.exp(x).op
+    policy, now = TierUpPolicy(), STARTUP
+    profiles = {}
+    for number, region in enumerate(regions):
+        profile = RegionProfile(Compilation(policy), [node])
+        profile.history = region.history
+        profile.discount(region.price / profile.estimate)
+        profiles[number] = profile
+    waiting, ends = dict(profiles), []
+    for _ in range(steps):
+        for number, region in enumerate(regions):
+            if number in waiting:
+                waiting[number].seconds += region.kernels
+                waiting[number].runs += 1
+                now += region.kernels
+            else:
+                policy.saved_seconds += region.kernels - region.compiled
+                now += region.compiled
+        for profile in policy.choose(list(waiting.values()), now, has_idle_core):
+            (number,) = [n for n, each in waiting.items() if each is profile]
+            policy.compiled(profile, regions[number].price, is_first=True)
+            profile.history = profile.history._replace(compile_seconds=regions[number].price)
+            now += 0.0 if has_idle_core else regions[number].price
+            del waiting[number]
+        ends.append(now)
+    for number, region in enumerate(regions):
+        still = number in waiting
+        region.history = profiles[number].measured() if still else profiles[number].history
+    return ends
+
+
+SECONDS = st.floats(1e-4, 0.1)
+REGIONS = st.builds(
+    lambda kernels, gain, price: Region(kernels, kernels * gain, price),
+    SECONDS,
+    st.floats(0.1, 1.0),
+    st.floats(0.02, 5.0),
+)
+
+
+@given(st.lists(REGIONS, min_size=1, max_size=4), st.integers(1, 3000))
+def test_one_core_is_never_behind_by_more_than_a_tenth(regions: list[Region], steps: int) -> None:
+    by_kernels = STARTUP + steps * sum(region.kernels for region in regions)
+    assert simulate(regions, steps)[-1] <= 1.1001 * by_kernels
+
+
+def test_a_long_program_on_one_core_is_compiled() -> None:
+    regions = [Region(0.020, 0.005, 1.0), Region(0.010, 0.005, 0.3)]
+    ends = simulate(regions, 2000)
+    assert ends[-1] - ends[-2] == pytest.approx(0.010)
+    assert ends[-1] < 0.45 * 2000 * 0.030
+
+
+def test_an_idle_core_compiles_within_the_price() -> None:
+    ends = simulate([Region(0.020, 0.005, 1.0)], 100, has_idle_core=True)
+    slow = [after - before for before, after in pairwise(ends)]
+    assert sum(step for step in slow if step > 0.006) < 1.0
+
+
+@pytest.mark.parametrize("price", [0.5, 1.5, 3.0])
+def test_a_short_script_is_compiled_in_its_third_run(price: float) -> None:
+    region = Region(0.020, 0.005, price)
+    first_steps = []
+    for _ in range(3):
+        ends = simulate([region], 75)  # 1.5 seconds by kernels
+        first_steps.append(ends[10] - ends[9])
+    assert first_steps[0] == pytest.approx(0.020)
+    assert first_steps[2] == pytest.approx(0.005)
+
+
+def test_code_that_was_slower_is_not_compiled_again() -> None:
+    region = Region(0.02, 0.03, 0.1, History(1, 100, 10.0, 0.1, is_slower=True))
+    ends = simulate([region], 200, has_idle_core=True)
+    assert ends[-1] - ends[-2] == pytest.approx(0.02)
+
+
+def test_a_history_is_read_as_it_was_written() -> None:
+    history = History(3, 120, 2.5, 0.75, is_slower=True)
+    content = write_history(history, "step", 40)
+    assert read_history(content) == history
+    assert json.loads(content)["name"] == "step"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[]", b'"x"', b"\xff", b'{"runs": []}', b"{"])
+def test_a_damaged_history_is_empty(content: bytes | None) -> None:
+    assert read_history(content) == History()
+
+
+@given(st.binary(max_size=60))
+def test_no_content_is_an_error(content: bytes) -> None:
+    assert isinstance(read_history(content), History)
+
+
+@pytest.mark.parametrize(
+    ("idle", "used", "answer"), [(1.0, 1.0, True), (0.5, 1.0, False), (None, 0.0, False)]
+)
+def test_idle_cores_are_measured(idle: float | None, used: float, answer: bool) -> None:
+    now = 0.0
+
+    def idle_seconds() -> float | None:
+        return None if idle is None else idle * now
+
+    cores = IdleCores(lambda: now, lambda: used * now, idle_seconds)
+    assert not cores()  # nothing was measured yet
+    now = 1.0
+    assert cores() == answer
+
+
+PROGRAM = """
+import logging, sys
+import numpy as np
+import weft as wf
+from weft_exec.executor.native import tiering
+
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+account = tiering.compilation()
+account._has_idle_core = lambda: False
+tiering._FIXED = 1.0
+x = wf.placeholder(wf.float32, [200_000])
+y = wf.reduce_sum(wf.exp(-x) * 2.0 + 1.0)
+feeds = {x: np.zeros(200_000, np.float32)}
+with wf.Session() as session:
+    while account.seen < float(sys.argv[1]) and not account._is_complete:
+        session.run(y, feeds)
+"""
+
+
+def run_program(cache: Path, seconds: float) -> str:
+    """Run a program until its kernels have taken so long or all is compiled; return its log."""
+    own = {name: value for name, value in os.environ.items() if name != "WEFT_JIT"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(seconds)],
+        env=own | {"WEFT_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+    )
+    return done.stdout
+
+
+def test_what_short_scripts_spend_in_kernels_adds_up(tmp_path: Path) -> None:
+    """What costs a second is not compiled in runs of 0.4 s, but when they add up to that."""
+    logs = [run_program(tmp_path, 0.4) for _ in range(3)]
+    assert [log for log in logs if "compiling" in log] == []
+    (profile,) = tmp_path.glob("*.profile")
+    written = profile.read_bytes()
+    history = read_history(written[written.index(b'{"name"') :])
+    assert history.processes == 3 and history.kernel_seconds >= 1.2
+    log = run_program(tmp_path, 20.0)
+    assert "compiling 1 regions (Sum)" in log and "full speed after" in log
+    assert "about 1.0 s" in log
+    written = profile.read_bytes()
+    assert 0.01 < (read_history(written[written.index(b'{"name"') :]).compile_seconds or 0.0) < 1.0
+
+
+def test_the_user_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    account = Compilation(idle_cores=lambda: True)
+    chosen: Any = [(None, RegionProfile(account, [wf.exp(wf.placeholder(wf.float32, [4])).op]))]
+    with caplog.at_level(logging.INFO):
+        account._announce(chosen, waits=False)
+        account._announce(chosen, waits=False)
+        account._conclude()
+        account._conclude()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert lines[0].startswith("compiling 1 regions (Exp")
