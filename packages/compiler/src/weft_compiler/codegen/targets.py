@@ -310,15 +310,16 @@ def _parsed(text: str, beside: Any = None) -> Any:
 
 
 def _optimised(module: Any, machine: Any) -> Any:
-    """A module after LLVM's passes.
+    """Return a module after LLVM's passes.
 
-    The first level is the one that does not walk the functions twice; with the vectoriser it makes
-    the same loops of this text as the second, in half the time.
+    Level 1 does not walk the functions twice; with the vectorizer it makes the same loops of this
+    text as level 2 in half the time. Loops are unrolled for GPUs alone: register tiles
+    are unrolled in the text, and it took a fifth of the compile time and gained in no benchmark.
     """
     tuning = binding.create_pipeline_tuning_options(speed_level=1)
     tuning.loop_vectorization = True
     tuning.loop_interleaving = True
-    tuning.loop_unrolling = True
+    tuning.loop_unrolling = machine.triple.startswith("nvptx")
     builder = binding.create_pass_builder(machine, tuning)
     manager = builder.getModulePassManager()  # which runs once
     manager.run(module, builder)

@@ -63,9 +63,9 @@ class Buffer:
         return tuple(math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Statement:
-    """One of the classes below."""
+    """One of the classes below; immutable, so that analyses may keep results by statement."""
 
     def __str__(self) -> str:
         from weft_compiler.ir.printer import statement_text

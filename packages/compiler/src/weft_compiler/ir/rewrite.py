@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
@@ -39,8 +40,7 @@ def map_expressions(statement: Statement, change: OfExpression) -> Statement:
             return _changed(statement, value=change(value))
         case Store(indices=indices, value=value):
             new = tuple([change(i) for i in indices])
-            kept = all(a is b for a, b in zip(new, indices, strict=True))
-            return _changed(statement, indices=indices if kept else new, value=change(value))
+            return _changed(statement, indices=new, value=change(value))
         case Call(views=views, numbers=numbers, sizes=sizes):
             changed = tuple([view for view in map(change, views) if isinstance(view, Load)])
             assert len(changed) == len(views), "a view stays a view"
@@ -72,10 +72,17 @@ def map_deep(body: Iterable[Statement], change: OfExpression) -> Body:
 
 
 def _changed(statement: S, **new: object) -> S:
-    """The statement itself where nothing of it is new."""
-    if all(getattr(statement, name) is value for name, value in new.items()):
+    """Return the statement with other fields; the statement itself if none of them is another."""
+    if all(_is_same(getattr(statement, name), value) for name, value in new.items()):
         return statement
     return replace(statement, **new)
+
+
+def _is_same(old: object, new: object) -> bool:
+    """Return True if two fields are one object, or bodies of the same statements."""
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return len(old) == len(new) and all(map(operator.is_, old, new))
+    return old is new
 
 
 def replaced(program: Program, body: Body) -> Program:

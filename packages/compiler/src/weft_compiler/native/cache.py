@@ -17,7 +17,7 @@ import re
 import stat
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -101,6 +101,14 @@ def forget(file: str) -> None:
     if place is not None:
         with contextlib.suppress(OSError):
             (place / file).unlink()
+
+
+def entries(place: Path) -> Iterator[Path]:
+    """Yield the files of a directory that are entries of this user, unfinished ones too."""
+    for path in place.iterdir():
+        with contextlib.suppress(OSError):  # another process removed it
+            if _IS_ENTRY(path.name) and _ours(path, stat.S_IFREG):
+                yield path
 
 
 def _key(made_from: str, target: Target) -> str:
@@ -228,14 +236,13 @@ def _trim(place: Path, added: int) -> None:
             _since_trim += added
             return
         _since_trim = 0
-    entries = []
-    for path in place.iterdir():
+    aged = []
+    for path in entries(place):
         with contextlib.suppress(OSError):
-            if _IS_ENTRY(path.name) and _ours(path, stat.S_IFREG):
-                status = path.stat()
-                entries.append((status.st_mtime, status.st_size, path))
-    total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
+            status = path.stat()
+            aged.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in aged)
+    for _, size, path in sorted(aged):
         if total <= limit:
             break
         with contextlib.suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from weft_compiler.ir.expressions import INDEX, Constant, Expr, Load, Variable, walk
 from weft_compiler.ir.program import (
@@ -33,7 +34,7 @@ Place = tuple[Expr, ...] | None
 
 @dataclass
 class Effects:
-    """What a statement does to what is outside of it.
+    """Reads, writes and definitions of a statement that others see; callers do not change them.
 
     Attributes:
       reads, writes: the places of buffers that it loads and stores.
@@ -46,6 +47,15 @@ class Effects:
     uses: set[str] = field(default_factory=set)
     defines: set[str] = field(default_factory=set)
     ends: bool = False
+
+    def add(self, other: Effects) -> None:
+        """Add the effects of another statement."""
+        for mine, others in ((self.reads, other.reads), (self.writes, other.writes)):
+            for buffer, touched in others.items():
+                mine.setdefault(buffer, []).extend(touched)
+        self.uses |= other.uses
+        self.defines |= other.defines
+        self.ends |= other.ends
 
     def conflicts(self, other: Effects) -> bool:
         """Whether two statements cannot change places."""
@@ -74,25 +84,50 @@ def within(buffers: Buffers, body: Iterable[Statement]) -> Buffers:
 
 
 def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
-    """What some statements do, one after the other.
+    """Return the effects of some statements, one after the other.
 
     Args:
       buffers: those that are allocated outside of them.
     """
-    found = Effects()
-    _add(tuple(statements), found, buffers)
-    return found
+    body = tuple(statements)
+    if len(body) == 1:
+        return _effects_of_one(body[0], within(buffers, body))[0]
+    return _effects_of_body(body, buffers)[0]
 
 
-def _add(body: Body, found: Effects, buffers: Buffers) -> None:
+_known: Final[WeakKeyDictionary[Statement, Effects]] = WeakKeyDictionary()
+"""Effects of statements without calls, whose effects do not depend on the shapes of buffers."""
+
+
+def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
+    """Return the effects of a body, and if they depend on the shapes of buffers."""
     buffers = within(buffers, body)
+    total, depends = Effects(), False
     for statement in body:
-        _add_one(statement, found, buffers)
-        for inner in bodies(statement):
-            _add(inner, found, buffers)
+        effects, by_shape = _effects_of_one(statement, buffers)
+        total.add(effects)
+        depends |= by_shape
+    return total, depends
+
+
+def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bool]:
+    """Return the effects of a statement, and if they depend on the shapes of buffers."""
+    known = _known.get(statement)
+    if known is not None:
+        return known, False
+    effects, depends = Effects(), isinstance(statement, Call)
+    _add_one(statement, effects, buffers)
+    for body in bodies(statement):
+        inner, by_shape = _effects_of_body(body, buffers)
+        effects.add(inner)
+        depends |= by_shape
+    if not depends:
+        _known[statement] = effects
+    return effects, depends
 
 
 def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:
+    """Add the effects of a statement itself, without those of its bodies."""
     for expression in expressions(statement):
         for part in walk(expression):
             if isinstance(part, Variable):

@@ -37,8 +37,8 @@ OVERHEAD: Final = 0.1
 """Fraction of the processor time of a process that compiling may add without an idle core."""
 _IDLE_PRICE: Final = 0.25
 """Fraction of the price that an idle core leaves to the program: lowering holds the interpreter."""
-_FIXED, _MEMBER, _UPDATE = 0.02, 0.0015, 0.008
-"""Seconds to compile a region, each node of it, and each update, until they are measured here."""
+_FIXED, _MEMBER = 0.06, 0.0045
+"""Seconds to compile a region and each node of it, until they are measured here."""
 _IMPORT: Final = 0.15
 """Seconds that the first compile of a process takes besides: it imports LLVM."""
 _LOOK, _LOOK_MEMBER = 0.003, 0.00003
@@ -134,10 +134,9 @@ class RegionProfile(ByKernels):
         self._members = len(members)
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
         self._tries, self._best = 0, float("inf")
-        updates = sum(not node.outputs or node.outputs[0].dtype.is_ref for node in members)
         self.looked = self.is_compiled = False
         self.look = _LOOK + _LOOK_MEMBER * len(members)
-        self._estimate = _FIXED + _MEMBER * len(members) + _UPDATE * updates
+        self._estimate = _FIXED + _MEMBER * len(members)
         self.history = History()
         self.key: str | None = None
 

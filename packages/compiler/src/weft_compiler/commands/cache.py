@@ -1,0 +1,141 @@
+"""`weft cache`: compiled code and measurements on the disk, listed, made ahead and removed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from weft_compiler.native import cache
+
+_KINDS: Final = {
+    ".o": "pieces of code",
+    ".nodes": "programs",
+    ".constant": "large constants",
+    ".profile": "measurements",
+}
+_SHOW_SECONDS: Final = 0.5
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """List the compiled code on the disk, compile what a script needs ahead, or remove all."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser("list", help="show code and measurements")
+    listing.set_defaults(run=list_entries)
+    warm = actions.add_parser(
+        "warm", help="run a script with everything compiled when it is first met"
+    )
+    warm.add_argument("script", type=Path, help="a Python program")
+    warm.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    warm.set_defaults(run=warm_script)
+    clear = actions.add_parser("clear", help="remove all entries")
+    clear.set_defaults(run=clear_entries)
+
+
+def list_entries(arguments: argparse.Namespace) -> int:
+    """Print the kinds of entries with their sizes, and the regions that were measured."""
+    place = _directory()
+    if place is None:
+        return 1
+    sys.stdout.write(f"{place}\n")
+    sizes: dict[str, list[int]] = {}
+    for path in cache.entries(place):
+        sizes.setdefault(path.suffix, []).append(path.stat().st_size)
+    for suffix, kind in _KINDS.items():
+        found = sizes.get(suffix, [])
+        sys.stdout.write(f"{len(found):8,} {kind:16} {sum(found):14,} bytes\n")
+    histories = [_history(path) for path in cache.entries(place) if path.suffix == ".profile"]
+    measured = [history for history in histories if history is not None]
+    if measured:
+        sys.stdout.write("\nregion, nodes, runs by kernels, seconds of them, seconds to compile\n")
+    for history in sorted(measured, key=lambda h: -h["kernel_seconds"]):
+        price = history["compile_seconds"]
+        columns = [
+            _printable(history["name"]),
+            f"{history['members']}",
+            f"{history['runs']}",
+            f"{history['kernel_seconds']:.2f}",
+            "" if price is None else f"{price:.2f}",
+            "slower compiled" if history["is_slower"] else "",
+        ]
+        sys.stdout.write("\t".join(columns) + "\n")
+    return 0
+
+
+def warm_script(arguments: argparse.Namespace) -> int:
+    """Run a script with `WEFT_JIT=now`, and say on a terminal how much code there is."""
+    place = _directory()
+    if place is None:
+        return 1
+    before, started = len(list(cache.entries(place))), time.monotonic()
+    command = [sys.executable, str(arguments.script), *arguments.arguments]
+    process = subprocess.Popen(command, env={**os.environ, "WEFT_JIT": "now"})
+    while True:
+        try:
+            code = process.wait(_SHOW_SECONDS)
+            break
+        except subprocess.TimeoutExpired:
+            _show(place, before, started, "\r" if sys.stderr.isatty() else "")
+        except KeyboardInterrupt:  # the script has it too; what it compiled stays
+            code = process.wait()
+            break
+    _show(place, before, started, "\n")
+    return code
+
+
+def clear_entries(arguments: argparse.Namespace) -> int:
+    """Remove all entries."""
+    place = _directory()
+    if place is None:
+        return 1
+    entries = list(cache.entries(place))
+    size = sum(path.stat().st_size for path in entries)
+    for path in entries:
+        path.unlink(missing_ok=True)
+    sys.stdout.write(f"removed {len(entries):,} entries, {size:,} bytes, of {place}\n")
+    return 0
+
+
+def _directory() -> Path | None:
+    place = cache.directory()
+    if place is None:
+        sys.stderr.write(
+            "there is no cache: WEFT_CACHE is off, or its directory is not this user's alone\n"
+        )
+    return place
+
+
+def _show(place: Path, before: int, started: float, end: str) -> None:
+    """Write how many entries were added, on a line that the next one replaces."""
+    if end:
+        added = len(list(cache.entries(place))) - before
+        seconds = time.monotonic() - started
+        sys.stderr.write(f"weft cache warm: {added:,} entries added in {seconds:.1f} s{end}")
+        sys.stderr.flush()
+
+
+def _history(path: Path) -> dict[str, Any] | None:
+    """Return the measurements of a file; None if it has none, or was removed meanwhile."""
+    content = cache.read(path.name)
+    try:
+        history = json.loads(content or b"null")
+        return {
+            "name": str(history["name"]),
+            "members": int(history["members"]),
+            "runs": int(history["runs"]),
+            "kernel_seconds": float(history["kernel_seconds"]),
+            "compile_seconds": history["compile_seconds"] and float(history["compile_seconds"]),
+            "is_slower": bool(history["is_slower"]),
+        }
+    except (ValueError, LookupError, TypeError):
+        return None
+
+
+def _printable(text: str) -> str:
+    """Return a text with what is not printable escaped: it may hold a terminal's commands."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
