@@ -219,12 +219,10 @@ class Function:
             self._share(loop)
             return
         high = self.value(loop.extent)
-        if loop.start is not None:
-            self.loop(loop, self.value(loop.start), high)
-        elif high.isdigit():
+        if loop.start is None and high.isdigit():
             self._in_blocks(loop, "0", high, int(high))
         else:
-            self.loop(loop, "0", high)
+            self.loop(loop, "0" if loop.start is None else self.value(loop.start), high)
 
     def _in_blocks(self, loop: For, first: str, high: str, most: int | None) -> None:
         """The turns of a loop; if it is a long one of short turns, a poll before each block.

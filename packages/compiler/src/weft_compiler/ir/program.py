@@ -63,8 +63,14 @@ class Buffer:
         return tuple(math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Statement:
+class _Analyzed:
+    """A slot for what an analysis knows of an immutable object."""
+
+    __slots__ = ("_effects",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement(_Analyzed):
     """One of the classes below; immutable, so that analyses may keep results by statement."""
 
     def __str__(self) -> str:

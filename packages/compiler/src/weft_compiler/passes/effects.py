@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from weft_compiler.ir.expressions import INDEX, Constant, Expr, Load, Variable, walk
 from weft_compiler.ir.program import (
@@ -95,10 +94,6 @@ def effects_of(statements: Iterable[Statement], buffers: Buffers) -> Effects:
     return _effects_of_body(body, buffers)[0]
 
 
-_known: Final[WeakKeyDictionary[Statement, Effects]] = WeakKeyDictionary()
-"""Effects of statements without calls, whose effects do not depend on the shapes of buffers."""
-
-
 def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
     """Return the effects of a body, and if they depend on the shapes of buffers."""
     buffers = within(buffers, body)
@@ -112,7 +107,7 @@ def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
 
 def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bool]:
     """Return the effects of a statement, and if they depend on the shapes of buffers."""
-    known = _known.get(statement)
+    known: Effects | None = getattr(statement, "_effects", None)
     if known is not None:
         return known, False
     effects, depends = Effects(), isinstance(statement, Call)
@@ -121,8 +116,8 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
         inner, by_shape = _effects_of_body(body, buffers)
         effects.add(inner)
         depends |= by_shape
-    if not depends:
-        _known[statement] = effects
+    if not depends:  # else the same statement has other effects on buffers of other shapes
+        object.__setattr__(statement, "_effects", effects)
     return effects, depends
 
 
