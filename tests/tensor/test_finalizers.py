@@ -14,7 +14,7 @@ from weft_testing.interrupts import interrupted_while_freed
 from weft_testing.waiting import wait_until
 
 from weft_tensor.allocator import CpuAllocator
-from weft_tensor.finalizers import call_when_gone
+from weft_tensor.finalizers import call_when_gone, settle
 
 
 class Thing:
@@ -31,6 +31,21 @@ def test_a_function_is_called_when_its_object_has_gone() -> None:
     assert calls == ["thing"]
     del other
     wait_until(lambda: len(calls) == 2)
+
+
+def test_settling_waits_for_the_calls_of_what_has_gone() -> None:
+    calls: list[str] = []
+    for _ in range(10):
+        thing = Thing()
+        call_when_gone(thing, calls.append, "thing")
+        del thing
+    settle()
+    assert len(calls) == 10
+    last = Thing()
+    call_when_gone(last, lambda: (settle(), calls.append("last")))
+    del last
+    settle()
+    assert calls[-1] == "last"
 
 
 def test_a_canceled_function_is_not_called() -> None:
@@ -72,7 +87,7 @@ def test_a_child_of_a_fork_calls_functions_too() -> None:
     program = """
 import os
 from weft_tensor.allocator import CpuAllocator
-from weft_tensor.finalizers import call_when_gone
+from weft_tensor.finalizers import call_when_gone, settle
 class Thing: pass
 first = Thing()
 call_when_gone(first, print, "parent")

@@ -19,6 +19,7 @@ from weft_graph.ops import control, resource_state, state
 from weft_graph.proto import RunOptions
 from weft_graph.variables.reference import RefVariable, Variable
 from weft_tensor import dtypes, errors
+from weft_tensor.finalizers import settle
 
 ROWS = [
     pytest.param(case, dtype, use_resource, id=f"{case.name}-{dtype}-{kind}")
@@ -353,6 +354,7 @@ class TestEndsOfSteps:
             hold.belongs_to(step)
             assert hold.release()
             mutex.attempt().belongs_to(step)  # nobody refers to it
+            settle()
         assert not step._at_end
 
 

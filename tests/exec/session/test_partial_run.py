@@ -14,6 +14,7 @@ from weft_testing.waiting import new_threads
 
 import weft as wf
 from weft import errors
+from weft_tensor.finalizers import settle
 
 
 @pytest.fixture(autouse=True)
@@ -259,6 +260,7 @@ class TestEnds:
             del session
             gc.collect()
             assert gone() is None
+            settle()
             other.run(queue.enqueue(1.0))
             assert other.run(queue.size()) == 1
         wf.Session.reset("inproc://partial")

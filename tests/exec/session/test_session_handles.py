@@ -7,6 +7,7 @@ import pytest
 
 import weft as wf
 from weft import errors
+from weft_tensor.finalizers import settle
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +67,7 @@ def test_values_are_dropped() -> None:
         second = session.run(keep)
         name = second.handle
         del second
+        settle()
         with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):
             session.run(kept, {holder: name})
         name = session.run(keep).get_raw_handle()

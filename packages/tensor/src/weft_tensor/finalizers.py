@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 _log = logging.getLogger("weft")
+_NAME: Final = "weft-finalizers"
 
 
 class Finalizer(weakref.ref[Any]):
@@ -56,13 +57,31 @@ def call_when_gone(owner: Any, function: Callable[..., object], *arguments: Any)
     return finalizer
 
 
+class _Owner:
+    pass
+
+
+def settle() -> None:
+    """Wait until the functions of all objects that have gone before this call were called.
+
+    For whoever counts what such functions give back. It must not be called with a lock that one of
+    them takes.
+    """
+    if threading.current_thread().name == _NAME:
+        return
+    owner, called = _Owner(), threading.Event()
+    call_when_gone(owner, called.set)
+    del owner  # the calls are made in the order in which objects go
+    called.wait()
+
+
 def _start() -> None:
     global _started
     if _started:
         return
     with _lock:
         if not _started:
-            threading.Thread(target=_run, name="weft-finalizers", daemon=True).start()
+            threading.Thread(target=_run, name=_NAME, daemon=True).start()
             _started = True
 
 

@@ -33,7 +33,7 @@ from weft_compiler.native.linking import Library, once
 from weft_graph.ir.interrupts import uninterrupted
 from weft_tensor import errors
 from weft_tensor.allocator import cpu_allocator
-from weft_tensor.finalizers import call_when_gone
+from weft_tensor.finalizers import call_when_gone, settle
 
 SLOTS: Final = 16
 """Programs that run at once in memory that is kept."""
@@ -115,7 +115,8 @@ class Arena:
             self._settle()  # what came or went meanwhile found the lock held
 
     def usage(self) -> Usage:
-        """What it is now."""
+        """Return what it is now, without the programs that have gone."""
+        settle()
         self._settle()
         with self._lock:
             return Usage(self._most(), sum(map(bool, self._memory)))
