@@ -110,7 +110,7 @@ REFUSED = [
     (["profile", "model.weftlite", "--runs", "0"], 2, "--runs must be positive"),
     (["bench", "model.weftlite", "--seconds", "0"], 2, "--seconds is positive"),
     (["convert", "model.weftlite", "-o", "out"], 1, "holds no GraphDef"),
-    (["convert", "graph.pb", "-o", "out"], 2, "bounds must give it whole"),
+    (["convert", "graph.pb", "-o", "out"], 2, "--bound x=16,4"),
     (["convert", "graph.pb", "-o", "out", "--tags", "a"], 2, "read as frozen: no --tags"),
     (["convert", "graph.pb", "-o", "out", "--ranges", "average"], 2, "needs --calibration"),
     (
@@ -162,6 +162,22 @@ def test_compare_names_the_first_node_that_differs(
         (folder / "other.pb").write_bytes(other.as_graph_def().SerializeToString())
     assert run(folder, "compare", "model.weftlite", "other.pb") == 1
     assert [line.split("\t")[2] for line in capsys.readouterr().out.splitlines()] == ["MatMul"]
+
+
+@pytest.mark.parametrize("command", ["bench --runs 3", "profile --runs 2"])
+def test_timing_says_which_shape_is_timed(
+    folder: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    name, *words = command.split()
+    np.save(folder / "four.npy", np.zeros((4, 4), np.float32))
+    for given in ([], ["-s", "x=2,4"], ["-i", f"x=@{folder / 'four.npy'}"]):
+        assert run(folder, name, "model.weftlite", *words, *given) == 0
+        out, err = capsys.readouterr()
+        assert ("input x is timed at its largest shape, 8×4" in err) == (not given)
+        assert ("--shape x=8,4" in err) == (not given)
+        if name == "bench":
+            rows = {"": "8×4", "-s": "2×4", "-i": "4×4"}
+            assert out.splitlines()[0] == f"input x\tfloat32 {rows[(given or [''])[0]]}"
 
 
 def test_profile_has_a_line_for_each_op(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,20 @@ def test_open_sizes_take_any_shape_within_the_bound() -> None:
         interpreter.resize_tensor_input(0, [3])
 
 
+def test_a_value_above_the_present_shape_is_told_of_resizing() -> None:
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [None, 2], name="x")
+        converter = Converter(graph, [x], [wf.exp(x)], {"x": [16, 2]})
+    interpreter = Interpreter(model_content=converter.convert())
+    message = (
+        r"takes float32 \(16, 2\), not .*\(17, 2\); call resize_tensor_input\(0, shape\) first"
+    )
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        interpreter.set_tensor(0, np.zeros((17, 2), np.float32))
+    with pytest.raises(wf.errors.InvalidArgumentError, match="or less along open sizes"):
+        converter.convert(samples={"x": np.zeros((17, 2))})
+
+
 def test_an_interpreter_is_usable_after_errors(net: tuple[bytes, Any]) -> None:
     interpreter = Interpreter(model_content=net[0])
     for value in (image(2), image().astype("float64"), image()[0]):

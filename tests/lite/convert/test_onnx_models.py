@@ -268,6 +268,37 @@ def test_branches_do_not_share_transposed_images() -> None:
                 np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
 
+def test_errors_show_the_line_that_made_the_node_or_none(tmp_path: Path) -> None:
+    """Not that of the call that converts or reads a file."""
+
+    def refused(made: Converter) -> str:
+        with pytest.raises(wf.errors.UnimplementedError) as caught:
+            made.convert()
+        return str(caught.value)
+
+    with wf.Graph().as_default() as graph, wf.Session() as session:
+        x = wf.placeholder(wf.float32, [2, 2], name="x")
+        y = wf.linalg.inv(x * wf.get_variable("v", initializer=2.0), name="y")
+        line = test_errors_show_the_line_that_made_the_node_or_none.__code__.co_firstlineno + 10
+        session.run(wf.global_variables_initializer())
+        wf.saved_model.simple_save(session, str(tmp_path / "m"), {"x": x}, {"y": y})
+        prefix = wf.train.Saver().save(session, str(tmp_path / "c"))
+        frozen = wf.graph_util.convert_variables_to_constants(session, graph.as_graph_def(), ["y"])
+        from_session = refused(Converter.from_session(session, [x], [y]))
+        pinned = refused(Converter(graph, [x], [wf.linalg.inv(x)], shapes={"x": [2, 2]}))
+    assert f"y (MatrixInverse): lite has no such op; made at {__file__}:{line} in" in from_session
+    assert f"made at {__file__}:" in pinned
+    node = H.make_node("Det", ["x"], ["y"])
+    for made in (
+        Converter.from_frozen_graph(frozen, ["x"], ["y"]),
+        Converter.from_saved_model(tmp_path / "m"),
+        Converter.from_checkpoint(prefix, ["x"], ["y"]),
+        Converter.from_onnx(model([node], [info("x", [2, 2])], {})),
+    ):
+        text = refused(made)
+        assert "lite has no such op" in text and "made at" not in text
+
+
 def test_training_mode_says_what_to_do() -> None:
     with wf.Graph().as_default(), wf.Session() as session:
         x = wf.placeholder(wf.float32, [2, 3, 9, 8], name="x")

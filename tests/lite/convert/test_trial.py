@@ -42,7 +42,7 @@ def test_samples_are_of_inputs_and_fit_them() -> None:
     with pytest.raises(wf.errors.InvalidArgumentError, match=r"no inputs: \['z'\]"):
         product().convert({"z": 1.0})
     with pytest.raises(
-        wf.errors.InvalidArgumentError, match=r"shape \(3,\), and the input \(2, 3\)"
+        wf.errors.InvalidArgumentError, match=r"shape \(3,\), and the input takes \(2, 3\)$"
     ):
         product().convert({"x": np.zeros(3)})
 

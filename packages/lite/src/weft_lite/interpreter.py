@@ -339,9 +339,16 @@ class Interpreter:
         ctypes.memmove(wanted.data, array.ctypes.data, wanted.bytes)
 
     def _misfit(self, index: int, wanted: _Input, got: str) -> InvalidArgumentError:
-        name = self._info(index).name.decode("utf-8", "replace")
+        info = self._info(index)
+        name = info.name.decode("utf-8", "replace")
+        advice = ""
+        if -1 in info.declared[: info.rank]:
+            advice = (
+                f"; call resize_tensor_input({index}, shape) first for another shape: open sizes "
+                "(-1 in shape_signature) may be anything up to the bound of the conversion"
+            )
         return InvalidArgumentError(
-            f"input {index} ({name!r}) takes {wanted.type.name} {wanted.shape}, not {got}"
+            f"input {index} ({name!r}) takes {wanted.type.name} {wanted.shape}, not {got}{advice}"
         )
 
     def _require_input(self, index: int) -> None:

@@ -112,6 +112,10 @@ class Node(GraphElement):
         """Let errors about this node show the user's line of another one."""
         self._code, self._line = origin._code, origin._line
 
+    def clear_line(self) -> None:
+        """Let errors show no line: the node comes from a file, not from the user's program."""
+        self._code, self._line = None, 0
+
     def set_op(self, op_def: OpDef) -> None:
         """Make it a node of an op; traits and role are kept in the node, as passes ask often."""
         self.op_def = op_def

@@ -91,6 +91,7 @@ def bench(arguments: argparse.Namespace) -> int:
     if arguments.runs < 0 or arguments.warm_up < 0 or not arguments.seconds > 0:
         raise InvalidArgumentError("--runs and --warm-up are not negative, --seconds is positive")
     interpreter = opened(arguments)
+    _note_largest_shapes(interpreter, arguments)
     for _ in range(arguments.warm_up):
         interpreter.invoke()
     times: list[float] = []
@@ -102,7 +103,8 @@ def bench(arguments: argparse.Namespace) -> int:
         _progress(len(times), arguments.runs)
     _progress_done()
     times.sort()
-    rows = [["invocations", str(len(times))]]
+    rows = [[f"input {each['name']}", _form(each)] for each in interpreter.get_input_details()]
+    rows.append(["invocations", str(len(times))])
     for name, part in [("least", 0.0), ("median", 0.5), ("90 %", 0.9), ("99 %", 0.99)]:
         rows.append([name, f"{1e3 * times[min(len(times) - 1, int(part * len(times)))]:.4f} ms"])
     arena = interpreter._library.wl_arena_bytes(interpreter._handle)
@@ -110,6 +112,24 @@ def bench(arguments: argparse.Namespace) -> int:
     rows.append(["instructions", load().wl_instruction_set().decode()])
     output.table(["", ""], rows)
     return 0
+
+
+def _note_largest_shapes(interpreter: Interpreter, arguments: argparse.Namespace) -> None:
+    """Say on stderr which inputs are timed at their bound, as no shape was given."""
+    shapes = arrays.shapes(arguments.shape)
+    given = {*shapes, *(k for k, v in arrays.assignments(arguments.input).items() if v[:1] == "@")}
+    for each in interpreter.get_input_details():
+        if -1 in tuple(each["shape_signature"]) and each["name"] not in given:
+            name, dims = output.printable(each["name"]), tuple(map(int, each["shape"]))
+            example = ",".join(map(str, dims))
+            sys.stderr.write(
+                f"weft-lite: input {name} is timed at its largest shape, {_dims(dims)}; for a "
+                f"smaller one give --shape {name}={example} with other sizes\n"
+            )
+
+
+def _form(details: dict[str, Any]) -> str:
+    return f"{arrays.name_of(details['dtype'])} {_dims(tuple(map(int, details['shape'])))}"
 
 
 def _progress(done: int, whole: int) -> None:
@@ -127,6 +147,7 @@ def profile_ops(arguments: argparse.Namespace) -> int:
     if arguments.runs < 1:
         raise InvalidArgumentError(f"--runs must be positive, not {arguments.runs}")
     interpreter = opened(arguments)
+    _note_largest_shapes(interpreter, arguments)
     interpreter.invoke()
     found = profile(interpreter, arguments.runs)
     whole = sum(each.seconds for each in found) or 1.0

@@ -51,7 +51,8 @@ def complete(
         )
         if not fits:
             raise errors.InvalidArgumentError(
-                f"the sample of {name} has shape {value.shape}, and the input {bound}"
+                f"the sample of {name} has shape {value.shape}, and the input takes {bound}"
+                + (", or less along open sizes" if None in dims else "")
             )
         found.append(value)
     return found

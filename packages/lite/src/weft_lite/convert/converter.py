@@ -29,6 +29,7 @@ from weft_lite.convert.shrink import shrink
 from weft_lite.convert.sources import Source
 from weft_lite.convert.writer import Writer
 from weft_tensor import errors
+from weft_tensor.shape import format_dims
 
 KEY = "serving_default"
 
@@ -412,14 +413,19 @@ class Converter:
     def _bound(self, name: str, source: Output) -> tuple[int, ...]:
         dims = source.dims
         if dims is None:
-            raise errors.InvalidArgumentError(f"input {source.name} has no known rank: give it one")
+            raise errors.InvalidArgumentError(
+                f"input {source.name} has no known rank: give its only shape, "
+                f"shapes={{{name!r}: [...]}} or --shape {name}=..."
+            )
         bound = self._bounds.get(name, dims)
         fits = len(bound) == len(dims) and all(
             b is not None and b >= 0 and d in (None, b) for b, d in zip(bound, dims, strict=True)
         )
         if not fits:
+            example = [16 if size is None else size for size in dims]
             raise errors.InvalidArgumentError(
-                f"input {source.name} has shape {tuple(dims)}: "
-                f"bounds must give it whole, not {bound}"
+                f"input {source.name} has shape {format_dims(dims)}, got the bound "
+                f"{format_dims(tuple(bound))}: give its largest shape whole, such as "
+                f"bounds={{{name!r}: {example}}} or --bound {name}={','.join(map(str, example))}"
             )
         return tuple(int(b) for b in bound if b is not None)

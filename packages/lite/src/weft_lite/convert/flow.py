@@ -20,7 +20,7 @@ from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, predicate
 from weft_graph.passes.structure import Block, Branch, Loop, Step, Structurer
 from weft_lite.convert.lowered import TYPES, Lowered, Value
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, made_at
 from weft_lite.convert.shapes import grown
 from weft_lite.schema.tables import IfOptions, WhileOptions
 from weft_tensor import errors
@@ -282,7 +282,7 @@ class FlowLowering:
 
 
 def _refused(node: Node, error: NotInLiteError) -> NotInLiteError:
-    return NotInLiteError(f"{node.name} ({node.type}): {error}; made at {node.line}")
+    return NotInLiteError(f"{node.name} ({node.type}): {error}{made_at(node)}")
 
 
 def _following(merge: Node) -> Output:

@@ -19,7 +19,7 @@ from weft_graph.ir.traits import Role
 from weft_lite.convert.flow import FlowLowering
 from weft_lite.convert.fuse import fuse
 from weft_lite.convert.lowered import TYPES, Array, Lowered, Value, constant
-from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, rules
+from weft_lite.convert.registry import Builder, NotInLiteError, OpKind, made_at, rules
 from weft_lite.convert.shapes import Shapes
 from weft_lite.convert.sources import Source
 from weft_lite.schema.enums import Storage
@@ -183,7 +183,7 @@ class _Lowering:
             _require_dtypes(node)
             rule(node, self._builder)
         except NotInLiteError as error:
-            self._refused[node.name] = f"{node.name} ({node.type}): {error}; made at {node.line}"
+            self._refused[node.name] = f"{node.name} ({node.type}): {error}{made_at(node)}"
             for output in node.outputs:  # so that what follows is looked at as well
                 self._builder.same(output, _stand_in(output))
 

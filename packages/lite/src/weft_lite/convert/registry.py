@@ -28,6 +28,11 @@ class NotInLiteError(Exception):
     """A node that lite has no way to compute; `advice` says what to do instead."""
 
 
+def made_at(node: Node) -> str:
+    """The end of a message about a node: the user's line, which nodes of a file do not have."""
+    return f"; made at {node.line}" if node.line else ""
+
+
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Decorator that registers the rule of some ops.
 

@@ -208,7 +208,9 @@ def _imported_source(
       InvalidArgumentError: the graph contradicts itself.
     """
     graph = imported(definition)
-    if origin is not None:
+    if origin is None:
+        _clear_lines(graph)
+    else:
         _copy_lines(origin, graph)
     return Source(
         graph,
@@ -223,6 +225,12 @@ def _copy_lines(origin: Graph, graph: Graph) -> None:
         original = origin.find_node(node.name)
         if original is not None:
             node.copy_line(original)
+
+
+def _clear_lines(graph: Graph) -> None:
+    """Let errors about nodes of a file not show the line of the call that read it."""
+    for node in graph.nodes:
+        node.clear_line()
 
 
 def imported(definition: proto.GraphDef) -> Graph:
@@ -306,6 +314,7 @@ def of_saved_model(
             raise errors.NotFoundError(
                 f"the SavedModel has no signature {key!r}; it has {sorted(message.signature_def)}"
             )
+        _clear_lines(graph)
         signature = message.signature_def[key]
         inputs, outputs = (
             {name: graph.get_tensor_by_name(info.name) for name, info in sorted(part.items())}
@@ -335,7 +344,7 @@ def of_checkpoint(
         if saver is None:
             raise errors.NotFoundError(f"{prefix}.meta has no variables to restore")
         saver.restore(session, prefix)
-
+        _clear_lines(graph)
         given = {name: tensor_named(graph, name) for name in inputs}
         computed = {name: tensor_named(graph, name) for name in outputs}
         return of_session(session, given, computed, variables, values, shapes)
@@ -356,5 +365,6 @@ def of_onnx(
     values = values or {}
     with Graph().as_default() as graph:
         made = import_model(model, inputs=values, shapes=shapes)
+    _clear_lines(graph)
     inputs = {name: tensor for name, tensor in made.inputs.items() if name not in values}
     return specialized(graph, inputs, made.outputs)
