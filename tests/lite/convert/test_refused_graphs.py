@@ -39,16 +39,10 @@ def grown(x: Any) -> Any:
 
 
 GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "convolution": (
-        lambda x: wf.nn.conv2d(x, ones(1, 1, 4, 2), 1, "VALID", data_format="NCHW"), "NHWC",
-    ),
-    "pool": (lambda x: wf.nn.max_pool(x, 2, 2, "VALID", data_format="NCHW"), "NHWC"),
     "pool over channels": (
         lambda x: wf.nn.max_pool(x, [1, 1, 1, 2], [1, 1, 1, 2], "VALID"), "height",
     ),
-    "bias": (lambda x: wf.nn.bias_add(x, ones(4), data_format="NCHW"), "NHWC"),
-    "blocks": (lambda x: wf.space_to_depth(x, 2, data_format="NCHW"), "NHWC"),
-    "batch normalization": (normalised, "statistics|training"),
+    "batch normalization": (normalised, "is in training mode"),
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
     "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "8 bits only"),
     "ranges of channels": (
