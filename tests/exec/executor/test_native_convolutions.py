@@ -105,3 +105,52 @@ def test_what_follows_a_convolution_takes_each_row_while_it_is_in_the_cache() ->
     (row,) = [each.buffer for each in walk(program.body) if isinstance(each, Allocate)]
     assert row.shape == (30, 16)
     assert (1, 3, 3, 8, 32) in [value.shape for value in program.constants.values()]
+
+
+@pytest.mark.parametrize("mode", ["off", "now"])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(
+    ("build", "image", "taps", "strides"),
+    [
+        pytest.param(wf.nn.conv2d, (6, 6, 3), (3, 3, 3, 4), [1, 1], id="few channels"),
+        pytest.param(wf.nn.conv2d, (14, 14, 32), (3, 3, 32, 32), [1, 1], id="winograd"),
+        pytest.param(wf.nn.conv2d, (9, 7, 16), (3, 5, 16, 32), [1, 3], id="strides"),
+        pytest.param(wf.nn.depthwise_conv2d, (7, 7, 4), (3, 3, 4, 2), [1, 1], id="depthwise"),
+        pytest.param(wf.nn.conv3d, (4, 6, 6, 8), (3, 3, 3, 8, 8), [1, 1, 1], id="volumes"),
+    ],
+)
+def test_an_infinite_weight_reaches_what_its_tap_meets(
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    padding: str,
+    build: Any,
+    image: tuple[int, ...],
+    taps: tuple[int, ...],
+    strides: list[int],
+) -> None:
+    """A gradient by the input has no terms for places outside of the windows: 0 times inf."""
+    monkeypatch.setenv("WEFT_JIT", mode)
+    draw = np.random.default_rng(5)
+    x, w = np.ones((2, *image), "f4"), draw.standard_normal(taps).astype("f4")
+    w.reshape(-1, *taps[-2:])[0, 0, 0] = np.inf
+    with wf.Graph().as_default(), wf.Session() as session:
+        images, filters = wf.placeholder("float32", x.shape), wf.placeholder("float32", w.shape)
+        y = build(images * 1, filters, strides=[1, *strides, 1], padding=padding)
+        upstream = wf.placeholder("float32", y.shape)
+        gradient = wf.gradients(y, images, upstream)[0] * 1
+        feeds = {images: x, filters: w, upstream: np.ones(y.shape.as_list(), "f4")}
+        found = session.run(gradient, feeds)
+    # The first tap of a window meets every `stride`th place from the first, so many as there are.
+    met = np.isposinf(found[..., 0]).sum()
+    inside = [
+        sum(0 <= i * s - _before(n, k, s, padding) < n for i in range(count))
+        for n, k, s, count in zip(image, taps, strides, y.shape.as_list()[1:], strict=False)
+    ]
+    assert met == 2 * np.prod(inside) and not np.isnan(found).any()
+    assert np.isfinite(found[..., 1:]).all()
+
+
+def _before(size: int, taps: int, stride: int, padding: str) -> int:
+    if padding == "VALID":
+        return 0
+    return max((-(-size // stride) - 1) * stride + taps - size, 0) // 2

@@ -190,6 +190,10 @@ class Allocate(Statement):
     buffer: Buffer
 
 
+FOR_KERNELS: Final = "kernels compute this: "
+"""The beginning of the message of a check that fails for values which are no error."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Check(Statement):
     """Ends the program unless the condition holds.

@@ -25,7 +25,7 @@ from weft_compiler.codegen.targets import Target, object_code, target_of
 from weft_compiler.codegen.threads import MOST, supported
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.pieces import pieces_of
-from weft_compiler.ir.program import Check, Program, walk
+from weft_compiler.ir.program import FOR_KERNELS, Check, Program, walk
 from weft_compiler.native import cache, helpers
 from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
@@ -215,7 +215,10 @@ class NativeProgram:
             return errors.CancelledError(f"{self.program.name} was interrupted")
         if code == OUT_OF_BOUNDS:
             return errors.InternalError(f"{self.program.name}: an index is out of bounds")
-        return errors.InvalidArgumentError(self.messages[code - 1])
+        message = self.messages[code - 1]
+        if message.startswith(FOR_KERNELS):
+            return errors.UnimplementedError(message)
+        return errors.InvalidArgumentError(message)
 
     @property
     def threads(self) -> int:

@@ -273,7 +273,8 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
         low = tuple(e - 1 - b for e, b in zip(extents, before, strict=True))
         high = tuple(e - 1 - a for e, a in zip(extents, after, strict=True))
         possible = all(s == 1 for s in conv.strides) and min((*low, *high)) >= 0
-        if possible and 0 not in shape and _rotating_is_cheaper(shape, counts, filters.shape):
+        possible = possible and 0 not in shape and _may_meet_zeros(filters, device)
+        if possible and _rotating_is_cheaper(shape, counts, filters.shape):
             rotated = filters[(slice(None, None, -1),) * len(taps)].swapaxes(-1, -2)
             rotated = contiguous(rotated, conv.wide, device)
             grad = padded(grad, low, high, conv.wide, device)
@@ -286,6 +287,14 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 
     return run
+
+
+def _may_meet_zeros(filters: Array, device: Device) -> bool:
+    """Return True if products of filters with a margin of zeros are 0.
+
+    An infinite weight makes NaN of a zero that no window meets. On a GPU nobody waits to see.
+    """
+    return device.xp is not np or bool(np.isfinite(np.add.reduce(filters, axis=None)))
 
 
 def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:

@@ -152,6 +152,7 @@ class Generated(Protocol):
             (members, 6): counters and keys of Philox4x64-10. Then one for each result, which is
             filled, then those of the variables.
         Raises:
+          UnimplementedError: kernels alone compute this for these values, and are to be run.
           OpError: an operand is refused.
           CancelledError: it was interrupted.
         """

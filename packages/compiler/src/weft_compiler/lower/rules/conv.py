@@ -20,12 +20,12 @@ import numpy as np
 from weft_compiler.ir.expressions import Expr, apply, index, number, where
 from weft_compiler.ir.indices import clamped, flattened, inside, minus, plus, times, unflattened
 from weft_compiler.ir.loops import Unique, filled, load, nest
-from weft_compiler.ir.program import Body, Buffer, Call, If, Statement, Store
+from weft_compiler.ir.program import FOR_KERNELS, Body, Buffer, Call, If, Statement, Store
 from weft_compiler.lower.panels import aligned, packed
 from weft_compiler.lower.precision import NARROW, rounded, widened
 from weft_compiler.lower.registry import Operation, lowers, require
 from weft_compiler.lower.rules.matmul import sums_of
-from weft_compiler.lower.values import Value, Written, computed, moved
+from weft_compiler.lower.values import Requirement, Value, Written, computed, moved, reduced
 from weft_compiler.lower.winograd import Slides, fits, gradient_by_points, images_of, points_of
 from weft_compiler.pairs import PAIR, packed_pairs, pair_panels
 from weft_compiler.routines import PANEL
@@ -71,6 +71,11 @@ class Axis:
     stride: int
     dilation: int
     before: int
+
+    def has_margin(self, size: int) -> bool:
+        """Return True if a tap of a window is outside of an input of a size."""
+        end = (self.count - 1) * self.stride + (self.taps - 1) * self.dilation - self.before
+        return self.before > 0 or end >= size
 
 
 def axes_of(op: Operation, shape: Sequence[int], taps: Sequence[int]) -> list[Axis]:
@@ -157,11 +162,35 @@ def _by_input(op: Operation) -> Value:
             parts.append(None)  # no window has a tap there
             continue
         w = _packed(filters, [y.taps, x.taps], turned=True)
-        parts.append(_convolved(op, last, w, [y.axis, x.axis], channels, "_part"))
+        part = _convolved(op, last, w, [y.axis, x.axis], channels, "_part")
+        if any(of.axis.has_margin(n) for of, n in zip((y, x), last.shape[1:3], strict=True)):
+            part.requires = _all_finite(op, filters)
+        parts.append(part)
     if len(parts) == 1 and parts[0] is not None:
         return _rounded(op, parts[0], layout)
     steps = [axis.stride for axis in axes]
     return _rounded(op, _interleaved(op, shape, parts, steps), layout)
+
+
+def _all_finite(op: Operation, filters: Value) -> tuple[Requirement, ...]:
+    """The requirement that filters may be multiplied with the zeros of a margin.
+
+    The gradient has no such terms, and a zero times an infinity is no number: kernels add up what
+    windows meet. What is compiled ahead of time has no kernels to turn to.
+    """
+    if op.direct:
+        return ()
+    if filters.constant is not None and np.isfinite(filters.constant.astype(np.float64)).all():
+        return ()
+    zero = number(0, filters.dtype)
+
+    def vanishing(*at: Expr) -> Expr:
+        return apply("mul", filters.at(*at), zero)
+
+    axes = list(range(filters.rank))
+    total = reduced(f"{op.name}_finite", filters, axes, "add", zero, vanishing)
+    message = f"{FOR_KERNELS}filters that are not finite, beside a margin"
+    return (Requirement((), lambda: apply("equal", total.at(), zero), message),)
 
 
 @dataclass(frozen=True, slots=True)
