@@ -339,6 +339,42 @@ def _of_an_image(which: Output) -> Sequence[Output]:
     return outputs("CropAndResize", [image, boxes, which, [2, 2]])
 
 
+def _to_an_image(which: Output) -> Sequence[Output]:
+    crops, boxes = wf.identity(wf.ones([1, 2, 2, 1])) * 2, wf.zeros([1, 4])
+    return outputs("CropAndResizeGradImage", [crops, boxes, which, [2, 3, 3, 1]], T=wf.float32)
+
+
+def _to_boxes(which: Output) -> Sequence[Output]:
+    crops, image = wf.identity(wf.ones([1, 2, 2, 1])) * 2, wf.ones([2, 3, 3, 1])
+    return outputs("CropAndResizeGradBoxes", [crops, image, wf.zeros([1, 4]), which])
+
+
+def _rows(indices: Output) -> Sequence[Output]:
+    return [wf.gather(wf.identity(wf.ones([2, 3])) * 2, indices, axis=1, batch_dims=1)]
+
+
+def _points(indices: Output) -> Sequence[Output]:
+    return [wf.gather_nd(wf.identity(wf.ones([2, 3, 4])) * 2, indices, batch_dims=1)]
+
+
+def _reversed(lengths: Output) -> Sequence[Output]:
+    return [wf.reverse_sequence(wf.identity(wf.ones([2, 3])) * 2, lengths, seq_axis=1)]
+
+
+def _by_segment(ids: Output) -> Sequence[Output]:
+    return [wf.math.unsorted_segment_max(wf.identity(wf.ones([2])) * 2, ids, 3)]
+
+
+def _to_points(op: str) -> Build:
+    def build(points: Output) -> Sequence[Output]:
+        rows = wf.identity(wf.ones([2])) * 2
+        if op == "ScatterNd":
+            return outputs(op, [points, rows, [3]])
+        return outputs(op, [wf.identity(wf.ones([3])) * 3, points, rows])
+
+    return build
+
+
 def _rounded(end: Output) -> Sequence[Output]:
     x, high = wf.identity(wf.ones([3])) * 2, wf.cast(end, wf.float32)
     return outputs("QuantizeAndDequantizeV2", [x, 0.0, high], range_given=True)
@@ -348,6 +384,19 @@ def _rounded(end: Output) -> Sequence[Output]:
     ("build", "arrays"),
     [
         pytest.param(_of_an_image, [[2]], id="image"),
+        pytest.param(_of_an_image, [[-1]], id="image below"),
+        pytest.param(_to_an_image, [[2]], id="gradient of image"),
+        pytest.param(_to_an_image, [[-1]], id="gradient of image below"),
+        pytest.param(_to_boxes, [[2]], id="gradient of box"),
+        pytest.param(_to_boxes, [[-1]], id="gradient of box below"),
+        pytest.param(_rows, [[[0, 3], [1, 1]]], id="gather"),
+        pytest.param(_rows, [[[0, 1], [-1, 1]]], id="gather below"),
+        pytest.param(_points, [[[0, 1], [3, 0]]], id="points"),
+        pytest.param(_points, [[[0, 1], [2, -1]]], id="points below"),
+        pytest.param(_reversed, [[2, 4]], id="lengths"),
+        pytest.param(_by_segment, [[0, 3]], id="segment of a maximum"),
+        pytest.param(_to_points("ScatterNd"), [[[0], [3]]], id="scatter"),
+        pytest.param(_to_points("TensorScatterAdd"), [[[0], [-1]]], id="scatter below"),
         pytest.param(_rounded, [-1], id="turned range"),
         pytest.param(_bincount, [[1, -1]], id="counts"),
         pytest.param(_averaged, [[0, 3], [0, 1]], id="row"),

@@ -78,3 +78,20 @@ def test_casts_pass_gradients_between_inexact_types_only() -> None:
         np.testing.assert_array_equal(evaluate(grad, {x: np.ones(3)}), [1, 1, 1])
     y = wf.cast(wf.cast(x, "int32"), "float32")
     assert vector_jacobian([y], [constant(np.ones(3, np.float32))], [x]) == [None]
+
+
+@pytest.mark.parametrize("shape", [None, [None, 3], [None, None]])
+def test_a_size_that_turns_out_to_be_1_is_summed(shape: Any) -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float64, shape)
+        (gradient,) = wf.gradients(wf.broadcast_to(x, [2, 4, 3]) * 2, x)
+        for rows in (1, 4):
+            value = session.run(gradient, {x: np.ones((rows, 3))})
+            np.testing.assert_array_equal(value, np.full((rows, 3), 2 * 2 * 4 / rows))
+
+
+def test_equal_elements_share_the_gradient_of_the_nth() -> None:
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.constant([[1.0, 2.0, 2.0, 3.0], [5.0, 5.0, 5.0, 4.0]])
+        (gradient,) = wf.gradients(out("NthElement", [x, 1]), x, wf.constant([6.0, 6.0]))
+        np.testing.assert_array_equal(session.run(gradient), [[0, 3, 3, 0], [2, 2, 2, 0]])
