@@ -102,6 +102,9 @@ CASES = {
     "a converter that is no function": Case(
         lambda: wf.register_tensor_conversion_function(Case, 3), (TypeError,)
     ),
+    "py_func of no function": Case(
+        lambda: wf.py_func("f", [1.0], wf.float32), (ValueError, TypeError)
+    ),
     "csv: delimiter": Case(lambda: csv(field_delim=[";"]), (TypeError,)),
     "csv: quotes": Case(lambda: csv(use_quote_delim=np.array([True])), (TypeError,)),
     "csv: missing value": Case(lambda: csv(na_value=np.array(["-"])), (TypeError,)),

@@ -550,3 +550,4 @@ def test_a_stateless_function_of_constants_is_called_once() -> None:
         fed = wf.placeholder(wf.int64, [])
         of_fed = wf.py_func(lambda x: x + next(calls), [fed], wf.int64, stateful=False)
         assert [session.run(of_fed, {fed: 0}) for _ in range(2)] == [4, 5]
+        assert wf.py_func(lambda: None, [], [], stateful=False) == []

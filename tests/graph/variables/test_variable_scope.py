@@ -322,6 +322,17 @@ def test_partitioners() -> None:
         get_variable("w", [4, 4], partitioner=lambda **_: [2, 2])
 
 
+def test_names_of_variables_that_are_made_in_parts() -> None:
+    with Graph().as_default(), variable_scope("hi"):
+        made = [
+            create_partitioned_variables([4], [2], initializers.zeros_initializer(), name=name)
+            for name in (None, None, "w")
+        ]
+    wholes = [parts[0]._get_save_slice_info().full_name for parts in made]
+    assert wholes == ["hi/PartitionedVariable", "hi/PartitionedVariable_1", "hi/w"]
+    assert [parts[1].name for parts in made] == [f"{name}/part_1:0" for name in wholes]
+
+
 def test_parts_must_have_elements() -> None:
     with Graph().as_default():
         for slicing in ([1, 4], [3, 1], [1], [0, 1], [2, 2]):

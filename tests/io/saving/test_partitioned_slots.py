@@ -212,6 +212,30 @@ def test_a_reader_finds_slots_of_earlier_checkpoints(tmp_path: Path) -> None:
         assert session.run(slot)[9, 2] == pytest.approx(0.1 + 60.0**2)
 
 
+def test_variables_made_in_parts_had_other_names(tmp_path: Path) -> None:
+    def parts_of(count: int) -> list[Any]:
+        ones = wf.ones_initializer()
+        return wf.create_partitioned_variables([6, 2], [count, 1], ones, name="w")
+
+    with wf.Graph().as_default(), wf.Session() as session:
+        parts = parts_of(3)
+        optimizer = wf.train.AdagradOptimizer(0.1)
+        step = optimizer.minimize(wf.reduce_sum([wf.reduce_sum(3 * part) for part in parts]))
+        session.run(wf.global_variables_initializer())
+        session.run(step)
+        named = {"w/w": parts}
+        for i, part in enumerate(parts):
+            named[f"w/w/part_{i}/Adagrad"] = optimizer.get_slot(part, "accumulator")
+        path = wf.train.Saver(named).save(session, str(tmp_path / "m"))
+    with wf.Graph().as_default(), wf.Session() as session:
+        parts = parts_of(2)
+        optimizer = wf.train.AdagradOptimizer(0.1)
+        optimizer.minimize(wf.reduce_sum([wf.reduce_sum(part) for part in parts]))
+        wf.train.Saver().restore(session, path)
+        slots = [optimizer.get_slot(part, "accumulator") for part in parts]
+        assert np.allclose(session.run(slots), 9.1) and (session.run(parts[0]) < 1).all()
+
+
 def test_parts_of_other_shapes_are_no_slot(tmp_path: Path) -> None:
     whole, short = wf.Variable(np.zeros([4, 2])), wf.Variable(np.zeros([3, 2]))
     with wf.Session() as session:

@@ -34,7 +34,7 @@ from weft_graph.ir.traits import WRITES, State, Traits
 from weft_graph.ops import print_format
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
-from weft_tensor.nesting import too_deep
+from weft_tensor.nesting import shown, too_deep
 from weft_tensor.shape import Dims, format_dims
 
 # ------------------------------------------------------------------------------ declarations
@@ -403,6 +403,8 @@ _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
 
 def hold_function(function: Callable[..., Any]) -> PyFunction:
     """Give a function a token, which stands for it as long as what is returned lives."""
+    if not callable(function):
+        raise errors.InvalidTypeError(f"a Python function must be callable, got {shown(function)}")
     token = f"pyfunc_{os.urandom(16).hex()}"  # what an imported graph cannot guess
     holder = _functions[token] = PyFunction(function, token)
     return holder
@@ -437,7 +439,9 @@ def py_func(
       Tout: element type, or a list of element types.
       stateful: whether equal inputs may give different results, or calls have effects; if not, a
         function of constants alone is called once and not in each step.
-    Returns: an output of unknown shape, or a list of them; the node where `Tout` is empty.
+    Returns: an output of unknown shape, or a list of them; where `Tout` is empty the node, or, as
+      nothing calls it, an empty list if it is not stateful.
+    Raises: InvalidTypeError: `func` is not callable.
 
     Examples:
       >>> wf.Session().run(wf.py_func(lambda x: 2 * x, [wf.constant([1, 2])], wf.int32))
@@ -452,7 +456,7 @@ def py_func(
     op = "PyFunc" if stateful else "PyFuncStateless"
     node = create(op, [values], {"token": holder.token, "Tout": types}, name)
     if not types:
-        return node
+        return node if stateful else []
     return list(node.outputs) if several else node.outputs[0]
 
 

@@ -265,6 +265,7 @@ def get_partitioned_variable(
 
     Raises: InvalidArgumentError: the shape is not known, or as `VariableStore.single`.
     """
+    name = name.removesuffix("/")  # of a variable that has the name of its scope
     whole = _whole_shape(name, shape, initializer)
     if not whole:
         return store.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
@@ -385,7 +386,7 @@ def create_partitioned_variables(
       initializer: an initializer, or a value of shape `shape`.
       dtype: element type; that of `initializer` where it is a value.
       trainable, collections, reuse: as for `get_variable`.
-      name: of the scope of the parts; "PartitionedVariable" by default.
+      name: of the whole; "PartitionedVariable" by default, made unique.
     Returns: the parts, in order.
     Raises: InvalidArgumentError: an axis is to be cut into more parts than it has elements.
 
@@ -406,7 +407,7 @@ def create_partitioned_variables(
         dtype = initializer.dtype.base_dtype
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
         variable = get_variable(
-            "part" if name is None else name,
+            "",
             sizes,
             dtype,
             initializer,

@@ -2,6 +2,7 @@
 
 They saved the slot `Adagrad` of a variable `w` in two parts as `w/part_0/Adagrad` and
 `w/part_1/Adagrad`. Now it is `w/Adagrad`, as in TensorFlow, which these tensors together stand for.
+The variable `w` of `create_partitioned_variables` was `w/w`, or `w/part` if the name was its own.
 """
 
 from __future__ import annotations
@@ -58,15 +59,27 @@ def find_split_slot(tensors: Mapping[str, StoredTensor], name: str) -> SplitSlot
     Args:
       tensors: of a checkpoint that has no tensor `name`.
     """
+    former = _former_name(tensors, name)
+    if former is not None:
+        tensor = tensors[former]
+        return SplitSlot(tensor.dtype, tensor.shape, ((former, Region.whole(tensor.shape)),))
     whole, slash, slot = name.rpartition("/")
     while slash:
-        if whole in tensors:
-            names = (f"{whole}/part_{i}/{slot}" for i in count())
+        stored = whole if whole in tensors else _former_name(tensors, whole)
+        if stored is not None:
+            names = (f"{stored}/part_{i}/{slot}" for i in count())
             pieces = list(takewhile(tensors.__contains__, names))
-            return _join(tensors, tensors[whole].shape, pieces) if pieces else None
+            return _join(tensors, tensors[stored].shape, pieces) if pieces else None
         whole, slash, rest = whole.rpartition("/")
         slot = f"{rest}/{slot}"
     return None
+
+
+def _former_name(tensors: Mapping[str, StoredTensor], name: str) -> str | None:
+    """The name that a variable of `create_partitioned_variables` had; None if it is not there."""
+    names = (f"{name}/{name.rpartition('/')[2]}", f"{name}/part")
+    found = (each for each in names if each in tensors and len(tensors[each].parts) > 1)
+    return next(found, None)
 
 
 def joined(sources: Sequence[Source], arrays: Iterator[Array], target: Array) -> Array:
