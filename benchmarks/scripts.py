@@ -1,10 +1,10 @@
 """Whole scripts as processes: from an empty cache, again, from a full cache, by kernels, by peers.
 
 Each script of `programs/scripts_v1.py` runs as a process of its own: weft by its kernels (`off`),
-three times from one empty cache (`first`, `second`, `third`), with all code on the disk (`full`), and
-TensorFlow without and with XLA. The tables have the seconds of the process, milliseconds of a step at
-the end, seconds until steps are that fast, and megabytes of memory; and the geometric means of the
-ratios to TensorFlow's in the same round.
+three times from one empty cache (`first`, `second`, `third`), with all code on the disk (`full`),
+and TensorFlow without and with XLA. The tables have the seconds of the process, milliseconds of a
+step at the end, seconds until steps are that fast, and megabytes of memory; and the geometric means
+of the ratios to TensorFlow's in the same round.
 """
 
 from __future__ import annotations
