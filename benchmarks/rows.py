@@ -204,6 +204,13 @@ PROGRAMS = [
     ),
     Program("elementwise", (Row("fused_ewise_1M", "elementwise, 1 M floats"),), EVERYBODY),
     Program(
+        "sparse_product",
+        (
+            Row("sparse_product", "sparse × dense, 60,000 values, 16 columns"),
+            Row("sparse_product_gradient", "the same with the gradient"),
+        ),
+    ),
+    Program(
         "two_products",
         (
             Row("two_products_in_turn", "two 1024² products, one after the other"),

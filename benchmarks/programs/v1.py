@@ -194,6 +194,21 @@ def elementwise(timer: Timer) -> None:
         timer.time("fused_ewise_1M", lambda: s.run(update))
 
 
+def sparse_product(timer: Timer) -> None:
+    """60,000 values of a sparse matrix, with open sizes, times 16 columns; and the gradient."""
+    rng = np.random.RandomState(0)
+    places = np.unique(rng.randint(0, 20_000, (60_000, 2)), axis=0)
+    values = rng.rand(len(places)).astype(np.float32)
+    columns = rng.rand(20_000, 16).astype(np.float32)
+    sparse, dense = tf.sparse_placeholder(tf.float32), tf.placeholder(tf.float32, [None, 16])
+    product = tf.sparse_tensor_dense_matmul(sparse, dense)
+    gradient = tf.gradients(tf.reduce_sum(tf.square(product)), dense)[0]
+    fed = {sparse: (places, values, [20_000, 20_000]), dense: columns}
+    with session(timer.threads, timer.threads) as s:
+        timer.time("sparse_product", lambda: s.run(product.op, fed))
+        timer.time("sparse_product_gradient", lambda: s.run(gradient.op, fed))
+
+
 def two_products(timer: Timer) -> None:
     """Independent work in one Run against the same in turn, at one BLAS thread each."""
     rng = np.random.RandomState(0)
@@ -237,6 +252,7 @@ PROGRAMS: dict[str, timing.Program] = {
     "lstm": train_lstm,
     "word2vec": train_skipgram,
     "elementwise": elementwise,
+    "sparse_product": sparse_product,
     "two_products": two_products,
 } | {
     f"plan_{op}_{count}": lambda timer, op=op, count=count: plan(timer, op, count)

@@ -28,7 +28,7 @@ ROWS = {
         "plan_tanh_1000",
         "plan_negative_1000",
     },
-    ("build", "mlp", "cnn", "lstm", "word2vec", "elementwise", "two_products"): {
+    ("build", "mlp", "cnn", "lstm", "word2vec", "elementwise", "sparse_product", "two_products"): {
         "build_6000",
         "mlp_train",
         "cnn_train",
@@ -36,6 +36,8 @@ ROWS = {
         "lstm_train",
         "word2vec_train",
         "fused_ewise_1M",
+        "sparse_product",
+        "sparse_product_gradient",
         "two_products_in_turn",
         "two_products_at_once",
     },
