@@ -47,10 +47,27 @@ static void softmax(const rows *p, const float *x, float *out) {
 }
 
 static void log_softmax(const rows *p, const float *x, float *out) {
-  float most = p->r->vector->max(p->depth, x), sum = 0;
-  for (size_t i = 0; i < p->depth; i++) sum += expf(x[i] - most);
-  sum = logf(sum);
+  float most = p->r->vector->max(p->depth, x);
+  double total = 0;
+  for (size_t i = 0; i < p->depth; i++) total += (double)expf(x[i] - most);
+  float sum = logf((float)total);
   for (size_t i = 0; i < p->depth; i++) out[i] = x[i] - most - sum;
+}
+
+enum { LANES = 16, BLOCK = 2048 };
+
+/* The sum of squares: blocks in lanes, which are added in double, as in `sum`. */
+static float squares_of(const rows *p, size_t n, const float *x) {
+  double total = 0;
+  for (size_t begin = 0; begin < n; begin += BLOCK) {
+    float lanes[LANES] = {0}, rest = 0;
+    size_t k = begin, end = n - begin < BLOCK ? n : begin + BLOCK;
+    for (; k + LANES <= end; k += LANES)
+      for (size_t i = 0; i < LANES; i++) lanes[i] += x[k + i] * x[k + i];
+    for (; k < end; k++) rest += x[k] * x[k];
+    total += (double)(rest + p->r->vector->sum(LANES, lanes));
+  }
+  return (float)total;
 }
 
 static void layer_norm(const rows *p, const float *x, float *out) {
@@ -59,20 +76,13 @@ static void layer_norm(const rows *p, const float *x, float *out) {
   const float *offset = p->offset ? (const float *)(const void *)p->offset->data : NULL;
   float mean = p->r->vector->sum(n, x) / (float)n;
   for (size_t i = 0; i < n; i++) out[i] = x[i] - mean;
-  float lanes[16] = {0}, squares = 0;
-  size_t k = 0;
-  for (; k + 16 <= n; k += 16)
-    for (size_t i = 0; i < 16; i++) lanes[i] += out[k + i] * out[k + i];
-  for (; k < n; k++) squares += out[k] * out[k];
-  squares += p->r->vector->sum(16, lanes);
-  float factor = 1 / sqrtf(squares / (float)n + p->epsilon);
+  float factor = 1 / sqrtf(squares_of(p, n, out) / (float)n + p->epsilon);
   for (size_t i = 0; i < n; i++)
     out[i] = out[i] * factor * (scale ? scale[i] : 1) + (offset ? offset[i] : 0);
 }
 
 static void l2_normalise(const rows *p, const float *x, float *out) {
-  float squares = 0;
-  for (size_t i = 0; i < p->depth; i++) squares += x[i] * x[i];
+  float squares = squares_of(p, p->depth, x);
   float factor = 1 / sqrtf(squares > p->epsilon ? squares : p->epsilon);
   for (size_t i = 0; i < p->depth; i++) out[i] = x[i] * factor;
 }

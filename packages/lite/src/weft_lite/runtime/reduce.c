@@ -164,7 +164,10 @@ static int64_t reduce_integer(const reduction *p, int64_t start) {
   return (int64_t)found;
 }
 
-/* Sums over rows of floats that lie side by side, such as means over an image: along the channels. */
+enum { CHANNELS = 256, ROWS = 128, MOST_ROWS = 1 << 23 };
+
+/* Sums over rows of floats that lie side by side, such as means over an image: along the channels.
+   Blocks of rows are added in double, so that errors do not grow with their number. */
 static bool add_rows(const reduction *p, size_t begin, size_t end) {
   const nest *n = &p->nest;
   if (p->x->dtype != WL_TYPE_FLOAT32 || (p->kind != WL_OP_Sum && p->kind != WL_OP_Mean)) return false;
@@ -172,21 +175,25 @@ static bool add_rows(const reduction *p, size_t begin, size_t end) {
   float *out = (float *)(void *)p->out->data;
   int64_t width = n->kept_size[0];
   for (size_t i = begin; i < end;) {
-    size_t stop = (i / (size_t)width + 1) * (size_t)width;
-    if (stop > end) stop = end;
+    double totals[CHANNELS] = {0};
+    size_t count = (i / (size_t)width + 1) * (size_t)width - i;
+    if (count > end - i) count = end - i;
+    if (count > CHANNELS) count = CHANNELS;
     const float *x = (const float *)(const void *)p->x->data + offset_of(n->kept, n->kept_size, n->kept_step, (int64_t)i);
-    size_t count = stop - i;
-    memset(out + i, 0, count * sizeof(float));
-    for (int64_t k = 0; k < p->length; k++, x += n->gone_step[0])
-      for (size_t c = 0; c < count; c++) out[i + c] += x[c];
-    if (p->kind == WL_OP_Mean)
-      for (size_t c = 0; c < count; c++) out[i + c] /= (float)p->length;
-    i = stop;
+    for (int64_t k = 0; k < p->length;) {
+      float sums[CHANNELS] = {0};
+      for (int64_t stop = k + ROWS; k < p->length && k < stop; k++, x += n->gone_step[0])
+        for (size_t c = 0; c < count; c++) sums[c] += x[c];
+      for (size_t c = 0; c < count; c++) totals[c] += (double)sums[c];
+    }
+    for (size_t c = 0; c < count; c++) {
+      out[i + c] = (float)totals[c];
+      if (p->kind == WL_OP_Mean) out[i + c] /= (float)p->length;
+    }
+    i += count;
   }
   return true;
 }
-
-enum { CHANNELS = 256, MOST_ROWS = 1 << 23 };
 
 /* The same of bytes. */
 static bool add_bytes(const reduction *p, size_t begin, size_t end) {
