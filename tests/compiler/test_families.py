@@ -365,6 +365,25 @@ def _by_segment(ids: Output) -> Sequence[Output]:
     return [wf.math.unsorted_segment_max(wf.identity(wf.ones([2])) * 2, ids, 3)]
 
 
+def _losses(labels: Output) -> Sequence[Output]:
+    logits = wf.identity(wf.ones([2, 3])) * 2
+    return outputs("SparseSoftmaxCrossEntropyWithLogits", [logits, labels])
+
+
+def _dense(points: Output) -> Sequence[Output]:
+    values = wf.identity(wf.ones([2])) * 2
+    return outputs("SparseToDense", [points, [4], values, 0.0], validate_indices=True)
+
+
+def _product(points: Output) -> Sequence[Output]:
+    a = [wf.cast(points, wf.int64), wf.identity(wf.ones([2])) * 2, wf.constant([2, 3], wf.int64)]
+    return outputs("SparseTensorDenseMatMul", [*a, wf.ones([3, 2])])
+
+
+def _inverse(x: Output) -> Sequence[Output]:
+    return outputs("InvertPermutation", [x])
+
+
 def _to_points(op: str) -> Build:
     def build(points: Output) -> Sequence[Output]:
         rows = wf.identity(wf.ones([2])) * 2
@@ -395,6 +414,14 @@ def _rounded(end: Output) -> Sequence[Output]:
         pytest.param(_points, [[[0, 1], [2, -1]]], id="points below"),
         pytest.param(_reversed, [[2, 4]], id="lengths"),
         pytest.param(_by_segment, [[0, 3]], id="segment of a maximum"),
+        pytest.param(_losses, [[0, 3]], id="label"),
+        pytest.param(_losses, [[-1, 0]], id="label below"),
+        pytest.param(_dense, [[[0], [4]]], id="sparse"),
+        pytest.param(_dense, [[[2], [1]]], id="order of sparse"),
+        pytest.param(_product, [[[0, 0], [1, 3]]], id="sparse product"),
+        pytest.param(_inverse, [[*range(99), 100]], id="permutation"),
+        pytest.param(_inverse, [[*range(99), 0]], id="twice"),
+        pytest.param(lambda x: outputs("UnravelIndex", [x, [2, 3]]), [[0, 6]], id="position"),
         pytest.param(_to_points("ScatterNd"), [[[0], [3]]], id="scatter"),
         pytest.param(_to_points("TensorScatterAdd"), [[[0], [-1]]], id="scatter below"),
         pytest.param(_rounded, [-1], id="turned range"),
@@ -419,15 +446,19 @@ def test_what_is_wrong_has_the_error_of_the_kernel(
 ) -> None:
     given = [np.array(array, np.int32 if build is not _at_places else np.int64) for array in arrays]
     said = []
+    compiled = compiled_ops(monkeypatch)
     for mode in ("off", "now"):
         monkeypatch.setenv("WEFT_JIT", mode)
         with wf.Graph().as_default(), wf.Session() as session:
             feeds = [wf.placeholder(array.dtype, array.shape) for array in given]
-            fetches = [wf.identity(y) for y in build(*[wf.identity(x) for x in feeds])]
+            results = build(*[wf.identity(x) for x in feeds])
+            # An op alone stays with its kernel.
+            fetches = [wf.cast(y, wf.float32) * 3 for y in results]
             with pytest.raises(errors.InvalidArgumentError) as caught:
                 session.run(fetches, dict(zip(feeds, given, strict=True)))
             said.append((caught.value.node, str(caught.value)))
     assert said[0] == said[1]
+    assert results[0].op.type in compiled
 
 
 @pytest.mark.parametrize("mode", ["REFLECT", "SYMMETRIC"])
