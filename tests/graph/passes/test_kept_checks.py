@@ -374,7 +374,7 @@ def test_a_shape_that_is_said_is_not_certain() -> None:
     assert [shapes.hold_for(nodes[o.node.name]) for o in (y, z, constant)] == [False, False, True]
 
 
-@pytest.mark.parametrize("axis", [-1, (-1, -2)])
+@pytest.mark.parametrize("axis", [-1, (-1, -2), (-2, -1), (-1, 0)])
 def test_a_said_rank_moves_no_axis(axis: Any) -> None:
     x, y = said([None, None])
     value = np.arange(24, dtype=np.float32).reshape(2, 3, 4)

@@ -180,10 +180,16 @@ def _sums(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
 
 
 def _sums_over_apart(x: Array, axes: Axes, keep: bool, into: Array | None) -> Any:
-    """The sums over axes with others in between: those over the last neighbours first."""
+    """Return the sums over axes in any order with others in between: over the last neighbors first.
+
+    Axes are counted from the end where the rank that the graph states was not certain.
+    """
+    axes = tuple(sorted([axis % x.ndim for axis in axes]))
     first = len(axes) - 1
-    while axes[first - 1] == axes[first] - 1:
+    while first > 0 and axes[first - 1] == axes[first] - 1:
         first -= 1
+    if first == 0:
+        return _sums(x, axes, keep, into)
     inner = _sums(x, axes[first:], keep, None)
     return _sums(inner, axes[:first], keep, into)
 
