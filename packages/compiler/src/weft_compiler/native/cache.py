@@ -116,8 +116,7 @@ def _key(made_from: str, target: Target) -> str:
 
     whole = "\0".join(
         [
-            metadata.version("weftml-compiler"),
-            metadata.version("llvmlite"),
+            *_versions(),
             repr(binding.llvm_version_info),
             target.triple,
             target.cpu,
@@ -127,6 +126,12 @@ def _key(made_from: str, target: Target) -> str:
         ]
     )
     return hashlib.sha256(whole.encode()).hexdigest()
+
+
+@functools.cache
+def _versions() -> tuple[str, str]:
+    """The versions of the compiler and of llvmlite, which take milliseconds to read."""
+    return metadata.version("weftml-compiler"), metadata.version("llvmlite")
 
 
 @functools.cache
