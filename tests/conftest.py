@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -65,6 +66,16 @@ def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Non
     """So does what many tests share, whichever of them comes first."""
     if fixturedef.scope != "function":
         seed(f"{request.node.nodeid} {fixturedef.argname}")
+
+
+def pytest_configure() -> None:
+    """Let SIGINT raise KeyboardInterrupt where the caller ignores it, as shells do in `pytest &`.
+
+    Programs that tests start inherit an ignored signal, and would never end by one that a test
+    sends.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

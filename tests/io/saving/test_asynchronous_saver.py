@@ -519,12 +519,18 @@ class TestTheEndOfTheProgram:
     def test_an_interrupt_leaves_the_previous_one(self, tmp_path: Path) -> None:
         process = start("hangs", tmp_path)
         assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.readline() == "saved\n"
-        process.send_signal(signal.SIGINT)
-        while "the program ends when" not in (line := process.stderr.readline()):
-            assert line, "the program ended without waiting"
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=LIMIT)
+        limit = threading.Timer(LIMIT, process.kill)  # readline has no timeout
+        limit.start()
+        try:
+            assert process.stdout.readline() == "saved\n"
+            process.send_signal(signal.SIGINT)
+            while "the program ends when" not in (line := process.stderr.readline()):
+                assert line, f"the program did not wait for its save, or ignored SIGINT {LIMIT:g} s"
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=LIMIT)
+        finally:
+            limit.cancel()
+            process.kill()
         assert process.returncode != 0
         assert latest_checkpoint(str(tmp_path)) == str(tmp_path / "m-1")
         assert load_variable(str(tmp_path), "v")[0] == 1.0
