@@ -33,6 +33,11 @@ def elsewhere() -> wf.Tensor:
         return wf.constant(1)
 
 
+def run_function(function: Callable[[], Any]) -> Any:
+    with wf.Session() as session:
+        return session.run(wf.py_func(function, [], wf.float32))
+
+
 def pad_at_run_time() -> Any:
     fed = wf.placeholder(wf.float32)
     batches = wf.data.Dataset.from_tensors(fed).padded_batch(1, [3])
@@ -105,6 +110,24 @@ CASES = {
     "py_func of no function": Case(
         lambda: wf.py_func("f", [1.0], wf.float32), (ValueError, TypeError)
     ),
+    "py_func: an object": Case(
+        lambda: run_function(lambda: {"a": 1.0}),
+        (errors.InternalError, errors.InvalidArgumentError),
+    ),
+    "py_func: None in a list": Case(
+        lambda: run_function(lambda: [None]), (errors.InternalError, errors.InvalidArgumentError)
+    ),
+    "py_func: a NumPy type": Case(
+        lambda: run_function(lambda: np.array([], dtype=[("a", np.float32)])),
+        (errors.InternalError, errors.InvalidArgumentError),
+    ),
+    "py_func: another type": Case(
+        lambda: run_function(lambda: np.int64(1)), (errors.InvalidArgumentError,)
+    ),
+    "csv: defaults": Case(lambda: wf.decode_csv("1", np.array([0])), (TypeError,)),
+    "csv: columns": Case(
+        lambda: wf.decode_csv("1", [[0]], select_cols=np.array([0])), (TypeError,)
+    ),
     "csv: delimiter": Case(lambda: csv(field_delim=[";"]), (TypeError,)),
     "csv: quotes": Case(lambda: csv(use_quote_delim=np.array([True])), (TypeError,)),
     "csv: missing value": Case(lambda: csv(na_value=np.array(["-"])), (TypeError,)),
@@ -125,7 +148,13 @@ def test_each_class_catches_it(name: str) -> None:
 
 
 def test_the_classes_cross_process_borders() -> None:
-    from weft_tensor.errors import EmptyGraphError, OpError, PaddingError, UnknownFeedError
+    from weft_tensor.errors import (
+        EmptyGraphError,
+        OpError,
+        PaddingError,
+        UnknownFeedError,
+        UnsupportedResultError,
+    )
 
-    for kind in (EmptyGraphError, PaddingError, UnknownFeedError):
+    for kind in (EmptyGraphError, PaddingError, UnknownFeedError, UnsupportedResultError):
         assert type(OpError.from_dict(kind("text").to_dict())) is kind

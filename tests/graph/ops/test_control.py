@@ -170,6 +170,32 @@ def test_py_func_results_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("result", "dtype", "message"),
+    [
+        (object(), dtypes.float32, "must be float32, got an object of type object"),
+        ({"a": 1.0}, dtypes.string, "must be string, got an object of type dict"),
+        ([None], dtypes.float32, "an object of type NoneType"),
+        ({1}, dtypes.int64, "an object of type set"),
+        (np.array([1.0], object), dtypes.float32, "an object of type float"),
+        (2**70, dtypes.int64, "an object of type int"),
+        (np.datetime64("2020-01-01"), dtypes.int64, "the NumPy type datetime64"),
+        (np.zeros(2, [("a", np.float32)]), dtypes.float32, "the NumPy type"),
+    ],
+)
+def test_py_func_results_that_no_tensor_holds(result: Any, dtype: Any, message: str) -> None:
+    wrong = control.py_func(lambda: result, [], dtype)
+    with pytest.raises(errors.InternalError, match=message):
+        evaluate(wrong)
+
+
+def test_py_func_results_of_other_types_are_no_internal_errors() -> None:
+    for result in (1.5, "a", np.array(["1"]), 1j, [[1], [1, 2]]):
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            evaluate(control.py_func(lambda result=result: result, [], dtypes.int32))
+        assert not isinstance(caught.value, errors.InternalError)
+
+
+@pytest.mark.parametrize(
     ("raised", "wanted"),
     [
         (ValueError, errors.InvalidArgumentError),

@@ -471,9 +471,32 @@ SOME = VarLenFeature(I64)
         (lambda: parse_single_example("x", b"\xff"), TYPE, "features must be a dict"),  # type: ignore[arg-type]
         (lambda: parse_sequence_example(["x"], b"\xff"), TYPE, "features must be a dict"),  # type: ignore[arg-type]
         (lambda: parse_single_sequence_example("x", None, [1]), TYPE, "features must be a dict"),  # type: ignore[arg-type]
-        (lambda: decode_csv(["1"], 3), TYPE, "record_defaults must be a list, got 3"),  # type: ignore[arg-type]
-        (lambda: decode_csv(["1"], None), TYPE, "record_defaults must be a list, got None"),  # type: ignore[arg-type]
-        (lambda: decode_csv(["1"], [[1]], 3), VALUE, "field_delim must be one byte, got 3"),  # type: ignore[arg-type]
+        (
+            lambda: decode_csv(["1"], 3),  # type: ignore[arg-type]
+            TYPE,
+            "record_defaults must be a list or a tuple, got 3",
+        ),
+        (
+            lambda: decode_csv(["1"], None),  # type: ignore[arg-type]
+            TYPE,
+            "record_defaults must be a list or a tuple, got None",
+        ),
+        (
+            lambda: decode_csv(["1"], np.array([1])),  # type: ignore[arg-type]
+            TYPE,
+            "record_defaults must be a list or a tuple, got array",
+        ),
+        (
+            lambda: decode_csv(["1"], iter([[1]])),  # type: ignore[arg-type]
+            TYPE,
+            "record_defaults must be a list or a tuple, got <",
+        ),
+        (
+            lambda: decode_csv(["1"], [[1]], select_cols=np.array([0])),  # type: ignore[arg-type]
+            TYPE,
+            "select_cols must be a list or a tuple, got array",
+        ),
+        (lambda: decode_csv(["1"], [[1]], 3), TYPE, "field_delim must be text, got 3"),  # type: ignore[arg-type]
         (lambda: decode_csv(["1"], [[1]], select_cols=3), TYPE, "select_cols must be a list"),  # type: ignore[arg-type]
         (lambda: decode_csv(["1"], [[1]], select_cols=["a"]), TYPE, "must be an integer, got 'a'"),  # type: ignore[list-item]
         (lambda: decode_csv(["1"], [[1]], select_cols=[2**70]), VALUE, "must be at most"),

@@ -25,6 +25,16 @@ def listed(values: Any, what: str) -> list[Any]:
     return list(values)
 
 
+def sequence(values: Any, what: str) -> list[Any]:
+    """The items of a list or tuple; no other iterable, since arguments of ops must be lists.
+
+    Raises: InvalidTypeError: `values` is neither.
+    """
+    if not isinstance(values, list | tuple):
+        raise errors.InvalidTypeError(f"{what} must be a list or a tuple, got {values!r}")
+    return list(values)
+
+
 def scalar(
     value: Any, dtype: DType, what: str, least: int | None = None, auto: int | None = None
 ) -> Output:

@@ -510,6 +510,13 @@ class PaddingError(DataLossError, InvalidArgumentError):
     """
 
 
+class UnsupportedResultError(InternalError, InvalidArgumentError):
+    """A function of `py_func` returned an object that no tensor can hold, such as a dict.
+
+    Return arrays, numbers or strings. It is an InternalError too, as in TensorFlow.
+    """
+
+
 class UnknownNameError(NotFoundError, ValueError):
     """A graph has no node or output of that name.
 

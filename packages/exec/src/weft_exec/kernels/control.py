@@ -186,6 +186,19 @@ def _for_python(value: Any) -> Any:
 
 
 def _from_python(value: Any, dtype: DType, position: int) -> Any:
+    try:
+        return _as_array(value, dtype, position)
+    except errors.InvalidArgumentError as error:
+        unsupported = _unsupported_content(value)
+        if unsupported is None:
+            raise
+        raise errors.UnsupportedResultError(
+            f"value {position} of the Python function must be {dtype.name}, got {unsupported}; "
+            "return arrays, numbers, strings, or lists of them"
+        ) from error
+
+
+def _as_array(value: Any, dtype: DType, position: int) -> Any:
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "SUO":
         if value.dtype != dtype.numpy:
             raise errors.InvalidArgumentError(
@@ -196,6 +209,20 @@ def _from_python(value: Any, dtype: DType, position: int) -> Any:
     from weft_graph.ir.constants import to_array
 
     return to_array(value, dtype)
+
+
+def _unsupported_content(value: Any) -> str | None:
+    """The kind of objects in `value` that no tensor can hold; None if there are none."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # a list of lists of different lengths
+        return None
+    if array.dtype.fields is not None or array.dtype.kind in "mM":
+        return f"the NumPy type {array.dtype}"
+    if array.dtype.kind != "O":
+        return None
+    kinds = [type(item) for item in array.reshape(-1) if not isinstance(item, str | bytes)]
+    return f"an object of type {kinds[0].__name__}" if kinds else None
 
 
 _CLASSES: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (

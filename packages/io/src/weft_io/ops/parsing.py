@@ -21,7 +21,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
-from weft_io.arguments import listed
+from weft_io.arguments import sequence
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer, text
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -350,6 +350,7 @@ def decode_csv(
       select_cols: positions of the columns to return, ascending; all by default.
     Returns: a tensor per column, shape of `records`.
     Raises:
+      InvalidTypeError: `record_defaults` or `select_cols` is no list or tuple.
       InvalidArgumentError: `select_cols` are not ascending, or not as many as the defaults; when it
         runs: a line has another number of fields, or a field is missing or is no number.
 
@@ -358,9 +359,9 @@ def decode_csv(
       (np.int32(1), b'abc')
     """
     defaults = [
-        convert_to_tensor(default) for default in listed(record_defaults, "record_defaults")
+        convert_to_tensor(default) for default in sequence(record_defaults, "record_defaults")
     ]
-    columns = () if select_cols is None else listed(select_cols, "select_cols")
+    columns = () if select_cols is None else sequence(select_cols, "select_cols")
     chosen = tuple([integer(column, "each of select_cols") for column in columns])
     if any(column < 0 for column in chosen):
         raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(chosen)}")
