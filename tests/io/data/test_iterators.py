@@ -104,6 +104,9 @@ STEPS: dict[str, Callable[[Dataset, int], Dataset]] = {
     "zip": lambda d, n: Dataset.zip((d, R(50))).map(lambda a, b: a + b),
     "window": lambda d, n: d.window(n + 1, 1, 2).flat_map(lambda w: w.batch(9)).unbatch(),
     "windows ahead": lambda d, n: d.window(3).prefetch(n).flat_map(lambda w: w),
+    "batches of windows": lambda d, n: (
+        d.window(2).batch(2).prefetch(n).unbatch().flat_map(lambda w: w)
+    ),
     "scan": lambda d, n: d.scan(np.int64(n), lambda s, x: (s + x, s)),
     "take while": lambda d, n: d.take_while(lambda x: x < n + 3),
     "unique": lambda d, n: d.map(lambda x: x // 2).apply(transformations.unique()),

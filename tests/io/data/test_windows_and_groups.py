@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,12 +19,14 @@ from weft_graph.ops.array import fill
 from weft_graph.ops.casting import cast
 from weft_graph.ops.join import concat
 from weft_graph.ops.shapes import size
+from weft_graph.ops.sparse import sparse_tensor_to_dense
 from weft_graph.ops.string_conversion import as_string
 from weft_graph.variables.resource import ResourceVariable
 from weft_io.data import choosing, grouping, structures, transformations
 from weft_io.data.dataset import Dataset
 from weft_io.data.optional import Optional, get_next_as_optional
 from weft_io.data.options import Options, ThreadingOptions
+from weft_io.data.tabular import CsvDataset
 from weft_tensor import dtypes, errors
 
 R = Dataset.range
@@ -91,6 +93,98 @@ def test_a_window_has_the_structure_of_the_elements() -> None:
     assert elements(found) == [(1, [b"a", b"b"]), (3, [b"c"])]
     inner = R(4).window(2).map(lambda w: w.reduce(np.int64(0), lambda a, b: a + b))
     assert elements(inner) == [1, 5]
+
+
+def windows_in(batches: Dataset) -> list[Any]:
+    """The elements of each window in a dataset of batches of windows."""
+    windows = batches.flat_map(Dataset.from_tensor_slices)
+    return elements(windows.flat_map(lambda window: window.batch(9)))
+
+
+class TestBatchesOfWindows:
+    WINDOWS: ClassVar = [[0, 1], [2, 3], [4, 5], [6]]
+
+    def test_they_hold_datasets(self) -> None:
+        batches = R(7).window(2).batch(3)
+        assert windows_in(batches) == self.WINDOWS
+        sizes = batches.map(lambda batch: size(transformations.to_variant(batch)))
+        assert elements(sizes) == [3, 1]
+        assert value(transformations.cardinality(batches)) == 2
+
+    def test_their_spec_has_the_shape_of_the_batch(self) -> None:
+        inner = TensorSpec([], dtypes.int64)
+        windows = R(7).window(2)
+        assert windows.batch(3).element_spec == structures.DatasetSpec(inner, [None])
+        full = windows.batch(3, drop_remainder=True)
+        assert full.element_spec == structures.DatasetSpec(inner, [3])
+        assert full.batch(2).element_spec == structures.DatasetSpec(inner, [None, 3])
+        assert full.unbatch().element_spec == windows.element_spec
+        batch = full.make_one_shot_iterator().get_next()
+        assert batch.shape.as_list() == [3] and full.element_spec.is_compatible_with(batch)
+        windows_of_batches = windows.batch(3).window(2).element_spec
+        assert windows_of_batches == structures.DatasetSpec(structures.DatasetSpec(inner, [None]))
+
+    def test_unbatch_takes_them_apart(self) -> None:
+        windows = R(7).window(2).batch(2).unbatch()
+        assert elements(windows.flat_map(lambda window: window.batch(9))) == self.WINDOWS
+
+    def test_batches_of_batches(self) -> None:
+        twice = R(7).window(2).batch(2).batch(2)
+        assert windows_in(twice.flat_map(Dataset.from_tensor_slices)) == self.WINDOWS
+        assert windows_in(twice.unbatch()) == self.WINDOWS
+
+    def test_windows_of_windows(self) -> None:
+        outer = R(7).window(2).window(3).flat_map(lambda windows: windows.batch(3))
+        assert windows_in(outer) == self.WINDOWS
+
+    def test_structures(self) -> None:
+        pairs = R(4).map(lambda n: (n, {"a": n * 10})).window(2).batch(2)
+
+        def apart(first: Any, second: Any) -> Dataset:
+            slices = Dataset.from_tensor_slices
+            return Dataset.zip((slices(first), slices(second["a"])))
+
+        rows = pairs.flat_map(apart).flat_map(lambda *windows: Dataset.zip(windows))
+        assert elements(rows) == [(0, 0), (1, 10), (2, 20), (3, 30)]
+
+    def test_the_only_element(self) -> None:
+        batch = transformations.get_single_element(R(7).window(2).batch(9))
+        windows = Dataset.from_tensor_slices(batch)
+        assert elements(windows.flat_map(lambda window: window.batch(9))) == self.WINDOWS
+
+    def test_optional_batches(self) -> None:
+        iterator = R(4).window(2).batch(2).make_one_shot_iterator()
+        following = get_next_as_optional(iterator)
+        assert value(size(transformations.to_variant(following.get_value()))) == 2
+
+    def test_sparse_and_ragged_elements(self) -> None:
+        rows = Dataset.from_tensor_slices(SparseTensor([[0, 1], [2, 0]], [5, 6], [3, 2]))
+        batches = rows.window(2).batch(2).flat_map(Dataset.from_tensor_slices)
+        dense = batches.flat_map(lambda window: window.map(sparse_tensor_to_dense))
+        assert elements(dense) == [[0, 5], [0, 0], [6, 0]]
+
+    def test_what_is_refused(self) -> None:
+        windows = R(7).window(2)
+        with pytest.raises(TypeError, match="padded_batch is not supported for datasets of"):
+            windows.padded_batch(2, [])
+        with pytest.raises(TypeError, match="must return a `Dataset`"):
+            windows.batch(2).flat_map(lambda batch: batch)
+        with pytest.raises(errors.InvalidArgumentError, match="unbatch requires rank 1"):
+            windows.unbatch()
+        with pytest.raises(errors.UnimplementedError, match="got a Optional"):
+            R(2).map(Optional.from_value).batch(2)
+        with pytest.raises(TypeError, match="different types"):
+            windows.concatenate(windows.batch(2))
+        with pytest.raises(TypeError, match="different types"):
+            windows.concatenate(R(2).map(as_string).window(2))
+        with pytest.raises(TypeError, match="a Dataset is required"):
+            transformations.to_variant(3)  # type: ignore[arg-type]
+
+
+def test_datasets_of_files_are_elements() -> None:
+    rows = R(1).map(lambda n: CsvDataset("unread.csv", [[0]]))
+    assert rows.element_spec == structures.DatasetSpec((TensorSpec([], dtypes.int32),))
+    assert rows.batch(2).output_classes is Dataset
 
 
 @pytest.mark.parametrize("numbers", [(0, 1, 1), (1, 0, 1), (1, 1, -1)])
@@ -426,8 +520,9 @@ def test_structures_tell_what_elements_are() -> None:
     assert nothing.output_classes is Dataset
     with pytest.raises(TypeError, match="Dataset or an Iterator"):
         structures.get_structure(3)
-    with pytest.raises(errors.InvalidArgumentError, match="dataset_shape"):
-        structures.DatasetSpec(TensorSpec([]), [3])
+    several = structures.DatasetSpec(TensorSpec([], dtypes.int64), [None])
+    assert several != windows and not several.is_compatible_with(R(5))
+    assert repr(several) == "DatasetSpec(TensorSpec(shape=[], dtype=int64, name=None), [?])"
 
 
 def test_elements_are_padded_to_a_number() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph.ir import nest
 from weft_graph.ir.constant_value import constant_value
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from weft_io.data.dataset import Dataset
 
 
+_STACKED: Final = (SparseTensor, RaggedTensor, specs.DatasetBase)
+"""Classes of parts of an element that batches hold, besides dense tensors."""
+
+
 class Batching(Steps):
     """Batches of elements, and their rows."""
 
@@ -26,14 +30,15 @@ class Batching(Steps):
         """Elements stacked in batches, along a new first axis.
 
         Sparse tensors need not have one shape: each size is the largest in the batch. Ragged ones,
-        and rows of them, become ragged tensors with one more ragged axis.
+        and rows of them, become ragged tensors with one more ragged axis. Datasets, such as those
+        of `window`, become a tensor of datasets; `from_tensor_slices` takes it apart.
 
         Args:
           batch_size: int64, shape ().
           drop_remainder: bool, shape (): leave out the last batch where it is smaller.
         Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
         """
-        self._check_dense("batch", but=(SparseTensor, RaggedTensor))
+        self._check_dense("batch", but=_STACKED)
         inputs = int64(batch_size, "batch_size", 1), drops(drop_remainder)
         rows = _static_rows(batch_size, drop_remainder)
         form = nest.map_structure(lambda spec: spec.batch(rows), self._element)
@@ -57,7 +62,8 @@ class Batching(Steps):
           padded_shapes: a structure of shapes; a size None or -1 is the largest in the batch.
           padding_values: a structure of values; zeros and empty strings by default.
           drop_remainder: bool, shape (): leave out the last batch where it is smaller.
-        Raises (when it is iterated): InvalidArgumentError: an element is larger or of another rank.
+        Raises: InvalidTypeError: an element has a dataset; when it is iterated:
+          InvalidArgumentError: an element is larger or of another rank.
 
         Examples:
           >>> rows = wf.data.Dataset.range(1, 3).map(lambda n: wf.fill([n], n))
@@ -66,6 +72,11 @@ class Batching(Steps):
           array([[1, 0],
                  [2, 2]])
         """
+        if any(issubclass(spec.cls, specs.DatasetBase) for spec in nest.flatten(self._element)):
+            raise errors.InvalidTypeError(
+                "padded_batch is not supported for datasets of datasets, got elements "
+                f"{self.element_spec!r}; use batch"
+            )
         self._check_dense("padded_batch")
         size, drop = int64(batch_size, "batch_size", 1), drops(drop_remainder)
         shapes, dims = padded_form(self._element, padded_shapes)
@@ -83,12 +94,12 @@ class Batching(Steps):
         return made
 
     def unbatch(self) -> Dataset:
-        """The rows of the elements, each as an element of its own.
+        """The rows of the elements, each as an element of its own; datasets of a tensor of them.
 
         Raises: InvalidArgumentError: a part has rank 0, or the sizes differ; of sizes that are not
           known when it is iterated.
         """
-        self._check_dense("unbatch", but=(SparseTensor, RaggedTensor))
+        self._check_dense("unbatch", but=_STACKED)
         check_rows(self._element, "unbatch")
         form = nest.map_structure(lambda spec: spec.row, self._element)
         if any_variant(form):
@@ -98,7 +109,7 @@ class Batching(Steps):
 
     def _check_dense(self, what: str, but: tuple[type, ...] = ()) -> None:
         for spec in nest.flatten(self._element):
-            if spec.cls is not Output and spec.cls not in but:
+            if not issubclass(spec.cls, (Output, *but)):
                 raise errors.UnimplementedError(
                     f"{what} requires dense tensors, got a {spec.cls.__name__} in the elements"
                 )
@@ -111,7 +122,7 @@ def check_rows(form: Any, what: str) -> None:
     """
     size: int | None = None
     for spec in nest.flatten(form):
-        if spec.cls not in (Output, SparseTensor, RaggedTensor):
+        if not issubclass(spec.cls, (Output, *_STACKED)):
             raise errors.UnimplementedError(f"{what} requires tensors, got a {spec.cls.__name__}")
         if spec.dims == ():
             raise errors.InvalidArgumentError(f"{what} requires rank 1 at least, got ()")

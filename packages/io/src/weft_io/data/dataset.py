@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Dataset", "DatasetSpec"]
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from weft_graph.functions.type_spec import register_type_spec
 from weft_graph.ir import nest
@@ -37,7 +37,7 @@ from weft_io.streams.generators import GeneratorFunction
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import function
-from weft_tensor.shape import TensorShape
+from weft_tensor.shape import Dims, TensorShape, as_dims
 
 
 class Dataset(Batching, Applying):
@@ -67,9 +67,13 @@ class Dataset(Batching, Applying):
         self._element = element
         self._options = Options()
 
+    @classmethod
+    def _spec_class(cls) -> type:
+        return Dataset  # as a variant says nothing of subclasses such as CsvDataset
+
     @staticmethod
-    def _spec_with(element_spec: Any) -> DatasetSpec:
-        return DatasetSpec(element_spec)
+    def _spec_with(element_spec: Any, dims: Dims) -> DatasetSpec:
+        return DatasetSpec(element_spec, dims)
 
     @staticmethod
     def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
@@ -413,7 +417,7 @@ class Dataset(Batching, Applying):
                  [1, 2],
                  [2, 3]])
         """
-        self._check_dense("window", but=(SparseTensor, RaggedTensor))
+        self._check_dense("window", but=(SparseTensor, RaggedTensor, specs.DatasetBase))
         if any_variant(self._element):
             inside = packed_each(self).window(size, shift, stride, drop_remainder)
             windows: Dataset = unpacked_windows(inside, self._element)
@@ -458,33 +462,45 @@ def _bounds(*values: Any) -> list[Output]:
 
 
 class DatasetSpec(specs.ElementsSpec):
-    """The specs of the elements of a dataset.
+    """The spec of a dataset, or of a tensor of datasets.
 
     Args:
-      element_spec: a structure of specs: of its elements.
-      dataset_shape: [], since a dataset is one.
-    Raises: InvalidArgumentError: `dataset_shape` is another.
+      element_spec: a structure of specs: of the elements of the dataset.
+      dataset_shape: [] for a dataset; otherwise the shape of a tensor of datasets, as batches of
+        windows have.
 
     Examples:
       >>> wf.data.DatasetSpec(wf.TensorSpec([], wf.int64)).is_compatible_with(
       ...     wf.data.Dataset.range(3)
       ... )
       True
+      >>> wf.data.Dataset.range(4).window(2).batch(2, drop_remainder=True).element_spec
+      DatasetSpec(TensorSpec(shape=[], dtype=int64, name=None), [2])
     """
 
-    __slots__ = ()
+    __slots__ = ("_shape",)
 
     def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
-        if TensorShape(dataset_shape).as_list() != []:
-            raise errors.InvalidArgumentError(
-                f"a dataset has the shape [], so dataset_shape must be, got {dataset_shape}"
-            )
         super().__init__(element_spec)
+        self._shape = TensorShape(dataset_shape)
+
+    @classmethod
+    def from_value(cls, value: Dataset | specs.NestedVariant) -> Self:
+        """Return the spec of a dataset or of a tensor of datasets."""
+        return cls(value.element_spec, value._variant_tensor.dims)
 
     @property
     def value_type(self) -> type:
-        """Dataset."""
-        return Dataset
+        """The class of values: `Dataset`, or `NestedVariant` for a tensor of datasets."""
+        return Dataset if self._shape.as_list() == [] else specs.NestedVariant
+
+    def as_spec(self) -> specs.Spec:
+        """Return the same as the form of a component."""
+        return specs.Spec(dtypes.variant, as_dims(self._shape), Dataset, self._form)
+
+    def _said(self) -> tuple[Any, ...]:
+        return (self.element_spec, self._shape)
 
 
 register_type_spec(Dataset, DatasetSpec.from_value)
+register_type_spec(specs.NestedVariant, DatasetSpec.from_value)

@@ -12,6 +12,7 @@ from weft_graph.ir.node import Output
 from weft_io.data import specs
 from weft_io.data.iterator import Iterator
 from weft_tensor import errors
+from weft_tensor.shape import Dims
 
 
 class Optional(specs.VariantBase):
@@ -32,7 +33,7 @@ class Optional(specs.VariantBase):
         self._element = element
 
     @staticmethod
-    def _spec_with(element_spec: Any) -> OptionalSpec:
+    def _spec_with(element_spec: Any, dims: Dims) -> OptionalSpec:
         return OptionalSpec(element_spec)
 
     @staticmethod

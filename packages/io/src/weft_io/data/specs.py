@@ -52,7 +52,8 @@ class Spec:
       dtype: element type.
       dims: static shape; of a sparse tensor, the dense one.
       cls: class of the tensor.
-      element: of a dataset or an optional, the form of its elements.
+      element: of a dataset or an optional, the form of its elements. A dataset has dims (); other
+        dims are those of a tensor of datasets, such as a batch of windows.
       ragged: of a ragged tensor, and of a row of one.
     """
 
@@ -98,9 +99,11 @@ class Spec:
             return found
         if self.cls is RaggedTensor:
             return RaggedTensor.from_nested_row_splits(parts[0], parts[1:], validate=False)
-        if self.element is not None:
+        if self.element is None:
+            return parts[0]
+        if self.dims == ():
             return self.cls(parts[0], self.element)
-        return parts[0]
+        return NestedVariant(parts[0], self.element, self.cls)
 
     def with_dims(self, dims: Dims) -> Spec:
         """The same in another shape."""
@@ -128,9 +131,12 @@ class Spec:
         return mine == (other.dtype, other.dims, other.cls, other.ragged)
 
     def like(self, other: Spec) -> bool:
-        """Whether both are of one class and type."""
+        """Return True if both are of one class and type, and so are the elements of datasets."""
         if self.dtype is not other.dtype or self.cls is not other.cls:
             return False
+        if self.element is not None:
+            one_rank = (self.dims == ()) == (other.dims == ())
+            return one_rank and _same_types(self.element, other.element)
         return self.cls is not RaggedTensor or self.ragged == other.ragged
 
     __hash__ = None  # type: ignore[assignment]
@@ -174,14 +180,44 @@ class VariantBase(Elements):
 
     _variant_tensor: Output
 
+    @classmethod
+    def _spec_class(cls) -> type:
+        """Return the class that a form has for values of this one."""
+        return cls
+
     @staticmethod
-    def _spec_with(element_spec: Any) -> TypeSpec:
-        """The spec of one whose elements have a spec."""
+    def _spec_with(element_spec: Any, dims: Dims) -> TypeSpec:
+        """Return the spec of one, or of a tensor of such, whose elements have a spec."""
         raise NotImplementedError
 
 
 class DatasetBase(VariantBase):
     """What makes a dataset one."""
+
+
+class NestedVariant(Elements):
+    """A tensor of datasets, such as one batch of windows.
+
+    `Dataset.from_tensor_slices` turns it into a dataset of its datasets.
+
+    Args:
+      variant_tensor: variant, any shape.
+      element: the form of the elements of each dataset, a structure of `Spec`.
+      cls: class of the datasets.
+    """
+
+    def __init__(self, variant_tensor: Output, element: Any, cls: type) -> None:
+        self._variant_tensor = variant_tensor
+        self._element = element
+        self._cls = cls
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape of the tensor."""
+        return TensorShape(self._variant_tensor.dims)
+
+    def __repr__(self) -> str:
+        return f"<weft.NestedVariant shape: {self.shape}, elements: {self.element_spec!r}>"
 
 
 class ElementsSpec(TypeSpec):
@@ -221,8 +257,9 @@ def _type_spec_of(spec: Spec) -> TypeSpec:
         return RaggedTensorSpec(spec.dims, spec.dtype, *spec.ragged)
     if spec.element is None:
         return TensorSpec(spec.dims, spec.dtype)
-    found: TypeSpec = spec.cls._spec_with(nest.map_structure(_type_spec_of, spec.element))  # type: ignore[attr-defined]
-    return found
+    element_spec = nest.map_structure(_type_spec_of, spec.element)
+    result: TypeSpec = spec.cls._spec_with(element_spec, spec.dims)  # type: ignore[attr-defined]
+    return result
 
 
 def types_of(element: Any) -> Any:
@@ -264,7 +301,7 @@ def _converted(value: Any) -> Any:
         items = [_converted(item) for item in value]
         kind: Any = type(value)
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
-    if isinstance(value, SparseTensor | RaggedTensor | VariantBase):
+    if isinstance(value, SparseTensor | RaggedTensor | VariantBase | NestedVariant):
         return value
     return convert_to_tensor(value)
 
@@ -280,7 +317,9 @@ def _spec_of(value: Any) -> Spec:
     if isinstance(value, RaggedTensor):
         return _ragged_like(RaggedTensorSpec.from_value(value))
     if isinstance(value, VariantBase):
-        return Spec(dtypes.variant, (), type(value), value._element)
+        return Spec(dtypes.variant, (), value._spec_class(), value._element)
+    if isinstance(value, NestedVariant):
+        return Spec(dtypes.variant, value._variant_tensor.dims, value._cls, value._element)
     return Spec(value.dtype, value.dims)
 
 
@@ -302,7 +341,7 @@ def _parts_of(value: Any) -> list[Output]:
         return [value.indices, value.values, value.dense_shape]
     if isinstance(value, RaggedTensor):
         return list(value.parts)
-    if isinstance(value, VariantBase):
+    if isinstance(value, VariantBase | NestedVariant):
         return [value._variant_tensor]
     return [value]
 
@@ -386,17 +425,18 @@ def check_same_types(wanted: Any, found: Any, what: str) -> None:
 
     Raises: InvalidTypeError: it is one.
     """
-    try:
-        nest.assert_same_structure(wanted, found)
-        same = all(
-            a.like(b) for a, b in zip(nest.flatten(wanted), nest.flatten(found), strict=True)
-        )
-    except (errors.InvalidTypeError, errors.InvalidArgumentError):
-        same = False
-    if not same:
+    if not _same_types(wanted, found):
         raise errors.InvalidTypeError(
             f"the structure and types of {what} must be {wanted!r}, got {found!r}"
         )
+
+
+def _same_types(first: Any, second: Any) -> bool:
+    try:
+        nest.assert_same_structure(first, second)
+    except (errors.InvalidTypeError, errors.InvalidArgumentError):
+        return False
+    return all(a.like(b) for a, b in zip(nest.flatten(first), nest.flatten(second), strict=True))
 
 
 def compatible(wanted: Any, given: Any) -> bool:

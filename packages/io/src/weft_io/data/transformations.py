@@ -87,17 +87,19 @@ def get_single_element(dataset: Dataset) -> Any:
     return specs.rebuilt(form, node.outputs)
 
 
-def to_variant(dataset: Dataset) -> Output:
-    """The tensor that stands for a dataset.
+def to_variant(dataset: Dataset | specs.NestedVariant) -> Output:
+    """Return the tensor that stands for a dataset, or for a batch of datasets.
 
     Args:
       dataset: any.
-    Returns: variant, shape ().
+    Returns: variant, shape () for a dataset.
 
     Examples:
       >>> wf.data.experimental.to_variant(wf.data.Dataset.range(3)).dtype
       weft.variant
     """
+    if isinstance(dataset, specs.NestedVariant):
+        return dataset._variant_tensor
     return _checked(dataset)._variant_tensor
 
 

@@ -35,7 +35,7 @@ def stacked(values: Sequence[Any], empty: Empty) -> Array:
     first = values[0]
     if type(first) is bytes:
         return _strings(values)
-    if all(isinstance(value, RaggedVariant) for value in values):
+    if all(isinstance(value, RaggedVariant | Source) for value in values):
         return _objects(values)
     if not isinstance(first, np.ndarray | np.generic):
         raise errors.UnimplementedError(f"batches cannot hold {type(first).__name__}")

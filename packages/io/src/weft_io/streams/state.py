@@ -17,6 +17,7 @@ A value is a byte that says what it is, and its content:
                 for each size; the elements. Strings are 8 bytes n, then n bytes, each.
     d           a dataset whose elements are there: the list of them
     r           a variant that is a ragged tensor: the list of its values and its splits
+    v           a tensor of variants: the list of its shape and of its elements
 
 Integers are little-endian. A stream is the list of its kind and of what it keeps; see `save` of the
 classes.
@@ -84,6 +85,10 @@ def _put(value: Any, parts: list[bytes]) -> None:
 
 
 def _put_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
+    if array.dtype.kind == "O" and not all(type(item) is bytes for item in array.flat):
+        parts.append(b"v")
+        _put([list(array.shape), array.reshape(-1).tolist()], parts)
+        return
     name = dtypes.from_numpy(array.dtype).name.encode()
     parts += (b"a", bytes((len(name),)), name, bytes((array.ndim,)))
     parts += [_SIZE.pack(size) for size in array.shape]
@@ -134,6 +139,8 @@ class _Reader:
             return self._dataset(depth)
         if kind == b"r":
             return self._ragged(depth)
+        if kind == b"v":
+            return self._variants(depth)
         if kind != b"l":
             raise _SEAL.damaged(f"has no value at {self._at - 1}, but {kind!r}")
         if depth >= _DEEPEST:
@@ -152,6 +159,19 @@ class _Reader:
             raise _SEAL.damaged(f"has no values and splits of a ragged tensor at {self._at}")
         values, *splits = [np.asarray(part) for part in parts]
         return RaggedVariant(splits, values)
+
+    def _variants(self, depth: int) -> np.ndarray[Any, Any]:
+        parts = self.value(depth + 1) if self._data[self._at : self._at + 1] == b"l" else None
+        if not parts or len(parts) != 2 or not all(isinstance(part, list) for part in parts):
+            raise _SEAL.damaged(f"has no shape and elements of a tensor at {self._at}")
+        shape, items = parts
+        sized = all(type(size) is int and size >= 0 for size in shape)
+        held = all(isinstance(item, ElementsSource | RaggedVariant) for item in items)
+        if not sized or not held or len(shape) > _MOST_AXES or math.prod(shape) != len(items):
+            raise _SEAL.damaged(f"has no {shape} variants at {self._at}, but {len(items)} values")
+        array = np.empty(len(items), object)
+        array[:] = items
+        return array.reshape(shape)
 
     def _take(self, count: int) -> bytes:
         at = self._at
