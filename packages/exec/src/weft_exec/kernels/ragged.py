@@ -10,7 +10,7 @@ import numpy as np
 from weft_exec.kernels.common import Array, new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.string_rows import check_splits
-from weft_exec.resources.ragged_variant import RaggedVariant
+from weft_graph.ir.variants import RaggedVariant
 from weft_graph.ops.ragged import FIRST_DIM_SIZE, ROW_LENGTHS, VALUE_ROWIDS, check_kinds
 from weft_tensor import errors
 from weft_tensor.shape import format_dims

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft_graph import proto
 from weft_graph.ir.constants import to_array
+from weft_graph.messages.variant_proto import variant_from_proto, variant_to_proto
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims, format_dims
@@ -149,10 +150,16 @@ def make_tensor_proto(
 def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
     """A `TensorProto` of `array`, whose elements are of `dtype`.
 
-    Raises: InvalidArgumentError: it takes 2 GiB or more, or the elements have no such form.
+    Raises:
+      InvalidArgumentError: it takes 2 GiB or more, or the elements have no such form.
+      InvalidTypeError: a variant is neither a ragged tensor nor a tensor.
     """
     message = proto.TensorProto(dtype=dtype.as_datatype_enum)
     _fill_shape(message.tensor_shape, array.shape)
+    if dtype is dtypes.variant:
+        items = array.reshape(-1).tolist()
+        message.variant_val.extend([variant_to_proto(item, _part_to_proto) for item in items])
+        return message
     if array.nbytes > MAX_BYTES:
         raise errors.InvalidArgumentError(
             f"a tensor of {array.nbytes} bytes does not fit into a TensorProto (2 GiB at most)"
@@ -164,13 +171,18 @@ def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
     return message
 
 
+def _part_to_proto(array: np.ndarray) -> proto.TensorProto:
+    return array_to_proto(array, dtypes.from_numpy(array.dtype))
+
+
 def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
     """The array of a `TensorProto`: a new one, that the caller may write to.
 
     Args:
       tensor: a `TensorProto`, such as the attribute "value" of a constant.
     Raises:
-      InvalidTypeError: its element type has no arrays (resource, variant), or is unknown.
+      InvalidTypeError: its element type has no arrays (resource) or is unknown, or it has variants
+        that are neither ragged tensors nor tensors.
       InvalidArgumentError: the values do not fit the shape.
 
     Examples:
@@ -202,6 +214,8 @@ def array_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> n
       budget: bounds what repeated values expand to.
     """
     dtype = dtype_from_proto(tensor.dtype, where)
+    if dtype is dtypes.variant:
+        return _variants_from_proto(tensor, where, budget)
     field = _VALUE_FIELD.get(dtype)
     if field is None:
         raise errors.InvalidTypeError(f"{where}: there are no arrays of {dtype.name}")
@@ -228,6 +242,39 @@ def array_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> n
     result[: given.size] = given
     result[given.size :] = last
     return result.reshape(shape)
+
+
+def _variants_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> np.ndarray:
+    shape = _shape(tensor.tensor_shape, where)
+    count = math.prod(shape)
+    messages = list(tensor.variant_val)
+    if tensor.tensor_content:
+        messages = [
+            _parsed_variant(item, where)
+            for item in _strings_from_content(tensor.tensor_content, count, where)
+        ]
+    if len(messages) != count:
+        raise errors.InvalidArgumentError(
+            f"{where}: shape {list(shape)} of variant takes {count} elements and variant_val has "
+            f"{len(messages)}; empty variants cannot be read"
+        )
+    result = np.empty(count, object)
+    for i, message in enumerate(messages):
+        result[i] = variant_from_proto(
+            message, where, lambda part: array_from_proto(part, where, budget)
+        )
+    return result.reshape(shape)
+
+
+def _parsed_variant(data: bytes, where: str) -> proto.VariantTensorDataProto:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return proto.VariantTensorDataProto.FromString(data)
+    except DecodeError as cause:
+        raise errors.InvalidArgumentError(
+            f"{where}: tensor_content has bytes that are no VariantTensorDataProto: {cause}"
+        ) from cause
 
 
 def _full_shape(shape: Any) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ from weft_graph.ops.shapes import shape_internal, shape_vector
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.memory import new_array
+from weft_tensor.nesting import shown
 from weft_tensor.shape import (
     Dimension,
     Dims,
@@ -58,7 +59,23 @@ def _const_shape(node: NodeSpec) -> Sequence[Dims]:
     dtype: DType = node.attrs["dtype"]
     if value.dtype != dtype.numpy:
         raise errors.InvalidTypeError(f"value must be of {dtype.name}, got {value.dtype}")
+    if value.dtype.hasobject:
+        _check_objects(value, dtype)
     return (value.shape,)
+
+
+def _check_objects(value: np.ndarray[Any, Any], dtype: DType) -> None:
+    """Require strings in a constant of strings and none in one of variants or handles.
+
+    Raises: InvalidTypeError: an element is of another kind.
+    """
+    is_text = dtype is dtypes.string
+    for item in value.flat:
+        if isinstance(item, bytes) is not is_text:
+            raise errors.InvalidTypeError(
+                f"value must be of {dtype.name}, got an element {shown(item)} of type "
+                f"{type(item).__name__}"
+            )
 
 
 def _placeholder_shape(node: NodeSpec) -> Sequence[Dims]:

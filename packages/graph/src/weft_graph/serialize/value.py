@@ -43,6 +43,8 @@ def value_from_bytes(data: bytes) -> Any:
         tensor = proto.TensorProto.FromString(data)
     except DecodeError as error:
         raise errors.DataLossError(f"{len(data)} bytes are no tensor: {error}") from error
+    if tensor.dtype == proto.DT_VARIANT:
+        raise errors.InvalidTypeError("a variant cannot leave its process, and so cannot come in")
     array = array_from_proto(tensor, "the value", Budget(0))
     return array if array.ndim or array.dtype.kind == "O" else array[()]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sparse_parts import checked
+from weft_graph.ir.variants import TensorVariant
 from weft_graph.messages.tensor_proto import array_to_proto
 from weft_io.kernels.parsing import parsed_tensor
 from weft_io.resources.sparse_map import SparseValue, check_parts, joined_rows, rows_of_sparse
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]
-
-
-class TensorVariant:
-    """An array that is one element of a tensor of variants."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
 
 
 def _written(node: Node, values: list[SparseValue]) -> Array:

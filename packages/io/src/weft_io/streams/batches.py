@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.resources.ragged_variant import RaggedVariant
+from weft_graph.ir.variants import RaggedVariant
 from weft_io.streams.stream import (
     Array,
     Element,

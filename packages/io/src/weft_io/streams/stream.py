@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from weft_exec.resources.ragged_variant import RaggedVariant
+from weft_graph.ir.variants import RaggedVariant
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims

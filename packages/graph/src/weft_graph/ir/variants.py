@@ -1,4 +1,4 @@
-"""A ragged tensor as one element of a tensor of variants."""
+"""Elements of tensors of variants that are plain data."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ class RaggedVariant:
     def __init__(self, splits: list[Array], values: Array) -> None:
         self.splits = splits
         self.values = values
+
+
+class TensorVariant:
+    """An array that is one element of a tensor of variants, such as a part of a sparse tensor."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
