@@ -30,6 +30,7 @@ from weft_distrib.server import Server
 from weft_distrib.worker import tracing
 from weft_exec.resources.session_tensors import SessionTensors
 from weft_exec.session.explain import StepReport
+from weft_tensor.finalizers import settle
 
 PS, W0, W1 = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
 
@@ -193,6 +194,7 @@ def test_handles_of_values_in_tasks(target: str, cluster: list[Server], value: A
                 again()
         for _ in range(5):
             handle = session.run(keep)  # the one before goes with its name
+            settle()
             handle.eval()
         assert kept() <= 2 and len(session.graph.nodes) <= nodes + 2
         with pytest.raises(errors.InvalidArgumentError, match="keeps no tensor"):

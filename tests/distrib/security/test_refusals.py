@@ -21,6 +21,7 @@ from weft_distrib.client.link import RemoteLink
 from weft_distrib.cluster.environment import task_from_environment
 from weft_distrib.commands import certificates, launch, server as server_command
 from weft_distrib.master import homes, master, sessions
+from weft_distrib.master.limits import WaitLimit
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import STATUS, ControlClient
 from weft_distrib.protocol.tables import encode
@@ -59,7 +60,8 @@ def session(link: RemoteLink) -> int:
     number = link.create_session(messages.OpenSession(), 30).session
     with wf.Graph().as_default() as graph:
         wf.multiply(wf.placeholder(wf.float32, [], name="x"), 2.0, name="y")
-        link.extend(number, np.frombuffer(graph_to_bytes(graph, 0, len(graph.nodes)), np.uint8))
+        segment = np.frombuffer(graph_to_bytes(graph, 0, len(graph.nodes)), np.uint8)
+        link.extend(messages.SessionRequest(number), segment)
     return number
 
 
@@ -145,9 +147,9 @@ def test_answers_of_tasks_that_do_not_fit() -> None:
     reply = Reply()
     reply((), encode(messages.Found([1, 0])))
     with pytest.raises(errors.DataLossError, match="told of 2 of 3"):
-        homes._told(DeviceParts("ps", 0, 0), reply, 0.0, 3)
+        homes._told(DeviceParts("ps", 0, 0), reply, WaitLimit(0), 3)
     with pytest.raises(errors.DeadlineExceededError, match=r"/job:ps.* did not say"):
-        homes._told(DeviceParts("ps", 0, 0), Reply(), 0.0, 3)
+        homes._told(DeviceParts("ps", 0, 0), Reply(), WaitLimit(1), 3)
 
 
 # ------------------------------------------------------------------------------ tasks
