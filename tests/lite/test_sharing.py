@@ -188,6 +188,18 @@ def work():
     del first, run
 
 ends_well(work)
+
+def overwrite():
+    first.set_tensor(0, np.full_like(image, 5))
+    first.invoke()
+
+output = first.get_output_details()[0]["index"]
+first.set_tensor(0, image)
+first.invoke()
+mine = first.get_tensor(output)
+ends_well(overwrite)
+assert np.array_equal(first.get_tensor(0), image)  # the memory of a child is its own
+assert np.array_equal(first.get_tensor(output), mine)
 assert np.array_equal(run(x=image)["y"], want)
 
 def forked_within(op, ended):

@@ -37,6 +37,35 @@ def test_strided_values_are_summed_as_they_are():
         np.testing.assert_array_equal(session.run(turned), value.T[::2].sum(1))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("size", [100, 129, 1000, 40_000])
+def test_columns_of_a_matrix_and_reversed_values(size, dtype):
+    value = (np.arange(3 * size) % 13 - 5).astype(dtype).reshape(size, 3)
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.as_dtype(dtype), [None, 3])
+        sums = [
+            wf.reduce_sum(x[:, 1]),
+            wf.reduce_sum(x[:, 1], keepdims=True),
+            wf.reduce_sum(x[::-1, 2]),
+            wf.reduce_sum(x[::3, 0]),
+            wf.reduce_mean(wf.unstack(x, axis=1)[2]) * size,
+        ]
+        got = session.run(sums, {x: value})
+    wanted = [
+        value[:, 1].sum(), value[:, 1].sum(keepdims=True), value[:, 2].sum(), value[::3, 0].sum(),
+        value[:, 2].sum(),
+    ]  # fmt: skip
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-3)
+
+
+def test_long_sums_of_squares_keep_their_digits():
+    value = np.random.default_rng(0).random(3_000_000, np.float32)
+    with wf.Graph().as_default(), wf.Session() as session:
+        got = session.run(wf.nn.l2_loss(wf.constant(value)))
+    assert abs(got / (0.5 * np.sum(np.square(value, dtype=np.float64))) - 1) < 1e-6
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_what_is_not_finite_stays_in_its_own_sum(axis):
     value = np.ones((80, 90), np.float32)

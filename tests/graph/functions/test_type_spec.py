@@ -27,7 +27,7 @@ SPECS: list[tuple[wf.TypeSpec, str]] = [
     (wf.NoneTensorSpec(), "NoneTensorSpec()"),
     (
         wf.data.DatasetSpec(wf.SparseTensorSpec()),
-        "DatasetSpec(SparseTensorSpec(shape=<unknown>, dtype=float32))",
+        "DatasetSpec(SparseTensorSpec(shape=<unknown>, dtype=float32), [])",
     ),
 ]
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _ALIGNMENT = 64
+_PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE} if hasattr(mmap, "MAP_PRIVATE") else {}
 
 
 class _Type:
@@ -57,8 +58,11 @@ def _numpy() -> Any:
 
 
 def _aligned(size: int) -> tuple[Any, int]:
-    """A block of zeros and the address in it at a multiple of the alignment."""
-    block = mmap.mmap(-1, max(size, 1) + _ALIGNMENT)
+    """Return a block of zeros and the address in it at a multiple of the alignment.
+
+    A forked process has a copy of its own, on systems that fork.
+    """
+    block = mmap.mmap(-1, max(size, 1) + _ALIGNMENT, **_PRIVATE)
     address = ctypes.addressof(ctypes.c_char.from_buffer(block))
     return block, -(-address // _ALIGNMENT) * _ALIGNMENT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -108,6 +108,10 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+_SQUARES: Final = 1 << 14
+"""Squares that one product adds, in the dozens of lanes that BLAS has."""
+
+
 @kernel("L2Loss", device=ARRAY_DEVICE)
 def _make_l2(node: Node, device: Device) -> KernelFunction:
     dot: Any = device.xp.dot
@@ -115,8 +119,15 @@ def _make_l2(node: Node, device: Device) -> KernelFunction:
 
     def run(t: Any) -> Any:
         flat = widened(t).reshape(-1)
-        half = dot(flat, flat) * flat.dtype.type(0.5)
+        half = squares(flat) * flat.dtype.type(0.5)
         return half if half.dtype == exact else half.astype(exact)
+
+    def squares(flat: Any) -> Any:
+        """Return the sum of squares; on the host that of blocks, so that errors do not add up."""
+        if flat.size <= _SQUARES or type(flat) is not np.ndarray:
+            return dot(flat, flat)
+        blocks = [flat[at : at + _SQUARES] for at in range(0, flat.size, _SQUARES)]
+        return np.add.reduce(np.array([dot(block, block) for block in blocks], flat.dtype))
 
     return run
 

@@ -63,7 +63,10 @@ def summed(x: Any, start: int, stop: int, into: Array | None = None) -> Any:
 
 
 def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
-    """The sums by NumPy, which adds in pairs along the last axis of dense arrays only."""
+    """Return the sums by NumPy, in blocks of `BLOCK` where NumPy does not add in pairs.
+
+    It does so along the last axis of dense arrays only. The sums of blocks are summed alike.
+    """
     axes = tuple(range(start, stop))
     in_pairs = x.dtype.kind not in "fc" or (stop == x.ndim and x.flags.c_contiguous)
     if in_pairs or prod(x.shape[start:stop]) <= BLOCK:
@@ -73,9 +76,9 @@ def _reduced(x: Any, start: int, stop: int, into: Array | None) -> Any:
     firsts = range(0, x.shape[start], BLOCK)
     parts = np.empty((len(firsts), *x.shape[:start], *x.shape[stop:]), x.dtype)
     lead = (slice(None),) * start
-    for part, first in zip(parts, firsts, strict=True):
+    for block, first in enumerate(firsts):
         rows = x[(*lead, slice(first, first + BLOCK))]
-        np.add.reduce(rows, axis=start, dtype=x.dtype, out=part[...])
+        np.add.reduce(rows, axis=start, dtype=x.dtype, out=parts[block, ...])
     return _reduced(parts, 0, 1, into)
 
 
