@@ -273,7 +273,7 @@ def test_shapes_that_are_used_stay_compiled(
 ) -> None:
     """One that is used all the time is never compiled again, however many others there are."""
     _tiering(monkeypatch)
-    monkeypatch.setattr(tiering, "_FIXED", 0.0)
+    monkeypatch.setattr(tiering, "_REGION_SECONDS", 0.0)
     monkeypatch.setattr(function, "MOST", 3)
     x = wf.placeholder(wf.float32, [None])
     y = wf.reduce_sum(wf.exp(-x) + 1.0)

@@ -72,6 +72,9 @@ def warm_script(arguments: argparse.Namespace) -> int:
     place = _directory()
     if place is None:
         return 1
+    if not arguments.script.is_file():
+        sys.stderr.write(f"there is no script {arguments.script}\n")
+        return 2
     before, started = len(list(cache.entries(place))), time.monotonic()
     command = [sys.executable, str(arguments.script), *arguments.arguments]
     process = subprocess.Popen(command, env={**os.environ, "WEFT_JIT": "now"})
@@ -85,7 +88,7 @@ def warm_script(arguments: argparse.Namespace) -> int:
             code = process.wait()
             break
     _show(place, before, started, "\n")
-    return code
+    return code if code >= 0 else 128 - code  # as shells say of signals
 
 
 def clear_entries(arguments: argparse.Namespace) -> int:
@@ -104,8 +107,10 @@ def clear_entries(arguments: argparse.Namespace) -> int:
 def _directory() -> Path | None:
     place = cache.directory()
     if place is None:
+        name = os.environ.get("WEFT_CACHE") or "~/.cache/weft/objects"
         sys.stderr.write(
-            "there is no cache: WEFT_CACHE is off, or its directory is not this user's alone\n"
+            f"there is no cache: WEFT_CACHE is off, or the directory {name} cannot be made, or "
+            "others may write to it\n"
         )
     return place
 

@@ -188,6 +188,8 @@ def _with_window(make: Callable[[Pool, Node, Device], KernelFunction]) -> Any:
         def run(*inputs: Any) -> Any:
             nonlocal last
             *values, ksize, strides = inputs
+            if ksize.ndim != 1 or strides.ndim != 1:
+                check_window(node.type, rank, ksize.tolist(), strides.tolist())
             window = tuple(ksize.tolist()), tuple(strides.tolist())
             found = last
             if found is None or found[0] != window:

@@ -11,7 +11,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import reachable
 
 _log = logging.getLogger("weft")
-_CONVINCING = 100
+_CONVINCING = 1000
 """Training steps after which update operations that never ran are taken to be forgotten."""
 
 

@@ -52,12 +52,17 @@ def _window(node: NodeSpec) -> tuple[Any, Any]:
     return ksize, strides
 
 
-def check_window(op: str, rank: int, ksize: Sequence[int], strides: Sequence[int]) -> None:
-    """Raise InvalidArgumentError unless there is a positive size and stride for each axis."""
+def check_window(op: str, rank: int, ksize: Any, strides: Any) -> None:
+    """Raise InvalidArgumentError unless there is a positive size and stride for each axis.
+
+    Args:
+      ksize, strides: sequences of integers; of a window that is an input, nested as its value is.
+    """
     for key, values in (("ksize", ksize), ("strides", strides)):
-        if len(values) != rank or min(values) < 1:
+        numbers = list(values) if isinstance(values, Sequence) else []
+        if len(numbers) != rank or not all(isinstance(n, int) and n > 0 for n in numbers):
             raise errors.InvalidArgumentError(
-                f"{op} requires {key} of {rank} positive numbers, got {list(values)}"
+                f"{op} requires {key} of {rank} positive numbers, got {values}"
             )
 
 

@@ -37,21 +37,22 @@ OVERHEAD: Final = 0.1
 """Fraction of the processor time of a process that compiling may add without an idle core."""
 _IDLE_PRICE: Final = 0.25
 """Fraction of the price that an idle core leaves to the program: lowering holds the interpreter."""
-_FIXED, _MEMBER = 0.06, 0.0045
+_REGION_SECONDS, _NODE_SECONDS = 0.06, 0.0045
 """Seconds to compile a region and each node of it, until they are measured here."""
 _IMPORT: Final = 0.15
 """Seconds that the first compile of a process takes besides: it imports LLVM."""
-_LOOK, _LOOK_MEMBER = 0.003, 0.00003
+_LOOK_SECONDS, _LOOK_NODE_SECONDS = 0.003, 0.00003
 """Seconds to look for code and measurements on the disk, and for each node of the region."""
-_FIRST_LOOK: Final = 0.05
-"""Seconds of kernels before the first look: the first code that is there imports LLVM."""
-_REST: Final = 0.005
+_LOAD_SECONDS: Final = 0.4
+"""Seconds to load the first code that is on the disk: it imports LLVM. The first look waits for
+kernels to take as long, so that scripts which end before pay nothing."""
+_DECISION_INTERVAL: Final = 0.005
 """Seconds of kernels between two decisions."""
-_RESTS: Final = 100
+_MIN_REST_RATIO: Final = 100
 """Least ratio of the time of kernels between two decisions to the time that a decision takes."""
-_ALL: Final = 7
-"""Runs by kernels that are timed; of later ones one of so many is, and counts for all of them. A
-prime, so that of shapes which take turns each is met."""
+_TIMED_RUNS: Final = 7
+"""Number of first runs by kernels that are timed. Later, one run in this many is timed and counted
+for all. A prime, so that each of several alternating shapes is met."""
 _TRIAL: Final = 20
 """Runs after which compiled code is compared with its kernels."""
 _WATCHED: Final = 2000
@@ -59,6 +60,8 @@ _WATCHED: Final = 2000
 _SLOWER: Final = 1.05
 _WORTH_WRITING: Final = 0.05
 """Seconds of kernels from which on a region's measurements are written to the disk."""
+_MAX_LOOKED: Final = 1024
+"""Regions whose measurements are held until the process ends; older ones are written before."""
 _NOTICEABLE: Final = 0.1
 """Fraction of the time of all kernels that a region must take to keep a program from full speed."""
 _POLL_SECONDS: Final = 0.02
@@ -99,7 +102,7 @@ def read_history(content: bytes | None) -> History:
             None if price is None else float(price),
             bool(fields.get("is_slower", False)),
         )
-    except (ValueError, TypeError, AttributeError):  # written by somebody else
+    except (ValueError, TypeError, AttributeError):  # not written by `write_history`
         return History()
 
 
@@ -135,8 +138,8 @@ class RegionProfile(ByKernels):
         self.runs, self.seconds, self.least = 0, 0.0, float("inf")
         self._tries, self._best = 0, float("inf")
         self.looked = self.is_compiled = False
-        self.look = _LOOK + _LOOK_MEMBER * len(members)
-        self._estimate = _FIXED + _MEMBER * len(members)
+        self.look = _LOOK_SECONDS + _LOOK_NODE_SECONDS * len(members)
+        self._estimate = _REGION_SECONDS + _NODE_SECONDS * len(members)
         self.history = History()
         self.key: str | None = None
 
@@ -176,18 +179,18 @@ class RegionProfile(ByKernels):
           alone: True if all other choices of shapes run by kernels too; then the next runs need
             not ask.
         """
-        if alone and self.runs >= _ALL:
-            self.runs += _ALL
-            self.skips = _ALL - 1
+        if alone and self.runs >= _TIMED_RUNS:
+            self.runs += _TIMED_RUNS
+            self.skips = _TIMED_RUNS - 1
             return True
         self.runs += 1
-        return self.runs <= _ALL or self.runs % _ALL == 0
+        return self.runs <= _TIMED_RUNS or self.runs % _TIMED_RUNS == 0
 
     def took(self, seconds: float) -> None:
         """Add a run by kernels; the first one is ignored, since it loads them."""
         if self.runs == 1:
             return
-        runs = 1 if self.runs <= _ALL else _ALL
+        runs = 1 if self.runs <= _TIMED_RUNS else _TIMED_RUNS
         self.seconds += runs * seconds
         self.least = min(self.least, seconds)
         self._compilation.ran_by_kernels(runs * seconds)
@@ -217,12 +220,12 @@ class RegionProfile(ByKernels):
             self._compilation.saved(mean - taken)
             self._best = min(self._best, taken)
             self._tries += 1
-            if self._tries == _TRIAL and self._best > _SLOWER * self.least:
+            if self._tries >= _WATCHED:
+                replace(run)
+            elif self._tries >= _TRIAL and self._best > _SLOWER * self.least:
                 self.history = self.history._replace(is_slower=True)
                 self._compilation.write(self)
                 replace(None)
-            elif self._tries == _WATCHED:
-                replace(run)
             return values
 
         return call
@@ -360,18 +363,23 @@ class Compilation:
         self._has_idle_core = idle_cores or IdleCores()
         self._process_clock = process_clock
         self._num_compiled = 0
-        self._next_look = _REST
+        self._next_look = _DECISION_INTERVAL
         self.seen = 0.0
         self._lock = threading.Lock()
         self._busy = False
         self._candidates: weakref.WeakSet[Candidate] = weakref.WeakSet()
         self._looked: dict[str, tuple[ProfileStore, RegionProfile]] = {}
-        self._is_announced = self._is_complete = False
+        self._is_announced = self._is_complete = self._has_looked = False
 
     def add(self, candidate: Candidate) -> None:
         """Consider a region from now on."""
         with self._lock:
             self._candidates.add(candidate)
+
+    def after_fork(self) -> None:
+        """Forget what a thread of the parent was doing."""
+        self._lock = threading.Lock()
+        self._busy = False
 
     def saved(self, seconds: float) -> None:
         """Add what a compiled region took less than its kernels."""
@@ -387,7 +395,7 @@ class Compilation:
             self.seen += seconds
             if self._busy or self.seen < self._next_look:
                 return
-            self._next_look = self.seen + _REST
+            self._next_look = self.seen + _DECISION_INTERVAL
             self._busy = True
         started = _clock()
         waits = False
@@ -397,7 +405,7 @@ class Compilation:
         except RuntimeError:  # the interpreter is ending, and takes no more work
             return
         finally:
-            rest = _RESTS * (_clock() - started)
+            rest = _MIN_REST_RATIO * (_clock() - started)
             self._next_look = max(self._next_look, self.seen + rest)
             if future is None:
                 self._busy = False
@@ -423,8 +431,11 @@ class Compilation:
 
     def _unknown(self) -> _Chosen:
         """Return the regions that it is time to look for on the disk."""
-        if self.seen < _FIRST_LOOK:
-            return []
+        if not self._has_looked:
+            fraction = _IDLE_PRICE if self._has_idle_core() else 1.0
+            if self.seen < fraction * _LOAD_SECONDS:
+                return []
+            self._has_looked = True
         return [
             (candidate, profile)
             for candidate, profile in self._waiting()
@@ -454,14 +465,17 @@ class Compilation:
             if not self._looked:
                 atexit.register(self.write_all)
             self._looked[key] = store, profile
+            oldest = next(iter(self._looked))
+            left = self._looked.pop(oldest) if len(self._looked) > _MAX_LOOKED else None
+        if left is not None:
+            _write_kernels(oldest, *left)
 
     def write_all(self) -> None:
         """Write what was measured of regions that run by kernels, for later processes."""
         with self._lock:
             looked, self._looked = self._looked, {}
         for key, (store, profile) in looked.items():
-            if not profile.is_compiled and profile.seconds >= _WORTH_WRITING:
-                store.write(key, profile.encoded(profile.measured()))
+            _write_kernels(key, store, profile)
 
     def write(self, profile: RegionProfile) -> None:
         """Write what was measured of a region that was compiled."""
@@ -527,6 +541,12 @@ class Compilation:
         )
 
 
+def _write_kernels(key: str, store: ProfileStore, profile: RegionProfile) -> None:
+    """Write what was measured of a region that runs by kernels, if it is worth a file."""
+    if not profile.is_compiled and profile.seconds >= _WORTH_WRITING:
+        store.write(key, profile.encoded(profile.measured()))
+
+
 @cache
 def compilation() -> Compilation:
     """Return the compilation of this process."""
@@ -543,5 +563,12 @@ def _wait(future: Future[None]) -> None:
     wait([future], _POLL_SECONDS)
 
 
+def _after_fork() -> None:
+    """Begin anew in a forked process, which has no threads: nothing is being compiled in it."""
+    _background.cache_clear()
+    if compilation.cache_info().currsize:
+        compilation().after_fork()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_background.cache_clear)  # threads are not forked
+    os.register_at_fork(after_in_child=_after_fork)
