@@ -33,6 +33,8 @@ REFUSED = {
     "AvgPool-depth": "pools over examples",
     "Cast-complex64": "gives no complex64",
     "Cast-complex128": "gives no complex128",
+    "Cast-qint16": "no element type qint16",
+    "Cast-quint16": "no element type quint16",
     "FakeQuantWithMinMaxArgs-few": "all values of 8 bits",
     "FakeQuantWithMinMaxArgs-narrow": "all values of 8 bits",
     "FakeQuantWithMinMaxVars": "must be a constant",
