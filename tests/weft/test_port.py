@@ -100,12 +100,13 @@ def test_every_private_module_has_its_names_in_a_namespace() -> None:
 
 OLD = """\
 from tensorflow.python.client import timeline
+import tensorflow.python.client.timeline as tl
 from tensorflow.contrib.data import Dataset
 import tensorflow as tf
 from tensorflow.contrib import data
 from tensorflow.python.data.ops.dataset_ops import Dataset as Elements
 from tensorflow.python.training.adam import AdamOptimizer
-timeline.Timeline(None).generate_chrome_trace_format()
+timeline.Timeline(None).generate_chrome_trace_format(), tl.Timeline
 tf.contrib.data.map_and_batch(abs, 3), data.batch_and_drop_remainder(2), Dataset, Elements
 """
 
@@ -116,6 +117,7 @@ def test_timelines_and_datasets_of_old_programs(tmp_path: Path) -> None:
     port("--write", path)
     text = path.read_text(encoding="utf-8")
     assert "from weft import timeline\n" in text
+    assert "import weft.timeline as tl\n" in text
     assert "from weft.contrib.data import Dataset\n" in text
     assert "from weft.data import Dataset as Elements\n" in text
     assert "from weft.train import AdamOptimizer\n" in text

@@ -12,6 +12,7 @@ from weft._port.source import (
     is_module,
     is_tensorflow,
     look_up,
+    public_module,
     public_path,
 )
 
@@ -51,6 +52,8 @@ def _offset(text: str, starts: list[int], line: int, column: int) -> int:
 def _of_import(statement: ast.Import, text: str, starts: list[int]) -> Iterator[Edit]:
     for alias in statement.names:
         path = below_root(alias.name)
+        if path is not None and alias.asname is not None:
+            path = public_module(path)
         if path is None or (path and look_up(0, path).missing):
             continue
         start = _offset(text, starts, alias.lineno, alias.col_offset)

@@ -223,7 +223,7 @@ class Source:
             if path is None:
                 continue
             if alias.asname is not None:
-                self.names[alias.asname] = path
+                self.names[alias.asname] = public_module(path)
             else:
                 self.names["tensorflow"] = ""
 
@@ -323,6 +323,12 @@ def public_path(path: str) -> str | None:
         if path == module or path.startswith(module + "."):
             return f"{PRIVATE[module]}{path[len(module) :]}".strip(".")
     return None
+
+
+def public_module(path: str) -> str:
+    """Return the public namespace that has the names of a private module; else the path itself."""
+    public = public_path(path)
+    return public if public is not None and is_module(public) else path
 
 
 @cache
