@@ -91,7 +91,8 @@ def test_a_free_clause_is_recognized() -> None:
     ("message", "accepted"),
     [
         ("graph: hold no lock across an import\n\nWhy.\n", True),
-        ("exec, io: name the task in errors\n", True),
+        ("exec,io: name the task in errors\n", True),
+        ("exec, io: name the task in errors\n", False),
         ("docs/lite.md: show --shape\n", True),
         ("Columns of attention are left out\n", False),
         ("graph: Hold no lock\n", False),

@@ -118,6 +118,7 @@ class RegionProfile(ByKernels):
       runs: runs by kernels.
       seconds: processor seconds of all runs by kernels, extrapolated from those that are timed.
       least: processor seconds of the fastest run.
+      estimate: seconds to compile it, before any measurement.
       look: seconds that a look for its code on the disk takes.
       looked: True once its code was looked for.
       is_compiled: True once it was compiled, or could not be.
@@ -126,7 +127,7 @@ class RegionProfile(ByKernels):
     """
 
     __slots__ = (
-        "_best", "_compilation", "_estimate", "_members", "_tries", "history", "is_compiled", "key",
+        "_best", "_compilation", "_members", "_tries", "estimate", "history", "is_compiled", "key",
         "least", "look", "looked", "name", "runs", "seconds",
     )  # fmt: skip
 
@@ -139,7 +140,7 @@ class RegionProfile(ByKernels):
         self._tries, self._best = 0, float("inf")
         self.looked = self.is_compiled = False
         self.look = _LOOK_SECONDS + _LOOK_NODE_SECONDS * len(members)
-        self._estimate = _REGION_SECONDS + _NODE_SECONDS * len(members)
+        self.estimate = _REGION_SECONDS + _NODE_SECONDS * len(members)
         self.history = History()
         self.key: str | None = None
 
@@ -150,16 +151,11 @@ class RegionProfile(ByKernels):
           scale: measured seconds over estimated ones, of what was compiled in this process.
         """
         measured = self.history.compile_seconds
-        return scale * self._estimate if measured is None else measured
-
-    @property
-    def estimate(self) -> float:
-        """Estimated seconds to compile it, before any measurement."""
-        return self._estimate
+        return scale * self.estimate if measured is None else measured
 
     def discount(self, factor: float) -> None:
         """Lower the estimate: another choice of shapes has code that can be shared."""
-        self._estimate *= factor
+        self.estimate *= factor
 
     @property
     def rent(self) -> float:
