@@ -161,6 +161,9 @@ class TestScopes:
             wf.reset_default_graph()
 
 
+ACTIONS = ["add", "input", "uses", "all uses", "control", "remove"]
+
+
 class TestEdits:
     def test_replacing_uses_keeps_both_directions(self, graph: wf.Graph) -> None:
         a, b = wf.constant(1.0), wf.constant(2.0)
@@ -178,6 +181,18 @@ class TestEdits:
         with pytest.raises(ValueError, match="uses it"):
             graph.remove_nodes([a.op], reason="test")
         assert user.op.inputs[0] is a
+        graph.check_integrity()
+
+    def test_replacing_many_outputs_at_once_keeps_some_consumers(self, graph: wf.Graph) -> None:
+        a, b, c = wf.constant(1.0), wf.constant(2.0), wf.constant(3.0)
+        user, kept = wf.add_n([a, b, a, c]), wf.add_n([a, b])
+        swapped = {a: b, b: a}  # what replaces an output is not replaced in turn
+        assert graph.replace_all_uses(swapped, reason="test", keep=[kept.op]) == 1
+        assert list(user.op.inputs) == [b, a, b, c] and list(kept.op.inputs) == [a, b]
+        graph.check_integrity()
+        with pytest.raises(TypeError):
+            graph.replace_all_uses({c: a, b: wf.constant(1)}, reason="test")
+        assert list(user.op.inputs) == [b, a, b, c]
         graph.check_integrity()
 
     def test_removal(self, graph: wf.Graph) -> None:
@@ -201,7 +216,7 @@ class TestEdits:
         with wf.Graph().as_default() as graph:
             values = [wf.constant(float(i)) for i in range(3)]
             for _ in range(data.draw(st.integers(1, 25))):
-                action = data.draw(st.sampled_from(["add", "input", "uses", "control", "remove"]))
+                action = data.draw(st.sampled_from(ACTIONS))
                 pick = st.sampled_from(values)
                 users = [v.op for v in values if v.op.inputs]
                 if action == "add":
@@ -212,6 +227,11 @@ class TestEdits:
                     graph.replace_input(node, position, data.draw(pick), reason="test")
                 elif action == "uses":
                     graph.replace_uses(data.draw(pick), data.draw(pick), reason="test")
+                elif action == "all uses":
+                    replacements = data.draw(st.dictionaries(pick, pick, max_size=3))
+                    keep = data.draw(st.lists(pick, max_size=2))
+                    keep_nodes = [value.op for value in keep]
+                    graph.replace_all_uses(replacements, reason="test", keep=keep_nodes)
                 elif action == "control":
                     controls = [v.op for v in data.draw(st.lists(pick, max_size=3))]
                     graph.set_control_inputs(data.draw(pick).op, controls, reason="test")

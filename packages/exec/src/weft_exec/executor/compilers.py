@@ -543,13 +543,8 @@ def _rewire(step: StepGraph, region: Region, inside: set[Node], after: Collectio
       after: the members, and those that only wait for some.
     """
     graph, node = step.graph, region.node
-    own = {member: member.inputs for member in region.members}
-    for old, new in zip(region.outputs, node.outputs, strict=True):
-        step.replace(old, new, reason="region")
-    for member, inputs in own.items():
-        for i, source in enumerate(inputs):
-            if member.inputs[i] is not source:
-                graph.replace_input(member, i, source, reason="region")
+    replacements = dict(zip(region.outputs, node.outputs, strict=True))
+    step.replace_all(replacements, reason="region", keep=set(region.members))
     waits = _waits(region.members, after)
     users = dict.fromkeys(user for member in region.members for user in member.consumers)
     for user in users:  # each once, as one may wait for all members

@@ -7,7 +7,7 @@ fails.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from weft_graph.ir.collections import Collections
@@ -36,34 +36,65 @@ class Edits(Collections):
     def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
         """Make `node` take `new` at `position`.
 
+        Raises: as `set_inputs`.
+        """
+        inputs = (*node.inputs[:position], new, *node.inputs[position + 1 :])
+        self.set_inputs(node, inputs, reason=reason)
+
+    def set_inputs(self, node: Node, inputs: Sequence[Output], *, reason: str) -> None:
+        """Make `node` take `inputs`, one for each that it has.
+
         Raises:
           FailedPreconditionError: a session runs `node`.
-          InvalidArgumentError: `new` has another element type, or is in another graph.
+          InvalidArgumentError: an input has another element type, or is in another graph; nothing
+            is changed then.
         """
         self._check_editable(node, reason)
-        old = node.inputs[position]
-        _check_replacement(old, new, self, reason)
-        node.inputs = (*node.inputs[:position], new, *node.inputs[position + 1 :])
-        old._drop_use(node)
-        new._add_use(node)
+        pairs = zip(node.inputs, inputs, strict=True)
+        changed = [(old, new) for old, new in pairs if old is not new]
+        for old, new in changed:
+            _check_replacement(old, new, self, reason)
+        node.inputs = tuple(inputs)
+        for old, new in changed:
+            old._drop_use(node)
+            new._add_use(node)
 
     def replace_uses(self, old: Output, new: Output, *, reason: str) -> int:
         """Make every consumer of `old` take `new`; returns the number of consumers changed.
 
-        Raises: as `replace_input`; nothing is changed then.
+        Raises: as `set_inputs`; nothing is changed then.
         """
-        consumers = [] if old is new else old.consumers()
+        return self.replace_all_uses({old: new}, reason=reason)
+
+    def replace_all_uses(
+        self, replacements: Mapping[Output, Output], *, reason: str, keep: Collection[Node] = ()
+    ) -> int:
+        """Make the consumers of each key take its value.
+
+        The inputs of a consumer are rebuilt once, however many of them change. What replaces an
+        output is not replaced in turn.
+
+        Args:
+          keep: consumers that stay as they are.
+        Returns: the number of consumers changed.
+        Raises: as `set_inputs`; nothing is changed then.
+        """
+        changed = {old: new for old, new in replacements.items() if old is not new}
+        moved: dict[Output, dict[Node, int]] = {}
+        for old, new in changed.items():
+            moved[old] = {n: count for n, count in (old._uses or {}).items() if n not in keep}
+            _check_replacement(old, new, self, reason)
+        consumers = dict.fromkeys(node for counts in moved.values() for node in counts)
         for node in consumers:
             self._check_editable(node, reason)
-        _check_replacement(old, new, self, reason)
+        for old, counts in moved.items():
+            old._uses = {n: count for n, count in (old._uses or {}).items() if n not in counts}
         for node in consumers:
-            node.inputs = tuple([new if source is old else source for source in node.inputs])
-        if not consumers:
-            return 0
-        for node, count in (old._uses or {}).items():
-            new._uses = new._uses or {}
-            new._uses[node] = new._uses.get(node, 0) + count
-        old._uses = None
+            node.inputs = tuple([changed.get(source, source) for source in node.inputs])
+        for old, counts in moved.items():
+            uses = changed[old]._uses = changed[old]._uses or {}
+            for node, count in counts.items():
+                uses[node] = uses.get(node, 0) + count
         return len(consumers)
 
     def set_control_inputs(self, node: Node, controls: Sequence[Node], *, reason: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from weft_graph.ir.costs import free
 from weft_graph.ir.graph import Graph
@@ -102,7 +102,18 @@ class StepGraph:
 
     def replace(self, old: Output, new: Output, *, reason: str) -> None:
         """Let `new` stand for `old` everywhere, fetches included."""
-        self.graph.replace_uses(old, new, reason=reason)
+        self.replace_all({old: new}, reason=reason)
+
+    def replace_all(
+        self, replacements: Mapping[Output, Output], *, reason: str, keep: Collection[Node] = ()
+    ) -> None:
+        """Let each value stand for its key everywhere, fetches included, except in some nodes."""
+        self.graph.replace_all_uses(replacements, reason=reason, keep=keep)
+        for old, new in replacements.items():
+            self.note_replacement(old, new, reason=reason)
+
+    def note_replacement(self, old: Output, new: Output, *, reason: str) -> None:
+        """Let `new` be fetched in place of `old`, whose consumers are changed elsewhere."""
         self._forward[old] = new
         self.changes[reason] += 1
         if _log.isEnabledFor(logging.DEBUG):
@@ -132,6 +143,37 @@ class StepGraph:
         """
         roots = [output.node for output in self.fetches] + self.targets
         return ordered(reachable(roots))
+
+
+class Replacements:
+    """Replacements found by a pass that visits the nodes of a step, inputs before users.
+
+    Each node gets its new inputs when the pass reaches it, all at once: to replace them one by one
+    takes time quadratic in the number of inputs. The end of the `with` block changes the nodes
+    that are visited before their inputs, as back edges of loops make them.
+    """
+
+    def __init__(self, step: StepGraph) -> None:
+        self._step = step
+        self._replaced: dict[Output, None] = {}
+
+    def __enter__(self) -> Replacements:
+        return self
+
+    def visit(self, node: Node) -> None:
+        """Give a node its new inputs."""
+        if self._replaced and not self._replaced.keys().isdisjoint(node.inputs):
+            inputs = [self._step.resolve(source) for source in node.inputs]
+            self._step.graph.set_inputs(node, inputs, reason="replacement")
+
+    def add(self, old: Output, new: Output, *, reason: str) -> None:
+        """Let `new` stand for `old`, an output of the node that is visited."""
+        self._step.note_replacement(old, new, reason=reason)
+        self._replaced[old] = None
+
+    def __exit__(self, *failure: object) -> None:
+        left = {old: self._step.resolve(old) for old in self._replaced if old.consumers()}
+        self._step.graph.replace_all_uses(left, reason="replacement")
 
 
 class Part:
@@ -203,9 +245,8 @@ def copy_nodes(
         for mine, other in zip(node.outputs, twin.outputs, strict=True):
             outputs.setdefault(mine, other)
     for node in nodes:
-        for i, source in enumerate(node.inputs if node.role is Role.MERGE else ()):
-            if twins[node].inputs[i] is not outputs[source]:
-                graph.replace_input(twins[node], i, outputs[source], reason="copy")
+        if node.role is Role.MERGE:
+            graph.set_inputs(twins[node], [outputs[s] for s in node.inputs], reason="copy")
     return twins
 
 

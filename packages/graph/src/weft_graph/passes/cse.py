@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.node import Node
-from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.step_graph import Replacements, StepGraph
 from weft_graph.ir.traits import Role
 
 _LARGEST_COMPARED = 1 << 16
@@ -24,18 +24,19 @@ def eliminate_common_subexpressions(step: StepGraph) -> int:
     """
     first: dict[Any, Node] = {}
     twins: dict[Node, Node] = {}
-    for node in step.graph.nodes:
-        if node.controls and not twins.keys().isdisjoint(node.controls):
-            controls = [twins.get(control, control) for control in node.controls]
-            step.graph.set_control_inputs(node, controls, reason="cse")
-        if node.op_def.stateful or not node.outputs or _touches_reference(node):
-            continue
-        key = _key(node)
-        other = first.setdefault(key, node)
-        if other is not node:
-            for mine, same in zip(node.outputs, other.outputs, strict=True):
-                step.replace(mine, same, reason="cse")
-            twins[node] = other
+    with Replacements(step) as replacements:
+        for node in step.graph.nodes:
+            replacements.visit(node)
+            if node.controls and not twins.keys().isdisjoint(node.controls):
+                controls = [twins.get(control, control) for control in node.controls]
+                step.graph.set_control_inputs(node, controls, reason="cse")
+            if node.op_def.stateful or not node.outputs or _touches_reference(node):
+                continue
+            other = first.setdefault(_key(node), node)
+            if other is not node:
+                for mine, same in zip(node.outputs, other.outputs, strict=True):
+                    replacements.add(mine, same, reason="cse")
+                twins[node] = other
     step.targets = [twins.get(target, target) for target in step.targets]
     step.drop_unused(twins)
     return len(twins)

@@ -15,22 +15,25 @@ _GIVEN: Final = (Role.CONSTANT, Role.ARGUMENT, Role.VARIABLE, Role.PLACEHOLDER)
 
 
 def check_numerics(step: StepGraph) -> int:
-    """Put a check behind each output of floating numbers; returns how many."""
-    count = 0
-    for node in step.live_nodes():
-        if node.type == _CHECK or node.role in _GIVEN or node.traits.routes:
-            continue
-        for output in node.outputs:
-            if output.dtype.is_floating and not output.dtype.is_ref:
-                _check(step, output)
-                count += 1
-    return count
+    """Check each output of floating numbers; returns how many are checked."""
+    checked = {
+        output: _checked(step, output)
+        for node in step.live_nodes()
+        if node.type != _CHECK and node.role not in _GIVEN and not node.traits.routes
+        for output in node.outputs
+        if output.dtype.is_floating and not output.dtype.is_ref
+    }
+    checks = {output.node for output in checked.values()}
+    step.graph.replace_all_uses(checked, reason="check numerics", keep=checks)
+    for old, new in checked.items():
+        step.forward(old, new)
+    return len(checked)
 
 
-def _check(step: StepGraph, output: Output) -> None:
+def _checked(step: StepGraph, output: Output) -> Output:
+    """Return an output once more, from a new node that checks it."""
     node = output.node
-    users = output.consumers()
-    made = step.graph.add_derived(
+    check = step.graph.add_derived(
         node,
         lookup_op(_CHECK),
         step.graph.unique_name(f"{node.name}/numerics{output.index or ''}"),
@@ -39,10 +42,5 @@ def _check(step: StepGraph, output: Output) -> None:
         [output.dtype],
         [output.dims],
     )
-    made.device = node.device
-    checked = made.outputs[0]
-    for user in users:
-        for i, source in enumerate(user.inputs):
-            if source is output:
-                step.graph.replace_input(user, i, checked, reason="check numerics")
-    step.forward(output, checked)
+    check.device = node.device
+    return check.outputs[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.step_graph import Replacements, StepGraph
 from weft_graph.ir.traits import Role
 from weft_graph.ir.transfers import LOSSY
 from weft_graph.passes.certain_shapes import CertainShapes
@@ -19,15 +19,17 @@ def simplify(step: StepGraph) -> int:
     """
     replaced: list[Node] = []
     shapes = CertainShapes()
-    for node in step.graph.nodes:
-        replacement = None if node.controls else _same_as(node, shapes)
-        if replacement is None or any(
-            source.node.controls for source in node.inputs if source is not replacement
-        ):
-            continue
-        if replacement is not node.outputs[0]:
-            step.replace(node.outputs[0], replacement, reason=f"simplify {node.type}")
-            replaced.append(node)
+    with Replacements(step) as replacements:
+        for node in step.graph.nodes:
+            replacements.visit(node)
+            replacement = None if node.controls else _same_as(node, shapes)
+            if replacement is None or any(
+                source.node.controls for source in node.inputs if source is not replacement
+            ):
+                continue
+            if replacement is not node.outputs[0]:
+                replacements.add(node.outputs[0], replacement, reason=f"simplify {node.type}")
+                replaced.append(node)
     step.drop_unused(replaced)
     return len(replaced)
 
