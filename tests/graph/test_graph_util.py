@@ -58,6 +58,20 @@ def test_a_part_keeps_what_it_waits_for(graph: wf.Graph) -> None:
     assert set(named(part)) == {"first", "a"}
 
 
+def test_a_part_drops_colocation_with_nodes_outside_of_it(graph: wf.Graph) -> None:
+    a, b = wf.constant(1.0, name="a"), wf.constant(2.0, name="b")
+    with graph.colocate_with(a.op), graph.colocate_with(b.op):
+        wf.negative(b, name="c")
+    with graph.colocate_with(a.op):
+        wf.negative(b, name="d")
+    part = wf.graph_util.extract_sub_graph(graph.as_graph_def(), ["c", "d"])
+    assert ["_class" in node.attr for node in part.node] == [False, True, False]
+    assert list(part.node[1].attr["_class"].list.s) == [b"loc:@b"]
+    with wf.Graph().as_default() as copy:
+        wf.import_graph_def(part, name="")
+    assert copy.get_operation_by_name("c").colocation_groups() == [b"loc:@b"]
+
+
 def test_parts_that_are_refused(graph: wf.Graph) -> None:
     with pytest.raises(errors.NotFoundError, match="no node named 'absent'"):
         graph_util.extract_sub_graph(graph.as_graph_def(), ["absent"])

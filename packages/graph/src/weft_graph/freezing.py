@@ -14,7 +14,7 @@ from weft_graph.functions.substitutes import HasKernel
 from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
 from weft_graph.ir.builder import create
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op, traits_of
 from weft_graph.ir.step_graph import StepGraph, copy_nodes
 from weft_graph.ir.traits import Role
@@ -236,5 +236,14 @@ def _with_placeholders(
         attrs = {"dtype": dtype, "shape": dims}
         twin = graph.add_derived(source.node, op_def, name, (), attrs, [dtype], [dims])
         copies[feed] = twin.outputs[0]
-    copy_nodes(nodes, graph, copies)
+    for twin in copy_nodes(nodes, graph, copies).values():
+        _drop_colocation_with_missing(twin)
     return [copies[feed] for feed in step.feeds], [copies[fetch] for fetch in step.fetches]
+
+
+def _drop_colocation_with_missing(node: Node) -> None:
+    """Remove requests to be placed with nodes that the node's graph lacks."""
+    if "_class" in node.attrs:
+        groups = [f"loc:@{name}" for name in node.colocation if node.graph.find_node(name)]
+        others = {name: value for name, value in node.attrs.items() if name != "_class"}
+        node.attrs = {**others, "_class": tuple(groups)} if groups else others

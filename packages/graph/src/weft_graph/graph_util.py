@@ -56,7 +56,9 @@ def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
 
 
 def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> proto.GraphDef:
-    """The nodes that `dest_nodes` need, in the order of `graph_def`, with its library.
+    """Return the nodes that `dest_nodes` need, in the order of `graph_def`, with its library.
+
+    Requests to be placed with other nodes are left out.
 
     Args:
       graph_def: a GraphDef.
@@ -87,7 +89,20 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
         pending.extend(source_of(text) for text in by_name[name].input)
     result = empty_like(graph_def)
     result.node.extend([node for node in graph_def.node if node.name in needed])
+    _drop_colocation_with_missing(result, needed)
     return result
+
+
+def _drop_colocation_with_missing(graph_def: proto.GraphDef, names: set[str]) -> None:
+    """Remove requests to be placed with nodes that a part of a graph lacks: it cannot be imported."""
+    for node in graph_def.node:
+        if "_class" in node.attr:
+            groups = node.attr["_class"].list.s
+            known = [group for group in groups if group.decode().removeprefix("loc:@") in names]
+            if not known:
+                del node.attr["_class"]
+            elif len(known) < len(groups):
+                groups[:] = known
 
 
 def empty_like(graph_def: proto.GraphDef) -> proto.GraphDef:
