@@ -128,6 +128,7 @@ class FlowExport:
         values, frame = self._body.values, loop.frame
         assert frame.cond is not None
         for enter in frame.enters:
+            self._add_constant(enter.inputs[0])
             if enter.inputs[0] in values:
                 values[enter.outputs[0]] = values[enter.inputs[0]]
         merges = [merge for merge in frame.merges if merge in self._live]
@@ -169,9 +170,13 @@ class FlowExport:
         """What a loop variable is at first, or in the next turn."""
         (source,) = (each for each in merge.inputs if is_back_edge(merge, each) == back)
         found = source.node.inputs[0]
-        if found not in self._body.values and found.node.role is Role.CONSTANT:
-            self._add(found.node)  # a constant may stand behind the loop that begins with it
+        self._add_constant(found)
         return self._body.values[found]
+
+    def _add_constant(self, source: Output) -> None:
+        """Add a constant that enters a loop: it may come after the loop in the order of nodes."""
+        if source not in self._body.values and source.node.role is Role.CONSTANT:
+            self._add(source.node)
 
     def _from(self, merge: Node, back: bool) -> Value:
         """The same as it can be handed on."""
