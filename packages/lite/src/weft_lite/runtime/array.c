@@ -251,7 +251,7 @@ static wl_status shape_range(wl_interpreter *r, wl_op *op) {
   int64_t count;
   if (r->planning)
     for (uint32_t i = 0; i < 3; i++)
-      if (wl_in(r, op, i)->storage != WL_STORAGE_CONSTANT) return WL_LATER;
+      if (!wl_in(r, op, i)->known) return WL_LATER;
   if (wl_in(r, op, 0)->dtype == WL_TYPE_FLOAT32) {
     float v[3];
     for (uint32_t i = 0; i < 3; i++) memcpy(&v[i], wl_in(r, op, i)->data, 4);

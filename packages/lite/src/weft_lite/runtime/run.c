@@ -78,12 +78,23 @@ static wl_status check_again(wl_interpreter *r, wl_op *op) {
   return WL_OK;
 }
 
+static bool has_provisional_operand(wl_interpreter *r, const wl_op *op) {
+  for (uint32_t i = 0; i < op->input_count; i++)
+    if (wl_in(r, op, i) && wl_in(r, op, i)->provisional) return true;
+  return false;
+}
+
 static wl_status shape(wl_interpreter *r, wl_op *op) {
   op->scratch = 0;
   op->cost = 0;
   WL_TRY(check_again(r, op));
   wl_status status = op->kernel->shape(r, op);
   bool later = status == WL_LATER;
+  if (r->planning) {
+    bool provisional = later || has_provisional_operand(r, op);
+    later = later || (provisional && status != WL_OK); /* bounds may not fit together as sizes of a run do */
+    for (uint32_t i = 0; i < op->output_count; i++) wl_out(r, op, i)->provisional = provisional;
+  }
   if (later) status = take_bounds(r, op);
   WL_TRY(status);
   WL_TRY(check_in_place(r, op));
@@ -113,8 +124,10 @@ wl_status wl_plan(wl_interpreter *r, wl_error *error) {
   r->planning = true;
   r->dynamic = false;
   r->planned = false;
-  for (uint32_t i = 0; i < r->tensor_count; i++)
+  for (uint32_t i = 0; i < r->tensor_count; i++) {
     r->tensors[i].known = r->tensors[i].storage == WL_STORAGE_CONSTANT;
+    r->tensors[i].provisional = false;
+  }
   wl_status status = wl_plan_subgraph(r, 0);
   r->planning = false;
   r->planned = status == WL_OK;
