@@ -162,6 +162,18 @@ def run(doubler: Interpreter) -> Any:
     return doubler.get_signature_runner()(x=np.ones((3, 2), np.float32))["y"].tolist()
 
 
+def test_a_signature_runner_resizes_open_inputs(doubler: Interpreter) -> None:
+    runner = doubler.get_signature_runner()
+    for rows in (1, 3, 0, 2):
+        assert runner(x=np.ones((rows, 2), np.float32))["y"].tolist() == [[2, 2]] * rows
+    assert runner(x=[[1.0, 2.0]])["y"].tolist() == [[2, 4]]
+    with pytest.raises(LiteError, match="at most 3"):
+        runner(x=np.ones((4, 2), np.float32))
+    with pytest.raises(LiteError, match=r"takes float32 \(1, 2\), not float32 \(1, 3\)"):
+        runner(x=np.ones((1, 3), np.float32))
+    assert run(doubler) == [[2, 2]] * 3
+
+
 def test_wrong_calls_leave_it_usable(doubler: Interpreter) -> None:
     output = doubler.get_output_details()[0]["index"]
     for wrong in (
@@ -190,6 +202,8 @@ def test_wrong_calls_leave_it_usable(doubler: Interpreter) -> None:
         lambda: doubler.get_signature_runner()(z=1.0),
         lambda: doubler.get_signature_runner()(x=[["a", "b"]] * 3),
         lambda: doubler.get_signature_runner()(x=None),
+        lambda: doubler.get_signature_runner()(x=np.ones((4, 2), np.float32)),
+        lambda: doubler.get_signature_runner()(x=np.ones((3, 2, 1), np.float32)),
     ):
         with pytest.raises((LiteError, ValueError, TypeError)):
             wrong()

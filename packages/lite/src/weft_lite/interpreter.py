@@ -318,6 +318,19 @@ class Interpreter:
             else:
                 self._copy_buffer(tensor_index, wanted, value)
 
+    def _set_resized(self, index: int, value: Any) -> None:
+        """Give an input its value, and the shape of that where the graph leaves sizes open."""
+        wanted = self._cached.get(index) or self._input(index)
+        shape = getattr(value, "shape", None)
+        if shape is None:
+            numpy = _numpy()
+            shape = wanted.shape if numpy is None else numpy.shape(value)
+        if shape != wanted.shape and len(shape) == len(wanted.shape):
+            declared = self._info(index).declared
+            if all(d in (-1, size) for d, size in zip(declared, shape, strict=False)):
+                self.resize_tensor_input(index, shape)
+        self.set_tensor(index, value)
+
     def _copy_buffer(self, index: int, wanted: _Input, value: Any) -> None:
         try:
             view = memoryview(value)
@@ -642,9 +655,13 @@ class SignatureRunner:
         """Set the inputs, run, and copy the outputs.
 
         Args:
-          values: of the inputs by name, as `set_tensor` takes them.
+          values: of the inputs by name, as `set_tensor` takes them. Sizes that the graph leaves
+            open become those of the value.
         Returns: the values of the outputs by name.
-        Raises: FailedPreconditionError: an input is missing, or is not one of the signature.
+        Raises:
+          FailedPreconditionError: an input is missing, or is not one of the signature.
+          InvalidArgumentError: a value has another type, rank or fixed size than its input.
+          OutOfRangeError: a size is above its bound.
 
         Examples:
           >>> x = wf.placeholder(wf.float32, [None], name="x")
@@ -653,6 +670,8 @@ class SignatureRunner:
           >>> runner = interpreter.get_signature_runner("serving_default")
           >>> runner(x=[1.0, 2.0, 3.0, 4.0])["y"].tolist()
           [2.0, 3.0, 4.0, 5.0]
+          >>> runner(x=[1.0, 2.0])["y"].tolist()
+          [2.0, 3.0]
         """
         if values.keys() != self._inputs.keys():
             raise FailedPreconditionError(
@@ -660,6 +679,6 @@ class SignatureRunner:
             )
         with self._interpreter._exclusive:
             for name, value in values.items():
-                self._interpreter.set_tensor(self._inputs[name], value)
+                self._interpreter._set_resized(self._inputs[name], value)
             self._interpreter.invoke()
             return {name: self._interpreter.get_tensor(i) for name, i in self._outputs.items()}
