@@ -94,7 +94,7 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
 
 
 def _drop_colocation_with_missing(graph_def: proto.GraphDef, names: set[str]) -> None:
-    """Remove requests to be placed with nodes that a part of a graph lacks: it cannot be imported."""
+    """Remove requests to be placed with nodes that the graph lacks, which imports refuse."""
     for node in graph_def.node:
         if "_class" in node.attr:
             groups = node.attr["_class"].list.s
