@@ -300,6 +300,12 @@ POOLED: dict[str, Callable[[Any], Any]] = {
     "pads of minus infinity": lambda x: wf.nn.max_pool(
         wf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=-np.inf), 3, 2, "VALID"
     ),
+    "pads of the least number": lambda x: wf.nn.max_pool(
+        wf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]], constant_values=np.finfo("f").min),
+        3,
+        2,
+        "VALID",
+    ),
     "pads of zeros": lambda x: wf.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]]),
     "pads of a number": lambda x: wf.pad(x, [[0, 0], [1, 0], [0, 2], [0, 0]], constant_values=-0.5),
 }
@@ -319,6 +325,45 @@ def test_pads_are_quantised(case: str, activations: str, limit: float) -> None:
         assert all(np.isfinite(each.decibels) for each in converter.noise([{"x": value}]))
     assert OpKind.Pad in kinds(content, DataType[activations.upper()])
     assert kinds(content, DataType.FLOAT32) == [OpKind.Dequantize]
+
+
+MASKED: dict[str, Callable[[Any, Any, float], Any]] = {
+    "product": lambda scores, mask, hidden: scores + mask * hidden,
+    "product, scaled later": lambda scores, mask, hidden: (scores + mask * hidden) * 0.5,
+    "select": lambda scores, mask, hidden: wf.where(
+        mask > 0, wf.fill(wf.shape(scores), hidden), scores
+    ),
+    "constant": lambda scores, mask, hidden: scores + np.array([0, 0, hidden, 0], np.float32),
+    "pad": lambda scores, mask, hidden: wf.pad(
+        scores, [[0, 0], [0, 2]], constant_values=hidden, name="masked"
+    ),
+}
+
+
+@pytest.mark.parametrize("activations", ["int8", "int16"])
+@pytest.mark.parametrize("hidden", [-1e9, float(np.finfo("f").min) / 2, -1e5])
+@pytest.mark.parametrize("case", MASKED)
+def test_masked_scores_keep_their_differences(case: str, hidden: float, activations: str) -> None:
+    """The scale of a mask's large numbers would leave nothing of the scores beside them."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(20, 3, 4)).astype("f")
+    masks = (random.random((20, 3, 4)) < 0.4).astype("f")
+    masks[:, :, 0] = 0
+    with wf.Graph().as_default(), wf.Session() as session:
+        x = wf.placeholder(wf.float32, [3, 4], name="x")
+        mask = wf.placeholder(wf.float32, [3, 4], name="mask")
+        hidden_layer = wf.nn.relu(wf.matmul(x, random.normal(size=(4, 6)).astype("f")))
+        scores = wf.matmul(hidden_layer, random.normal(size=(6, 4)).astype("f"))
+        y = wf.nn.softmax(MASKED[case](scores, mask, hidden))
+        converter = Converter(x.graph, [x, mask], [wf.identity(y, name="y")])
+        samples = [{"x": v, "mask": m} for v, m in zip(values, masks, strict=True)]
+        content = converter.convert(calibration=samples, activations=activations)
+        assert OpKind.FullyConnected in kinds(content, DataType[activations.upper()])
+        for sample in samples:
+            expected = session.run(y, {x: sample["x"], mask: sample["mask"]})
+            np.testing.assert_allclose(
+                agreement.run(content, list(sample.values()))[0], expected, atol=0.05
+            )
 
 
 FLOATS: dict[str, Callable[[Any], Any]] = {

@@ -11,7 +11,7 @@ from weft_graph.ir.node import Output
 from weft_lite.convert import agreement
 from weft_lite.convert.lowered import Array, Lowered, Value
 from weft_lite.convert.writer import Writer
-from weft_lite.schema.enums import DataType
+from weft_lite.schema.enums import DataType, OpKind
 from weft_tensor import errors
 
 TRAINED: Final = "trained"
@@ -122,6 +122,7 @@ def measure(
     samples: Sequence[Sequence[Array]],
     method: str = "extremes",
     kept: Collection[str] = (),
+    activations: str = "int8",
 ) -> dict[Value, Range]:
     """Return the ranges of inputs and float32 results, by runs of a file that has all as outputs.
 
@@ -130,8 +131,9 @@ def measure(
       samples: values of its inputs.
       method: one of `RANGES`.
       kept: names of values that stay in float, and need no range.
-    Returns: the ranges; none of values that are kept, empty, or infinite somewhere: what computes
-      with these stays in float.
+      activations: the type that the ranges are for, "int8" or "int16".
+    Returns: the ranges; none of values that are kept, empty, infinite somewhere, or masked scores
+      (see `_masked`): what computes with these stays in float.
     Raises: InvalidArgumentError: a value that is not kept is NaN for some sample; lists all.
     """
     if method == TRAINED:
@@ -146,22 +148,78 @@ def measure(
                 spans.setdefault(value, []).append(_span(array, method))
     _require_numbers(spans)
     ranges = {value: _joined(each, method) for value, each in spans.items()}
-    return {value: each for value, each in ranges.items() if np.isfinite(each).all()}
+    ranges = {value: each for value, each in ranges.items() if np.isfinite(each).all()}
+    steps = np.iinfo(activations).max
+    masked = [v for v in _scores(lowered) & ranges.keys() if _masked(spans[v], ranges[v], steps)]
+    return {value: each for value, each in ranges.items() if value not in masked}
 
 
 class _Span(NamedTuple):
-    """The extremes of a value in a sample, and the range by the method."""
+    """The range of a value in a sample.
+
+    Attributes:
+      extremes: the least and the largest element.
+      chosen: the range by the method.
+      halves: the ranges of the elements below and above the middle of `extremes`.
+    """
 
     extremes: Range
     chosen: Range
+    halves: Sequence[Range]
 
 
 def _span(array: Array, method: str) -> _Span:
-    extremes = Range(float(array.min()), float(array.max()))
-    if method != "percentile" or not np.isfinite(extremes).all():
-        return _Span(extremes, extremes)
+    extremes = _extremes(array)
+    if not np.isfinite(extremes).all():
+        return _Span(extremes, extremes, [])
+    upper = array > extremes.low / 2 + extremes.high / 2
+    halves = [_extremes(half) for half in (array[~upper], array[upper]) if half.size]
+    if method != "percentile":
+        return _Span(extremes, extremes, halves)
     low, high = np.percentile(array, [CUT, 100 - CUT])
-    return _Span(extremes, Range(float(low), float(high)))
+    return _Span(extremes, Range(float(low), float(high)), halves)
+
+
+def _extremes(array: Array) -> Range:
+    return Range(float(array.min()), float(array.max()))
+
+
+_COMBINING: Final = {
+    OpKind.Add, OpKind.Sub, OpKind.Mul, OpKind.Div, OpKind.Maximum, OpKind.Minimum, OpKind.Select,
+    OpKind.Concat, OpKind.Pack, OpKind.Pad, OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims,
+    OpKind.Transpose, OpKind.Slice, OpKind.StridedSlice, OpKind.Tile, OpKind.BroadcastTo,
+}  # fmt: skip
+"""What may put a mask's large numbers beside scores."""
+
+_COMPARING: Final = (OpKind.Softmax, OpKind.LogSoftmax, OpKind.Max, OpKind.ArgMax, OpKind.TopK)
+"""What large negative numbers take elements out of."""
+
+
+def _scores(lowered: Lowered) -> set[Value]:
+    """Return the values that ops compare elements of, and those that they are combined of."""
+    scores: set[Value] = set()
+    for graph in lowered.graphs():
+        for op in reversed(graph.ops):
+            if op.kind in _COMPARING or (op.kind in _COMBINING and op.outputs[0] in scores):
+                scores.update(value for value in op.inputs if value is not None)
+    return scores
+
+
+def _masked(spans: Sequence[_Span], joined: Range, steps: int) -> bool:
+    """Return True if a range is so much wider than the scores in it that they become few numbers.
+
+    Such are scores from -5 to 5 with -1e9 where a mask hides one: they lie at one end of the range,
+    or both ends, and spread over less than 8 of its `steps`.
+    """
+    middle = joined.low / 2 + joined.high / 2
+    halves = [half for span in spans for half in span.halves]
+    lower = [half for half in halves if half.high <= middle]
+    upper = [half for half in halves if half.low > middle]
+    if len(lower) + len(upper) < len(halves):
+        return False  # elements in the middle
+    spreads = [side.high - side.low for side in map(_union, filter(None, (lower, upper)))]
+    step = joined.high / steps - joined.low / steps
+    return any(0 < spread < 8 * step for spread in spreads)
 
 
 def _joined(spans: Sequence[_Span], method: str) -> Range:

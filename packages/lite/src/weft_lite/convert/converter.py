@@ -377,7 +377,7 @@ class Converter:
             shrink(small, weights)
             return noise_of_weights(lowered, small, samples, weights)
         kept = value_names(lowered, keep_float, self._source.inputs)
-        measured = measure(lowered, samples, ranges, kept)
+        measured = measure(lowered, samples, ranges, kept, activations)
         quantiser = Quantiser(lowered, measured, kept, ranges == TRAINED, activations)
         quantiser.result()
         return quantiser.noise(samples)
@@ -395,7 +395,7 @@ class Converter:
         lowered = self._lowered(bounds)
         if calibration is not None or ranges == TRAINED:
             kept = value_names(lowered, keep_float, self._source.inputs)
-            measured = measure(lowered, calibration or (), ranges, kept)
+            measured = measure(lowered, calibration or (), ranges, kept, activations)
             lowered = Quantiser(lowered, measured, kept, ranges == TRAINED, activations).result()
         shrink(lowered, weights)
         inputs = dict(zip(self._source.inputs, lowered.inputs, strict=True))

@@ -425,7 +425,8 @@ class Quantiser:
     def _pad_number(self, op: Operation) -> int | None:
         """Return the number of int8 that a Pad adds; None if it is not one for the operand's scale.
 
-        Minus infinity is the type's least number where MaxPool alone reads it.
+        What is below the range of the operand is the type's least number where MaxPool alone reads
+        it, which takes it for none of its results.
         """
         x, value = op.inputs[0], op.inputs[2] if len(op.inputs) > 2 else None
         assert x is not None
@@ -433,11 +434,11 @@ class Quantiser:
             return None
         real = 0.0 if value is None or value.array is None else float(value.array.reshape(-1)[0])
         limits = np.iinfo(self._dtype.name.lower())
-        if not np.isfinite(real):
-            return int(limits.min) if real < 0 and self._goes_to_max_pool(op.outputs[0]) else None
         twin = self._twins.get(x)
         scale = Scale(twin.scales[0], twin.zero_points[0]) if twin else self._scale(x)
         number = np.rint(real / scale.scale) + scale.zero
+        if number < limits.min and self._goes_to_max_pool(op.outputs[0]):
+            return int(limits.min)
         return int(number) if limits.min <= number <= limits.max else None
 
     def _goes_to_max_pool(self, value: Value) -> bool:
