@@ -285,6 +285,19 @@ def test_reset_ends_sessions_and_drops_state(target: str) -> None:
         other.run(v)
 
 
+@pytest.mark.parametrize("is_listening", [True, False])
+def test_reset_ends_at_the_timeout_of_its_config(is_listening: bool) -> None:
+    config = wf.ConfigProto(operation_timeout_in_ms=200)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if is_listening:
+            silent.listen()
+        begun = time.monotonic()
+        with pytest.raises(errors.UnavailableError, match=r"within 0\.2 s"):
+            wf.Session.reset(f"grpc://127.0.0.1:{silent.getsockname()[1]}", config=config)
+    assert time.monotonic() - begun < link.CONNECT_SECONDS / 2
+
+
 def test_errors_come_from_where_they_happen_and_end_what_waits(target: str) -> None:
     x = wf.placeholder(wf.int32, [])
     with wf.device(PS):

@@ -126,6 +126,33 @@ def test_the_token_of_a_server_that_has_died_is_not_shown(directory: Path) -> No
         assert published_token("localhost", port)
 
 
+FORKING = """
+import os, sys, time
+from weft_distrib.server import Server
+
+server = Server({"worker": ["localhost:0"]})
+child = os.fork()
+if child == 0:
+    sys.stdin.read()  # lives until the test lets it go
+    os._exit(0)
+print(server.target, child, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_fork_does_not_keep_the_token_of_a_dead_server(directory: Path) -> None:
+    command = [sys.executable, "-c", FORKING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        target, child = server.stdout.readline().split()
+        port = int(target.rpartition(b":")[2])
+        assert published_token("localhost", port)
+        server.kill()
+        server.wait()
+        os.kill(int(child), 0)  # the fork lives
+        assert published_token("localhost", port) == b""
+
+
 def entry(directory: Path, port: int) -> Path:
     (path,) = directory.glob(f"*-127.0.0.1-{port}")
     return path

@@ -108,8 +108,9 @@ def test_whether_there_is_one(tmp_path: Path) -> None:
     assert maybe_saved_model_directory(SIMPLE) and contains_saved_model(str(RICH))
     assert not maybe_saved_model_directory(tmp_path)
     assert not contains_saved_model(tmp_path / "nothing")
-    with pytest.raises(errors.NotFoundError, match="there is no SavedModel in"):
+    with pytest.raises(errors.NotFoundError, match="there is no SavedModel in") as caught:
         load(None, ["serve"], tmp_path)
+    assert isinstance(caught.value, OSError)  # what programs for TensorFlow catch
 
 
 def test_other_tags() -> None:

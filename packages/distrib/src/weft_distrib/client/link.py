@@ -69,8 +69,8 @@ class MasterLink(Protocol):
         """Close a session."""
         ...
 
-    def reset(self, request: messages.Reset) -> None:
-        """Drop the state of all tasks."""
+    def reset(self, request: messages.Reset, seconds: float = 0) -> None:
+        """Drop the state of all tasks; `seconds` is how long it may take, 0 for the default."""
         ...
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class LocalLink:
         """As of `MasterLink`."""
         self._master.close_session(session)
 
-    def reset(self, request: messages.Reset) -> None:
+    def reset(self, request: messages.Reset, seconds: float = 0) -> None:
         """As of `MasterLink`."""
         self._master.reset(request)
 
@@ -198,9 +198,9 @@ class RemoteLink:
         """Call the master with a message; returns the meta of its reply."""
         return ask(self._channel, method, encode(request), [], seconds)[1]
 
-    def reset(self, request: messages.Reset) -> None:
+    def reset(self, request: messages.Reset, seconds: float = 0) -> None:
         """As of `MasterLink`."""
-        self._control.call(service.RESET, request, _CALL_SECONDS)
+        self._control.call(service.RESET, request, seconds or _CALL_SECONDS)
 
     def close(self) -> None:
         """As of `MasterLink`."""

@@ -336,9 +336,10 @@ class GrpcTarget:
 
     def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
         """As of `Target`."""
-        link = _link(target, CONNECT_SECONDS, config)
+        seconds = getattr(config, "operation_timeout_in_ms", 0) / 1000
+        link = _link(target, seconds or CONNECT_SECONDS, config)
         try:
-            link.reset(messages.Reset(not containers, list(containers or ())))
+            link.reset(messages.Reset(not containers, list(containers or ())), seconds)
         finally:
             link.close()
 

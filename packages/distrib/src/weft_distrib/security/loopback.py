@@ -13,6 +13,7 @@ import os
 import socket
 import stat
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -50,6 +51,7 @@ class PublishedToken:
     def __init__(self, host: str, ports: Sequence[int], token: bytes) -> None:
         self._entries: list[_Entry] = []
         directory = _private_directory()
+        _published.add(self)
         with _locked(directory):
             _remove_stale(directory)
             for port in ports:
@@ -61,8 +63,25 @@ class PublishedToken:
             with suppress(OSError), _locked(path.parent):  # removed by somebody, with its directory
                 if os.path.samestat(os.fstat(file), os.lstat(path)):
                     path.unlink()
+        self.release()
+
+    def release(self) -> None:
+        """Close the files, whose locks stay with the processes that have them open as well."""
+        for _, file in self._entries:
             os.close(file)
         self._entries.clear()
+
+
+_published: Final[weakref.WeakSet[PublishedToken]] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    """Leave the locks of this process's servers to the parent: they end with it."""
+    for token in list(_published):
+        token.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 def numeric_host(host: str) -> str:

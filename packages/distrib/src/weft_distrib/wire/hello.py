@@ -167,6 +167,7 @@ def admitted(credentials: Credentials, token: bytes) -> Role:
             "this cluster wants a token, and the caller shows "
             + ("another one" if token else "none")
             + ": name its file in WEFT_TOKEN, or in the target; the token of a server on loopback "
-            "is found by processes of its own user"
+            "is found by processes of its own user, in the directory that WEFT_RUNTIME_DIR names "
+            "or, by default, ~/.local/state/weft/servers"
         )
     return role

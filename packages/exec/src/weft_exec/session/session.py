@@ -626,7 +626,10 @@ class BaseSession:
         Args:
           target: a session target.
           containers: names; all by default.
-        Raises: InvalidArgumentError: the target's scheme is unknown.
+          config: ConfigProto: credentials, and `operation_timeout_in_ms` for the whole call.
+        Raises:
+          InvalidArgumentError: the target's scheme is unknown.
+          UnavailableError, DeadlineExceededError: the server does not answer in time.
         """
         find_target(target).reset(target, containers, config)
 

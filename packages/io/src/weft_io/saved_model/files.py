@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from weft_graph import proto
 
 
+class SavedModelNotFoundError(errors.NotFoundError, OSError):
+    """There is no SavedModel in a directory.
+
+    Give the directory that `simple_save` or the builder was given. It is an OSError too, since that
+    is what TensorFlow's loader raises.
+    """
+
+
 def saved_model_path(export_dir: str, as_text: bool) -> str:
     """The file with the graphs."""
     name = constants.SAVED_MODEL_FILENAME_PBTXT if as_text else constants.SAVED_MODEL_FILENAME_PB
@@ -53,7 +61,7 @@ def read_saved_model(export_dir: str) -> tuple[proto.SavedModel, bool]:
         path = saved_model_path(export_dir, as_text)
         if paths.exists(path):
             return read_message(path, proto.SavedModel, as_text), as_text
-    raise errors.NotFoundError(
+    raise SavedModelNotFoundError(
         f"there is no SavedModel in {export_dir}: neither {constants.SAVED_MODEL_FILENAME_PB} nor "
         f"{constants.SAVED_MODEL_FILENAME_PBTXT} exists"
     )
