@@ -5,7 +5,9 @@
     hatch run test:mutants --changed main             those of files that differ from main first
 
 Every mutant runs in a copy of the tree and in a process of its own, against the tests that mirror
-the mutated file. A mutant that a test notices is killed; a survivor is printed with its diff.
+the mutated file. A mutant that a test notices is killed, and so is one with which a test hangs or
+the process crashes; a survivor is printed with its diff. A test that fails without the mutant, too,
+counts for nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,7 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from selection import Mutant, changed_files, packages, sample
-from workspace import Outcome, Workspace
+from workspace import Limits, Outcome, Verdict, Workspace
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,7 +39,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--changed", metavar="COMMIT", default="HEAD", help="files that differ come first (HEAD)"
     )
-    parser.add_argument("--seconds", type=float, default=300, help="limit per mutant (300)")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="processor time of a selection of tests (300)"
+    )
+    parser.add_argument("--test-seconds", type=float, default=60, help="limit of one test (60)")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (1)")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     return parser.parse_args(arguments)
@@ -56,22 +61,22 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
         for mutant in mutants:
             print(describe(mutant))
         return 0
-    outcomes = run_all(root, mutants, options.seconds, options.jobs)
+    outcomes = run_all(root, mutants, Limits(options.seconds, options.test_seconds), options.jobs)
     report(root, mutants, outcomes)
     return 0
 
 
-def run_all(root: Path, mutants: Sequence[Mutant], seconds: float, jobs: int) -> list[Outcome]:
+def run_all(root: Path, mutants: Sequence[Mutant], limits: Limits, jobs: int) -> list[Outcome]:
     """Run mutants, some of them at a time; outcomes in the order of `mutants`."""
     with ExitStack() as stack:
         free: SimpleQueue[Workspace] = SimpleQueue()
         for _ in range(jobs):
-            free.put(stack.enter_context(Workspace.copy_of(root)))
+            free.put(stack.enter_context(Workspace.copy_of(root, limits)))
 
         def run_one(mutant: Mutant) -> Outcome:
             workspace = free.get()
             try:
-                outcome = workspace.run(mutant, seconds)
+                outcome = workspace.run(mutant)
             finally:
                 free.put(workspace)
             print(f"{outcome.verdict:9} {outcome.seconds:6.1f} s  {describe(mutant)}", flush=True)
@@ -88,17 +93,25 @@ def describe(mutant: Mutant) -> str:
 
 def report(root: Path, mutants: Sequence[Mutant], outcomes: Sequence[Outcome]) -> None:
     """Print the survivors with their changes, then the killed share of each package."""
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    counts: dict[str, Counter[Verdict]] = defaultdict(Counter)
     for mutant, outcome in zip(mutants, outcomes, strict=True):
-        killed, total = counts[mutant.package]
-        counts[mutant.package] = [killed + outcome.is_killed, total + 1]
+        counts[mutant.package][outcome.verdict] += 1
         if not outcome.is_killed:
             print(f"\nsurvived: {describe(mutant)} ({outcome.note})\n{diff(root, mutant)}", end="")
-    print("\npackage    killed  mutants  share")
-    for package, (killed, total) in counts.items():
-        print(f"{package:10} {killed:6} {total:8} {killed / total:6.0%}")
-    killed, total = (sum(column) for column in zip(*counts.values(), strict=True))
-    print(f"{'all':10} {killed:6} {total:8} {killed / total:6.0%}")
+    print("\npackage    " + "  ".join(f"{verdict:>8}" for verdict in Verdict) + "   share killed")
+    total: Counter[Verdict] = Counter()
+    for package, count in counts.items():
+        total += count
+        print(row(package, count))
+    print(row("all", total))
+
+
+def row(title: str, count: Counter[Verdict]) -> str:
+    """Return a line of the table: how many mutants had each verdict, and the killed share."""
+    share = 1 - count[Verdict.SURVIVED] / count.total()
+    return (
+        f"{title:11}" + "  ".join(f"{count[verdict]:8}" for verdict in Verdict) + f"{share:15.0%}"
+    )
 
 
 def diff(root: Path, mutant: Mutant) -> str:

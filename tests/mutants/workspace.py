@@ -3,45 +3,66 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import child
 from selection import Mutant, mirrored_tests
 
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - .*)?$", re.MULTILINE)
-_NO_TESTS = 5
-"""What pytest returns when a selection is empty."""
 
-_SECONDS_PER_TEST = 60
+class Verdict(StrEnum):
+    """What became of a mutant; all except the last count as killed."""
+
+    KILLED = "killed"
+    """A test failed."""
+
+    HUNG = "hung"
+    """A test did not end."""
+
+    CRASHED = "crashed"
+    """A signal ended the tests, or they could not be loaded."""
+
+    SURVIVED = "survived"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Times after which tests are stopped.
+
+    Attributes:
+      selection: processor seconds of one selection of tests.
+      test: elapsed seconds of one test; ten times what it takes without the mutant if that is more.
+    """
+
+    selection: float = 300
+    test: float = 60
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant.
+    """The result of testing a mutant.
 
     Attributes:
-      is_killed: True if a test noticed it.
-      note: the test that did, or why none did.
+      verdict: one word for it.
+      note: the test that noticed it, or why none did.
       seconds: how long its tests ran.
     """
 
-    is_killed: bool
+    verdict: Verdict
     note: str
-    seconds: float
+    seconds: float = 0
 
     @property
-    def verdict(self) -> str:
-        """The word for it in the report."""
-        return "killed" if self.is_killed else "survived"
+    def is_killed(self) -> bool:
+        """True if a test noticed it."""
+        return self.verdict is not Verdict.SURVIVED
 
 
 class Workspace:
@@ -50,16 +71,18 @@ class Workspace:
     Args:
       folder: the copy.
       source: the repository.
+      limits: of the tests.
     """
 
-    def __init__(self, folder: Path, source: Path) -> None:
+    def __init__(self, folder: Path, source: Path, limits: Limits) -> None:
         self._folder = folder
         self._source = source
+        self._limits = limits
         self._deselected: set[str] = set()
 
     @classmethod
     @contextmanager
-    def copy_of(cls, root: Path) -> Iterator[Workspace]:
+    def copy_of(cls, root: Path, limits: Limits) -> Iterator[Workspace]:
         """Copy a repository for as long as the context lasts.
 
         Raises: SystemExit: the packages would be imported from somewhere else than the copy.
@@ -70,84 +93,105 @@ class Workspace:
                 ".git", ".hatch", "__pycache__", "node_modules", "site"
             )
             shutil.copytree(root, folder, symlinks=True, ignore=ignored)
-            workspace = cls(folder, root)
+            workspace = cls(folder, root, limits)
             workspace._check_imports()
             yield workspace
 
-    def run(self, mutant: Mutant, seconds: float) -> Outcome:
+    def run(self, mutant: Mutant) -> Outcome:
         """Test one mutant.
 
-        Args:
-          seconds: after which its tests are stopped; it has survived then.
-        Raises: SystemExit: the file is not what the mutant was made of.
+        Raises: SystemExit: pytest cannot run its tests without the mutant, either.
         """
+        start = time.monotonic()
+        outcome = Outcome(Verdict.SURVIVED, "no mirrored test failed")
+        for arguments in mirrored_tests(self._source, mutant.path):
+            noticed = self._test(arguments, mutant)
+            if noticed is not None:
+                outcome = noticed
+                break
+        return replace(outcome, seconds=time.monotonic() - start)
+
+    def _test(self, arguments: Sequence[str], mutant: Mutant) -> Outcome | None:
+        """Run tests with a mutant; None if they all pass, except those that fail without it."""
+        while True:
+            result = self._pytest(arguments, mutant)
+            if result.is_clean:
+                return None
+            if result.status is None:
+                note = f"within {self._limits.selection:.0f} s of processor time"
+                return Outcome(Verdict.SURVIVED, note)
+            if result.failed is None:
+                return self._confirm_crash(result, arguments)
+            outcome = self._confirm_failure(result, result.failed, mutant)
+            if outcome is not None:
+                return outcome
+            self._deselected.add(result.failed)
+
+    def _confirm_failure(self, result: child.Result, failed: str, mutant: Mutant) -> Outcome | None:
+        """Return the verdict if a test that failed passes without the mutant, None otherwise."""
+        original = self._pytest([failed, "--durations=0", "--durations-min=0"])
+        if not original.is_clean:
+            return None
+        if not result.has_timed_out:
+            return Outcome(Verdict.KILLED, failed)
+        limit = max(self._limits.test, 10 * original.seconds)
+        again = self._pytest([failed], mutant, limit)
+        if again.is_clean:
+            return None
+        return Outcome(Verdict.HUNG if again.has_timed_out else Verdict.KILLED, failed)
+
+    def _confirm_crash(self, result: child.Result, arguments: Sequence[str]) -> Outcome:
+        """Return the verdict of tests that did not run to a failure.
+
+        Raises: SystemExit: they do not without the mutant, either.
+        """
+        arguments = [result.running] if result.running else [*arguments, "--collect-only"]
+        original = self._pytest(arguments)
+        if not original.is_clean:
+            raise SystemExit(
+                f"pytest {' '.join(arguments)} ends with {original.status} without a mutant, too:\n"
+                f"{original.output}"
+            )
+        return Outcome(Verdict.CRASHED, f"{arguments[0]}: the process ended with {result.status}")
+
+    def _pytest(
+        self, arguments: Sequence[str], mutant: Mutant | None = None, test: float | None = None
+    ) -> child.Result:
+        """Run tests up to the first failure.
+
+        Args:
+          mutant: what to change while they run; nothing by default.
+          test: elapsed seconds after which a test fails; the usual limit by default.
+        """
+        command = [sys.executable, "-m", "pytest", "-x", "-v", "-rfE", "--no-header", "--tb=no"]
+        command += ["-p", "no:cacheprovider", f"--timeout={test or self._limits.test}"]
+        command += [f"--deselect={name}" for name in sorted(self._deselected)]
+        with TemporaryDirectory(prefix="weft-mutants-cache-") as cache, self._changed(mutant):
+            return self._call([*command, *arguments], cache)
+
+    @contextmanager
+    def _changed(self, mutant: Mutant | None) -> Iterator[None]:
+        """Have a mutant in the copy for as long as the context lasts."""
+        if mutant is None:
+            yield
+            return
         target = self._folder / mutant.path
         source = target.read_text(encoding="utf-8")
-        start = time.monotonic()
         target.write_text(mutant.mutation.apply(source), encoding="utf-8")
         try:
-            for arguments in mirrored_tests(self._source, mutant.path):
-                note = self._noticed_by(arguments, target, source, start + seconds)
-                if note is not None:
-                    return Outcome(True, note, time.monotonic() - start)
-                if time.monotonic() > start + seconds:
-                    note = f"within {seconds:.0f} s"
-                    return Outcome(False, note, time.monotonic() - start)
+            yield
         finally:
             target.write_text(source, encoding="utf-8")
-        return Outcome(False, "no mirrored test failed", time.monotonic() - start)
 
-    def _noticed_by(
-        self, arguments: Sequence[str], target: Path, source: str, deadline: float
-    ) -> str | None:
-        """Return the test that fails with the mutant and passes without, None if there is none."""
-        mutated = target.read_text(encoding="utf-8")
-        while True:
-            status, output = self._pytest(arguments, deadline)
-            if status in (0, _NO_TESTS, None):
-                return None
-            failed = _FAILED.search(output)
-            if failed is None:
-                return f"the process ended with {status}"
-            target.write_text(source, encoding="utf-8")
-            passes, _ = self._pytest([failed[1]], deadline + _SECONDS_PER_TEST)
-            target.write_text(mutated, encoding="utf-8")
-            if passes in (0, _NO_TESTS):
-                return failed[1]
-            self._deselected.add(failed[1])  # it fails without the mutant, too
-
-    def _pytest(self, arguments: Sequence[str], deadline: float) -> tuple[int | None, str]:
-        """Run tests up to the first failure; returns pytest's status, None if time was over."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--no-header", "--tb=no"]
-        command += ["-p", "no:cacheprovider", f"--timeout={_SECONDS_PER_TEST}"]
-        command += [f"--deselect={test}" for test in sorted(self._deselected)]
-        with TemporaryDirectory(prefix="weft-mutants-cache-") as cache:
-            return self._call([*command, *arguments], cache, deadline)
-
-    def _call(self, command: Sequence[str], cache: str, deadline: float) -> tuple[int | None, str]:
-        """Run a command with the copy's packages, and end all of its processes by a deadline."""
-        process = subprocess.Popen(
-            command,
-            cwd=self._folder,
-            env=self._environment(cache),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            return None, ""
-        finally:
-            _end_session(process)
-        return process.returncode, output
+    def _call(self, command: Sequence[str], cache: str) -> child.Result:
+        return child.run(command, self._folder, self._environment(cache), self._limits.selection)
 
     def _environment(self, cache: str) -> dict[str, str]:
         """The environment of a child: the packages of the copy, and a cache of its own."""
         sources = sorted(map(str, self._folder.glob("packages/*/src")))
         sources += sorted(map(str, self._folder.glob("tests/*/src")))
-        return os.environ | {
+        inherited = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
+        return inherited | {
             "HYPOTHESIS_PROFILE": "suite",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": os.pathsep.join(sources),
@@ -157,15 +201,6 @@ class Workspace:
     def _check_imports(self) -> None:
         module = next(self._folder.glob("packages/*/src/*/__init__.py")).parent.name
         command = [sys.executable, "-c", f"import {module}; print({module}.__file__)"]
-        _, output = self._call(command, str(self._folder), time.monotonic() + 60)
+        output = self._call(command, str(self._folder)).output
         if not output.strip().startswith(str(self._folder)):
             raise SystemExit(f"{module} is imported from {output.strip()}, not {self._folder}")
-
-
-def _end_session(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it started, such as servers of tests."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stdout:
-        process.stdout.close()
