@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from operators import Mutation, mutations
 
 GENERATED = ("_pb2.py", "_generated.py")
+
+_FAMILIES = ("grads", "kernels", "ops")
+"""Folders with a file for each op family."""
+
+_MAX_IMPORTERS = 8
+"""A module that more files of tests import is not what any of them is about."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +91,8 @@ def mirrored_tests(root: Path, path: Path) -> list[list[str]]:
 
     `packages/exec/src/weft_exec/kernels/conv.py` is mirrored by `tests/exec/kernels/`, or by the
     nearest folder above it that exists. The table of cases of an op family tests its files in every
-    package.
+    package; a family without cases of its own is used by others. The last ones are the tests
+    of other packages that import the module, and the examples in the docstrings of the package.
     """
     package, folders, stem = path.parts[1], path.parts[4:-1], path.stem.strip("_")
     folder = root / "tests" / package
@@ -94,11 +103,45 @@ def mirrored_tests(root: Path, path: Path) -> list[list[str]]:
     near = sorted(folder.glob(f"test_{stem}*.py")) if stem != "init" else []
     files = [str(file.relative_to(root)) for file in near]
     groups = [files] if files else []
+    table = ["tests/conformance/test_ops.py", "tests/conformance/test_backends.py"]
     if (root / "tests" / "conformance" / "cases" / f"{stem}.py").exists():
-        table = ["tests/conformance/test_ops.py", "tests/conformance/test_backends.py"]
         groups.append([*table, "-k", stem])
+    elif path.parts[4] in _FAMILIES:
+        groups.append(table[:1])
     ignored = [f"--ignore={file}" for file in files]
-    return [*groups, [str(folder.relative_to(root)), *ignored]]
+    groups.append([str(folder.relative_to(root)), *ignored])
+    groups.append([str(file.relative_to(root)) for file in importing_tests(root, path, folder)])
+    documents = root / "tests" / "integration" / "test_documents.py"
+    if documents.exists() and f'"{package}"' in documents.read_text(encoding="utf-8"):
+        name = f"{documents.relative_to(root)}::test_the_examples_of_the_api_run[{package}]"
+        groups.append([name])
+    return list(filter(None, groups))
+
+
+def importing_tests(root: Path, path: Path, folder: Path) -> list[Path]:
+    """Return the files of tests outside a folder that import a module, none if it is common."""
+    parts = path.with_suffix("").parts[3:]
+    names = parts[:-1] if parts[-1] == "__init__" else parts
+    parent, name = ".".join(names[:-1]), names[-1]
+    from_parent = f"from {parent} import "
+    named = re.compile(rf"{from_parent}(?:\([^)]*|[^(\n]*)\b{re.escape(name)}\b")
+    module = ".".join(names)
+    importing = [
+        file
+        for file, text in _texts_of_tests(root).items()
+        if not file.is_relative_to(folder)
+        and (f" {module} " in text or (from_parent in text and named.search(text)))
+    ]
+    return importing if len(importing) <= _MAX_IMPORTERS else []
+
+
+@cache
+def _texts_of_tests(root: Path) -> dict[Path, str]:
+    """Return the texts of the tests by their files, without those of the conformance tables."""
+    files = sorted((root / "tests").rglob("test_*.py"))
+    return {
+        file: file.read_text(encoding="utf-8") for file in files if "conformance" not in file.parts
+    }
 
 
 def packages(root: Path, names: Sequence[str]) -> list[str]:
