@@ -120,39 +120,42 @@ class Workspace:
             if result.status is None:
                 note = f"within {self._limits.selection:.0f} s of processor time"
                 return Outcome(Verdict.SURVIVED, note)
-            if result.failed is None:
-                return self._confirm_crash(result, arguments)
-            outcome = self._confirm_failure(result, result.failed, mutant)
+            culprit = result.failed or result.running
+            if culprit is None:
+                return self._confirm_unloaded(result, arguments)
+            outcome = self._confirm(result, culprit, mutant)
             if outcome is not None:
                 return outcome
-            self._deselected.add(result.failed)
+            self._deselected.add(culprit)
 
-    def _confirm_failure(self, result: child.Result, failed: str, mutant: Mutant) -> Outcome | None:
+    def _confirm(self, result: child.Result, culprit: str, mutant: Mutant) -> Outcome | None:
         """Return the verdict if a test that failed passes without the mutant, None otherwise."""
-        original = self._pytest([failed, "--durations=0", "--durations-min=0"])
+        original = self._pytest([culprit, "--durations=0", "--durations-min=0"])
         if not original.is_clean:
             return None
+        if result.failed is None:
+            note = f"{culprit}: the process ended with {result.status}"
+            return Outcome(Verdict.CRASHED, note)
         if not result.has_timed_out:
-            return Outcome(Verdict.KILLED, failed)
+            return Outcome(Verdict.KILLED, culprit)
         limit = max(self._limits.test, 10 * original.seconds)
-        again = self._pytest([failed], mutant, limit)
+        again = self._pytest([culprit], mutant, limit)
         if again.is_clean:
             return None
-        return Outcome(Verdict.HUNG if again.has_timed_out else Verdict.KILLED, failed)
+        return Outcome(Verdict.HUNG if again.has_timed_out else Verdict.KILLED, culprit)
 
-    def _confirm_crash(self, result: child.Result, arguments: Sequence[str]) -> Outcome:
-        """Return the verdict of tests that did not run to a failure.
+    def _confirm_unloaded(self, result: child.Result, arguments: Sequence[str]) -> Outcome:
+        """Return the verdict of tests that could not be loaded.
 
-        Raises: SystemExit: they do not without the mutant, either.
+        Raises: SystemExit: they cannot without the mutant, either.
         """
-        arguments = [result.running] if result.running else [*arguments, "--collect-only"]
-        original = self._pytest(arguments)
+        original = self._pytest([*arguments, "--collect-only"])
         if not original.is_clean:
             raise SystemExit(
                 f"pytest {' '.join(arguments)} ends with {original.status} without a mutant, too:\n"
                 f"{original.output}"
             )
-        return Outcome(Verdict.CRASHED, f"{arguments[0]}: the process ended with {result.status}")
+        return Outcome(Verdict.CRASHED, f"{arguments[0]}: pytest ended with {result.status}")
 
     def _pytest(
         self, arguments: Sequence[str], mutant: Mutant | None = None, test: float | None = None

@@ -150,6 +150,7 @@ TOYS = {
     "fails": ("killed", "def test_least():\n    assert {right}\n"),
     "hangs": ("hung", "def test_least():\n    while not {right}: pass\n"),
     "aborts": ("crashed", "def test_least():\n    {right} or os.abort()\n"),
+    "crashes": ("survived", "def test_least():\n    {right}\n    os.abort()\n"),
     "slows": ("survived", "def test_least():\n    time.sleep(0.3 if {right} else 1.3)\n"),
     "skips": ("survived", "@pytest.mark.skip\ndef test_least():\n    assert {right}\n"),
     "empty": ("survived", "assert {right} or True\n"),
