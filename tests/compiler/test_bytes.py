@@ -9,6 +9,7 @@ import pytest
 from weft_testing.geometry import geometry
 
 from weft_compiler.codegen.options import Options
+from weft_compiler.codegen.targets import host
 from weft_compiler.interpreter import interpret
 from weft_compiler.ir.parser import parse
 from weft_compiler.ir.program import Program
@@ -18,8 +19,9 @@ from weft_compiler.routines import FOUR, PANEL, packed
 from weft_compiler.windows import WINDOWS
 from weft_tensor import errors
 
-CPUS = ("", "x86-64-v4", "x86-64-v3", "x86-64")
-"""Dots of four bytes where this machine has them, and pairs in registers of all widths."""
+LEVELS = {"x86-64-v4": "avx512vl", "x86-64-v3": "avx2", "x86-64": "sse2"}
+CPUS = ("", *(cpu for cpu, feature in LEVELS.items() if host().x86 and host().has(feature)))
+"""Dots of four bytes where this machine has them, and pairs in registers of its widths."""
 TYPES = ("int8", "uint8")
 
 
