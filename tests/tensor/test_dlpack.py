@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import ml_dtypes
@@ -63,6 +64,17 @@ def test_the_consumer_keeps_the_memory() -> None:
 def test_strides_travel() -> None:
     tensor = Tensor.from_numpy(np.arange(12, dtype=ml_dtypes.bfloat16).reshape(3, 4)[:, ::2])
     assert Tensor.from_dlpack(tensor).tolist() == tensor.tolist()
+
+
+def test_a_capsule_says_its_type_as_the_standard_does() -> None:
+    """Its code, bits and lanes, 20 bytes into the DLTensor of dlpack.h."""
+    expected = {"uint8": (1, 8), "float32": (2, 32), "bfloat16": (4, 16), "complex64": (5, 64)}
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    for name, (code, bits) in expected.items():
+        capsule = Tensor.from_value(np.ones(3, dtypes.as_dtype(name).numpy)).__dlpack__()
+        written = (ctypes.c_uint8 * 3).from_address(get(capsule, b"dltensor") + 20)
+        assert [*written] == [code, bits, 1], name
 
 
 def test_strings_do_not() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import _port
+from weft import _port, errors
 from weft._port.differences import DIFFERENT
 from weft._port.source import PRIVATE, is_module
 
@@ -85,6 +85,8 @@ def test_nothing_is_missing_or_nothing_can_be_read(
     path.write_text("print 'hello'\n")
     assert port(path) == 2
     assert "Python 2" in capsys.readouterr().out
+    with pytest.raises(errors.NotFoundError, match="there is no file or folder"):
+        port(path, tmp_path / "absent.py")
 
 
 def test_the_page_of_differences_has_the_same_table() -> None:

@@ -85,6 +85,15 @@ def _gathering() -> list[Case]:
             f"batch{batch}at{axis}",
             **typed,
         )
+    cases += with_strings(
+        "GatherV2",
+        X,
+        [_at(integers(0, 3, 4, 2), np.int64), _at(1)],
+        {"batch_dims": 1},
+        lambda x, i, axis: _batched(x, i, int(axis), 1),
+        "batch1int64",
+        **typed,
+    )
     for indices in ([[0], [3]], [[1, 2], [0, 0]], [[[3, 2, 4]], [[0, 0, 0]]], [2, 1], [[], []]):
         cases += with_strings(
             "GatherNd",

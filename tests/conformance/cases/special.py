@@ -122,6 +122,23 @@ CASES = [
     ),
     Case("Digamma", [POSITIVE], expected=_digamma, tolerance=NARROW, label="positive"),
     Case(
+        "Digamma",
+        [np.array([0.0, -0.0, -1.0, -2.0, 1.0])],
+        expected=lambda x: np.where(x <= 0, np.nan, -np.euler_gamma),
+        dtypes=WIDE_FLOATS,
+        tolerance={"float32": (1e-5, 0.0), "float64": (1e-12, 0.0)},
+        grad=False,
+        label="poles",
+    ),
+    Case(
+        "Lgamma",
+        [np.array([0.0, -0.0, -1.0, -2.0, -np.inf, 1.0])],
+        expected=lambda x: np.where(x <= 0, np.inf, 0.0),
+        dtypes=WIDE_FLOATS,
+        grad=False,
+        label="poles",
+    ),
+    Case(
         "Zeta",
         [ARGUMENTS + 1, POINTS + 1],
         expected=_zeta,

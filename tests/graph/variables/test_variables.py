@@ -89,6 +89,9 @@ def test_bad_arguments() -> None:
     with Graph().as_default():
         with pytest.raises(errors.InvalidArgumentError, match="initial_value"):
             Variable()
+        for name in ("a b", "-a"):
+            with pytest.raises(errors.InvalidArgumentError, match=f"'{name}'"):
+                Variable(1.0, name=name)
         with pytest.raises(errors.InvalidArgumentError, match="known shape"):
             Variable(builder.out("TestOpen", (), {"dtype": dtypes.float32}))
         with pytest.raises(errors.InvalidTypeError, match="list"):

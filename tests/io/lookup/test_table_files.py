@@ -108,6 +108,8 @@ def test_bad_lines_are_named(tmp_path: Path) -> None:
             ("index", ("f", string, -3, int64, NUMBER), "key_index"),
             ("type", ("f", string, NUMBER, int64, LINE), "must be int64"),
             ("size", ("f", string, LINE, int64, NUMBER, 0), "vocab_size"),
+            ("no delimiter", ("f", string, 0, int64, 1, None, ""), "one byte, got ''"),
+            ("two bytes", ("f", string, 0, int64, 1, None, "é"), "one byte, got 'é'"),
             ("delimiter", ("f", string, LINE, int64, NUMBER, None, ",,"), "one byte"),
         ):
             with parts.part(what), pytest.raises(bad, match=words):

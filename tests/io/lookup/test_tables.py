@@ -305,10 +305,12 @@ def test_a_dense_table_checks_its_arguments(session: Session) -> None:
             ("one key", lambda: dense(1, 1), "must differ"),
             ("shapes", lambda: dense([1], 1), "of one shape"),
             ("rank", lambda: dense([[1]], [[2]]), "scalars or non-empty vectors"),
+            ("nothing", lambda: dense([], []), "scalars or non-empty vectors"),
             ("buckets", lambda: dense(1, 2, buckets=3), "a power of 2"),
         ):
             with parts.part(what), pytest.raises(errors.InvalidArgumentError, match=words):
                 session.run(make())
+    assert session.run(dense([1, 2], [1, 3])) == 0
 
 
 def test_exported_tables_of_tensorflow_are_imported(session: Session) -> None:

@@ -293,3 +293,20 @@ def test_products_of_integers_are_written() -> None:
         expected = session.run(product, {a: rows})
     found = ReferenceEvaluator(model).run(None, {"a": rows})[0]
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"keys_strings": ["a", "b"], "values_int64s": [1]},
+        {"keys_int64s": [1], "values_strings": ["a", "b"]},
+        {"keys_int64s": [1, 2]},
+        {"values_int64s": [1, 2]},
+        {},
+    ],
+)
+def test_each_key_has_a_value(attributes: dict[str, Any]) -> None:
+    kind = TensorProto.STRING if "keys_strings" in attributes else TensorProto.INT64
+    model = _model("LabelEncoder", {"y": kind}, kind, **attributes)
+    with wf.Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="as many keys"):
+        wf.onnx.import_model(model)
