@@ -12,8 +12,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from weft_distrib.wire.frames import CHUNK_BYTES, DATA, HEAD, PING, Inbox, Message, Outbox
-from weft_distrib.wire.values import INLINE_BYTES
+from weft_distrib.security.roles import Role
+from weft_distrib.wire.address import address_of
+from weft_distrib.wire.frames import (
+    BLOCK,
+    CHUNK_BYTES,
+    DATA,
+    HEAD,
+    MAX_HEAD_BYTES,
+    PING,
+    Inbox,
+    Message,
+    Outbox,
+    call_bytes,
+)
+from weft_distrib.wire.hello import Hello
+from weft_distrib.wire.local import Invitation
+from weft_distrib.wire.methods import RunParts, RunStep, StepKey
+from weft_distrib.wire.values import INLINE_BYTES, Slot
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.resources.resources import ResourceHandle
 from weft_tensor import errors
@@ -131,31 +147,81 @@ def value(code: int, nbytes: int, *sizes: int, flags: int = 0, rank: int | None 
     return struct.pack("<BBBxxxxxQ", code, rank, flags, nbytes) + shape
 
 
+CUT = struct.pack("<HHI", 0, 0, 9)
+OFFSETS = [(1, 2), (0, 1), (0, 3), (0, 1, 0, 2), (0, 3, 2)]
+"""Those of strings that have 2 bytes together, and do not fit them."""
+
+
+def strings(offsets: tuple[int, ...]) -> bytes:
+    data = struct.pack(f"<{len(offsets)}Q", *offsets) + b"ab"
+    return head(value(7, len(data), len(offsets) - 1, flags=2), rest=data)
+
+
 @pytest.mark.parametrize(
-    ("data", "kind"),
+    ("data", "words"),
     [
-        (b"\x09" + bytes(15), errors.DataLossError),
-        (struct.pack("<BBHIQ", DATA, 0, 0, 4, 1), errors.DataLossError),
-        (struct.pack("<BBHIQ", HEAD, 0, 0, 1 << 30, 1), errors.DataLossError),
-        (struct.pack("<BBHIQ", HEAD, 0, 0, 2, 1), errors.DataLossError),
-        (head(count=9), errors.DataLossError),
-        (head(value(1, 4, rank=40)), errors.DataLossError),
-        (head(value(1, 4, -1)), errors.DataLossError),
-        (head(value(1, 5, 1)), errors.DataLossError),
-        (head(value(250, 4, 1)), errors.DataLossError),
-        (head(value(20, 4)), errors.DataLossError),
-        (head(value(1, 8, 2, flags=2), rest=bytes(4)), errors.DataLossError),
-        (head(value(1, 8, 2, flags=2), rest=bytes(9)), errors.DataLossError),
-        (head(value(7, 4, 1, flags=2), rest=bytes(4)), errors.DataLossError),
-        (head(value(7, 17, 1, flags=2), rest=b"\x01" * 17), errors.DataLossError),
-        (head(value(7, 8, 1 << 40, flags=2), rest=bytes(8)), errors.DataLossError),
-        (head(value(1, 0, 0, 1 << 62, 1 << 62, flags=2)), errors.DataLossError),
-        (head(value(1, 1 << 40, 1 << 38)), errors.ResourceExhaustedError),
+        (b"\x09" + bytes(15), "of kind 9 and 0 bytes is out of place"),
+        (struct.pack("<BBHIQ", DATA, 0, 0, 4, 1), "4 bytes is out of place"),
+        (struct.pack("<BBHIQ", HEAD, 0, 0, 1 << 30, 1), "is out of place"),
+        (struct.pack("<BBHIQ", HEAD, 0, 0, 2, 1), "2 bytes is out of place"),
+        (struct.pack("<BBHIQ", PING, 0, 0, 4, 1), "4 bytes is out of place"),
+        (struct.pack("<BBHIQ", BLOCK, 0, 0, 0, 1), "is out of place"),
+        (head(value(1, 8, 2)) * 2, "is out of place"),
+        (head(value(1, 8, 2)) + struct.pack("<BBHIQ", DATA, 0, 0, 0, 1), "0 bytes is out of place"),
+        (head(value(1, 8, 2)) + struct.pack("<BBHIQ", DATA, 0, 0, 9, 1) + bytes(9), "more data"),
+        (struct.pack("<BBHIQ", HEAD, 0, 0, len(CUT), 1) + CUT, "8 bytes with 9 of meta"),
+        (head(count=9), "the description of a value is cut"),
+        (head(value(1, 4, rank=40), rest=bytes(320)), "rank 40, of which the sizes are cut"),
+        (head(value(1, 4, 1, rank=2)), "rank 2, of which the sizes are cut"),
+        (head(value(1, 4, -1)), r"of the shape \(-1,\)"),
+        (head(value(1, 5, 1)), "5 bytes cannot have the type float32"),
+        (head(value(250, 4, 1)), "no element type 250"),
+        (head(value(20, 4)), "resource stay in their process"),
+        (head(value(1, 8, 2, flags=2), rest=bytes(4)), "bytes of a value in the head are cut"),
+        (head(value(1, 8, 2, flags=2), rest=bytes(9)), "1 bytes of a head belong to nothing"),
+        (head(value(1, 8, 2, flags=4), rest=bytes(8)), "shared memory, of which there is none"),
+        (head(value(7, 4, 1, flags=2), rest=bytes(4)), "4 bytes cannot hold 1 strings"),
+        (head(value(7, 8, 1 << 40, flags=2), rest=bytes(8)), "cannot hold 1099511627776 strings"),
+        (head(value(1, 0, 0, 1 << 62, 1 << 62, flags=2)), "a value of the shape"),
+        *((strings(offsets), "strings do not fit 2 bytes") for offsets in OFFSETS),
     ],
 )
-def test_wrong_frames_are_refused(data: bytes, kind: type[Exception]) -> None:
-    with pytest.raises(kind):
+def test_wrong_frames_are_refused(data: bytes, words: str) -> None:
+    with pytest.raises(errors.DataLossError, match=words):
         read(data)
+
+
+def test_what_is_larger_than_the_limit_is_refused_before_there_is_memory_for_it() -> None:
+    (message,) = read(head(value(1, 8, 2, flags=2), rest=bytes(8)), limit=8)
+    assert message.values[0].tolist() == [0, 0]
+    for data in (
+        head(value(1, 1 << 40, 1 << 38)),
+        head(value(1, 12, 3, flags=2), rest=bytes(12)),
+        head(*[value(1, 8, 2, flags=2)] * 2, rest=bytes(16)),
+    ):
+        with pytest.raises(errors.ResourceExhaustedError, match="larger than the limit of 8 bytes"):
+            read(data, limit=8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reply", "size", "is_call"),
+    [
+        (HEAD, 0, 8, True),
+        (HEAD, 0, 0, True),
+        (HEAD, 0, 9, False),
+        (HEAD, 1, 8, False),
+        (PING, 0, 0, False),
+    ],
+)
+def test_a_connection_begins_with_a_small_call(
+    kind: int, reply: int, size: int, is_call: bool
+) -> None:
+    frame = struct.pack("<BBHIQ", kind, reply, 0, size, 1)
+    if is_call:
+        assert call_bytes(frame, 8) == size
+        return
+    with pytest.raises(errors.DataLossError, match=f"at most 8 bytes, got a frame of kind {kind}"):
+        call_bytes(frame, 8)
 
 
 @settings(max_examples=200)
@@ -181,7 +247,84 @@ def test_many_small_values_may_be_more_than_a_head() -> None:
     assert all(map(same, message.values, sent))
 
 
-@pytest.mark.parametrize("values", [[np.float32(1)] * (1 << 16), [np.zeros((1,) * 33)]])
-def test_what_has_no_form_is_refused_where_it_is_sent(values: list[Any]) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"65536|rank 33"):
-        Outbox().add(Message(HEAD, False, 1, values=values))
+@pytest.mark.parametrize(
+    ("values", "meta", "words"),
+    [
+        ([np.float32(1)] * (1 << 16), 0, "65535 values, got 65536"),
+        ([np.zeros((1,) * 33)], 0, "rank 33 cannot leave its process"),
+        ([np.array([b"a", "b"], object)], 0, "'b' cannot leave its process"),
+        ([3], 0, "3 cannot leave its process"),
+        ([], MAX_HEAD_BYTES, "may have 16777216 bytes, got 16777224"),
+    ],
+)
+def test_what_has_no_form_is_refused_where_it_is_sent(
+    values: list[Any], meta: int, words: str
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=words):
+        Outbox().add(Message(HEAD, False, 1, meta=bytes(meta), values=values))
+
+
+def test_the_largest_head_and_rank_are_sent() -> None:
+    sent = Message(HEAD, False, 1, meta=bytes(MAX_HEAD_BYTES - 8))
+    assert len(read(frames(sent))[0].meta) == MAX_HEAD_BYTES - 8
+    (message,) = read(frames(Message(HEAD, False, 1, values=[np.zeros((1,) * 32)])))
+    assert message.values[0].ndim == 32
+
+
+def test_strings_do_not_come_by_shared_memory() -> None:
+    with pytest.raises(errors.DataLossError, match="strings do not come by shared memory"):
+        Slot(7, (1,), 4, 16, np.zeros(16, np.uint8))
+
+
+@pytest.mark.parametrize(
+    "sent", [StepKey(1, 2), RunParts(1, 2, 3, 4, 5, True, (6, 7)), RunStep(1, 2, 3, True)]
+)
+def test_metas_of_calls_have_a_size_and_a_version(sent: Any) -> None:
+    meta, unpack = sent.pack(), type(sent).unpack
+    assert unpack(meta) == ((sent, b"") if isinstance(sent, StepKey) else sent)
+    with pytest.raises(errors.DataLossError, match="7 bytes of meta needs"):
+        unpack(meta[:7])
+    with pytest.raises(errors.DataLossError, match="bytes"):
+        unpack(meta[:-1])
+    with pytest.raises(errors.FailedPreconditionError, match="a call of version 9 came"):
+        unpack(b"\x09" + meta[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("host:2222", ("host", 2222)),
+        ("[::1]:0", ("::1", 0)),
+        ("host:65535", ("host", 65535)),
+        ("host:65536", None),
+        ("host:", None),
+        (":2222", None),
+        ("host", None),
+        ("host:-1", None),
+        ("host:1²", None),
+        ("a host:1", None),
+        ("http://host:1", None),
+        ("host?:1", None),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int] | None) -> None:
+    if address is not None:
+        assert tuple(address_of(text)) == address
+        return
+    with pytest.raises(errors.InvalidArgumentError, match="it must be like host:2222, got"):
+        address_of(text, "it")
+
+
+def test_hellos_and_invitations_are_whole() -> None:
+    hello = Hello(3, 7, Role.PEER, b"token", b"offer")
+    meta = hello.pack()
+    assert Hello.unpack(meta) == hello
+    with pytest.raises(errors.PermissionDeniedError, match="is cut"):
+        Hello.unpack(meta[:-1])
+    with pytest.raises(errors.PermissionDeniedError, match="begins by saying who calls"):
+        Hello.unpack(meta[:4])
+    data = Invitation(bytes(range(16)), bytes(16)).pack()
+    assert Invitation.unpack(data).pack() == data
+    for wrong in (data[:-1], data + b"x"):
+        with pytest.raises(errors.DataLossError, match="an invitation of"):
+            Invitation.unpack(wrong)
