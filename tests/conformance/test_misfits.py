@@ -129,6 +129,7 @@ def test_messages_are_ours() -> None:
         (lambda x, y: wf.concat([x, y], 0), (np.ones((2, 3)), np.ones((2, 4))), "equal sizes"),
         (lambda x, y: wf.reshape(x, [4]) + y, ([1.0, 2.0, 3.0], 1.0), r"4 elements|\[4\]"),
         (lambda x, y: wf.tile(x, wf.cast(y, wf.int32)), ([1.0], [[2.0]]), "multiples must have"),
+        (lambda x, y: wf.reshape(x, wf.cast(y, wf.int32)), ([1.0, 2.0], 2.0), "must be a vector"),
     ],
 )
 def test_sessions_say_it(make: Any, values: Any, wanted: str) -> None:

@@ -48,6 +48,20 @@ def test_inputs_are_numbers_or_files(folder: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.split("\t")[3] == value
 
 
+def test_inspect_shows_a_summary_or_tensors_or_ops(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rows(*words: str) -> list[list[str]]:
+        assert run(folder, "inspect", "model.weftlite", *words) == 0
+        return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+
+    summary, tensors, ops = rows(), rows("--tensors"), rows("--ops")
+    assert ["input", "x", "float32 ?×4"] in summary
+    assert {row[1] for row in summary if row[0] == "ops"} == {row[1] for row in ops}
+    assert {row[1] for row in ops} == {"FullyConnected", "Mul", "Softmax", "Tanh"}
+    assert [row[1:4] for row in tensors if row[1] == "x"] == [["x", "float32 ?×4", "32"]]
+
+
 def saved(folder: Path) -> Any:
     """The same network as a SavedModel and a checkpoint; gives a sample and its result."""
     with wf.Graph().as_default(), wf.Session() as session:

@@ -207,3 +207,14 @@ def test_aggregation_methods_give_the_same_sum() -> None:
     method = wf.AggregationMethod.EXPERIMENTAL_TREE
     (dx,) = wf.gradients(x * x + x, [x], aggregation_method=method)
     assert run(dx) == 7.0
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_gradient_function_returns_as_many_as_there_are_inputs(count: int) -> None:
+    name = f"TestGradientsOfAnotherCount{count}"
+    wf.RegisterGradient(name)(lambda op, grad: [grad] * count)
+    x = wf.constant(1.0)
+    with wf.get_default_graph().gradient_override_map({"Tanh": name}):
+        y = wf.tanh(x)
+    with pytest.raises(errors.OpError, match=f"one gradient per input: required 1, got {count}"):
+        wf.gradients(y, x)

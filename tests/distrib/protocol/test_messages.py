@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +85,50 @@ def test_an_older_message_lacks_fields_and_a_newer_one_has_more() -> None:
 def test_the_schema_is_that_of_the_messages() -> None:
     path = Path(weft_distrib.protocol.__file__).with_name("distrib.fbs")
     assert path.read_text() == schema(messages.MESSAGES, "weft.distrib"), "run write_schema.py"
+
+
+@dataclasses.dataclass
+class Inner:
+    name: str = ""
+
+
+@dataclasses.dataclass
+class Outer:
+    name: str = ""
+    data: bytes = b""
+    numbers: list[int] = dataclasses.field(default_factory=list)
+    inner: Inner | None = None
+    items: list[Inner] = dataclasses.field(default_factory=list)
+    flag: bool = False
+    value: float = 0.0
+
+
+REASONS = {
+    r"it has only \d+ bytes",
+    r"the offset \d+ leads out of \d+ bytes",
+    "its table of fields is outside",
+    r"\d+ bytes are more than there are",
+    "no UTF-8: invalid start byte",
+    r"a list of \d+ is longer than the message",
+}
+
+
+def test_each_number_of_a_message_is_checked() -> None:
+    """Replace each group of four bytes, and cut the message everywhere."""
+    message = Outer("name", b"data", [1, 2], Inner("a"), [Inner("b"), Inner("c")], True, 0.5)
+    data = encode(message)
+    assert decode(Outer, data) == message
+    hostile = [data[:count] for count in range(len(data))]
+    for start in range(0, len(data), 4):
+        for number in (0, 1, len(data) - start - 1, len(data) - start + 1, 1 << 31, 0xFFFFFFFF):
+            hostile.append(data[:start] + struct.pack("<I", number) + data[start + 4 :])
+    unmatched = set(REASONS)
+    for changed in hostile:
+        try:
+            decode(Outer, changed)
+        except errors.DataLossError as error:
+            told = re.fullmatch(r"no Outer: byte \d+: (.*)", error.message)
+            assert told is not None, error.message
+            (reason,) = {each for each in REASONS if re.fullmatch(each, told[1])}
+            unmatched.discard(reason)
+    assert not unmatched
