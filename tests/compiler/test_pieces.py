@@ -168,6 +168,19 @@ program p(x: float32[4]) -> (a: float32[4], b: float32[4], c: float32[4]):
     same(program, X[:4])
 
 
+def test_far_users_of_a_scalar_are_pieces_of_their_own(compiled: list[str]) -> None:
+    copies = "".join(f"  for j{at} in 4:\n    a{at}[j{at}] = x[j{at}] * s\n" for at in range(5))
+    program = parsed(f"""
+program p(x: float32[4]) -> ({", ".join(f"a{at}: float32[4]" for at in range(5))}):
+  var s = 0.0
+  for i in 4:
+    s add= x[i]
+{copies}""")
+    assert len(pieces_of(program)) == 6
+    same(program, X[:4])
+    assert len(compiled) == 3  # the sum, the product, and the sequence of both
+
+
 def test_a_size_is_read_by_each_nest() -> None:
     program = parsed("""
 program p(sizes: int64[], x: float32[8]) -> (update a: float32[8], update b: float32[8]):

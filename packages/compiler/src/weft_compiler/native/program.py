@@ -352,15 +352,17 @@ def load(program: Program, options: Options | None = None) -> NativeProgram:
     return NativeProgram(program, _code_of(canonical(program), options or Options(), program.name))
 
 
-def _code_of(program: Program, options: Options, name: str) -> Code:
-    """The code of a program whose names say nothing.
+def _code_of(program: Program, options: Options, name: str, is_piece: bool = False) -> Code:
+    """Return the code of a program in canonical form.
 
     Args:
       name: for people who look into the directory of what is kept.
+      is_piece: True if the program is not to be cut into pieces.
     """
     written = _written(program, options)
     key = hashlib.sha256(written.encode()).hexdigest()
-    code = shared_code(key, lambda: _compiled(program, options, written, key, name))
+    cut = not (is_piece or options.clocks)
+    code = shared_code(key, lambda: _compiled(program, options, written, key, name, cut))
     assert code is not None
     return code
 
@@ -376,12 +378,14 @@ def shared_code(key: str, make: Callable[[], Code | None]) -> Code | None:
         return _codes.setdefault(key, made)
 
 
-def _compiled(program: Program, options: Options, written: str, key: str, name: str) -> Code:
+def _compiled(
+    program: Program, options: Options, written: str, key: str, name: str, cut: bool
+) -> Code:
     started = time.perf_counter()
-    pieces = [] if options.clocks else pieces_of(program)
+    pieces = pieces_of(program) if cut else []
     nests: dict[Code, int] = {}
     if len(pieces) > 1:
-        codes = [_code_of(each.program, options, name) for each in pieces]
+        codes = [_code_of(each.program, options, name, is_piece=True) for each in pieces]
         nests = {code: at for at, code in enumerate(dict.fromkeys(codes))}
         called = [(each, nests[code]) for each, code in zip(pieces, codes, strict=True)]
         module = sequence_of(program, called, [code.module for code in nests], options)
