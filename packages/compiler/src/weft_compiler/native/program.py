@@ -30,6 +30,7 @@ from weft_compiler.native import cache, helpers
 from weft_compiler.native.arena import ARENA, address_of, aligned
 from weft_compiler.native.entry import BUSY, Row, entry, readable, state_of
 from weft_compiler.native.linking import Library
+from weft_compiler.native.shared_objects import load_shared, name_of
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -101,13 +102,7 @@ def _routines(library: str, dtype: DType, target: Target) -> Library:
     """Routines of a type, which all programs share."""
     text = generated.module_text(library, dtype, target)
     names = [generated.symbol(each, dtype) for each in generated.routines(library)]
-    return cache.loaded_of(
-        library,
-        text,
-        target,
-        lambda: object_code(text, target),
-        lambda image: Library(image, names),
-    )
+    return load_shared(name_of(library, dtype), text, target, lambda image: Library(image, names))
 
 
 class NativeProgram:
