@@ -181,6 +181,20 @@ program p(x: float32[4]) -> ({", ".join(f"a{at}: float32[4]" for at in range(5))
     assert len(compiled) == 3  # the sum, the product, and the sequence of both
 
 
+def test_steps_that_read_other_rows_are_compiled_once(compiled: list[str]) -> None:
+    steps = "".join(
+        f"  for i{at} in 6:\n    h[{at + 1}, i{at}] = h[{at}, i{at}] * 2.0 + x[i{at} + {3 * at}]\n"
+        for at in range(4)
+    )
+    program = parsed(f"""
+program p(x: float32[16]) -> (update h: float32[5, 6]):
+{steps}""")
+    assert len({str(piece.program) for piece in pieces_of(program)}) == 1
+    out = [np.ones((5, 6), np.float32)]
+    same(program, np.arange(16, dtype=np.float32), out=out)
+    assert len(compiled) == 2  # the step, and the sequence of all
+
+
 def test_a_size_is_read_by_each_nest() -> None:
     program = parsed("""
 program p(sizes: int64[], x: float32[8]) -> (update a: float32[8], update b: float32[8]):
