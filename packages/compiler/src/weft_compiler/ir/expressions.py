@@ -189,10 +189,21 @@ def children(expression: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expression: Expr) -> Iterator[Expr]:
-    """It and all that it is made of, operands first."""
-    for child in children(expression):
-        yield from walk(child)
-    yield expression
+    """Yield an expression and all that it is made of, operands first."""
+    parts: list[Expr] = []
+    _collect(expression, parts)
+    return iter(parts)
+
+
+def _collect(expression: Expr, parts: list[Expr]) -> None:
+    # Nested generators would pass each part through one of them for each level.
+    if isinstance(expression, Apply):
+        for child in expression.operands:
+            _collect(child, parts)
+    elif isinstance(expression, Load):
+        for child in expression.indices:
+            _collect(child, parts)
+    parts.append(expression)
 
 
 def replace_children(expression: Expr, new: tuple[Expr, ...]) -> Expr:

@@ -164,6 +164,8 @@ def _longest(
     """
     group = _group(steps)
     between, rows = _worth(group, users, allocated)
+    if not between:  # no beginning of it has more between its steps
+        return group[:1], [], 0
     while len(group) > 1 and not rows:
         group.pop()
         between, rows = _worth(group, users, allocated)

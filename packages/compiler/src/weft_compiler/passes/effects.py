@@ -69,6 +69,7 @@ class Effects:
 
 
 Buffers = Mapping[str, Buffer]
+Shape = tuple[int, ...]
 
 
 def buffers_of(program: Program) -> Buffers:
@@ -107,10 +108,12 @@ def _effects_of_body(body: Body, buffers: Buffers) -> tuple[Effects, bool]:
 
 def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bool]:
     """Return the effects of a statement, and if they depend on the shapes of buffers."""
+    if isinstance(statement, Call):
+        return _effects_of_call(statement, buffers), True
     known: Effects | None = getattr(statement, "_effects", None)
     if known is not None:
         return known, False
-    effects, depends = Effects(), isinstance(statement, Call)
+    effects, depends = Effects(), False
     _add_one(statement, effects, buffers)
     for body in bodies(statement):
         inner, by_shape = _effects_of_body(body, buffers)
@@ -119,6 +122,18 @@ def _effects_of_one(statement: Statement, buffers: Buffers) -> tuple[Effects, bo
     if not depends:  # else the same statement has other effects on buffers of other shapes
         object.__setattr__(statement, "_effects", effects)
     return effects, depends
+
+
+def _effects_of_call(call: Call, buffers: Buffers) -> Effects:
+    """Return the effects of a call, which are kept for the shapes that they were computed for."""
+    shapes = [buffers[view.buffer].shape for view in call.views]
+    known: tuple[list[Shape], Effects] | None = getattr(call, "_effects", None)
+    if known is not None and known[0] == shapes:
+        return known[1]
+    effects = Effects()
+    _add_one(call, effects, buffers)
+    object.__setattr__(call, "_effects", (shapes, effects))
+    return effects
 
 
 def _add_one(statement: Statement, found: Effects, buffers: Buffers) -> None:

@@ -124,10 +124,12 @@ def _merges(first: For, before: Effects, second: For, after: Effects) -> bool:
         return False
     buffers = {*before.reads, *before.writes, *after.reads, *after.writes}
     shared = {*before.reads, *before.writes} & {*after.reads, *after.writes}
-    called = any(isinstance(each, Call) for each in walk((first, second)))
-    if not shared or (len(buffers) > MOST_BUFFERS and not called):
+    if not shared:
         return False
-    if sum(1 for _ in walk((first, second))) > MOST_STATEMENTS:
+    statements = list(walk((first, second)))
+    if len(statements) > MOST_STATEMENTS:
+        return False
+    if len(buffers) > MOST_BUFFERS and not any(isinstance(each, Call) for each in statements):
         return False
     return all(
         _own_place(buffer, first.variable, before, second.variable, after)

@@ -204,34 +204,40 @@ def add_in_place(program: Program) -> Program:
 
 def _added(body: Body, outer: Buffers) -> Body:
     buffers = within(outer, body)
-    found = [map_bodies(each, lambda inner: _added(inner, buffers)) for each in body]
+    statements = [map_bodies(each, lambda inner: _added(inner, buffers)) for each in body]
     allocated = {each.buffer.name for each in body if isinstance(each, Allocate)}
-    for at, each in enumerate(found):
+    users = _users(statements, buffers)
+    removed: set[int] = set()
+    for at, each in enumerate(statements):
         if not isinstance(each, Call) or each.routine != "gemm":
             continue
         product = each.views[2]
         if product.buffer not in allocated or dict(each.parameters)["accumulate"]:
             continue
-        rest = found[at + 1 :]
-        users = [later for later in rest if _touches(later, product.buffer, buffers)]
-        if len(users) != 1 or any(_touches(e, product.buffer, buffers) for e in found[:at]):
+        touching = users[product.buffer]
+        if len(touching) != 2 or touching[0] != at:
             continue
-        total = _sum_with(users[0], product.buffer, buffers)
-        place = rest.index(users[0])
-        if not total or _touches(each, total, buffers):
-            continue
-        if any(_touches(later, total, buffers) for later in rest[:place]):
+        adder = touching[1]
+        total = _sum_with(statements[adder], product.buffer, buffers)
+        if not total or any(at <= user < adder for user in users[total]):
             continue
         of = {**dict(each.parameters), "accumulate": 1}
         view = replace(product, buffer=total)
-        found[at] = replace(each, views=(*each.views[:2], view), parameters=tuple(of.items()))
-        del found[at + 1 + place]
-    return tuple(found)
+        statements[at] = replace(each, views=(*each.views[:2], view), parameters=tuple(of.items()))
+        removed.add(adder)
+        users[total] = sorted({*users[total], at} - {adder})
+        users[product.buffer] = []
+    return tuple([each for at, each in enumerate(statements) if at not in removed])
 
 
-def _touches(statement: Statement, name: str, buffers: Buffers) -> bool:
-    effects = effects_of((statement,), buffers)
-    return name in effects.reads or name in effects.writes
+def _users(statements: Sequence[Statement], buffers: Buffers) -> dict[str, list[int]]:
+    """Return the positions of the statements that touch each buffer."""
+    users: dict[str, list[int]] = {}
+    for at, statement in enumerate(statements):
+        effects = effects_of((statement,), buffers)
+        for name in {*effects.reads, *effects.writes}:
+            users.setdefault(name, []).append(at)
+    return users
 
 
 def _sum_with(statement: Statement, product: str, buffers: Buffers) -> str:
