@@ -55,6 +55,8 @@ def test_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert line.startswith(expected)
     assert any(line.startswith("  missing: GraphKeys.NOPE, examples, keras, ") for line in said)
     assert "  different: train.Saver" in said
+    private = "python.framework.ops, python.framework.ops.convert_to_tensor, python.ops.rnn_cell"
+    assert f"  private (--write imports the public names): {private}" in said
 
 
 def test_what_is_changed(tmp_path: Path) -> None:
@@ -108,16 +110,25 @@ import tensorflow as tf
 from tensorflow.contrib import data
 from tensorflow.python.data.ops.dataset_ops import Dataset as Elements
 from tensorflow.python.training.adam import AdamOptimizer
+from tensorflow.python.framework import (
+    dtypes as types, ops)
+from tensorflow.python.ops import array_ops, rnn_cell_impl as cells
+types.float32, ops.Graph, array_ops.zeros, cells.GRUCell
 timeline.Timeline(None).generate_chrome_trace_format(), tl.Timeline
 tf.contrib.data.map_and_batch(abs, 3), data.batch_and_drop_remainder(2), Dataset, Elements
 """
 
 
-def test_timelines_and_datasets_of_old_programs(tmp_path: Path) -> None:
+def test_timelines_and_datasets_of_old_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "old.py"
     path.write_text(OLD, encoding="utf-8")
-    port("--write", path)
+    assert port("--write", path) == 0
+    assert "missing:" not in capsys.readouterr().out
     text = path.read_text(encoding="utf-8")
+    assert "import weft as types; import weft as ops\n" in text
+    assert "import weft as array_ops; import weft.nn.rnn_cell as cells\n" in text
     assert "from weft import timeline\n" in text
     assert "import weft.timeline as tl\n" in text
     assert "from weft.contrib.data import Dataset\n" in text

@@ -80,12 +80,17 @@ def _write(path: Path, source: Source) -> int:
 def _summary(uses: Sequence[Use], trouble: int, changed: int, write: bool) -> str:
     names = {use.name for use in uses}
     missing = sorted({use.name for use in uses if use.missing})
-    other = sorted({use.name for use in uses if use.words and not use.missing} - {*missing})
+    others = [use for use in uses if use.words and use.name not in missing]
+    private = sorted({use.name for use in others if use.private})
+    different = sorted({use.name for use in others if not use.private})
     lines = [f"{len(uses)} uses of {len(names)} names"]
     if missing:
         lines.append(f"  missing: {', '.join(missing)}")
-    if other:
-        lines.append(f"  different: {', '.join(other)}")
+    if private:
+        advice = "" if write else " (--write imports the public names)"
+        lines.append(f"  private{advice}: {', '.join(private)}")
+    if different:
+        lines.append(f"  different: {', '.join(different)}")
     if not missing and not trouble:
         lines.append("  nothing is missing")
     if trouble:

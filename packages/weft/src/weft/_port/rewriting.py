@@ -74,15 +74,24 @@ def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterato
 
 
 def _whole(statement: ast.ImportFrom) -> str:
-    """A statement that gives the name of one private module to its public namespace, or ""."""
-    if len(statement.names) > 1:
-        return ""
-    (alias,) = statement.names
+    """Return statements that import private names from public namespaces, or "" for what is not.
+
+    A private module becomes its namespace, under the same name.
+    """
     inside = below_root(statement.module or "") or ""
-    public = public_path(f"{inside}.{alias.name}")
-    if public is None or not is_module(public):
+    parts = [_import_of(f"{inside}.{alias.name}", alias) for alias in statement.names]
+    return "; ".join(parts) if all(parts) else ""
+
+
+def _import_of(path: str, alias: ast.alias) -> str:
+    public = public_path(path)
+    if public is None or look_up(0, path).missing:
         return ""
-    return f"import weft{'.' if public else ''}{public} as {alias.asname or alias.name}"
+    if is_module(public):
+        return f"import weft{'.' if public else ''}{public} as {alias.asname or alias.name}"
+    place, _, name = public.rpartition(".")
+    suffix = f" as {alias.asname}" if alias.asname else ""
+    return f"from weft{'.' if place else ''}{place} import {name}{suffix}"
 
 
 def _place(statement: ast.ImportFrom) -> str | None:

@@ -175,13 +175,16 @@ class Use:
       line: its number.
       name: from `tf` on.
       words: what there is to say of it, or "".
-      missing: whether weft lacks it.
+      missing: True if weft lacks it.
+      private: True if it is one of TensorFlow's own modules or in one, which `--write` replaces by
+        the public namespace where weft has it.
     """
 
     line: int
     name: str
     words: str = ""
     missing: bool = False
+    private: bool = False
 
 
 @dataclass
@@ -312,7 +315,7 @@ def look_up(line: int, path: str) -> Use:
         where = f"tf.{public}" if public else "tf"
         missing = "" if not found.missing else f", of which weft lacks tf.{found.name}"
         words = f"tensorflow.{path} is private; what it has is in {where}{missing}"
-        return Use(line, path, words, True)
+        return Use(line, path, words, found.missing, private=True)
     found = _found(path)
     return Use(line, found.name, found.words, found.missing)
 
