@@ -25,13 +25,11 @@ _SHOW_SECONDS: Final = 0.5
 def add(parser: argparse.ArgumentParser) -> None:
     """List the compiled code on the disk, compile what a script needs ahead, or remove all."""
     actions = parser.add_subparsers(dest="action", required=True)
-    listing = actions.add_parser("list", help="show code and measurements")
+    listing = actions.add_parser("list", help="list compiled code and measurements")
     listing.set_defaults(run=list_entries)
-    warm = actions.add_parser(
-        "warm", help="run a script with everything compiled when it is first met"
-    )
+    warm = actions.add_parser("warm", help="fill the cache by running a script")
     warm.add_argument("script", type=Path, help="a Python program")
-    warm.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    warm.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
     warm.set_defaults(run=warm_script)
     clear = actions.add_parser("clear", help="remove all entries")
     clear.set_defaults(run=clear_entries)

@@ -15,39 +15,45 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         type=Path,
-        help="a frozen GraphDef, a .weft graph, or what installed packages read: a directory of a "
-        "SavedModel, a checkpoint's prefix, .onnx, .weftlite",
+        help="model to compile: a frozen GraphDef or a .weft graph; with the packages that read "
+        "them, a SavedModel directory, a checkpoint prefix, an .onnx or a .weftlite file",
     )
     parser.add_argument(
         "--target",
         default="native",
-        help="the machine: native, wasm32-wasi, or x86_64, aarch64, arm, riscv64 with -linux, "
-        "-android or -none",
+        help="target machine: native, wasm32-wasi, or x86_64, aarch64, arm or riscv64 followed by "
+        "-linux, -android or -none",
     )
-    parser.add_argument("-o", "--out", type=Path, default=Path(), help="the folder to write to (.)")
-    parser.add_argument("--name", help="of the C function (the file's)")
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path(), help="output directory (default: .)"
+    )
+    parser.add_argument("--name", help="name of the C function (default: the name of the file)")
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
         metavar="INPUT=1,224,224,3",
-        help="of an input whose sizes are open",
+        help="shape of an input that has unknown sizes",
     )
     parser.add_argument(
-        "--cpu", default="", help="such as x86-64-v3, cortex-a76 or cortex-m4; the minimum"
+        "--cpu", default="", help="minimum CPU, such as x86-64-v3, cortex-a76 or cortex-m4"
     )
-    parser.add_argument("--features", default="", help="such as +dotprod,-fma, besides those")
+    parser.add_argument(
+        "--features", default="", help="CPU features to add or remove, such as +dotprod,-fma"
+    )
     parser.add_argument(
         "--exact",
         action="store_true",
-        help="round every product and every sum, in the order of the graph",
+        help="round each product and each sum, in the order of the graph",
     )
     group = parser.add_argument_group("what to compile")
-    group.add_argument("--inputs", help="names with commas; of a graph all placeholders "
-                       "without a default")  # fmt: skip
-    group.add_argument("--outputs", help="names with commas; of a graph what nobody reads")
-    group.add_argument("--signature", help="of a SavedModel (serving_default)")
-    group.add_argument("--tags", help="of a SavedModel's graph, with commas (serve)")
+    group.add_argument("--inputs", help="comma-separated input names (default for graphs: all "
+                       "placeholders without a default)")  # fmt: skip
+    group.add_argument(
+        "--outputs", help="comma-separated output names (default for graphs: unread outputs)"
+    )
+    group.add_argument("--signature", help="signature of a SavedModel (default: serving_default)")
+    group.add_argument("--tags", help="comma-separated tags of a SavedModel (default: serve)")
     parser.set_defaults(run=run)
 
 

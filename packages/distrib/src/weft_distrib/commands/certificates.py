@@ -15,12 +15,14 @@ from weft_tensor import errors
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Make a development authority, and certificates and a token for a cluster."""
-    parser.add_argument("folder", help="where to write them; an authority that is there signs anew")
     parser.add_argument(
-        "--cluster", metavar="JOBS", help=f"as of weft server; without it {VARIABLE} says it"
+        "folder", help="output directory; an authority in it signs the new certificates"
     )
     parser.add_argument(
-        "--days", type=float, default=DAYS, help=f"how long they are valid; {DAYS:g} by default"
+        "--cluster", metavar="JOBS", help=f"tasks, as for weft server (default: {VARIABLE})"
+    )
+    parser.add_argument(
+        "--days", type=float, default=DAYS, help=f"validity in days (default: {DAYS:g})"
     )
     parser.set_defaults(run=run)
 

@@ -18,12 +18,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     status = actions.add_parser(
         "status",
-        help="what each task does: its state, steps and bytes",
-        description="What each task does, as one of them sees it: its state, the steps that it has "
-        "run, the bytes that came in and went out, and the rates of the last second.",
+        help="show the state, steps and traffic of each task",
+        description="Show each task as one of them sees it: its state, the steps it has run, the "
+        "bytes received and sent, and the rates of the last second.",
     )
-    status.add_argument("target", help="a task of the cluster, as grpc://host:port")
-    status.add_argument("--watch", action="store_true", help="again and again, until Ctrl-C")
+    status.add_argument("target", help="any task of the cluster: grpc://host:port")
+    status.add_argument("--watch", action="store_true", help="refresh until Ctrl-C")
     status.set_defaults(run=run)
 
 

@@ -30,42 +30,54 @@ def add(parser: argparse.ArgumentParser) -> None:
         "program, plain servers. The cluster ends when all tasks but parameter servers are done."
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--local", action="store_true", help="processes of this machine")
     where.add_argument(
-        "--slurm", action="store_true", help="this is a task of a Slurm step: become the program"
+        "--local", action="store_true", help="run the tasks as processes of this machine"
+    )
+    where.add_argument(
+        "--slurm", action="store_true", help="run the program as this task of a Slurm step"
     )
     where.add_argument(
         "--kubernetes",
         choices=("jobs", "jobset", "trainjob"),
-        help="print a Service with Indexed Jobs, a JobSet, or a TrainJob of Kubeflow",
+        help="print manifests: a Service with Indexed Jobs, a JobSet, or a Kubeflow TrainJob",
     )
     for name in JOBS:
-        parser.add_argument(f"--{name}", type=int, default=0, metavar="N", help=f"{name} tasks")
+        parser.add_argument(
+            f"--{name}", type=int, default=0, metavar="N", help=f"number of {name} tasks"
+        )
     parser.add_argument(
-        "--job", action="append", default=[], metavar="NAME=N", help="tasks of another job"
+        "--job",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="number of tasks of another job",
     )
-    parser.add_argument("--name", default="weft", help="of the whole, for other managers")
+    parser.add_argument("--name", default="weft", help="job name for Kubernetes and Slurm")
     parser.add_argument(
-        "--restarts", type=int, default=0, metavar="N", help="of each task that fails; 0 by default"
+        "--restarts", type=int, default=0, metavar="N", help="restarts per failed task (default: 0)"
     )
     parser.add_argument(
         "--grace",
         type=float,
         default=GRACE_SECONDS,
         metavar="SECONDS",
-        help="between SIGTERM and SIGKILL; %(default)g by default",
+        help="time between SIGTERM and SIGKILL (default: %(default)g)",
     )
-    parser.add_argument("--image", help="for Kubernetes: the container's image")
+    parser.add_argument("--image", help="container image (Kubernetes)")
     parser.add_argument(
-        "--cpus", type=float, default=1.0, help="for Kubernetes: of each task; 1 by default"
-    )
-    parser.add_argument(
-        "--gpus", type=int, default=0, help="for Kubernetes: of each worker and chief"
+        "--cpus", type=float, default=1.0, help="CPUs per task (Kubernetes; default: 1)"
     )
     parser.add_argument(
-        "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for all tasks"
+        "--gpus", type=int, default=0, help="GPUs per worker and chief (Kubernetes)"
     )
-    parser.add_argument("program", nargs="*", help="the program and its arguments, after --")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="environment variable for all tasks",
+    )
+    parser.add_argument("program", nargs="*", help="program and its arguments, after --")
     parser.set_defaults(run=run)
 
 

@@ -17,10 +17,10 @@ from weft_distrib.wire.address import address_of
 from weft_tensor import errors
 
 _FILES: Final = {
-    "certificate": "the task's certificate",
-    "key": "the key of the certificate",
-    "authority": "the certificates of those who may sign others'",
-    "token": "a secret that all who take part show",
+    "certificate": "certificate of the task",
+    "key": "private key of the certificate",
+    "authority": "certificates of the authorities to trust",
+    "token": "secret that all tasks and clients share",
 }
 
 
@@ -29,35 +29,37 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         metavar="JOBS",
-        help='JSON such as {"ps": ["host:2222"], "worker": ["host:2223"]}; '
-        f"without it {VARIABLE} says all",
+        help='tasks as JSON, such as {"ps": ["host:2222"], "worker": ["host:2223"]} '
+        f"(default: {VARIABLE})",
     )
-    parser.add_argument("--job", help="the task's job; may be left out where there is one")
-    parser.add_argument("--task", type=int, help="its number; may be left out where there is one")
+    parser.add_argument("--job", help="job of this task; optional if the cluster has one job")
+    parser.add_argument(
+        "--task", type=int, help="index of this task; optional if the job has one task"
+    )
     for name, what in _FILES.items():
         parser.add_argument(
-            f"--{name}", metavar="FILE", default="", help=f"{what}; {VARIABLES[name]} by default"
+            f"--{name}", metavar="FILE", default="", help=f"{what} (default: {VARIABLES[name]})"
         )
     parser.add_argument(
         "--insecure",
         action="count",
         default=0,
-        help="let in every user of this machine, without a token; said twice: be reachable from "
-        "other machines without certificates, too",
+        help="accept every user of this machine, without a token; give it twice to listen on other "
+        "machines without certificates",
     )
     parser.add_argument(
         "--root",
         action="append",
         metavar="DIRECTORY",
-        help="where sessions of other processes may touch files; may be said several times; "
-        "the directory for temporary files by default",
+        help="directory whose files sessions of other processes may read and write; can be "
+        "repeated (default: the directory for temporary files)",
     )
     parser.add_argument(
         "--drain",
         type=float,
         default=DRAIN_SECONDS,
         metavar="SECONDS",
-        help=f"how long steps may take to end after SIGTERM; {DRAIN_SECONDS:g} by default",
+        help=f"time for running steps to end after SIGTERM (default: {DRAIN_SECONDS:g})",
     )
     parser.set_defaults(run=run)
 

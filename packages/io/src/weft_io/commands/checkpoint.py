@@ -33,19 +33,26 @@ def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     place = "prefix or index file of a checkpoint, or a directory, for its latest; may be a URL"
 
-    made = actions.add_parser("inspect", help="names, types, shapes, sizes and statistics")
+    made = actions.add_parser("inspect", help="list names, dtypes, shapes, sizes and statistics")
     made.add_argument("path", help=place)
-    made.add_argument("-s", "--statistics", action="store_true", help="read the values, too")
+    made.add_argument(
+        "-s",
+        "--statistics",
+        action="store_true",
+        help="also read the values and print their statistics",
+    )
     _add_common(made, inspect)
 
-    made = actions.add_parser("compare", help="what was added, removed and changed; exit code 1")
+    made = actions.add_parser(
+        "compare", help="list added, removed and changed tensors; exit code 1 if any"
+    )
     made.add_argument("path", help=place)
-    made.add_argument("other", help="the same of the other checkpoint")
-    made.add_argument("--atol", type=float, default=0.0, help="absolute difference to pass over")
-    made.add_argument("--rtol", type=float, default=0.0, help="relative difference to pass over")
+    made.add_argument("other", help="the other checkpoint")
+    made.add_argument("--atol", type=float, default=0.0, help="absolute difference to ignore")
+    made.add_argument("--rtol", type=float, default=0.0, help="relative difference to ignore")
     _add_common(made, compare)
 
-    made = actions.add_parser("verify", help="read everything; exit code 1 if it is damaged")
+    made = actions.add_parser("verify", help="verify all checksums; exit code 1 if damaged")
     made.add_argument("path", help=place)
     _add_common(made, verify, names=False)
 
@@ -53,9 +60,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser, run: Any, names: bool = True) -> None:
     if names:
         parser.add_argument(
-            "-n", "--names", metavar="PATTERN", default="*", help='such as "dense/*"; all of them'
+            "-n",
+            "--names",
+            metavar="PATTERN",
+            default="*",
+            help='tensors to show, such as "dense/*" (default: all)',
         )
-    parser.add_argument("--plain", action="store_true", help="no table: fields with tabs between")
+    parser.add_argument(
+        "--plain", action="store_true", help="print tab-separated fields instead of a table"
+    )
     parser.set_defaults(run=run)
 
 

@@ -26,23 +26,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Inspect and run ONNX models."""
     actions = parser.add_subparsers(metavar="ACTION", required=True)
 
-    made = actions.add_parser("inspect", help="inputs, outputs, ops, parameters, what is not known")
-    made.add_argument("path", help="file of a model")
-    made.add_argument("--plain", action="store_true", help="no table: fields with tabs between")
+    made = actions.add_parser(
+        "inspect", help="show inputs, outputs, ops, parameters and unsupported ops"
+    )
+    made.add_argument("path", help="model file")
+    made.add_argument(
+        "--plain", action="store_true", help="print tab-separated fields instead of a table"
+    )
     made.set_defaults(run=inspect)
 
-    made = actions.add_parser("run", help="run a model once and show, or save, what it gives")
-    made.add_argument("path", help="file of a model")
+    made = actions.add_parser("run", help="run a model once; show or save its outputs")
+    made.add_argument("path", help="model file")
     made.add_argument(
         "-i",
         "--input",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a number, numbers such as 1,2,3, or @FILE.npy; random numbers for what is not given",
+        help="value of an input: a number, numbers such as 1,2,3, or @FILE.npy (default: random)",
     )
-    made.add_argument("-o", "--output", metavar="FILE.npz", help="where results are saved")
-    made.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+    made.add_argument("-o", "--output", metavar="FILE.npz", help="file to save the outputs in")
+    made.add_argument("--seed", type=int, default=0, help="seed of random inputs (default: 0)")
     made.set_defaults(run=run)
 
 

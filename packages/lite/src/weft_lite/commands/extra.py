@@ -29,11 +29,16 @@ def add(actions: Any) -> None:
     """Add the two to a parser."""
     _add_convert(actions)
     made = actions.add_parser(
-        "compare", help="run lite beside the full runtime: the first node that differs; exit code 1"
+        "compare", help="run a file and its graph; show the first node that differs; exit code 1"
     )
     running.common(made, of_the_extra("comparing"))
-    made.add_argument("graph", type=Path, help="the frozen GraphDef that the file was made of")
-    made.add_argument("--limit", type=float, default=1e-3, help="of a value's largest (1e-3)")
+    made.add_argument("graph", type=Path, help="frozen GraphDef that the file was converted from")
+    made.add_argument(
+        "--limit",
+        type=float,
+        default=1e-3,
+        help="largest difference, relative to the largest value (default: 1e-3)",
+    )
     made.add_argument("--all", action="store_true", help="show all nodes, not only the first")
 
 
@@ -58,54 +63,59 @@ def of_the_extra(name: str, *more: str) -> Callable[[argparse.Namespace], int]:
 
 def _add_convert(actions: Any) -> None:
     made = actions.add_parser(
-        "convert", help="make a .weftlite file of what was saved",
-        description="A directory is a SavedModel, a name that ends in .onnx an ONNX model, one "
-        "with a .meta file beside it a checkpoint, and everything else a frozen GraphDef.",
+        "convert", help="convert a saved model to a .weftlite file",
+        description="Convert a saved model. Without --from, a directory is read as a SavedModel, "
+        "an .onnx file as an ONNX model, a prefix with a .meta file as a checkpoint, and "
+        "anything else as a frozen GraphDef.",
     )  # fmt: skip
-    made.add_argument("source", type=Path, help="a file, a directory, or a checkpoint's prefix")
-    made.add_argument("-o", "--output", type=Path, required=True, help="the file to write")
-    made.add_argument("--from", dest="kind", choices=TAKES, help="what the source is")
+    made.add_argument("source", type=Path, help="file, directory or checkpoint prefix")
+    made.add_argument("-o", "--output", type=Path, required=True, help="output file")
+    made.add_argument("--from", dest="kind", choices=TAKES, help="format of the source")
     _add_ends(made.add_argument_group("what to convert"))
     _add_forms(made.add_argument_group("smaller weights, and int8"))
     made.set_defaults(call=of_the_extra("converting"))
 
 
 def _add_ends(group: Any) -> None:
-    group.add_argument("--inputs", help="names with commas; of a frozen graph all placeholders "
-                       "without a default")  # fmt: skip
-    group.add_argument("--outputs", help="names with commas; of a frozen graph what nobody reads")
-    group.add_argument("--signature", help="of a SavedModel (serving_default)")
-    group.add_argument("--tags", help="of a SavedModel's graph, with commas (serve)")
+    group.add_argument("--inputs", help="comma-separated input names (default for frozen graphs: "
+                       "all placeholders without a default)")  # fmt: skip
+    group.add_argument("--outputs", help="comma-separated output names (default: unread outputs)")
+    group.add_argument("--signature", help="signature of a SavedModel (default: serving_default)")
+    group.add_argument("--tags", help="comma-separated tags of a SavedModel (default: serve)")
     group.add_argument("--variable", action="append", metavar="NAME",
-                       help="keeps its value from one invocation to the next")  # fmt: skip
+                       help="variable that keeps its value between invocations")  # fmt: skip
     group.add_argument(
         "--value", action="append", default=[], metavar="NAME=VALUE",
-        help="of a placeholder that becomes a constant, such as training=false, keep_prob=1.0 or "
-        "mask=@FILE.npy; others that are no inputs have their default",
+        help="constant for a placeholder, such as training=false, keep_prob=1.0 or mask=@FILE.npy; "
+        "other placeholders that are no inputs have their default",
     )  # fmt: skip
     group.add_argument(
         "-s", "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
-        help="the only shape of an input whose sizes are open; what depends on them is computed",
+        help="fixed shape of an input that has unknown sizes",
     )  # fmt: skip
     group.add_argument(
         "-b", "--bound", action="append", default=[], metavar="NAME=16,8,8,3",
-        help="the largest shape of an input whose sizes are open, or of what grows in a loop",
+        help="largest shape of an input with unknown sizes, or of a value that grows in a loop",
     )  # fmt: skip
 
 
 def _add_forms(group: Any) -> None:
     forms = ("float32", "float16", "int8", "dynamic")
     group.add_argument("--weights", choices=forms, default="float32",
-                       help="how weights are held that floats are computed with")  # fmt: skip
+                       help="storage type of weights; computation stays in float")  # fmt: skip
     group.add_argument(
         "--calibration", type=Path, metavar="FILE.npz",
-        help="compute in int8: an array for each input, by name, whose first axis counts samples",
+        help="samples for int8: one array per input, by name, with samples along the first axis",
     )  # fmt: skip
     group.add_argument("--ranges", choices=("extremes", "percentile", "average", "trained"),
-                       help="how calibration finds them (extremes); `trained` computes in int8 "
-                       "without it, as fake-quant ops say")  # fmt: skip
+                       help="method of calibration (default: extremes); trained: use the ranges "
+                       "of fake-quant ops, without samples")  # fmt: skip
     group.add_argument("--activations", choices=("int8", "int16"), default="int8",
-                       help="the type of values between int8 weights (int8)")  # fmt: skip
+                       help="type of activations in int8 models (default: int8)")  # fmt: skip
     group.add_argument("--keep-float", action="append", default=[], metavar="NAME",
-                       help="a result that stays in float")  # fmt: skip
-    group.add_argument("--limit", type=float, help="how far outputs may be from the graph's")
+                       help="value that stays in float")  # fmt: skip
+    group.add_argument(
+        "--limit",
+        type=float,
+        help="largest difference from the graph's outputs, relative to the largest value",
+    )

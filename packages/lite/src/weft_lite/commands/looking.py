@@ -14,16 +14,16 @@ from weft_lite.watching import ops_of, verify_weights
 
 def add(actions: Any) -> None:
     """Add the two to a parser."""
-    made = actions.add_parser("inspect", help="signatures, tensors, ops, memory")
-    made.add_argument("model", help="a .weftlite file")
-    made.add_argument("--tensors", action="store_true", help="all tensors")
-    made.add_argument("--ops", action="store_true", help="all ops, with their operands")
+    made = actions.add_parser("inspect", help="show signatures, tensors, ops and memory")
+    made.add_argument("model", help=".weftlite file")
+    made.add_argument("--tensors", action="store_true", help="list all tensors")
+    made.add_argument("--ops", action="store_true", help="list all ops with their operands")
     made.set_defaults(call=inspect)
 
     made = actions.add_parser(
-        "verify", help="structure, plan and checksums; exit code 1 if damaged"
+        "verify", help="check structure, memory plan and checksums; exit code 1 if damaged"
     )
-    made.add_argument("model", help="a .weftlite file")
+    made.add_argument("model", help=".weftlite file")
     made.set_defaults(call=verify)
 
 

@@ -18,34 +18,53 @@ from weft_lite.watching import Timed, profile
 
 def add(actions: Any) -> None:
     """Add the three to a parser."""
-    made = actions.add_parser("run", help="run a file once and show, or save, its outputs")
+    made = actions.add_parser("run", help="run a file once; show or save its outputs")
     common(made, run)
-    made.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="save NAME.npy there")
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="directory to save the outputs in, as NAME.npy",
+    )
 
-    made = actions.add_parser("bench", help="time invocations: median and percentiles")
+    made = actions.add_parser(
+        "bench", help="measure the time of an invocation: median and percentiles"
+    )
     common(made, bench)
-    made.add_argument("--runs", type=int, default=0, help="invocations; else as --seconds allows")
-    made.add_argument("--seconds", type=float, default=2.0, help="how long (default: 2)")
-    made.add_argument("--warm-up", type=int, default=5, help="invocations before (default: 5)")
+    made.add_argument(
+        "--runs",
+        type=int,
+        default=0,
+        help="number of invocations (default: as many as fit into --seconds)",
+    )
+    made.add_argument(
+        "--seconds", type=float, default=2.0, help="duration of the measurement (default: 2)"
+    )
+    made.add_argument(
+        "--warm-up", type=int, default=5, help="invocations before the measurement (default: 5)"
+    )
 
-    made = actions.add_parser("profile", help="what each op takes, the slowest first")
+    made = actions.add_parser("profile", help="measure the time of each op, slowest first")
     common(made, profile_ops)
-    made.add_argument("--runs", type=int, default=50, help="invocations (default: 50)")
-    made.add_argument("--by-kind", action="store_true", help="one line for each kind of op")
+    made.add_argument("--runs", type=int, default=50, help="number of invocations (default: 50)")
+    made.add_argument("--by-kind", action="store_true", help="one line per kind of op")
 
 
 def common(parser: argparse.ArgumentParser, call: Any) -> None:
     """The arguments of what runs a file."""
-    parser.add_argument("model", help="a .weftlite file")
+    parser.add_argument("model", help=".weftlite file")
     parser.add_argument(
         "-i", "--input", action="append", default=[], metavar="NAME=VALUE",
-        help="numbers such as 1,2,3, or @FILE.npy; random numbers for what is not given",
+        help="value of an input: numbers such as 1,2,3, or @FILE.npy (default: random)",
     )  # fmt: skip
     parser.add_argument(
         "-s", "--shape", action="append", default=[], metavar="NAME=1,8,8,3",
-        help="of an input whose sizes are open",
+        help="shape of an input that has unknown sizes",
     )  # fmt: skip
-    parser.add_argument("-t", "--threads", type=int, default=1, help="threads (default: 1)")
+    parser.add_argument(
+        "-t", "--threads", type=int, default=1, help="number of threads (default: 1)"
+    )
     parser.set_defaults(call=call)
 
 
