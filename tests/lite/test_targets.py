@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -184,3 +185,16 @@ def test_all_kernels_are_small(target: str, most: int, tmp_path: Path) -> None:
     built = targets.build(target, tmp_path)
     assert 100_000 < built.size < most
     assert all(path.exists() for path in built.files)
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "system_compiler", lambda: None)
+    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
+    with pytest.raises(FileNotFoundError, match=r"install cc, or pip install ziglang"):
+        compiling.compiler()
+
+
+def test_what_a_compiler_says_is_told() -> None:
+    command = [sys.executable, "-c", "import sys; sys.exit('no such header')"]
+    with pytest.raises(RuntimeError, match="no such header"):
+        compiling._call(command)

@@ -38,10 +38,42 @@ def grown(x: Any) -> Any:
     return array.write(0, wf.reshape(x, [64])).stack()
 
 
+def split(x: Any, lengths: list[int], begun: bool = False) -> Any:
+    array = wf.TensorArray(wf.float32, 2, infer_shape=False)
+    array = array.write(0, ones(32)) if begun else array
+    return array.split(wf.reshape(x, [64]), lengths).read(0)
+
+
+def branch(x: Any) -> Any:
+    """A value that only one branch of a conditional has."""
+    inner: list[Any] = []
+
+    def chosen() -> Any:
+        inner.append(wf.tanh(x))
+        return inner[0]
+
+    wf.cond(wf.reduce_sum(x) > 0.0, chosen, lambda: x)
+    return inner[0]
+
+
+def longer(x: Any) -> Any:
+    """A loop variable whose rows double, without a bound."""
+    return wf.while_loop(
+        lambda i, _: i < 3,
+        lambda i, rows: (i + 1, wf.concat([rows, rows], 0)),
+        [0, wf.reshape(x, [4, 16])],
+        shape_invariants=[wf.TensorShape([]), wf.TensorShape([None, 16])],
+    )[1]
+
+
 GRAPHS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "pool over channels": (
         lambda x: wf.nn.max_pool(x, [1, 1, 1, 2], [1, 1, 1, 2], "VALID"), "height",
     ),
+    "pieces of several sizes": (lambda x: split(x, [24, 40]), "pieces must be of equal sizes"),
+    "pieces into an array in use": (lambda x: split(x, [32, 32], True), "an array that is new"),
+    "a value of one branch": (branch, "is computed in a branch or a loop only"),
+    "a loop variable that grows": (longer, r"makes shape \[8, 16\] of \[4, 16\]: give the largest"),
     "batch normalization": (normalised, "is in training mode"),
     "empty range": (lambda x: FAKE.fake_quant_with_min_max_vars(x, 1.0, 1.0), "range is empty"),
     "bits": (lambda x: FAKE.fake_quant_with_min_max_args(x, num_bits=4), "8 bits only"),
