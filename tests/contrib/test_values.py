@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft_contrib import layers, losses, rnn, seq2seq, slim, training
+from weft_contrib import layers, legacy_seq2seq, losses, rnn, seq2seq, slim, training
 from weft_contrib.seq2seq import tile_batch
 
 
@@ -159,3 +159,22 @@ def test_steps_of_optimize_loss(options: dict[str, Any], step: float) -> None:
         session.run(wf.global_variables_initializer())
         session.run(update)
         np.testing.assert_allclose(session.run(v), 2.0 - step, rtol=1e-6)
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_outputs_are_fed_to_the_next_step(attention: bool) -> None:
+    fed: list[tuple[Any, int]] = []
+
+    def loop_function(output: Any, step: int) -> Any:
+        fed.append((output, step))
+        return output[:, :3] * 2.0
+
+    inputs, state = [wf.ones([2, 3])] * 3, wf.zeros([2, 4])
+    if attention:
+        memory = wf.ones([2, 5, 6])
+        outputs, _ = legacy_seq2seq.attention_decoder(
+            inputs, state, memory, rnn.GRUCell(4), loop_function=loop_function
+        )
+    else:
+        outputs, _ = legacy_seq2seq.rnn_decoder(inputs, state, rnn.GRUCell(4), loop_function)
+    assert len(outputs) == 3 and fed == [(outputs[0], 1), (outputs[1], 2)]

@@ -303,3 +303,38 @@ def test_functions_of_operators_take_arguments_in_any_way() -> None:
         L.diag_part(operator, k=1)
     with pytest.raises(errors.InvalidArgumentError, match="not transposes"):
         L.matvec(operator, x[:, 0], transpose_a=True)
+
+
+class _Bare(L.LinearOperator):
+    """An operator that defines nothing."""
+
+
+class _Shaped(_Bare):
+    def _shape(self) -> Any:
+        return wf.TensorShape([2, 3])
+
+
+TALL = {"is_square": False}
+UNDEFINED: dict[str, Callable[[], Any]] = {
+    "does not say its shape": lambda: _Bare("float32").shape,
+    "does not say its shape|_Bare": lambda: _Bare("float32").shape_tensor(),
+    "_Shaped has no product": lambda: _Shaped("float32").matmul(np.ones((3, 1), "f")),
+    "requires a non-singular square": lambda: _Shaped("float32", **TALL).solve([[1.0], [2.0]]),
+    "otherwise": lambda: _Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
+    "has no inverse": lambda: _Shaped("float32", **TALL).inverse(),
+    "inverse$": lambda: _Shaped("float32", is_non_singular=False).inverse(),
+    "a determinant requires square": lambda: _Shaped("float32", **TALL).determinant(),
+    "requires square matrices, got": lambda: _Shaped("float32", **TALL).log_abs_determinant(),
+    "require the hint is_self_adjoint": lambda: _Shaped("float32").eigvals(),
+}
+
+
+def test_what_an_operator_does_not_define() -> None:
+    with Parts() as parts:
+        for words, use in UNDEFINED.items():
+            with parts.part(words), pytest.raises(errors.UnimplementedError, match=words):
+                use()
+        for hint in ("is_non_singular", "is_self_adjoint"):
+            with parts.part(hint), pytest.raises(errors.InvalidArgumentError, match="is_square=F"):
+                _Bare("float32", is_square=False, **{hint: True})
+    assert _Bare("float32", is_positive_definite=True).is_non_singular is True
