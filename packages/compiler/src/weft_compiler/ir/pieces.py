@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from weft_compiler.ir.alike import alike
 from weft_compiler.ir.canonical import canonical
 from weft_compiler.ir.expressions import Expr, Load, Variable, walk as parts
 from weft_compiler.ir.nests import nests_of
+from weft_compiler.ir.outline_constants import outline_constants
 from weft_compiler.ir.program import (
     Allocate,
     Assign,
@@ -83,7 +83,7 @@ def pieces_of(program: Program) -> list[Piece]:
     return [
         piece._replace(program=program, numbers=numbers)
         for piece, (program, numbers) in zip(
-            pieces, alike([piece.program for piece in pieces]), strict=True
+            pieces, outline_constants([piece.program for piece in pieces]), strict=True
         )
     ]
 

@@ -48,7 +48,7 @@ _Site = tuple[DType, int]
 """A constant: its type, and how many of this type come before it."""
 
 
-class Alike(NamedTuple):
+class OutlinedProgram(NamedTuple):
     """A program whose constants are inputs, its last ones.
 
     Attributes:
@@ -60,11 +60,11 @@ class Alike(NamedTuple):
     numbers: tuple[np.ndarray, ...]
 
 
-def alike(programs: Sequence[Program]) -> list[Alike]:
+def outline_constants(programs: Sequence[Program]) -> list[OutlinedProgram]:
     """Return programs in canonical form, those made one that differ in constants alone."""
     written = [str(each) for each in programs]
     different = dict(zip(written, programs, strict=True))
-    made = {text: Alike(program, ()) for text, program in different.items()}
+    made = {text: OutlinedProgram(program, ()) for text, program in different.items()}
     groups: dict[str, dict[str, _Template]] = {}
     for text, program in different.items() if len(different) > 1 else ():
         template = _Template(program)
@@ -86,7 +86,7 @@ def _varying(values: Sequence[dict[_Site, float]]) -> set[_Site]:
     }
 
 
-def _loading(program: Program, template: _Template, sites: Collection[_Site]) -> Alike:
+def _loading(program: Program, template: _Template, sites: Collection[_Site]) -> OutlinedProgram:
     """Return a program that loads the constants of some sites."""
     loads = _Loads(sites)
     body = loads.body(program.body)
@@ -96,7 +96,7 @@ def _loading(program: Program, template: _Template, sites: Collection[_Site]) ->
     arrays = tuple([np.array(values, dtype.numpy) for dtype, values in numbers.items()])
     buffers = [Buffer(_buffer(dtype), dtype, (len(of),)) for dtype, of in numbers.items()]
     whole = (*loads.offsets(), *body)
-    return Alike(replace(program, body=whole, inputs=(*program.inputs, *buffers)), arrays)
+    return OutlinedProgram(replace(program, body=whole, inputs=(*program.inputs, *buffers)), arrays)
 
 
 def _in_order(sites: Collection[_Site]) -> list[_Site]:
