@@ -305,27 +305,27 @@ def test_functions_of_operators_take_arguments_in_any_way() -> None:
         L.matvec(operator, x[:, 0], transpose_a=True)
 
 
-class _Bare(L.LinearOperator):
+class Bare(L.LinearOperator):
     """An operator that defines nothing."""
 
 
-class _Shaped(_Bare):
+class Shaped(Bare):
     def _shape(self) -> Any:
         return wf.TensorShape([2, 3])
 
 
 TALL = {"is_square": False}
 UNDEFINED: dict[str, Callable[[], Any]] = {
-    "does not say its shape": lambda: _Bare("float32").shape,
-    "does not say its shape|_Bare": lambda: _Bare("float32").shape_tensor(),
-    "_Shaped has no product": lambda: _Shaped("float32").matmul(np.ones((3, 1), "f")),
-    "requires a non-singular square": lambda: _Shaped("float32", **TALL).solve([[1.0], [2.0]]),
-    "otherwise": lambda: _Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
-    "has no inverse": lambda: _Shaped("float32", **TALL).inverse(),
-    "inverse$": lambda: _Shaped("float32", is_non_singular=False).inverse(),
-    "a determinant requires square": lambda: _Shaped("float32", **TALL).determinant(),
-    "requires square matrices, got": lambda: _Shaped("float32", **TALL).log_abs_determinant(),
-    "require the hint is_self_adjoint": lambda: _Shaped("float32").eigvals(),
+    "does not say its shape": lambda: Bare("float32").shape,
+    "Bare does not say its shape": lambda: Bare("float32").shape_tensor(),
+    "Shaped has no product": lambda: Shaped("float32").matmul(np.ones((3, 1), "f")),
+    "requires a non-singular square": lambda: Shaped("float32", **TALL).solve([[1.0], [2.0]]),
+    "otherwise": lambda: Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
+    "has no inverse": lambda: Shaped("float32", **TALL).inverse(),
+    "no inverse": lambda: Shaped("float32", is_non_singular=False).inverse(),
+    "a determinant requires square": lambda: Shaped("float32", **TALL).determinant(),
+    "requires square matrices, got": lambda: Shaped("float32", **TALL).log_abs_determinant(),
+    "require the hint is_self_adjoint": lambda: Shaped("float32").eigvals(),
 }
 
 
@@ -336,5 +336,5 @@ def test_what_an_operator_does_not_define() -> None:
                 use()
         for hint in ("is_non_singular", "is_self_adjoint"):
             with parts.part(hint), pytest.raises(errors.InvalidArgumentError, match="is_square=F"):
-                _Bare("float32", is_square=False, **{hint: True})
-    assert _Bare("float32", is_positive_definite=True).is_non_singular is True
+                Bare("float32", is_square=False, **{hint: True})
+    assert Bare("float32", is_positive_definite=True).is_non_singular is True
