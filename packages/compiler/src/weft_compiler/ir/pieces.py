@@ -151,7 +151,7 @@ def _pass_scalars(nests: Sequence[Body]) -> tuple[list[Body], list[Buffer]]:
         if isinstance(each, Let | Var)
     }
     users: dict[str, set[int]] = {name: set() for name in own}
-    for at, nest in enumerate(nests):
+    for at, nest in enumerate(nests) if own else ():
         for name in _used(nest) & own.keys():
             users[name].add(at)
         for each in walk(nest):
