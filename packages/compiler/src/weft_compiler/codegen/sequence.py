@@ -58,7 +58,7 @@ def sequence_of(
     return Module(
         "\n".join(texts),
         size,
-        max(nest.thread for nest in nests),
+        max(*[nest.thread for nest in nests], *[piece.thread for piece, _ in called]),
         max(nest.times for nest in nests),
         any(nest.shares for nest in nests),
         (),

@@ -46,12 +46,14 @@ class Piece(NamedTuple):
       buffers: what its inputs and outputs are called in the whole program.
       checks: how many come before it.
       numbers: arrays for the last inputs of the program, which are in the code that calls it.
+      thread: bytes of each thread's part of the arena, besides those that its code tells.
     """
 
     program: Program
     buffers: tuple[str, ...]
     checks: int
     numbers: tuple[np.ndarray, ...] = ()
+    thread: int = 0
 
 
 def pieces_of(program: Program) -> list[Piece]:
