@@ -130,6 +130,13 @@ def test_messages_are_ours() -> None:
         (lambda x, y: wf.reshape(x, [4]) + y, ([1.0, 2.0, 3.0], 1.0), r"4 elements|\[4\]"),
         (lambda x, y: wf.tile(x, wf.cast(y, wf.int32)), ([1.0], [[2.0]]), "multiples must have"),
         (lambda x, y: wf.reshape(x, wf.cast(y, wf.int32)), ([1.0, 2.0], 2.0), "must be a vector"),
+        (
+            lambda x, y: wf.raw_ops.RaggedTensorToVariant(
+                rt_nested_splits=[], rt_dense_values=x, batched_input=True
+            ),
+            (1.0, 1.0),
+            "values of rank 0 are no batch",
+        ),
     ],
 )
 def test_sessions_say_it(make: Any, values: Any, wanted: str) -> None:

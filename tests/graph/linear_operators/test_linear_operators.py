@@ -314,10 +314,15 @@ class Shaped(Bare):
         return wf.TensorShape([2, 3])
 
 
+class Unknown(Bare):
+    def _shape(self) -> Any:
+        return wf.TensorShape([None, None])
+
+
 TALL = {"is_square": False}
 UNDEFINED: dict[str, Callable[[], Any]] = {
     "does not say its shape": lambda: Bare("float32").shape,
-    "Bare does not say its shape": lambda: Bare("float32").shape_tensor(),
+    "Unknown does not say its shape": lambda: Unknown("float32").shape_tensor(),
     "Shaped has no product": lambda: Shaped("float32").matmul(np.ones((3, 1), "f")),
     "requires a non-singular square": lambda: Shaped("float32", **TALL).solve([[1.0], [2.0]]),
     "otherwise": lambda: Shaped("float32", is_non_singular=False).solve([[1.0], [2.0]]),
