@@ -1,4 +1,4 @@
-"""Element types, shapes, memory and errors: what every other package of weft stands on."""
+"""Element types, shapes, memory and errors: the base of every other package of weft."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class AllocatorStatistics(NamedTuple):
     """Counters of an allocator; sizes in bytes, rounded up to the alignment."""
 
     bytes_in_use: int
-    """In blocks that some array stands on."""
+    """Bytes in blocks that some array refers to."""
     peak_bytes_in_use: int
     """The most that `bytes_in_use` was."""
     bytes_reserved: int
@@ -80,7 +80,7 @@ class Holder(NamedTuple):
 
 
 class Allocator(Protocol):
-    """What a device needs of an allocator."""
+    """Interface of the allocators of a device."""
 
     def empty(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], label: str | None = None
@@ -110,7 +110,7 @@ class _Region(np.ndarray[Any, Any]):
 
 
 class _Span:
-    """A range cut from a region: who uses it, or used it last."""
+    """A range cut from a region, with its current or last holder."""
 
     __slots__ = ("end", "index", "offset", "region", "size", "use")
 
@@ -128,7 +128,7 @@ class _Block(np.ndarray[Any, Any]):
 
 
 class _End(weakref.ref[_Block]):
-    """A reference that notes the end of a block, by the callback that it is made with.
+    """A weak reference that records the end of a block through its callback.
 
     The callback is a method of a deque and no function of Python's. Python handles signals when a
     function begins, and an exception in a finalizer is discarded. A `__del__` would lose a Ctrl-C
@@ -254,7 +254,7 @@ class CpuAllocator:
             )
 
     def reset_peak(self) -> None:
-        """Let `peak_bytes_in_use` start again from what is in use now."""
+        """Restart `peak_bytes_in_use` from the bytes in use now."""
         with self._lock:
             self._drain()
             self._peak = self._in_use
@@ -288,7 +288,7 @@ class CpuAllocator:
             return 0 if self._busy else self._exclusively(self._trim)
 
     def check_integrity(self) -> None:
-        """Recompute what the tables say from scratch and compare.
+        """Recompute the contents of the tables from scratch and compare.
 
         Raises:
           InternalError: they disagree.
@@ -383,8 +383,8 @@ class CpuAllocator:
             return max(size, self._limit - self._reserved)
         if size >= _HUGE:
             return -(-size // _PAGE) * _PAGE
-        wanted = max(size, _FIRST_REGION, min(self._reserved, _LARGEST_REGION))
-        return 1 << (wanted - 1).bit_length()
+        min_bytes = max(size, _FIRST_REGION, min(self._reserved, _LARGEST_REGION))
+        return 1 << (min_bytes - 1).bit_length()
 
     def _map(self, size: int) -> bool:
         if self._limit is not None and self._reserved + size > self._limit:
@@ -430,7 +430,7 @@ class CpuAllocator:
     ) -> ResourceExhaustedError:
         stats, holders = self.statistics(), self.holders(_REPORTED_HOLDERS)
         limit = (
-            "the system gives no more"
+            "the system refuses more"
             if stats.bytes_limit is None
             else f"the limit is {_human(stats.bytes_limit)}"
         )
@@ -464,8 +464,8 @@ def _by_size(span: _Span) -> tuple[int, int, int]:
 
 
 def _describe(holder: Holder) -> str:
-    by = "" if holder.label is None else f" for {holder.label}"
-    return f"{_human(holder.nbytes)}: {holder.dtype}{format_dims(holder.shape)}{by}"
+    purpose = "" if holder.label is None else f" for {holder.label}"
+    return f"{_human(holder.nbytes)}: {holder.dtype}{format_dims(holder.shape)}{purpose}"
 
 
 def _human(nbytes: int) -> str:
@@ -479,7 +479,9 @@ def _human(nbytes: int) -> str:
 def _as_shape(shape: Any) -> tuple[int, ...]:
     sizes = as_dims(shape)
     if sizes is None or None in sizes:
-        raise InvalidArgumentError(f"memory needs a known shape, got {format_dims(sizes)}")
+        raise InvalidArgumentError(
+            f"allocating memory requires a fully known shape, got {format_dims(sizes)}"
+        )
     return cast("tuple[int, ...]", sizes)
 
 

@@ -1,4 +1,4 @@
-"""What arguments must be: the checks that public functions share."""
+"""Checks of arguments that public functions share."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 
-def unknown_argument(what: str, name: str, known: Iterable[str]) -> errors.InvalidTypeError:
-    """The error of who is given an argument that it does not have, with what may be meant."""
+def unknown_argument(what: str, name: str, names: Iterable[str]) -> errors.InvalidTypeError:
+    """Return the error for an unknown argument, with similar names as suggestions."""
     import difflib  # slow to load
 
-    near = difflib.get_close_matches(name, list(known), n=3)
+    near = difflib.get_close_matches(name, list(names), n=3)
     hint = f"; near misses: {', '.join(near)}" if near else ""
     return errors.InvalidTypeError(f"{what} has no argument {name!r}{hint}")
 
@@ -33,16 +33,16 @@ def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT6
       not in [least, most].
     """
     try:
-        found = operator.index(value)
+        integral = operator.index(value)
     except TypeError as cause:
         raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}") from cause
     if isinstance(value, bool):
         raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}")
-    if found < least:
-        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {found}")
-    if found > most:
-        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {found}")
-    return found
+    if integral < least:
+        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {integral}")
+    if integral > most:
+        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {integral}")
+    return integral
 
 
 def whole(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
@@ -63,12 +63,12 @@ def number(value: Any, what: str, least: float = -math.inf, most: float = math.i
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise errors.InvalidTypeError(f"{what} must be a number, got {value!r}")
-    found = float(value)
-    if not found >= least:
+    converted = float(value)
+    if not converted >= least:
         raise errors.InvalidArgumentError(f"{what} must be a number >= {least}, got {value!r}")
-    if not found <= most:
+    if not converted <= most:
         raise errors.InvalidArgumentError(f"{what} must be a number <= {most}, got {value!r}")
-    return found
+    return converted
 
 
 def text(value: Any, what: str) -> str:
@@ -82,12 +82,12 @@ def optional_function(value: Any, what: str) -> Callable[..., Any] | None:
     """`value`, which must be callable or None. Raises: InvalidTypeError: it is neither."""
     if value is not None and not callable(value):
         raise errors.InvalidTypeError(f"{what} must be a function or None, got {value!r}")
-    made: Callable[..., Any] | None = value
-    return made
+    function: Callable[..., Any] | None = value
+    return function
 
 
 def function(value: Any, what: str, count: int | None = None) -> Callable[..., Any]:
-    """`value`, which must be callable with `count` positional arguments.
+    """Return `value`, which must be callable with `count` positional arguments.
 
     The number is not checked for built-in functions without a signature.
 
@@ -95,13 +95,13 @@ def function(value: Any, what: str, count: int | None = None) -> Callable[..., A
     """
     if not callable(value):
         raise errors.InvalidTypeError(f"`{what}` must be callable, got {value!r}")
-    made: Callable[..., Any] = value
+    function: Callable[..., Any] = value
     if count is None:
-        return made
+        return function
     try:
-        signature = inspect.signature(made)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):  # of built-in functions that do not say
-        return made
+        return function
     try:
         signature.bind(*[None] * count)
     except TypeError as cause:
@@ -109,4 +109,4 @@ def function(value: Any, what: str, count: int | None = None) -> Callable[..., A
             f"`{what}` must take {count} positional argument{'' if count == 1 else 's'}, "
             f"got {value!r}: {cause}"
         ) from cause
-    return made
+    return function

@@ -1,4 +1,4 @@
-"""Reference-counted memory: what an allocator hands out and tensors stand on."""
+"""Reference-counted memory: the storage behind tensors, as allocators hand it out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Buffer:
           ValueError: the array has gaps, or holds Python objects.
         """
         if array.dtype.hasobject:
-            raise ValueError("a buffer is plain memory; an array of objects has none of its own")
+            raise ValueError(
+                "a buffer holds plain memory; an array of Python objects cannot be one"
+            )
         if not array.flags.c_contiguous:
             raise ValueError(f"a buffer is contiguous, got strides {array.strides}")
         self._array = array.reshape(-1).view(_BYTE)
@@ -50,7 +52,7 @@ class Buffer:
 
     @property
     def writable(self) -> bool:
-        """Whether the memory may be written to."""
+        """True if the memory may be written to."""
         return self._array.flags.writeable
 
     @property

@@ -36,10 +36,10 @@ def to_capsule(array: np.ndarray[Any, Any], **options: Any) -> Any:
     if array.dtype.hasobject:
         raise BufferError("DLPack has no strings; exchange offsets and bytes instead")
     # NumPy 2.0 has only `stream`; the others are passed where they say something
-    given = {key: value for key, value in options.items() if value is not None}
+    requests = {key: value for key, value in options.items() if value is not None}
     if array.dtype != _BFLOAT16:
-        return array.__dlpack__(**given)
-    capsule = array.view(np.uint16).__dlpack__(**given)
+        return array.__dlpack__(**requests)
+    capsule = array.view(np.uint16).__dlpack__(**requests)
     _retype(capsule, _UINT, _BFLOAT)
     return capsule
 

@@ -143,7 +143,7 @@ class DType:
 
     @property
     def is_small(self) -> bool:
-        """Whether it is for storage alone: an integer of 2 or 4 bits, a float of 4 or 8."""
+        """True for storage-only types: integers of 2 or 4 bits, floats of 4 or 8 bits."""
         return 24 <= self.as_datatype_enum % _REF_OFFSET <= 33
 
     @property
@@ -178,7 +178,7 @@ class DType:
         return 0, self.max
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether a value of type `other` can be used as this one.
+        """Return True if a value of type `other` can be used as this type.
 
         A reference can be used as its base; a base can not be used as a reference.
         """
@@ -231,7 +231,7 @@ def _make(name: str, number: int, numpy: np.dtype[Any], **flags: bool) -> DType:
     dtype.is_ref = False
     dtype.is_numpy_compatible = not flags.get("handle", False)
     plain = not (dtype.is_quantized or numpy.kind == "O")
-    # NumPy knows nothing of ml_dtypes' integers: their names tell.
+    # NumPy does not recognize the integers of ml_dtypes, except by their names.
     kind = numpy.kind if numpy.kind != "V" else name.replace("bfloat", "float")[0]
     dtype.is_bool = kind == "b"
     dtype.is_integer = plain and kind in "iu"
@@ -259,9 +259,9 @@ def _make_ref(base: DType) -> DType:
 def _intern(name: str, number: int, numpy: Any, **flags: bool) -> DType:
     dtype = _make(name, number, np.dtype(numpy), **flags)
     dtype.as_ref = _make_ref(dtype)
-    for each in (dtype, dtype.as_ref):
-        _BY_ENUM[each.as_datatype_enum] = each
-        _LOOKUP[each.name] = each
+    for variant in (dtype, dtype.as_ref):
+        _BY_ENUM[variant.as_datatype_enum] = variant
+        _LOOKUP[variant.name] = variant
     if dtype.is_numpy_compatible and not dtype.is_quantized:
         _BY_NUMPY[dtype.numpy] = dtype
         _LOOKUP[dtype.numpy] = dtype
@@ -381,11 +381,11 @@ _finish_tables()
 def _find(value: Any) -> DType | None:
     """Return the type that `value` means, or None; the slow path of `as_dtype`."""
     try:
-        found = _LOOKUP.get(value)
+        dtype = _LOOKUP.get(value)
     except TypeError:
-        found = None
-    if found is not None:
-        return found
+        dtype = None
+    if dtype is not None:
+        return dtype
     if isinstance(value, (int, np.integer)):
         return None if isinstance(value, bool) else _BY_ENUM.get(int(value))
     if isinstance(value, DType):
@@ -409,10 +409,10 @@ def _find_named(name: str) -> DType | None:
 def _find_numpy(dtype: np.dtype[Any]) -> DType | None:
     if dtype.kind in "SU":
         return string
-    found = _BY_NUMPY.get(dtype)
-    if found is None and not dtype.isnative and dtype.kind != "V":
+    element_type = _BY_NUMPY.get(dtype)
+    if element_type is None and not dtype.isnative and dtype.kind != "V":
         return _BY_NUMPY.get(dtype.newbyteorder("="))
-    return found
+    return element_type
 
 
 def as_dtype(type_value: Any) -> DType:
@@ -434,12 +434,12 @@ def as_dtype(type_value: Any) -> DType:
     try:
         return _LOOKUP[type_value]
     except (KeyError, TypeError):
-        found = _find(type_value)
-    if found is None:
+        element_type = _find(type_value)
+    if element_type is None:
         raise InvalidTypeError(
             f"expected an element type such as weft.float32, got {shown(type_value)}"
         )
-    return found
+    return element_type
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType:
@@ -451,7 +451,7 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
     try:
         return _BY_NUMPY[dtype]
     except (KeyError, TypeError):
-        found = _find_numpy(np.dtype(dtype))
-    if found is None:
+        element_type = _find_numpy(np.dtype(dtype))
+    if element_type is None:
         raise InvalidTypeError(f"no element type is held by NumPy's {dtype!r}")
-    return found
+    return element_type

@@ -1,4 +1,4 @@
-"""The error classes of weft: TensorFlow's canonical codes, with the place where it went wrong.
+"""Error classes of weft: TensorFlow's canonical codes, with the place of the failure.
 
 Every error that a program can meet while it builds or runs a graph is an `OpError`. Its subclasses
 stand for one cause each; their docstrings say when they are raised and what to do. An error carries
@@ -117,7 +117,7 @@ class OpError(Exception):
         details: Mapping[str, Any] | None = None,
         node_def: Any = None,
     ) -> None:
-        """Take a message (first or by name), or TensorFlow's `(node_def, op, message)`.
+        """Accept a message (first or by name), or TensorFlow's `(node_def, op, message)`.
 
         Args:
           *args: `(message,)`, or `(node_def, op, message)` with an error code after it or not.
@@ -163,7 +163,7 @@ class OpError(Exception):
         return self.op_type if self._operation is None else self._operation
 
     def of_operation(self: _E, operation: Any) -> _E:
-        """Note the operation that failed, where it is known; returns the error itself."""
+        """Record the failed operation if it is known; return the error itself."""
         self._operation = operation
         return self
 
@@ -185,7 +185,7 @@ class OpError(Exception):
         line: str | None = None,
         inputs: Iterable[str] = (),
     ) -> _E:
-        """Fill in what is not known yet and return the error itself; what is known stays."""
+        """Fill in missing fields and return the error itself; known fields are kept."""
         self.op_type = self.op_type or op
         self.node = self.node or node
         self.device = self.device or device
@@ -199,7 +199,7 @@ class OpError(Exception):
         return self
 
     def copy(self: _E) -> _E:
-        """An error of its own that says the same: for each receiver, where several get one error.
+        """Return a copy of the error, so that each of several receivers has its own.
 
         What is raised grows a traceback and is told its place; the copy has neither that traceback
         nor, later, the other receivers' place. Its cause is the same object.
@@ -228,7 +228,7 @@ class OpError(Exception):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> OpError:
-        """Rebuild an error from `to_dict`'s data, which may come from a stranger.
+        """Rebuild an error from `to_dict`'s data, which may be untrusted.
 
         A type that this process does not know becomes the class of its code.
 
@@ -238,8 +238,10 @@ class OpError(Exception):
           DataLossError: a field is missing or has the wrong type.
         """
         code = _field(data, "code", int)
-        known = _CLASSES.get(_field(data, "type", str, default=""))
-        cls = known if known is not None and known.code == code else from_code(code)
+        named_class = _CLASSES.get(_field(data, "type", str, default=""))
+        cls = (
+            named_class if named_class is not None and named_class.code == code else from_code(code)
+        )
         inputs = _field(data, "inputs", (list, tuple), default=())
         if not all(isinstance(item, str) for item in inputs):
             raise DataLossError(f"an error's inputs must be strings, got {inputs!r}")
@@ -260,25 +262,25 @@ class OpError(Exception):
         return f"{self.message}\n\n{context}" if context else self.message
 
     def __repr__(self) -> str:
-        known = "".join(
+        fields = "".join(
             f", {key}={value!r}"
             for key in _PLACES
             if (value := self.op_type if key == "op" else getattr(self, key)) is not None
         )
-        return f"{type(self).__name__}({self.message!r}{known})"
+        return f"{type(self).__name__}({self.message!r}{fields})"
 
     def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], OpError], tuple[dict[str, Any]]]:
         return OpError.from_dict, (self.to_dict(),)
 
     def _context(self) -> str:
-        where = []
+        parts = []
         if self.node is not None:
-            where.append(f"node {self.node!r}")
+            parts.append(f"node {self.node!r}")
         if self.op_type is not None:
-            where.append(f"op {self.op_type}" if self.node is None else f"(op {self.op_type})")
+            parts.append(f"op {self.op_type}" if self.node is None else f"(op {self.op_type})")
         if self.device is not None:
-            where.append(f"on {self.device}")
-        lines = [" ".join(where)] if where else []
+            parts.append(f"on {self.device}")
+        lines = [" ".join(parts)] if parts else []
         for frame, iteration in self.details.get("iterations", ()):
             lines.append(f"in iteration {iteration} of {frame!r}")
         if self.inputs:

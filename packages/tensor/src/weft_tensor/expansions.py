@@ -1,4 +1,4 @@
-"""Coefficients of expansions of special functions, for whoever computes these.
+"""Coefficients of series expansions of special functions.
 
 Those named `..._SMALL` and `..._LARGE` are of Chebyshev polynomials, computed in 50 digits.
 """
@@ -39,7 +39,7 @@ I0E_SMALL: Final = (
     3.3307945188222381e-17,
     -4.41534164647933938e-18,
 )
-"""Of exp(-x) times the modified Bessel function of order 0, over x / 8 up to 8."""
+"""Expansion of exp(-x) I0(x) in x / 8, for x up to 8; I0 is the modified Bessel function."""
 
 I1E_SMALL: Final = (
     0.126293593221816827,
@@ -100,7 +100,7 @@ I0E_LARGE: Final = (
     -4.83050448594418207e-18,
     -7.23318048787475395e-18,
 )
-"""Of sqrt(x) exp(-x) times the modified Bessel function of order 0, over 8 / x beyond 8."""
+"""Expansion of sqrt(x) exp(-x) I0(x) in 8 / x, for x beyond 8."""
 
 I1E_LARGE: Final = (
     0.38928811750914006,

@@ -30,7 +30,7 @@ class Finalizer(weakref.ref[Any]):
     arguments: tuple[Any, ...]
 
     def cancel(self) -> None:
-        """Call nothing when the object goes; canceling twice is fine."""
+        """Drop the call; canceling twice is allowed."""
         _pending.pop(id(self), None)
 
 
@@ -41,7 +41,7 @@ _started = False
 
 
 def call_when_gone(owner: Any, function: Callable[..., object], *arguments: Any) -> Finalizer:
-    """Let a function be called soon after an object was freed.
+    """Call a function soon after an object was freed.
 
     The calls are made one after the other in a thread, so they must not wait for long. Those that
     are left when the process ends are not made.
@@ -62,7 +62,7 @@ class _Owner:
 
 
 def settle() -> None:
-    """Wait until the functions of all objects that have gone before this call were called.
+    """Wait until the functions of all objects that were freed before this call have run.
 
     For whoever counts what such functions give back. It must not be called with a lock that one of
     them takes.
@@ -98,7 +98,7 @@ def _run() -> None:
 
 
 def _after_fork() -> None:
-    """Start another thread when one is needed; that of the parent is not in the child."""
+    """Forget the parent's thread, which the child lacks; the next use starts another."""
     global _lock, _started
     _lock, _started = threading.Lock(), False
 

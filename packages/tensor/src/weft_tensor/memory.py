@@ -1,4 +1,4 @@
-"""New arrays outside of any allocator; what cannot be had is named, with shape and bytes."""
+"""New arrays outside of any allocator; errors state shape and bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL = 2**28
 
 
 def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array whose elements nobody set.
+    """Return an array with uninitialized elements.
 
     Raises:
       InvalidArgumentError: no array has that shape, as its bytes overflow 64 bits.

@@ -9,7 +9,7 @@ from weft_tensor.errors import InvalidArgumentError
 
 
 def shown(value: Any) -> str:
-    """The `repr` of a value for a message, or its type where it is nested too deep for that."""
+    """Return the `repr` of a value for a message, or its type if it is nested too deep for that."""
     try:
         return repr(value)
     except RecursionError:
@@ -17,9 +17,9 @@ def shown(value: Any) -> str:
 
 
 def too_deep(value: Any) -> InvalidArgumentError:
-    """The error of who walked a nested value and met a RecursionError.
+    """Return the error for a nested value whose traversal met a RecursionError.
 
-    Whoever walks catches that at each level: only somewhere up there is room to make an error.
+    The traversal catches it at each level: only the outer ones have stack left to make an error.
     """
     return InvalidArgumentError(
         "a structure may be nested as deep as Python's stack allows, which is "

@@ -1,4 +1,4 @@
-"""What an operating system or a remote store refuses, as an `OpError` that names the file."""
+"""Errors of the operating system or a remote store as an `OpError` that names the file."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ _BY_CLASS: Final[tuple[tuple[type[OSError], type[errors.OpError]], ...]] = (
     (TimeoutError, errors.DeadlineExceededError),
     (ConnectionError, errors.UnavailableError),
 )
-"""For errors without a number: remote stores raise FileNotFoundError(path)."""
+"""Classes of errors without a number: remote stores raise FileNotFoundError(path)."""
 
 
 def error_class(error: OSError) -> type[errors.OpError]:
     """The class of weft's errors that means the same as an OSError."""
-    found = _BY_NUMBER.get(error.errno or 0)
-    if found is None:
-        found = next((ours for theirs, ours in _BY_CLASS if isinstance(error, theirs)), None)
-    return found or errors.UnknownError
+    cls = _BY_NUMBER.get(error.errno or 0)
+    if cls is None:
+        cls = next((ours for theirs, ours in _BY_CLASS if isinstance(error, theirs)), None)
+    return cls or errors.UnknownError
 
 
 @contextmanager
 def reported(doing: str, path: str) -> Iterator[None]:
-    """Turn what a file system refuses into an OpError.
+    """Turn an error of a file system into an OpError.
 
     Args:
       doing: "reading", the start of the message.
@@ -96,7 +96,7 @@ def reported(doing: str, path: str) -> Iterator[None]:
 
 
 def _reason(error: OSError, path: str) -> str:
-    """What went wrong, and with which other file where it was another."""
+    """Return the reason, and the other file if the error concerns another one."""
     reason = error.strerror or f"{type(error).__name__}: {error}"
     name = error.filename
     if not isinstance(name, str | bytes) or not name or os.fsdecode(name) == path:

@@ -29,7 +29,7 @@ _FLOAT_FORMATS = {
 
 
 def can_cast(source: Any, target: Any, lossless: bool = True) -> bool:
-    """Whether elements of type `source` may be cast to `target`.
+    """Return True if elements of type `source` may be cast to `target`.
 
     Args:
       source: an element type, or what `as_dtype` takes; references count as their base.
@@ -56,11 +56,11 @@ def _is_number(dtype: DType) -> bool:
 
 
 def _fits(a: DType, b: DType) -> bool:
-    """Whether each value of the integer or float `a` is one of the integer or float `b`."""
+    """Return True if `b` represents each value of `a`; both are integer or float types."""
     if a.is_small:
         values = _all_values(a)
-        there = values.astype(np.float32).astype(b.numpy).astype(np.float32)
-        return np.array_equal(there, values.astype(np.float32), equal_nan=True)
+        round_trip = values.astype(np.float32).astype(b.numpy).astype(np.float32)
+        return np.array_equal(round_trip, values.astype(np.float32), equal_nan=True)
     if b.is_small:
         return False
     if b.is_integer:
@@ -80,7 +80,7 @@ def _all_values(small: DType) -> np.ndarray[Any, Any]:
 
 
 def common_dtype(operands: Iterable[Any], what: str = "operands") -> DType:
-    """Return the one base type that all operands have.
+    """Return the base type that all operands have in common.
 
     Args:
       operands: element types, or anything with a `dtype`; at least one.
@@ -88,21 +88,21 @@ def common_dtype(operands: Iterable[Any], what: str = "operands") -> DType:
     Raises:
       InvalidTypeError: they differ, or there are none.
     """
-    found = [dtypes.as_dtype(operand).base_dtype for operand in operands]
-    if not found:
+    element_types = [dtypes.as_dtype(operand).base_dtype for operand in operands]
+    if not element_types:
         raise InvalidTypeError(f"{what} must have one element type, got none")
-    for dtype in found:
-        if dtype is not found[0]:
-            names = ", ".join(each.name for each in found)
+    for dtype in element_types:
+        if dtype is not element_types[0]:
+            names = ", ".join(dtype.name for dtype in element_types)
             raise InvalidTypeError(
                 f"{what} must have the same element type, got {names}; "
                 "nothing is promoted between tensors, cast one of them"
             )
-    return found[0]
+    return element_types[0]
 
 
 def default_dtype(value: Any) -> DType:
-    """Return the type of a Python value that stands alone.
+    """Return the default element type of a Python value.
 
     float is float32; int is int32, or int64 or uint64 when it does not fit; bool is bool; complex
     is complex128; str and bytes are string. An array, a NumPy scalar or a tensor keeps its own
@@ -168,7 +168,7 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(values)
         if array.dtype.kind in "SU":  # NumPy turns numbers beside strings into strings
             array = np.asarray(values, dtype=object)
-    except UnicodeDecodeError:  # NumPy makes text of bytes that are beside text
+    except UnicodeDecodeError:  # NumPy turns bytes into text if the list also holds text
         array = np.asarray(values, dtype=object)
     except OverflowError as error:
         raise InvalidTypeError(f"the list has an integer that fits in no type: {error}") from None
@@ -191,15 +191,15 @@ def _all_strings(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _all_integers(values: Any) -> bool:
-    """Whether a list that NumPy made floats of has integers only, some beyond int64."""
+    """Return True if a list that NumPy converted to floats has integers only, some beyond int64."""
     leaves = np.asarray(values, dtype=object)
     return all(isinstance(leaf, numbers.Integral) for leaf in leaves.flat)
 
 
 def _default_of_leaves(array: np.ndarray[Any, Any]) -> DType:
     """Type of leaves that NumPy has no common type for: it exists if all have the same one."""
-    found = {default_dtype(leaf) for leaf in array.flat}
-    if len(found) != 1:
-        names = ", ".join(sorted(dtype.name for dtype in found))
+    leaf_types = {default_dtype(leaf) for leaf in array.flat}
+    if len(leaf_types) != 1:
+        names = ", ".join(sorted(dtype.name for dtype in leaf_types))
         raise InvalidTypeError(f"a list has one element type, got leaves of {names}")
-    return found.pop()
+    return leaf_types.pop()

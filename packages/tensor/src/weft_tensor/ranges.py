@@ -55,17 +55,17 @@ class FreeRanges:
         Of equal ranges the oldest region's lowest offset is taken. None if no range is large
         enough.
         """
-        at = bisect_left(self._by_size, (size,))
-        if at == len(self._by_size):
+        index = bisect_left(self._by_size, (size,))
+        if index == len(self._by_size):
             return None
-        found, region, offset = self._by_size[at]
-        self._remove(region, offset, found)
-        if found > size:
-            self._insert(region, offset + size, found - size)
+        range_size, region, offset = self._by_size[index]
+        self._remove(region, offset, range_size)
+        if range_size > size:
+            self._insert(region, offset + size, range_size - size)
         return region, offset
 
     def give(self, region: int, offset: int, size: int) -> None:
-        """Give a taken range back; it merges with the free ranges on both sides."""
+        """Return a taken range; it merges with the free ranges on both sides."""
         before = self._ends.get((region, offset))
         if before is not None:
             self._remove(region, offset - before, before)
@@ -90,7 +90,7 @@ class FreeRanges:
         return sorted((region, offset, size) for size, region, offset in self._by_size)
 
     def check_integrity(self) -> None:
-        """Recompute what is redundant and compare.
+        """Recompute the redundant tables and compare.
 
         Raises:
           InternalError: the tables disagree, or two free ranges overlap or touch.

@@ -1,4 +1,4 @@
-"""Resampling along one axis: which input positions make each output position, and how much of each.
+"""Resampling along one axis: the input positions of each output position and their weights.
 
 Every way to resize an image is two of these, one for the rows and one for the columns.
 """
@@ -21,7 +21,7 @@ _TABLE: Final = 1 << 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taps:
-    """The positions that make each output position.
+    """The input positions, with weights, that each output position combines.
 
     Attributes:
       index: int64, shape (out, K): positions in the input.
@@ -36,7 +36,7 @@ class Taps:
     between: bool = False
 
     def is_identity(self) -> bool:
-        """Whether each position is made of the same one alone."""
+        """Return True if each output position copies the input position of the same index."""
         count = len(self.index)
         first = self.index[:, 0]
         return (
@@ -54,7 +54,7 @@ class Taps:
         return result
 
     def transposed(self) -> Taps:
-        """The map back: what each input position gets of the gradients of the output positions."""
+        """Return the adjoint map, which sums gradients of outputs for each input."""
         count, depth = self.index.shape
         used = self.weight.ravel() != 0
         source = np.repeat(np.arange(count), depth)[used]
@@ -71,14 +71,14 @@ class Taps:
 
 
 def scale_of(size: int, count: int, align_corners: bool) -> np.float32:
-    """How many input positions lie between two output positions."""
+    """Return the distance of two output positions, in input positions."""
     if align_corners and count > 1:
         return _F32(_F32(size - 1) / _F32(count - 1))
     return _F32(_F32(size) / _F32(count))
 
 
 def _centers(size: int, count: int, align_corners: bool, half_pixel: bool) -> Array:
-    """Where in the input each output position lies, float32, as TensorFlow rounds it."""
+    """Return the input coordinate of each output position, float32, rounded as in TensorFlow."""
     places = np.arange(count, dtype=np.float32)
     scale = scale_of(size, count, align_corners)
     return (places + _F32(0.5)) * scale - _F32(0.5) if half_pixel else places * scale
@@ -119,7 +119,7 @@ def _cubic_table(a: float) -> Array:
 
 @lru_cache(maxsize=128)
 def cubic_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> Taps:
-    """Four neighbours of each position by Keys' cubic function.
+    """Return the four neighbours of each position, weighted by Keys' cubic function.
 
     With half pixels a is -1/2 and what lies outside is left out; else a is -3/4 and the outermost
     pixel stands for what lies outside.
@@ -141,7 +141,7 @@ def cubic_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> 
 
 @lru_cache(maxsize=128)
 def area_taps(size: int, count: int, align_corners: bool) -> Taps:
-    """All that an output pixel covers, by how much of it."""
+    """Return the input pixels that an output pixel covers, weighted by the covered area."""
     scale = scale_of(size, count, align_corners)
     if not scale:  # one pixel, both of whose corners are that pixel
         return Taps(np.zeros((count, 1), np.int64), np.ones((count, 1), np.float32), size)
@@ -210,7 +210,7 @@ FILTERS: Final[dict[str, tuple[float, Filter]]] = {
 def filter_taps(
     size: int, count: int, scale: float, translation: float, kind: str, antialias: bool
 ) -> Taps:
-    """What a filter of some kind covers, moved and scaled; nothing where the centre is outside."""
+    """Return the taps of a filter, scaled and translated; none where the centre is outside."""
     radius, weigh = FILTERS[kind]
     inverse = _F32(1) / _F32(scale)
     spread = max(inverse, _F32(1)) if antialias else _F32(1)

@@ -22,7 +22,7 @@ _LARGEST = 2**63 - 1
 
 
 def merge_dims(a: Dims, b: Dims) -> Dims:
-    """Combine what two shapes of one tensor know.
+    """Return the combined information of two shapes of one tensor.
 
     Raises:
       InvalidArgumentError: they contradict each other.
@@ -39,7 +39,7 @@ def merge_dims(a: Dims, b: Dims) -> Dims:
 
 
 def compatible_dims(a: Dims, b: Dims) -> bool:
-    """Whether one tensor can have both shapes."""
+    """Return True if one tensor can have both shapes."""
     if a is None or b is None:
         return True
     return len(a) == len(b) and all(
@@ -91,7 +91,7 @@ def num_elements(dims: Dims) -> int | None:
 
 
 def is_fully_defined(dims: Dims) -> bool:
-    """Whether the rank and every size are known."""
+    """Return True if the rank and every size are known."""
     return dims is not None and None not in dims
 
 
@@ -163,7 +163,7 @@ def _from_proto(entries: Iterable[Any]) -> Dims:
 
 
 message_of: Callable[[Dims], Any] | None = None
-"""What makes a `TensorShapeProto` of sizes; weft_graph, which knows messages, says it."""
+"""Constructor of a `TensorShapeProto` from sizes; set by weft_graph, which defines messages."""
 
 
 class Dimension:
@@ -190,7 +190,7 @@ class Dimension:
         return self._value
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether both can be the size of one axis."""
+        """Return True if both can be the size of one axis."""
         size = as_size(other)
         return self._value is None or size is None or self._value == size
 
@@ -323,7 +323,7 @@ class TensorShape:
     _dims: Dims
 
     def __init__(self, dims: Any) -> None:
-        """Take what `as_dims` takes: None, sizes, one size, a shape or its message."""
+        """Convert whatever `as_dims` accepts: None, sizes, one size, a shape or its message."""
         self._dims = as_dims(dims)
 
     @property
@@ -352,19 +352,19 @@ class TensorShape:
         return list(self._dims)
 
     def num_elements(self) -> int | None:
-        """Number of elements, or None if it is not known."""
+        """Return the number of elements, or None if it is unknown."""
         return num_elements(self._dims)
 
     def is_fully_defined(self) -> bool:
-        """Whether the rank and every size are known."""
+        """Return True if the rank and every size are known."""
         return is_fully_defined(self._dims)
 
     def is_compatible_with(self, other: Any) -> bool:
-        """Whether one tensor can have both shapes."""
+        """Return True if one tensor can have both shapes."""
         return compatible_dims(self._dims, as_dims(other))
 
     def merge_with(self, other: Any) -> TensorShape:
-        """Combine what both know of one tensor.
+        """Return the combined information of both shapes of one tensor.
 
         Raises:
           InvalidArgumentError: they contradict each other.
@@ -462,10 +462,12 @@ class TensorShape:
         """Return a `TensorShapeProto` message.
 
         Raises:
-          UnimplementedError: nobody who knows messages was imported.
+          UnimplementedError: weft_graph, which defines the message, is not imported.
         """
         if message_of is None:
-            raise UnimplementedError("messages are known to weft_graph, which is not imported")
+            raise UnimplementedError(
+                "messages are defined by weft_graph, which is not imported: import weft_graph first"
+            )
         return message_of(self._dims)
 
     def __len__(self) -> int:
@@ -522,7 +524,7 @@ class TensorShape:
 
 
 def _slice_unknown(key: slice) -> Dims:
-    """Slice a shape of unknown rank: [2:5] has rank 3 whatever the rank is, [2:] has none."""
+    """Slice a shape of unknown rank: [2:5] has rank 3 for any rank, [2:] has an unknown one."""
     if key.step not in (None, 1):
         raise InvalidArgumentError(
             f"a shape of unknown rank can only be sliced with step 1, got {key.step}"
@@ -551,7 +553,7 @@ def as_dimension(value: Any) -> Dimension:
 
 
 def dimension_value(dimension: Dimension | int | None) -> int | None:
-    """Return a `Dimension`'s value, and an int or None as it is.
+    """Return a `Dimension`'s value; return an int or None unchanged.
 
     Args:
       dimension: a Dimension, an int or None.

@@ -32,7 +32,7 @@ class Tensor:
     _dtype: DType
 
     def __init__(self, buffer: Buffer, shape: Any, dtype: Any, offset: int = 0) -> None:
-        """Lay a tensor over a part of a buffer.
+        """Create a tensor over a part of a buffer.
 
         Args:
           buffer: the memory.
@@ -40,7 +40,7 @@ class Tensor:
           dtype: element type with a NumPy counterpart, no string.
           offset: byte where it begins.
         Raises:
-          InvalidTypeError: elements of this type are no plain memory.
+          InvalidTypeError: elements of this type are not plain memory.
           InvalidArgumentError: the part is not inside the buffer.
         """
         kind, sizes = _plain(dtype), _known(shape)
@@ -173,7 +173,7 @@ class Tensor:
         return self._array
 
     def copy(self, allocator: Allocator | None = None) -> Tensor:
-        """Return a contiguous copy in memory of its own."""
+        """Return a contiguous copy in separate memory."""
         result = Tensor.empty(self._array.shape, self._dtype, allocator)
         result._array[...] = self._array
         return result
@@ -233,10 +233,10 @@ class Tensor:
         return float(self.item())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        wanted = self._array.dtype if dtype is None else np.dtype(dtype)
-        if copy is False and wanted != self._array.dtype:
-            raise ValueError(f"can not give {wanted} without copying from {self._array.dtype}")
-        return self._array.astype(wanted, copy=bool(copy))
+        target = self._array.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and target != self._array.dtype:
+            raise ValueError(f"cannot convert to {target} without copying from {self._array.dtype}")
+        return self._array.astype(target, copy=bool(copy))
 
     def __buffer__(self, flags: int, /) -> memoryview:
         if self._dtype is dtypes.bfloat16 or self._array.dtype.hasobject:
@@ -274,12 +274,14 @@ def _scalar_view(array: np.ndarray[Any, Any], key: Any, picked: Any) -> np.ndarr
 def _plain(dtype: Any) -> DType:
     kind = dtypes.as_dtype(dtype).base_dtype
     if kind.numpy.hasobject:
-        raise InvalidTypeError(f"elements of type {kind.name} do not lie in plain memory")
+        raise InvalidTypeError(f"elements of type {kind.name} are not plain memory")
     return kind
 
 
 def _known(shape: Any) -> tuple[int, ...]:
     dims = as_dims(shape)
     if dims is None or num_elements(dims) is None or None in dims:
-        raise InvalidArgumentError(f"a tensor has a known shape, got {format_dims(dims)}")
+        raise InvalidArgumentError(
+            f"a tensor requires a fully known shape, got {format_dims(dims)}"
+        )
     return tuple(size for size in dims if size is not None)

@@ -36,7 +36,7 @@ def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") ->
 
 
 def as_text(bytes_or_text: str | bytes, encoding: str = "utf-8") -> str:
-    """Text as it is, bytes decoded.
+    """Return text unchanged and bytes decoded.
 
     Args:
       bytes_or_text: bytes or text.
@@ -71,7 +71,7 @@ def as_str_any(value: Any) -> str:
 
 
 def path_to_str(path: Any) -> Any:
-    """The text of a path object; anything else as it is.
+    """Return the text of a path object; return other objects unchanged.
 
     Args:
       path: any object; what has `__fspath__` is a path.

@@ -1,4 +1,4 @@
-"""From Python values to arrays: the strict conversion behind constants and tensors."""
+"""Strict conversion of Python values to arrays, used by constants and tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft_tensor.nesting import shown
 from weft_tensor.promotion import default_dtype, nested_array
 
 Lost = Callable[[str], None]
-"""Is told what a conversion to another kind of numbers loses."""
+"""Callback that receives a description of what a numeric conversion loses."""
 
 
 def to_array(
@@ -22,10 +22,10 @@ def to_array(
 ) -> np.ndarray[Any, Any]:
     """Return `value` as an array of an element type.
 
-    A float or complex is no integer, a complex no float, a number no bool, nor a bool a number, and
-    an integer must fit: who wants that casts explicitly. Floats round. A string array becomes
-    objects of bytes. Where nothing needs to change the result is the array itself, not a copy.
-    Bytes in another order than this machine's change.
+    Kinds are not converted: a float or complex is not accepted as an integer, a complex not as a
+    float, a number not as a bool, and a bool not as a number; cast explicitly. An integer must
+    fit. Floats round. A string array becomes objects of bytes. Foreign byte order is converted.
+    If nothing changes, the result is the array itself, not a copy.
 
     Args:
       value: an array, a Python value, nested lists of them, or anything with `__array__` or
@@ -41,13 +41,13 @@ def to_array(
         return _from_array(np.asarray(value), dtype, lost)
     if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return _from_array(np.asarray(value), dtype, lost)
-    found = default_dtype(value) if dtype is None else dtype.base_dtype
-    if found is dtypes.string:
+    element_type = default_dtype(value) if dtype is None else dtype.base_dtype
+    if element_type is dtypes.string:
         array = nested_array(value)
         return to_bytes(array if array.size else array.astype(object))  # [] says no type
-    if not found.is_numpy_compatible:
-        raise InvalidTypeError(f"a Python value can not become a {found.name}")
-    return _from_numbers(nested_array(value), found, lost)
+    if not element_type.is_numpy_compatible:
+        raise InvalidTypeError(f"a Python value can not become a {element_type.name}")
+    return _from_numbers(nested_array(value), element_type, lost)
 
 
 def to_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -98,7 +98,7 @@ _EXTENDED: Final = {
     np.dtype(np.longdouble): np.dtype(np.float64),
     np.dtype(np.clongdouble): np.dtype(np.complex128),
 }
-"""What NumPy's extended numbers become where a type is wanted; no element type holds them."""
+"""Replacement of NumPy's extended precision numbers, which no element type holds."""
 
 
 def _from_array(
@@ -108,19 +108,19 @@ def _from_array(
         array = _of_one_kind(array, dtype)
     if dtype is not None and array.dtype in _EXTENDED:
         array = array.astype(_EXTENDED[array.dtype])
-    own = dtypes.from_numpy(array.dtype)
-    wanted = own if dtype is None else dtype.base_dtype
-    if wanted is dtypes.string:
+    array_type = dtypes.from_numpy(array.dtype)
+    target = array_type if dtype is None else dtype.base_dtype
+    if target is dtypes.string:
         return to_bytes(array)
-    if own is wanted:
+    if array_type is target:
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    if own is dtypes.string or not wanted.is_numpy_compatible:
-        raise InvalidTypeError(f"expected {wanted.name}, got an array of {own.name}")
-    return _from_numbers(array, wanted, lost)
+    if array_type is dtypes.string or not target.is_numpy_compatible:
+        raise InvalidTypeError(f"expected {target.name}, got an array of {array_type.name}")
+    return _from_numbers(array, target, lost)
 
 
 def _of_one_kind(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """An object array of numbers as NumPy takes them outside of one, any other as it is."""
+    """Return an object array of numbers with the dtype NumPy infers; others unchanged."""
     if dtype.base_dtype is dtypes.string:
         return array
     plain = nested_array(array.tolist())
@@ -154,7 +154,7 @@ def _from_numbers(
 
 
 def _of_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarray[Any, Any]:
-    """Numbers of one kind as those of the kind of `dtype`, of which integers may be too large."""
+    """Convert numbers to the kind of `dtype`; resulting integers may be too large for it."""
     result: np.ndarray[Any, Any]
     if dtype.is_bool:
         result = array != 0
@@ -186,7 +186,7 @@ def _cut(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def _ignore(_: str) -> None:
-    """For what is told already."""
+    """Ignore a loss that was reported already."""
 
 
 def _odd_leaf(array: np.ndarray[Any, Any], accepted: str) -> str:
