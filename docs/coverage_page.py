@@ -19,7 +19,7 @@ from typing import Any
 
 import weft as wf
 from weft_graph.ir.op_def import lookup_op, registered_ops
-from weft_graph.messages.former_ops import FORMER_OPS
+from weft_graph.messages.deprecated_ops import DEPRECATED_OPS
 from weft_graph.messages.function_imports import FUNCTIONAL
 from weft_tensor import errors
 
@@ -276,8 +276,10 @@ def _raw_section() -> str:
     lines = (ORACLE / "raw_ops.txt").read_text("utf-8").splitlines()
     every = [line.split()[0] for line in lines]
     absent = [op for op in every if not _declared(op)]
-    taken = [op for op in absent if op in FORMER_OPS | FUNCTIONAL or op.startswith("Experimental")]
-    taken = [op for op in taken if op in FORMER_OPS | FUNCTIONAL or _declared(op[12:])]
+    taken = [
+        op for op in absent if op in DEPRECATED_OPS | FUNCTIONAL or op.startswith("Experimental")
+    ]
+    taken = [op for op in taken if op in DEPRECATED_OPS | FUNCTIONAL or _declared(op[12:])]
     rest = [op for op in absent if op not in taken]
     rows = {kind: [] for kind in RAW_ABSENT}  # type: dict[str, list[str]]
     for op in rest:

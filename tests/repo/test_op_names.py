@@ -35,7 +35,7 @@ ALLOWED = {
     "graph/src/weft_graph/freezing.py": "it makes of each reader the op that takes a value",
     "graph/src/weft_graph/ir/later_attrs.py": "attributes that TensorFlow gave to its ops later",
     "compiler/src/weft_compiler/lower/unique_rows.py": "how optimizers add up equal indices",
-    "graph/src/weft_graph/messages/former_ops.py": "ops of before TensorFlow 1.15, by those of now",
+    "graph/src/weft_graph/messages/deprecated_ops.py": "replacements of deprecated ops",
     "graph/src/weft_graph/raw_ops.py": "arguments that TensorFlow's raw ops call otherwise",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
     "distrib/src/weft_distrib/collective/arithmetic.py": "TensorFlow's names of ways to merge",

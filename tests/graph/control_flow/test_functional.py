@@ -269,7 +269,7 @@ def test_refusals_of_all(function: Callable[..., Any]) -> None:
         function(lambda *a: a[-1], 1.0)
     with pytest.raises(errors.InvalidArgumentError, match="at least one tensor"):
         function(lambda *a: a[-1], [])
-    with pytest.raises(errors.InvalidArgumentError, match="equally many rows, got 2 and 3"):
+    with pytest.raises(errors.InvalidArgumentError, match="equal numbers of rows, got 2 and 3"):
         function(lambda *a: a[-1], (normal(2, 1), normal(3, 1)))
 
 

@@ -247,7 +247,7 @@ def test_large_finite_numbers_pass() -> None:
 def test_former_argument_names() -> None:
     assert shapes.expand_dims(fed(2), dim=0).dims == (1, 2)
     assert shapes.squeeze(fed(1, 2), squeeze_dims=[0]).dims == (2,)
-    with pytest.raises(errors.InvalidArgumentError, match="former name"):
+    with pytest.raises(errors.InvalidArgumentError, match="deprecated name"):
         shapes.expand_dims(fed(2), 0, dim=0)
 
 

@@ -62,7 +62,7 @@ def test_dense_values_of_ragged_indices_stay_dense() -> None:
 
 
 def test_batches_of_known_numbers_that_differ_are_refused_where_they_are_made() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="equally many rows, got 3 and 2"):
+    with pytest.raises(errors.InvalidArgumentError, match="equal numbers of rows, got 3 and 2"):
         wf.batch_gather(rows(), wf.ragged.constant([[1], [0]]))
 
 

@@ -22,7 +22,7 @@ Tensor = Output | IndexedSlices
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
-    """`t * clip_norm / max(norm(t), clip_norm)`: scaled down where its L2 norm is too large.
+    """Compute `t * clip_norm / max(norm(t), clip_norm)`: scale down if the L2 norm is too large.
 
     Args:
       t: floating or complex, any shape, or IndexedSlices.
@@ -131,11 +131,11 @@ def clip_by_global_norm(
                 results.append(None)
                 continue
             value = _values(item)
-            done = clipped.get(id(value))
-            if done is None:
+            scaled = clipped.get(id(value))
+            if scaled is None:
                 with graph.colocate_with(value):
-                    done = clipped[id(value)] = value * _cast(scale, value)
-            results.append(_like(item, done))
+                    scaled = clipped[id(value)] = value * _cast(scale, value)
+            results.append(_like(item, scaled))
     return results, norm
 
 
@@ -156,8 +156,8 @@ def _like(t: Any, values: Output) -> Tensor:
 
 
 def _cast(scale: Output, like: Output) -> Output:
-    wanted = like.dtype.base_dtype
-    return scale if scale.dtype is wanted else out("Cast", [scale], {"DstT": wanted})
+    target = like.dtype.base_dtype
+    return scale if scale.dtype is target else out("Cast", [scale], {"DstT": target})
 
 
 def _axes(values: Output, axes: Any) -> Output:

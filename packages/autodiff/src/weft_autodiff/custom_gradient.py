@@ -68,7 +68,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` with the gradient of the identity: what flows into its result flows on to its argument.
+    """Return `f` with the gradient of the identity: gradients pass to its argument unchanged.
 
     Args:
       f: a function of one tensor, with a result of the same shape.
@@ -128,9 +128,9 @@ def _wrap(
 
 
 def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
-    """The variables in the graph's collections that the nodes use, by whichever of their outputs.
+    """Return the variables in the graph's collections of which the nodes use any output.
 
-    Those that the nodes made are among them: their initializers use them.
+    Variables that the nodes made are included: their initializers use them.
     """
     owners = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):

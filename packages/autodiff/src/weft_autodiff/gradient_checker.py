@@ -70,14 +70,12 @@ def compute_gradient(
     session = session_for(y.graph, None, "compute_gradient")
     for target in _as_list(init_targets):
         session.run(target)
-    points = [
-        _start(each, shape, start) for each, shape, start in zip(xs, shapes, starts, strict=True)
-    ]
+    points = [_start(x, shape, start) for x, shape, start in zip(xs, shapes, starts, strict=True)]
     feeds = dict(extra_feed_dict or {}) | dict(zip(xs, points, strict=True))
     probe = _Probe(session, y, _as_sizes(y_shape), feeds)
     pairs = [
-        (probe.theoretical(each, point), probe.numeric(each, point, delta))
-        for each, point in zip(xs, points, strict=True)
+        (probe.theoretical(x, point), probe.numeric(x, point, delta))
+        for x, point in zip(xs, points, strict=True)
     ]
     return pairs[0] if single else pairs
 
@@ -117,21 +115,21 @@ def compute_gradient_error(
     largest = 0.0
     for theoretical, numeric in pairs:
         if theoretical.size:
-            # NaN must come through: it compares as smaller than nothing.
+            # NaN must not be lost: comparisons with NaN are false.
             largest = float(np.maximum(largest, np.abs(theoretical - numeric).max()))
     return largest
 
 
 class _Probe:
-    """One y at one point, as a function of one of the xs at a time."""
+    """A function of one of the xs at a time, whose result is one y at one point."""
 
     def __init__(
         self, session: Any, y: Output, y_shape: tuple[int, ...], feeds: dict[Any, Any]
     ) -> None:
         self.session = session
         self.y = y
-        same = y.shape.is_fully_defined() and y.shape.num_elements() == np.prod(y_shape)
-        self.y_shape = _as_sizes(y.shape) if same else y_shape
+        shape_matches = y.shape.is_fully_defined() and y.shape.num_elements() == np.prod(y_shape)
+        self.y_shape = _as_sizes(y.shape) if shape_matches else y_shape
         self.feeds = feeds
 
     def theoretical(self, x: Any, point: Array) -> Array:
@@ -147,8 +145,8 @@ class _Probe:
             return jacobian
         for column in range(reals.size):
             reals[column] = 1
-            found = self._dense(grad, point, {**self.feeds, seed: columns.copy()})
-            jacobian[:, column] = _as_reals(found, x.dtype)
+            gradient = self._dense(grad, point, {**self.feeds, seed: columns.copy()})
+            jacobian[:, column] = _as_reals(gradient, x.dtype)
             reals[column] = 0
         return jacobian
 
@@ -172,7 +170,7 @@ class _Probe:
             above, high = reals[row], self._y(x, moved)
             reals[row] = start - reals.dtype.type(delta)
             below, low = reals[row], self._y(x, moved)
-            # The step actually made, which rounding keeps from being twice delta.
+            # The actual step: rounding makes it differ from twice delta.
             rows.append((high - low) / (np.float64(above) - np.float64(below)))
             reals[row] = start
         dtype = _as_reals(np.zeros(1, self.y.dtype.base_dtype.numpy), self.y.dtype).dtype

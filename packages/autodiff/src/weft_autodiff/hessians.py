@@ -23,7 +23,7 @@ def hessians(
     gate_gradients: bool = False,
     aggregation_method: Any = None,
 ) -> list[Output]:
-    """The second derivatives of the sum of `ys` with respect to each of `xs`.
+    """Compute the second derivatives of the sum of `ys` with respect to each of `xs`.
 
     A gradient is taken of every element of the first one, in a loop.
 

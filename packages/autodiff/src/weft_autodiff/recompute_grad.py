@@ -1,4 +1,4 @@
-"""Functions whose intermediate values are computed again for their gradient, not kept for it.
+"""Functions whose intermediate values are recomputed for their gradient instead of kept.
 
 The nodes that such a function makes are the template of their own copies: where its gradient is
 built, they are copied behind control inputs from the gradients that arrive, and differentiated
@@ -43,7 +43,7 @@ from weft_tensor import errors
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f`, with a gradient that computes the intermediate values of `f` again.
+    """Return `f` with a gradient that recomputes the intermediate values of `f`.
 
     The copies start when the gradients of the results are there, and take the arguments and
     whatever else `f` uses.  Results that a second run could change are kept as well: random
@@ -69,9 +69,9 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         args = nest.map_structure(_as_tensor, args)
-        given = [arg for arg in nest.flatten(args) if isinstance(arg, Output)]
-        # In a body, what is made goes there, wherever the arguments are from.
-        graph = get_default_graph() if tracing() or not given else given[0].graph
+        tensors = [arg for arg in nest.flatten(args) if isinstance(arg, Output)]
+        # In a body, new nodes belong to the body, even if the arguments are captures.
+        graph = get_default_graph() if tracing() or not tensors else tensors[0].graph
         with graph.as_default():
             start = len(graph.nodes)
             result = f(*args, **kwargs)
@@ -85,15 +85,15 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    """Arguments as tensors; what has parts, such as IndexedSlices, and None as they are."""
+    """Return an argument as a tensor; None and values with components (IndexedSlices) unchanged."""
     if leaf is None or isinstance(leaf, IndexedSlices) or hasattr(leaf, "dense_shape"):
         return leaf
     return leaf if hasattr(leaf, "flow") else builder.convert_to_tensor(leaf)
 
 
-def _wrap(graph: Graph, results: Sequence[Output], made: Sequence[Node]) -> list[Output]:
-    """What stands for results outside: their gradient recomputes the nodes that gave them."""
-    region = _Region(graph, results, made, current_context(graph))
+def _wrap(graph: Graph, results: Sequence[Output], new_nodes: Sequence[Node]) -> list[Output]:
+    """Return the results for use outside; their gradient recomputes the nodes of the region."""
+    region = _Region(graph, results, new_nodes, current_context(graph))
     count = len(results)
 
     def gradient(node: Node, *grads: Grad | None) -> list[Grad | None]:
@@ -109,9 +109,13 @@ def _wrap(graph: Graph, results: Sequence[Output], made: Sequence[Node]) -> list
 
 
 def _flow_back(
-    region: _Region, given: Sequence[Output], grads: Sequence[Grad | None]
+    region: _Region, region_inputs: Sequence[Output], grads: Sequence[Grad | None]
 ) -> list[Grad | None]:
-    """The gradients of what a region uses.
+    """Return the gradients of a region's inputs.
+
+    Args:
+      region_inputs: the region's inputs where its gradient is built.
+      grads: gradients of the results; some may be missing.
 
     Args:
       given: what stands for the inputs of the region where its gradient is built.
@@ -122,17 +126,17 @@ def _flow_back(
     arrived = [part.node for _, grad in present for part in _parts(grad)]
     graph = arrived[0].graph
     with graph.name_scope("recomputed") as scope, graph.control_dependencies(arrived):
-        inputs = [builder.out("Identity", [value]) for value in given]
+        inputs = [builder.out("Identity", [value]) for value in region_inputs]
         copies = _RegionCopy(graph, region, inputs, scope)
-    sources = [value for value in inputs if is_trainable(value)]  # what is behind is not walked
-    found = gradients(
+    sources = [value for value in inputs if is_trainable(value)]  # gradients stop here
+    source_grads = gradients(
         [copies.outputs[result] for result, _ in present],
         sources,
         [grad for _, grad in present],
         name="recomputed",
         stop_gradients=sources,
     )
-    by_source = dict(zip(sources, found, strict=True))
+    by_source = dict(zip(sources, source_grads, strict=True))
     return [by_source.get(value) for value in inputs]
 
 
@@ -141,13 +145,13 @@ def _parts(grad: Grad) -> list[Output]:
 
 
 class _Region:
-    """Nodes that are computed again, and what they use.
+    """The nodes that are recomputed, and their inputs from outside.
 
     Conditionals and loops belong to it as wholes or not at all.
 
     Args:
       results: what the nodes are for.
-      made: the nodes that may belong to it.
+      candidates: the nodes that may belong to it.
       home: the context that results are in.
     Attributes:
       graph: that of the nodes.
@@ -159,14 +163,14 @@ class _Region:
     end: Node
 
     def __init__(
-        self, graph: Graph, results: Sequence[Output], made: Sequence[Node], home: Level
+        self, graph: Graph, results: Sequence[Output], candidates: Sequence[Node], home: Level
     ) -> None:
         self.graph = graph
         self.home = home
-        self._made = set(made)
-        self._members = _members_by_context(made)
+        self._made = set(candidates)
+        self._members = _members_by_context(candidates)
         self._kept: set[Unit] = set()
-        self._keep_private(made)
+        self._keep_private(candidates)
         inside = self._reach(results)
         self.nodes = sorted(inside, key=lambda node: node.index)
         uses = [*[s for node in self.nodes for s in node.inputs], *results]
@@ -195,7 +199,7 @@ class _Region:
         contexts: Sequence[ControlFlowContext] = (
             unit.branches if isinstance(unit, Conditional) else [unit]
         )
-        found = [node for context in contexts for node in self._members.get(context, ())]
+        node_list = [node for context in contexts for node in self._members.get(context, ())]
         joined = [
             user
             for context in contexts
@@ -203,12 +207,12 @@ class _Region:
             for user in result.consumers()
             if user.role is Role.MERGE and user in self._made
         ]
-        chosen = [
+        mergeable = [
             context.pivot.inputs[0].node
             for context in contexts
             if isinstance(context, CondContext) and context.pivot is not None
         ]
-        return list(dict.fromkeys([*found, *joined, *chosen]))
+        return list(dict.fromkeys([*node_list, *joined, *mergeable]))
 
     def _may_run_again(self, unit: Unit) -> bool:
         if unit in self._kept:
@@ -216,10 +220,10 @@ class _Region:
         return all([self._is_repeatable(node, unit) for node in self._nodes_of(unit)])
 
     def _is_repeatable(self, node: Node, unit: Unit) -> bool:
-        """Whether a second run of a node gives the same and changes nothing."""
-        if node not in self._made:  # a number is as good again, if nobody wants its gradient
+        """Return True if a second run of a node has equal results and no side effects."""
+        if node not in self._made:  # a constant may be copied if it needs no gradient
             return node.role is Role.CONSTANT and not is_trainable(node.outputs[0])
-        if node.role in (Role.PLACEHOLDER, Role.ARGUMENT):  # given by whoever calls
+        if node.role in (Role.PLACEHOLDER, Role.ARGUMENT):  # the caller provides the value
             return False
         if any(o.dtype.is_ref for o in (*node.outputs, *node.inputs)):
             return False
@@ -229,10 +233,10 @@ class _Region:
             return all(state.origin(s).node in self._made for s in node.inputs if _is_handle(s))
         return not node.op_def.stateful
 
-    def _keep_private(self, made: Iterable[Node]) -> None:
+    def _keep_private(self, new_nodes: Iterable[Node]) -> None:
         """Keep all that uses a TensorArray or a stack of which something is kept."""
         users: dict[Node, list[Unit]] = {}
-        for node in made:
+        for node in new_nodes:
             if state.is_private(node):
                 handles = [state.origin(s).node for s in node.inputs if _is_handle(s)]
                 for handle in handles or [node]:
@@ -249,13 +253,13 @@ class _Region:
     def _reach(self, results: Sequence[Output]) -> set[Node]:
         """The nodes behind results that may run again."""
         inside: set[Node] = set()
-        seen: set[Unit] = set()
+        visited: set[Unit] = set()
         stack = [result.node for result in results]
         while stack:
             unit = self._unit(stack.pop())
-            if unit in seen:
+            if unit in visited:
                 continue
-            seen.add(unit)
+            visited.add(unit)
             if not self._may_run_again(unit):
                 continue
             members = self._nodes_of(unit)
@@ -270,13 +274,13 @@ def _is_handle(output: Output) -> bool:
 
 def _members_by_context(nodes: Iterable[Node]) -> dict[ControlFlowContext, list[Node]]:
     """The nodes in each context, those in inner ones included."""
-    found: dict[ControlFlowContext, list[Node]] = {}
+    members: dict[ControlFlowContext, list[Node]] = {}
     for node in nodes:
         context = innermost(node)
         while context is not None:
-            found.setdefault(context, []).append(node)
+            members.setdefault(context, []).append(node)
             context = context.outer
-    return found
+    return members
 
 
 class _RegionCopy(BodyCopy):
@@ -293,7 +297,7 @@ class _RegionCopy(BodyCopy):
         return self._region.nodes
 
     def _constant(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
-        """A constant that waits for nothing, so that it is merged with the one that is there."""
+        """Create a constant without control inputs, so that it is merged with the existing one."""
         if node.role is not Role.CONSTANT:
             return None
         scopes = self._graph.scopes
@@ -331,7 +335,7 @@ class _RegionCopy(BodyCopy):
 
 
 class _Body:
-    """A region, in the way in which copies see the function that they are made of."""
+    """A region as the body of the function that copies are made of."""
 
     def __init__(self, region: _Region) -> None:
         self.inputs = region.end.inputs[len(region.end.inputs) - len(region.uses) :]
@@ -356,7 +360,7 @@ class _Places:
         self._more: list[Node] = []
 
     def port(self, port: tuple[int, int]) -> tuple[int, int]:
-        """Where an output is in the copy."""
+        """Return the place of an output in the copy."""
         if port[0] < 0:
             return port
         output = self._outputs[self._nodes[port[0]].outputs[port[1]]]
@@ -364,7 +368,7 @@ class _Places:
         return len(self._nodes) + len(self._more) - 1, output.index
 
     def place(self, place: int) -> int:
-        """Where a node is in the copy; nowhere, if it has none."""
+        """Return the place of a node in the copy, or -1 if it has none."""
         return place if place < 0 or self._nodes[place] in self._copies else -1
 
     def node_at(self, place: int) -> Node:

@@ -155,10 +155,10 @@ def gradient_of(node: Node) -> Gradient:
 
 
 _FAMILIES = {"resource_state": "state"}
-"""Families of ops whose gradients are in a file of another family's name."""
+"""Families of ops whose gradients are in a file named after another family."""
 
 _NONE = Gradient(not_differentiable, accepts_none=True, accepts_sparse=True)
-"""Of ops whose declaration says that they are not differentiable."""
+"""Entry of ops whose declaration says that they are not differentiable."""
 
 
 def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:
@@ -181,7 +181,7 @@ def naming_calls(source: str) -> Iterator[None]:
 
 
 def gradient_source() -> str:
-    """What identifies the current call of `gradients` among those of its graph.
+    """Return an identifier of the current call of `gradients` among those of its graph.
 
     For gradient functions whose state outlives one node: a TensorArray keeps one gradient array
     for each of them.

@@ -88,7 +88,7 @@ def _role(node: proto.NodeDef) -> Role | None:
 
 
 def _is_reference(variable: proto.NodeDef) -> bool:
-    """Whether a variable gives a reference rather than a handle."""
+    """Return True if a variable op outputs a reference rather than a handle."""
     return lookup_op(variable.op).outputs[0].is_ref
 
 
@@ -99,49 +99,49 @@ def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) ->
         traits = traits_of(node.op)
         if (traits.identity or traits.routes) and node.input:
             users.setdefault(source_of(node.input[0]), []).append(node.name)
-    found: dict[str, str] = {}
+    variable_of: dict[str, str] = {}
     for variable, definition in frozen.items():
         following = [] if _is_reference(definition) else [variable]
         while following:
             for name in users.get(following.pop(), ()):
-                if name not in found:
-                    found[name] = variable
+                if name not in variable_of:
+                    variable_of[name] = variable
                     following.append(name)
-    return found
+    return variable_of
 
 
 def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
     """The same with bodies in the place of calls, but for those of recursive functions."""
     with Graph().as_default() as graph:
         import_graph_def(graph_def, name="")
-    wanted = {name: graph.get_operation_by_name(name) for name in names}
-    calls = {name: node for name, node in wanted.items() if node.role is Role.CALL}
+    kept_nodes = {name: graph.get_operation_by_name(name) for name in names}
+    calls = {name: node for name, node in kept_nodes.items() if node.role is Role.CALL}
     results = [output for node in calls.values() for output in node.outputs]
-    step = prune([], results, [node for node in wanted.values() if node.role is not Role.CALL])
+    step = prune([], results, [node for node in kept_nodes.values() if node.role is not Role.CALL])
     inline_calls(step)
     values = iter(step.fetches)
     with step.graph.as_default():
         for name, node in calls.items():
-            found = [next(values) for _ in node.outputs]
+            node_values = [next(values) for _ in node.outputs]
             if step.graph.find_node(name) is None:
-                create("IdentityN", [found], None, name)
-    made = graph_to_def(step.graph)
-    if not any(_role(node) is Role.CALL for node in made.node):
-        made.ClearField("library")
-    return made
+                create("IdentityN", [node_values], None, name)
+    without_calls = graph_to_def(step.graph)
+    if not any(_role(node) is Role.CALL for node in without_calls.node):
+        without_calls.ClearField("library")
+    return without_calls
 
 
 def _to_freeze(
-    graph_def: proto.GraphDef, wanted: Iterable[str] | None, refused: Iterable[str] | None
+    graph_def: proto.GraphDef, allowed: Iterable[str] | None, refused: Iterable[str] | None
 ) -> dict[str, proto.NodeDef]:
     left_out = frozenset(refused or ())
-    chosen = None if wanted is None else frozenset(wanted)
+    allowed_names = None if allowed is None else frozenset(allowed)
     return {
         node.name: node
         for node in graph_def.node
         if _role(node) is Role.VARIABLE
         and node.name not in left_out
-        and (chosen is None or node.name in chosen)
+        and (allowed_names is None or node.name in allowed_names)
     }
 
 
@@ -164,7 +164,7 @@ def _constant(variable: proto.NodeDef, value: Any) -> proto.NodeDef:
 
 
 def _use_of_constant(node: proto.NodeDef, handles: Mapping[str, int]) -> list[proto.NodeDef]:
-    """What takes the place of a node that read a variable through its handle."""
+    """Return the replacement of a node that read a variable through its handle."""
     dtype = handles.get(source_of(node.input[0]), 0)
     new = proto.NodeDef(name=node.name, device=node.device, input=node.input)
     if _role(node) is Role.READ:

@@ -34,9 +34,9 @@ def source_of(name: str) -> str:
 
 
 def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
-    """Whether TensorFlow's GPUs lack a kernel of a node, which device functions ask of it.
+    """Return True if TensorFlow's GPUs lack a kernel of a node; device functions use it.
 
-    weft needs nobody to ask: it places what GPUs lack on the CPU.
+    weft does not need it: nodes without a GPU kernel are placed on the CPU.
 
     Args:
       node: a node, or its `NodeDef`.
@@ -77,19 +77,19 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
     if isinstance(dest_nodes, str | bytes):
         raise errors.InvalidTypeError(f"dest_nodes must be a list of names, got {dest_nodes!r}")
     by_name = {node.name: node for node in graph_def.node}
-    needed: set[str] = set()
+    names: set[str] = set()
     pending = list(dest_nodes)
     while pending:
         name = pending.pop()
-        if name in needed:
+        if name in names:
             continue
         if name not in by_name:
             raise errors.UnknownNameError(f"the graph has no node named {name!r}")
-        needed.add(name)
+        names.add(name)
         pending.extend(source_of(text) for text in by_name[name].input)
     result = empty_like(graph_def)
-    result.node.extend([node for node in graph_def.node if node.name in needed])
-    _drop_colocation_with_missing(result, needed)
+    result.node.extend([node for node in graph_def.node if node.name in names])
+    _drop_colocation_with_missing(result, names)
     return result
 
 
@@ -133,16 +133,16 @@ def remove_training_nodes(
       >>> [node.name for node in small.node]
       ['x', 'y']
     """
-    kept = set(protected_nodes or ())
+    protected = set(protected_nodes or ())
     for node in input_graph.node:
         controls = [text for text in node.input if text.startswith("^")]
-        kept.update(source_of(text) for text in controls)
+        protected.update(source_of(text) for text in controls)
         if controls:
-            kept.add(node.name)
+            protected.add(node.name)
     instead = {
         node.name: node.input[0]
         for node in input_graph.node
-        if node.op in _TRANSPARENT and node.name not in kept
+        if node.op in _TRANSPARENT and node.name not in protected
     }
     result = empty_like(input_graph)
     for node in input_graph.node:

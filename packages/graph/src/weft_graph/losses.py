@@ -39,7 +39,7 @@ from weft_tensor.shape import format_dims, merge_dims
 
 
 class Reduction:
-    """How a loss per element becomes the loss.
+    """Reductions of a loss per element to the loss.
 
     NONE keeps one per element; SUM adds; SUM_OVER_BATCH_SIZE divides the sum by the number of
     elements; SUM_BY_NONZERO_WEIGHTS (and MEAN of all weights) by that of the elements that count.
@@ -121,13 +121,13 @@ def compute_weighted_loss(
         return final
 
 
-def _reduced(weighted: Output, values: Output, weights: Output, how: str) -> Output:
+def _reduced(weighted: Output, values: Output, weights: Output, reduction: str) -> Output:
     total = reduce_sum(weighted)
-    if how == Reduction.SUM:
+    if reduction == Reduction.SUM:
         return total
-    if how == Reduction.SUM_OVER_BATCH_SIZE:
+    if reduction == Reduction.SUM_OVER_BATCH_SIZE:
         count = casting.cast(shapes.size(values), dtypes.float32)
-    elif how == Reduction.MEAN:
+    elif reduction == Reduction.MEAN:
         count = reduce_sum(spread(weights, values))
     else:
         present = casting.cast(out("NotEqual", [weights, 0.0]), dtypes.float32)
@@ -192,10 +192,10 @@ def get_regularization_loss(
       >>> wf.Session().run(wf.losses.get_regularization_loss())
       np.float32(0.0)
     """
-    found = get_regularization_losses(scope)
-    if not found:
+    losses = get_regularization_losses(scope)
+    if not losses:
         return convert_to_tensor(0.0)
-    return out("AddN", [found], name=name)
+    return out("AddN", [losses], name=name)
 
 
 def get_total_loss(
@@ -217,12 +217,12 @@ def get_total_loss(
       >>> wf.Session().run(wf.losses.get_total_loss())
       np.float32(3.0)
     """
-    found = get_losses(scope)
+    losses = get_losses(scope)
     if add_regularization_losses:
-        found += get_regularization_losses(scope)
-    if not found:
+        losses += get_regularization_losses(scope)
+    if not losses:
         raise errors.InvalidArgumentError("get_total_loss needs at least one loss, there is none")
-    return out("AddN", [found], name=name)
+    return out("AddN", [losses], name=name)
 
 
 # --------------------------------------------------------------------------- arguments
@@ -462,8 +462,8 @@ def mean_pairwise_squared_error(
         axes = list(range(1, rank))
         if factor.dims is not None and len(factor.dims) == 1 and rank > 1:
             factor = shapes.reshape(factor, [-1] + [1] * (rank - 1))
-        one = array.ones_like(difference)
-        count = reduce_sum(one, axes, keepdims=True)
+        all_ones = array.ones_like(difference)
+        count = reduce_sum(all_ones, axes, keepdims=True)
         fewer = out("Maximum", [out("Sub", [count, 1.0]), 0.0])
         squares = reduce_sum(out("Square", [difference]), axes, keepdims=True)
         sums = out("Square", [reduce_sum(difference, axes, keepdims=True)])

@@ -54,15 +54,17 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
     attrs = {renamed.get(name, name): name for name in op_def.attrs}
     inputs = [renamed.get(arg.name, arg.name) for arg in op_def.inputs]
 
-    def call(*, name: str | None = None, **given: Any) -> Any:
-        values = [_taken(op_def.name, given, argument) for argument in inputs]
-        for argument in given.keys() & later.keys():
-            _check_later(op_def.name, argument, given.pop(argument))
-        for argument in given.keys() - attrs.keys():
+    def call(*, name: str | None = None, **arguments: Any) -> Any:
+        values = [_taken(op_def.name, arguments, argument) for argument in inputs]
+        for argument in arguments.keys() & later.keys():
+            _check_later(op_def.name, argument, arguments.pop(argument))
+        for argument in arguments.keys() - attrs.keys():
             if argument[0] != "_":
                 raise unknown_argument(op_def.name, argument, [*inputs, *attrs])
-        chosen = {attrs.get(argument, argument): value for argument, value in given.items()}
-        node = create(op_def.name, values, chosen, name)
+        attr_values = {
+            attrs.get(argument, argument): value for argument, value in arguments.items()
+        }
+        node = create(op_def.name, values, attr_values, name)
         if not op_def.outputs:
             return node
         if len(op_def.outputs) == 1:
@@ -76,10 +78,10 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
     return call
 
 
-def _taken(op: str, given: dict[str, Any], argument: str) -> Any:
-    if argument not in given:
+def _taken(op: str, arguments: dict[str, Any], argument: str) -> Any:
+    if argument not in arguments:
         raise errors.InvalidTypeError(f"{op} requires the argument {argument!r}, by name")
-    return given.pop(argument)
+    return arguments.pop(argument)
 
 
 def _check_later(op: str, argument: str, value: Any) -> None:

@@ -16,7 +16,15 @@ from weft_tensor.shape import compatible_dims
 def apply_gradient(
     node: Node, grads: Sequence[Grad | None], needed: Sequence[bool]
 ) -> Sequence[Grad | None]:
-    """What flows back into the inputs of a node.
+    """Return the gradients of a node's inputs.
+
+    Args:
+      grads: gradients of its outputs.
+      needed: for each input, whether its gradient is used; it may be omitted where not.
+    Raises:
+      NotFoundError: its op has no gradient.
+      InvalidArgumentError: its gradient returns too many or too few values, or one that does not
+        fit an input.
 
     Args:
       grads: what flows back into its outputs.
@@ -26,16 +34,16 @@ def apply_gradient(
       InvalidArgumentError: its gradient returns too many or too few, or what does not fit an input.
     """
     entry = gradient_of(node)
-    given = list(grads)
+    output_grads = list(grads)
     if not entry.accepts_none:
-        given = [
+        output_grads = [
             zeros_for(output) if grad is None and needs_zeros(output) else grad
-            for output, grad in zip(node.outputs, given, strict=True)
+            for output, grad in zip(node.outputs, output_grads, strict=True)
         ]
     if not entry.accepts_sparse:
-        given = [as_dense(grad) for grad in given]
+        output_grads = [as_dense(grad) for grad in output_grads]
     options = {"needed": needed} if entry.accepts_needed else {}
-    results: Any = entry.function(node, *given, **options)
+    results: Any = entry.function(node, *output_grads, **options)
     if not isinstance(results, list | tuple):
         results = [results]
     if len(results) != len(node.inputs):

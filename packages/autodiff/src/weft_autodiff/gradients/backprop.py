@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from weft_autodiff.gradients.around import Around
 from weft_autodiff.gradients.conditionals import differentiate_conditional
+from weft_autodiff.gradients.enclosing_graph import EnclosingGraph
 from weft_autodiff.gradients.loops import differentiate_loop
 from weft_autodiff.gradients.values import Grad, add_all, is_trainable, zeros_for, zeros_like
 from weft_autodiff.gradients.walk import Rule, Walk
@@ -37,7 +37,7 @@ _RULES: Final[Mapping[type, Rule]] = {
 
 
 class UnconnectedGradients(Enum):
-    """What `gradients` returns for an x that no y depends on: None, or zeros of its shape.
+    """Result of `gradients` for an x that no y depends on: None, or zeros of its shape.
 
     Args:
       value: "none" or "zero".
@@ -56,7 +56,7 @@ class UnconnectedGradients(Enum):
 
 
 class AggregationMethod:
-    """How partial gradients are summed, in TensorFlow; here the sum is one AddN for all of them.
+    """Options for summing partial gradients in TensorFlow; here all are summed by one AddN.
 
     Examples:
       >>> x = wf.constant(3.0)
@@ -112,8 +112,8 @@ def gradients(
     """
     mode = _mode(unconnected_gradients)
     targets = [builder.convert_to_tensor(y) for y in _as_list(ys)]
-    wanted = [_source(x) for x in _as_list(xs)]
-    sources = [_here(x) for x in wanted]
+    xs_outputs = [_source(x) for x in _as_list(xs)]
+    sources = [_here(x) for x in xs_outputs]
     starts = _as_list(grad_ys) if grad_ys is not None else [None] * len(targets)
     if len(starts) != len(targets):
         raise errors.InvalidArgumentError(
@@ -125,7 +125,7 @@ def gradients(
     _check(targets)
     check_same_graph([*targets, *sources])
     stops = {_source(s) for s in _as_list([] if stop_gradients is None else stop_gradients)}
-    around = Around(graph, wanted, stops)
+    enclosing = EnclosingGraph(graph, xs_outputs, stops)
     stops |= {_here(s) for s in stops}
     with (
         paused_gc(),
@@ -141,14 +141,14 @@ def gradients(
         walk = Walk(graph, level, _RULES, colocate=colocate_gradients_with_ops, gate=gate_gradients)
         for y, start in zip(targets, starts, strict=True):
             walk.receive(y, _start(y, start))
-        passed = list(around.arguments) if around.reaches_out else []
+        passed = list(enclosing.arguments) if enclosing.reaches_out else []
         walk.back(targets, [*[x for x in sources if is_trainable(x)], *passed], stops)
         grads = [walk.total(x) for x in sources]
         if passed:
-            beyond = around.back(walk)
+            beyond = enclosing.back(walk)
             grads = [
-                _sum(None if inside in around.arguments else grad, beyond.get(x))
-                for grad, inside, x in zip(grads, sources, wanted, strict=True)
+                _sum(None if inside in enclosing.arguments else grad, beyond.get(x))
+                for grad, inside, x in zip(grads, sources, xs_outputs, strict=True)
             ]
         return [_final(grad, x, mode) for grad, x in zip(grads, sources, strict=True)]
 
@@ -167,7 +167,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _source(x: Any) -> Output:
-    """The output that stands for x: for a variable its reference or handle, not a snapshot."""
+    """Return the output to differentiate by: for a variable its reference or handle."""
     handle = getattr(x, "handle", None)
     if isinstance(handle, Output):
         return handle
@@ -175,7 +175,7 @@ def _source(x: Any) -> Output:
 
 
 def _here(output: Output) -> Output:
-    """What stands for an output in the body of the function that is being built, if one is."""
+    """Return an output's capture in the function body under construction, if there is one."""
     return get_default_graph().capture(output) if tracing() else output
 
 
@@ -201,10 +201,10 @@ def _start(y: Output, grad: Any) -> Grad:
         return array.ones_like(y, optimize=True)
     if isinstance(grad, IndexedSlices):
         return grad
-    given = builder.convert_to_tensor(grad, y.dtype.base_dtype)
-    if not compatible_dims(given.dims, y.dims):
-        raise errors.InvalidArgumentError(f"grad_ys: {given!r} does not have the shape of {y!r}")
-    return given
+    start = builder.convert_to_tensor(grad, y.dtype.base_dtype)
+    if not compatible_dims(start.dims, y.dims):
+        raise errors.InvalidArgumentError(f"grad_ys: {start!r} does not have the shape of {y!r}")
+    return start
 
 
 def _final(grad: Grad | None, x: Output, mode: str) -> Grad | None:

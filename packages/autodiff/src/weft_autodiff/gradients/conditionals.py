@@ -33,7 +33,7 @@ Totals = dict[Output, Grad]
 def differentiate_conditional(
     walk: Walk, conditional: Conditional, outputs: Sequence[Output], path: Path
 ) -> None:
-    """Let gradients of a conditional's outputs flow back to what its branches use.
+    """Propagate gradients of a conditional's outputs to the inputs of its branches.
 
     Args:
       walk: the pass over the level that the conditional is in.
@@ -52,8 +52,8 @@ def differentiate_conditional(
         branch.recall = None if context is None else _recall_around(walk)
         with branch.open():
             totals.append(_walk_branch(walk, forward, grads, path))
-    shared = dict.fromkeys(value for each in totals for value in each)
-    merged = [value for value in shared if not _is_passed_on(walk, value, conditional, totals)]
+    joined = dict.fromkeys(value for total in totals for value in total)
+    merged = [value for value in joined if not _is_passed_on(walk, value, conditional, totals)]
     _merge(walk, backward, merged, totals)
 
 
@@ -64,7 +64,7 @@ def _recall_around(walk: Walk) -> Recall | None:
 def _walk_branch(
     walk: Walk, forward: CondContext, grads: Mapping[Output, Grad | None], path: Path
 ) -> Totals:
-    """The gradients of what a branch uses, given those of what it gives."""
+    """Return the gradients of a branch's inputs, given those of its results."""
     pushed: list[Pushed] = [
         (push, handle)
         for push, handle in walk.pushed
@@ -80,12 +80,12 @@ def _walk_branch(
     uses = {v: i for v, i in captured(forward).items() if is_trainable(v) and path.leads_to(v)}
     uses.update({source: source for source in path.sources_in(forward)})
     inner.back(targets, list(uses.values()), set(captured(forward).values()))
-    found = {value: inner.total(inside) for value, inside in uses.items()}
-    return {value: grad for value, grad in found.items() if grad is not None}
+    grads_of_uses = {value: inner.total(inside) for value, inside in uses.items()}
+    return {value: grad for value, grad in grads_of_uses.items() if grad is not None}
 
 
 def _inside(output: Output, branch: CondContext) -> Output | None:
-    """What an output of a conditional is in one of its branches: a result, itself, or nothing."""
+    """Return an output's counterpart in a branch: its result, the output itself, or None."""
     if is_inside(output, branch):
         return output
     for position, source in enumerate(output.node.inputs):
@@ -97,12 +97,14 @@ def _inside(output: Output, branch: CondContext) -> Output | None:
 def _is_passed_on(
     walk: Walk, value: Output, conditional: Conditional, totals: Sequence[Totals]
 ) -> bool:
-    """Whether a gradient needs no join, since its value is only there in one branch; it flows on.
+    """Pass on the gradient of a value that exists in one branch only; return True if it is one.
 
-    These are values inside the branch, or inside the one of which it is the gradient, and stacks.
+    These are values inside the branch or inside its forward branch, and stacks.
     """
-    grads = [each[value] for each in totals if value in each]
-    places = [place for each in conditional.branches for place in (each, each.forward) if place]
+    grads = [total[value] for total in totals if value in total]
+    places = [
+        place for branch in conditional.branches for place in (branch, branch.forward) if place
+    ]
     if any(is_inside(value, place) for place in places) or any(_is_stack(grad) for grad in grads):
         for grad in grads:
             walk.receive(value, grad)
@@ -119,16 +121,16 @@ def _merge(
 ) -> None:
     """Join the gradients of both branches, zeros where one has none."""
     sparse = {
-        value: next(each[value] for each in totals if value in each)
+        value: next(total[value] for total in totals if value in total)
         for value in values
-        if all(isinstance(each[value], IndexedSlices) for each in totals if value in each)
+        if all(isinstance(total[value], IndexedSlices) for total in totals if value in total)
     }
-    for branch, each in zip(backward.branches, totals, strict=True):
+    for branch, total in zip(backward.branches, totals, strict=True):
         with branch.open():
             results: list[Output] = []
             for value in values:
                 like = sparse.get(value)
-                results += _parts(value, each.get(value), like)
+                results += _parts(value, total.get(value), like)
             branch_results(branch, results)
     outputs = iter(merge_results(backward))
     for value in values:

@@ -16,7 +16,7 @@ from weft_autodiff.gradients.values import (
 )
 from weft_autodiff.registry import Gradient, register_in_graph
 from weft_graph.control_flow.context import innermost
-from weft_graph.functions import saved, state
+from weft_graph.functions import saved_values, state
 from weft_graph.functions.body import FunctionGraph, is_variable
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
@@ -33,11 +33,11 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 Kind = str
-"""What flows back into an output: "" for nothing, "dense", or the type of the indices of slices."""
+"""Form of an output's gradient: "" for none, "dense", or the index type of slices."""
 
 
 class Source(NamedTuple):
-    """Where an input of a gradient's function comes from.
+    """The origin of an input of a gradient's function.
 
     Attributes:
       what: "input" or "output" of the call, "grad", "values" and "indices" of what flows back into
@@ -84,7 +84,7 @@ class GradientFunction:
 
 
 def kinds_of(op: Node, grads: Sequence[Grad | None]) -> tuple[Kind, ...]:
-    """What flows back into each output of a call."""
+    """Return the form of the gradient of each output of a call."""
     return tuple([_kind(output, grad) for output, grad in zip(op.outputs, grads, strict=True)])
 
 
@@ -95,22 +95,22 @@ def _kind(output: Output, grad: Grad | None) -> Kind:
 
 
 def gradient_function(function: Function, kinds: tuple[Kind, ...]) -> GradientFunction:
-    """The gradient of calls into whose outputs such gradients flow back; built once."""
-    found: GradientFunction | None = function.gradients.get(kinds)
-    if found is None:
+    """Return the gradient function of calls whose outputs have such gradients; built once."""
+    gradient: GradientFunction | None = function.gradients.get(kinds)
+    if gradient is None:
         library = function.graph.functions
         with library.reserved(f"{function.name}_grad") as name:
             try:
-                found = deeper(_Builder(function, kinds, name).build)
+                gradient = deeper(_Builder(function, kinds, name).build)
             finally:
                 function.gradients.pop(kinds, None)
-        library.add(found.function)
-        function.gradients[kinds] = found
-    return found
+        library.add(gradient.function)
+        function.gradients[kinds] = gradient
+    return gradient
 
 
 class _Builder:
-    """Builds one gradient's function: a copy of the body, and what flows back through it."""
+    """Builder of one gradient function: a copy of the body and its backward pass."""
 
     def __init__(self, function: Function, kinds: tuple[Kind, ...], name: str) -> None:
         self._function = function
@@ -127,13 +127,13 @@ class _Builder:
         with thread_stacks.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
             self._known = self._saved_inputs()
-            given = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
+            output_starts = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
             self._await_recursion()
             copies = self._copy(arguments)
             graph.sources[function.graph] = copies.outputs
             pairs = [
                 (copies.outputs[output], start)
-                for output, start in zip(function.outputs, given, strict=True)
+                for output, start in zip(function.outputs, output_starts, strict=True)
                 if start is not None
             ]
             ys = [y for y, _ in pairs]
@@ -150,19 +150,19 @@ class _Builder:
         return self._graph.add_input_like(like, _last(like.node.name))
 
     def _saved_inputs(self) -> dict[Output, Output]:
-        """For values that come from state, the inputs that give them."""
+        """Return, for values read from state, the inputs that provide them."""
         function = self._function
-        places = saved.places_of(function.outputs)
-        found: dict[Output, Output] = {}
-        for value in saved.values_from_state(function.graph.nodes):
+        places = saved_values.places_of(function.outputs)
+        inputs: dict[Output, Output] = {}
+        for value in saved_values.values_from_state(function.graph.nodes):
             if value in places:
                 self._takes.append(Source("output", places[value]))
                 dtype = value.dtype.base_dtype
-                found[value] = self._graph.add_input(dtype, value.dims, _last(value.node.name))
-        return found
+                inputs[value] = self._graph.add_input(dtype, value.dims, _last(value.node.name))
+        return inputs
 
     def _start(self, place: int, kind: Kind) -> Grad | None:
-        """What flows back into an output."""
+        """Return the gradient of an output, as inputs of the function."""
         like = self._function.outputs[place]
         dtype, dims = like.dtype.base_dtype, like.dims
         if not kind:
@@ -179,18 +179,18 @@ class _Builder:
         )
 
     def _await_recursion(self) -> None:
-        """Let the gradient of a recursive function call itself."""
+        """Declare the gradient of a recursive function, so that it can call itself."""
         function = self._function
         if not function.is_recursive:
             return
         gives = [Output if _may_give(like) else None for like in function.inputs]
         types = [
             _type_of(like)
-            for like, given in zip(function.inputs, gives, strict=True)
-            if given is not None
+            for like, kind in zip(function.inputs, gives, strict=True)
+            if kind is not None
         ]
-        taken = [given.dtype for given in self._graph.inputs]
-        declared = Declaration(self._graph.name, taken, types, function.stateful)
+        argument_types = [argument.dtype for argument in self._graph.inputs]
+        declared = Declaration(self._graph.name, argument_types, types, function.stateful)
         self._pending = _Pending(declared, self._takes, gives)
         function.gradients[self._kinds] = self._pending
 
@@ -211,8 +211,8 @@ class _Builder:
             inside = None if twin is None else innermost(twin)
             if twin is not None and inside is not None and self._is_known(node):
                 with inside.open():
-                    found = self._given(node, twin.inputs)
-                for output, other in zip(node.outputs, found, strict=True):
+                    outputs = self._given(node, twin.inputs)
+                for output, other in zip(node.outputs, outputs, strict=True):
                     self._graph.replace_uses(copies.outputs[output], other, reason="given")
                     copies.outputs[output] = other
         return copies
@@ -224,10 +224,10 @@ class _Builder:
         return self._given(node, inputs) if self._is_known(node) else None
 
     def _given(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output]:
-        """What stands for a node whose values are given: they, with its gradient behind them.
+        """Return identities of a node's saved values, differentiated by the node's own gradient.
 
-        That of the node flows back into its inputs, which are therefore inputs here, too. The
-        stand-ins themselves go when all gradients are there.
+        That gradient leads to the node's inputs, which are therefore inputs of the identities
+        too. The identities are removed when all gradients are built.
         """
         values = [self._known[output] for output in node.outputs]
         name = self._graph.unique_name("Given")
@@ -243,15 +243,15 @@ class _Builder:
 
         register_in_graph(self._graph, name, Gradient(backward, True, True, True))
         with self._graph.gradient_override_map({"IdentityN": name}):
-            again = builder.create("IdentityN", [[*values, *inputs]], None, node.name)
-        self._again.append(again)
-        return again.outputs[:count]
+            stand_in = builder.create("IdentityN", [[*values, *inputs]], None, node.name)
+        self._again.append(stand_in)
+        return stand_in.outputs[:count]
 
     def _take_from_inputs(self, copies: BodyCopy) -> None:
-        """Let the users of values that are given take them directly."""
+        """Replace the identities of saved values by the values."""
         instead: dict[Output, Output] = {}
-        for again in self._again:
-            for output, value in zip(again.outputs, again.inputs, strict=True):
+        for stand_in in self._again:
+            for output, value in zip(stand_in.outputs, stand_in.inputs, strict=True):
                 self._graph.replace_uses(output, value, reason="given")
                 instead[output] = value
         self._instead = instead
@@ -268,18 +268,18 @@ class _Builder:
     def _results(
         self, arguments: Sequence[Output], grads: Sequence[Grad | None]
     ) -> tuple[list[Output], list[Any]]:
-        """The outputs of the function, and what they are."""
+        """Return the outputs of the function, and the form of each gradient."""
         pending = self._pending
         if pending is not None and pending.used:
-            for x, grad, given in zip(arguments, grads, pending.gives, strict=True):
-                if given is None and grad is not None:
+            for x, grad, kind in zip(arguments, grads, pending.gives, strict=True):
+                if kind is None and grad is not None:
                     raise errors.UnimplementedError(
                         f"the gradient of the recursive function {self._function.name!r} for "
                         f"{x!r} cannot be had, since it is not known what the handle is of"
                     )
             dense = [
-                None if given is None else zeros_for(x) if grad is None else as_dense(grad)
-                for x, grad, given in zip(arguments, grads, pending.gives, strict=True)
+                None if kind is None else zeros_for(x) if grad is None else as_dense(grad)
+                for x, grad, kind in zip(arguments, grads, pending.gives, strict=True)
             ]
             return [value for value in dense if value is not None], list(pending.gives)
         results: list[Output] = []
@@ -312,16 +312,16 @@ class _Builder:
                 )
         else:
             pairs = [pair for pair in pairs if pair[0].node in used]
-        made = Function(graph.name, graph, [given for given, _ in pairs], outputs)
-        self._refuse_repetition(made)
-        save_state(made)
-        return GradientFunction(made, [take for _, take in pairs], gives)
+        gradient = Function(graph.name, graph, [argument for argument, _ in pairs], outputs)
+        self._refuse_repetition(gradient)
+        save_state(gradient)
+        return GradientFunction(gradient, [take for _, take in pairs], gives)
 
-    def _refuse_repetition(self, made: Function) -> None:
+    def _refuse_repetition(self, gradient: Function) -> None:
         graph = self._graph
         changed = {graph.inputs[i] for i in self._function.updates}
-        for node in made.nodes:
-            if node.role is Role.CALL and node.attrs["f"].name == made.name:
+        for node in gradient.nodes:
+            if node.role is Role.CALL and node.attrs["f"].name == gradient.name:
                 continue
             if state.has_effect(node) or (
                 state.gives_state(node)
@@ -355,7 +355,7 @@ class _Pending:
 
     @property
     def function(self) -> Declaration:
-        """What a call needs of it."""
+        """Return the declaration and mark it as used."""
         self.used = True
         return self._function
 

@@ -1,4 +1,4 @@
-"""What a loop keeps of its iterations for the loop of its gradient: values on stacks, and a count.
+"""Saved forward values of a loop for the loop of its gradient: stacks, and an iteration count.
 
 The forward loop gets a counter and pushes, as new nodes; the old ones are not changed.
 Pushes of one iteration come before those of the next, and before the count is known outside.
@@ -53,7 +53,7 @@ class History:
     def recall(
         self, context: ControlFlowContext, output: Output, pops: list[Node]
     ) -> Output | None:
-        """What stands for a value of the forward loop in a context of its gradient, or None.
+        """Return the counterpart of a forward value in a context of the gradient, or None.
 
         Args:
           context: the gradient of the very branch or body that `output` is in.
@@ -77,33 +77,33 @@ class History:
         return popped
 
     def _copy(self, context: ControlFlowContext, handle: Output, like: Output) -> Output:
-        """A copy of a stack, made each time that the loop of the gradient is entered."""
-        found = self._copies.get(handle)
-        if found is None:
+        """Return a copy of a stack, made each time that the loop of the gradient is entered."""
+        copied = self._copies.get(handle)
+        if copied is None:
             backward = context.loop
             assert backward is not None
             with backward.outside(), self.loop.graph.control_dependencies([self.count.node]):
-                found = self._copies[handle] = stack.stack_copy(handle, like.dtype)
-        return found
+                copied = self._copies[handle] = stack.stack_copy(handle, like.dtype)
+        return copied
 
     def _stack(self, output: Output) -> Output:
         """The stack on which the values of an output are kept."""
-        found = self._stacks.get(output)
-        if found is None:
+        handle = self._stacks.get(output)
+        if handle is None:
             loop = self.loop
             home = context_of(output)
             assert home is not None
-            found = self._stacks[output] = new_stack(loop, output, "f_acc")
+            handle = self._stacks[output] = new_stack(loop, output, "f_acc")
             with home.open():
                 counted = self._builder.inside(self._position).node
                 with loop.graph.control_dependencies([counted]):
-                    pushed = stack.stack_push_v2(found, output, loop.swap_memory)
+                    pushed = stack.stack_push_v2(handle, output, loop.swap_memory)
             self._pushes.append(pushed.node)
-        return found
+        return handle
 
 
 def new_stack(loop: WhileContext, like: Output, name: str) -> Output:
-    """A stack for values such as `like`, made each time that a loop is entered."""
+    """Return a new stack for values such as `like`, made each time that a loop is entered."""
     with loop.outside():
         return stack.stack_v2(constant(-1, dtypes.int32), like.dtype.base_dtype, name=name)
 
@@ -116,7 +116,7 @@ def pop(context: ControlFlowContext, handle: Output, like: Output) -> Output:
 
 
 def waiting_for(nodes: list[Node]) -> list[Node]:
-    """What to wait for so that all nodes are over, also where they are in branches not taken."""
+    """Return nodes to wait for so that all `nodes` are over, even in untaken branches."""
     if all(isinstance(node.context, WhileContext) for node in nodes):
         return nodes
     graph = nodes[0].graph

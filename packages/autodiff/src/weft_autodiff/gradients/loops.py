@@ -1,4 +1,4 @@
-"""The gradient of a loop: a loop that runs as many iterations back (paper, section 4.4).
+"""The gradient of a loop: a loop of as many iterations in reverse (paper, section 4.4).
 
 A loop is differentiated as a whole.  Its body is walked once, inside the body of a new loop whose
 variables are the gradients of the old one's, and sums for what does not change.  Values of the
@@ -29,7 +29,7 @@ from weft_tensor.shape import Dims, merge_dims
 def differentiate_loop(
     walk: Walk, loop: WhileContext, outputs: Sequence[Output], path: Path
 ) -> None:
-    """Let gradients of a loop's outputs flow back to its inputs.
+    """Propagate gradients of a loop's outputs to its inputs.
 
     Args:
       walk: the pass over the level that the loop is in.
@@ -82,7 +82,7 @@ class BackwardLoop:
     # ------------------------------------------------------------------ activity
 
     def _parameters(self, positions: Iterable[int]) -> list[Output]:
-        """What the body sees of loop variables; it may use what the condition sees, too."""
+        """Return the loop variables as the body and the condition read them."""
         forward = self.forward
         return [
             output
@@ -190,8 +190,8 @@ class BackwardLoop:
 
     def _close(self, left: Output, sums: Sequence[_Sum]) -> None:
         following = [left, *self._next]
-        for each in sums:
-            following += each.following
+        for total in sums:
+            following += total.following
         for position, value in enumerate(following):
             self._builder.close(position, value)
 
@@ -200,8 +200,8 @@ class BackwardLoop:
     ) -> None:
         for i, position in zip(self._active, variables, strict=True):
             self._walk.receive(initial_value(self.forward.merges[i]), results[position])
-        for each in sums:
-            self._walk.receive(each.around, each.result(results))
+        for total in sums:
+            self._walk.receive(total.around, total.result(results))
 
     # ------------------------------------------------------------------ sums and stacks
 
@@ -211,7 +211,7 @@ class BackwardLoop:
             return self._builder.variable(initial, dims)
 
     def inside(self, position: int) -> Output:
-        """What the body sees of a variable."""
+        """Return a variable as the body reads it."""
         return self._builder.inside(position)
 
     def left(self) -> Output:
@@ -227,7 +227,7 @@ class BackwardLoop:
         return popped
 
     def push(self, grad: Output) -> Output:
-        """Keep a gradient for the loop that pushed what the forward loop popped; its stack."""
+        """Push a gradient for the loop that pushed the forward value; return its stack."""
         handle = new_stack(self.context, grad, "b_acc")
         with self._graph.control_dependencies([self._builder.inside(0).node]):
             pushed = stack.stack_push_v2(handle, grad, self.forward.swap_memory)
@@ -236,7 +236,7 @@ class BackwardLoop:
 
 
 class _Sum:
-    """The gradient of something that does not change, summed over all iterations.
+    """The gradient of a loop invariant, summed over all iterations.
 
     Dense gradients are added up; slices are collected and joined after the loop; the stack of
     gradients of a stack is passed on when all of them are there.
@@ -298,7 +298,7 @@ class _Sum:
 
 
 def _runs_again(forward: WhileContext, context: ControlFlowContext | None) -> bool:
-    """Whether a loop made in `context` runs several times for each run of the forward loop."""
+    """Return True if a loop in `context` runs several times per run of the forward loop."""
     around: list[ControlFlowContext] = []
     outer = forward.outer
     while outer is not None:
@@ -316,9 +316,9 @@ def _with_flow(array: TensorArray, flow: Output) -> TensorArray:
 
 
 def _of_shape(value: Output, dims: Dims) -> Output:
-    """`value`, known to have the shape that its variable keeps."""
+    """Return `value` with the static shape that its variable keeps."""
     if fits(value.dims, dims):
         return value
-    same = identity.identity(value)
-    same.dims = merge_dims(value.dims, dims)
-    return same
+    shaped = identity.identity(value)
+    shaped.dims = merge_dims(value.dims, dims)
+    return shaped

@@ -1,4 +1,4 @@
-"""Which units are on the way from sources to targets, in the order of construction."""
+"""The units on the way from sources to targets, in the order of construction."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Path:
                 self._check_back_edges(unit)
 
     def leads_to(self, output: Output) -> bool:
-        """Whether a gradient of `output` is of use to some source."""
+        """Return True if some source needs a gradient of `output`."""
         if output in self._sources:
             return True
         if output in self.stops:
@@ -61,11 +61,11 @@ class Path:
 
     def sources_in(self, branch: CondContext) -> list[Output]:
         """The sources that are inside a branch."""
-        found = self._inside.get(branch.conditional, ())
-        return [source for source in found if is_inside(source, branch)]
+        sources = self._inside.get(branch.conditional, ())
+        return [source for source in sources if is_inside(source, branch)]
 
     def meets(self, output: Output) -> bool:
-        """Whether a target depends on `output`."""
+        """Return True if a target depends on `output`."""
         return output in self._outputs.get(unit_of(output, self._level), ())
 
     def outputs_of(self, unit: Unit) -> list[Output]:
@@ -119,9 +119,9 @@ class Path:
                 continue
             state[unit] = False
             for source in inputs_of(unit):
-                needed = self._unit(source)
-                if source not in self.stops and needed not in state:
-                    stack.append(needed)
+                source_unit = self._unit(source)
+                if source not in self.stops and source_unit not in state:
+                    stack.append(source_unit)
         return order
 
     def _unit(self, output: Output) -> Unit:
@@ -131,7 +131,7 @@ class Path:
 
 
 def _is_barrier(unit: Unit) -> bool:
-    """Whether a unit is there to stop gradients, as a `StopGradient` is."""
+    """Return True if a unit stops gradients, as a `StopGradient` does."""
     if not isinstance(unit, Node) or "_gradient_op_type" in unit.attrs:
         return False
     return unit.traits.identity and not unit.traits.differentiable

@@ -1,4 +1,4 @@
-"""What is differentiated as one: a node, a loop, or a conditional with both of its branches."""
+"""Units of differentiation: a node, a loop, or a conditional with both of its branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Level = ControlFlowContext | None
 
 
 def unit_of(output: Output, level: Level) -> Unit:
-    """What gives an output, seen from a level: the branch or loop body that is walked, or None.
+    """Return the unit that produces an output, seen from a branch or loop body, or None.
 
     The handle of a stack is given by the loop that pushes onto it: gradients of what is popped flow
     back along it.
@@ -56,7 +56,7 @@ def _shared(context: ControlFlowContext | None, level: Level) -> Level:
 
 
 def conditional_of(merge: Node) -> Conditional | None:
-    """The conditional that a Merge gives a result of, or None."""
+    """Return the conditional that a Merge belongs to, or None."""
     context = merge.inputs[0].node.context
     if isinstance(context, CondContext) and merge.inputs[0] in context.results:
         return context.conditional
@@ -64,24 +64,24 @@ def conditional_of(merge: Node) -> Conditional | None:
 
 
 def inputs_of(unit: Unit) -> list[Output]:
-    """What a unit takes from around it."""
+    """Return the values from outside that a unit reads."""
     if isinstance(unit, Node):
         return list(unit.inputs)
     if isinstance(unit, WhileContext):
         return [initial_value(merge) for merge in unit.merges] + list(unit.invariants)
-    found: dict[Output, None] = {}
+    inputs: dict[Output, None] = {}
     for branch in unit.branches:
-        found.update(dict.fromkeys(captured(branch)))
-    return list(found)
+        inputs.update(dict.fromkeys(captured(branch)))
+    return list(inputs)
 
 
 def initial_value(merge: Node) -> Output:
-    """What a loop variable is at first, in the context around."""
+    """Return the initial value of a loop variable, in the enclosing context."""
     return merge.inputs[0].node.inputs[0]
 
 
 def captured(branch: CondContext) -> dict[Output, Output]:
-    """Values from around a branch, and what stands for each inside."""
+    """Return the outer values that a branch captures, with their counterparts inside."""
     return {
         inside.node.inputs[0]: inside
         for inside in branch.captures.values()

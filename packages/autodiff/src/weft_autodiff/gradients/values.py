@@ -22,13 +22,13 @@ _DENSE_WARNING_BYTES = 1 << 26
 
 
 def is_trainable(output: Output) -> bool:
-    """Whether gradients flow through an output's element type."""
+    """Return True if gradients flow through an output's element type."""
     dtype = output.dtype.base_dtype
     return dtype.is_floating or dtype.is_complex or dtype is dtypes.resource
 
 
 def needs_zeros(output: Output) -> bool:
-    """Whether a gradient that is not there may be written as zeros."""
+    """Return True if a missing gradient may be replaced by zeros."""
     return is_trainable(output) and output.dtype is not dtypes.resource
 
 
@@ -76,7 +76,7 @@ def _concatenate(grads: Sequence[IndexedSlices]) -> IndexedSlices:
 
 
 def zeros_for(output: Output) -> Output:
-    """Zeros of the shape of an output, whose value need not be kept, or of a handle's variable."""
+    """Return zeros of the shape of an output, or of a handle's variable."""
     if output.dtype is dtypes.resource:
         return _zeros_for_handle(output)
     dtype = output.dtype.base_dtype
@@ -119,7 +119,7 @@ def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
 
 
 def all_before_any(grads: Sequence[Grad | None]) -> list[Grad | None]:
-    """The same gradients, each of which is there once all of them are."""
+    """Return the same gradients, each available only once all of them are."""
     present = [grad for grad in grads if grad is not None]
     if len(present) < 2:
         return list(grads)

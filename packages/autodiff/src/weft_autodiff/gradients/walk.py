@@ -17,7 +17,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
 Pushed = tuple[Node, Output]
-"""A push that forward code makes, and the stack that its gradients are on."""
+"""A push made by forward code, and the stack that holds its gradients."""
 
 
 class GradientLoop(Protocol):
@@ -31,7 +31,7 @@ class GradientLoop(Protocol):
         """The gradient, of this iteration, of a value that the forward loop pushed."""
 
     def push(self, grad: Output) -> Output:
-        """Keep a gradient for the loop that pushed what the forward loop popped; its stack."""
+        """Push a gradient for the loop that pushed the forward value; return its stack."""
 
 
 Rule = Callable[["Walk", Any, Sequence[Output], Path], None]
@@ -87,21 +87,21 @@ class Walk:
 
     def receive(self, output: Output, grad: Grad) -> None:
         """Note that `grad` flows back into `output`."""
-        found = self.received.get(output)
-        if found is None:
+        partials = self.received.get(output)
+        if partials is None:
             self.received[output] = [grad]
         else:
-            found.append(grad)
+            partials.append(grad)
 
     def total(self, output: Output) -> Grad | None:
         """The sum of all that flowed back into `output`."""
-        done = self.summed.get(output)
-        if done is None:
-            found = self.received.get(output)
-            if found is None:
+        total = self.summed.get(output)
+        if total is None:
+            partials = self.received.get(output)
+            if partials is None:
                 return None
-            done = self.summed[output] = found[0] if len(found) == 1 else add_all(found)
-        return done
+            total = self.summed[output] = partials[0] if len(partials) == 1 else add_all(partials)
+        return total
 
     def back(
         self, targets: Sequence[Output], sources: Sequence[Output], stops: set[Output]
@@ -136,8 +136,10 @@ class Walk:
         together = self.graph.colocate_with(node) if self.colocate else nullcontext()
         with self.marking(node), self._scope(node.name), together:
             needed = [path.leads_to(source) for source in node.inputs]
-            given = apply_gradient(node, grads, needed)
-            results = [grad if used else None for used, grad in zip(needed, given, strict=True)]
+            input_grads = apply_gradient(node, grads, needed)
+            results = [
+                grad if used else None for used, grad in zip(needed, input_grads, strict=True)
+            ]
             if self.gate:
                 results = all_before_any(results)
         for source, grad in zip(node.inputs, results, strict=True):
@@ -161,11 +163,11 @@ class Walk:
         start = len(self.graph.nodes)
         yield
         marks = marks_of(node)
-        for added in self.graph.nodes[start:]:
-            if added.forward is None:
-                added.forward = node
+        for new_node in self.graph.nodes[start:]:
+            if new_node.forward is None:
+                new_node.forward = node
                 if marks:
-                    added.attrs = {**marks, **added.attrs}
+                    new_node.attrs = {**marks, **new_node.attrs}
 
     @contextmanager
     def _scope(self, name: str) -> Iterator[None]:

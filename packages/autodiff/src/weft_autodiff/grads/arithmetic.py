@@ -46,10 +46,10 @@ def _mul_no_nan(node: Node, grad: Output) -> Pair:
 
 
 def _extreme(node: Node, grad: Output, comparison: str) -> Pair:
-    chosen = out(comparison, list(node.inputs))
+    takes_x = out(comparison, list(node.inputs))
     zero = scalar_like(0, grad)
-    to_x = out("SelectV2", [chosen, grad, zero])
-    return sum_to_shapes(node, to_x, out("SelectV2", [chosen, zero, grad]))
+    to_x = out("SelectV2", [takes_x, grad, zero])
+    return sum_to_shapes(node, to_x, out("SelectV2", [takes_x, zero, grad]))
 
 
 @RegisterGradient("Maximum")

@@ -1,6 +1,6 @@
 """Gradients of block LSTMs and of the block gated recurrent unit.
 
-Ops of their own compute them, of what flows back to the states; these have no gradients.
+Separate ops compute them from the gradients of the states; these ops have no gradients.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Grads = list[Output | None]
 
 
 def _flowing(node: Node, grads: tuple[Output | None, ...], states: tuple[str, ...]) -> list[Output]:
-    """What flows back to the states, zeros where nothing does.
+    """Return the gradients of the states, with zeros for missing ones.
 
-    Raises: LookupError: something flows back to a gate.
+    Raises: NotFoundError: a gate has a gradient.
     """
-    named = {arg.name: i for i, arg in enumerate(node.op_def.outputs)}
-    other = [name for name, i in named.items() if grads[i] is not None and name not in states]
+    positions = {arg.name: i for i, arg in enumerate(node.op_def.outputs)}
+    other = [name for name, i in positions.items() if grads[i] is not None and name not in states]
     if other:
         raise errors.NotFoundError(
             f"{node.type} has gradients of its outputs {' and '.join(states)} alone, got one of "
@@ -29,8 +29,8 @@ def _flowing(node: Node, grads: tuple[Output | None, ...], states: tuple[str, ..
             op=node.type,
             node=node.name,
         )
-    found = [(grads[named[state]], node.outputs[named[state]]) for state in states]
-    return [out("ZerosLike", [value]) if grad is None else grad for grad, value in found]
+    pairs = [(grads[positions[state]], node.outputs[positions[state]]) for state in states]
+    return [out("ZerosLike", [value]) if grad is None else grad for grad, value in pairs]
 
 
 def _layer(version: str) -> None:
@@ -47,10 +47,10 @@ _layer("V2")
 
 
 def _sides(rows: Output, weights: Output, x: Output, h: Output) -> tuple[list[Output], Output]:
-    """What flows through [x, h] @ weights: back to x and h, and to the weights."""
-    both = out("MatMul", [rows, weights], {"transpose_b": True})
+    """Return the gradients of [x, h] @ weights: by x and h, and by the weights."""
+    inputs_grad = out("MatMul", [rows, weights], {"transpose_b": True})
     sizes = [out("Shape", [value])[1] for value in (x, h)]
-    x_grad, h_grad = join.split(both, out("Pack", [sizes]), 1, num=2)
+    x_grad, h_grad = join.split(inputs_grad, out("Pack", [sizes]), 1, num=2)
     weights_grad = out("MatMul", [join.concat([x, h], 1), rows], {"transpose_a": True})
     return [x_grad, h_grad], weights_grad
 

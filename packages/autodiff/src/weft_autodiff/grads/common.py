@@ -1,4 +1,4 @@
-"""What gradient functions of several families share."""
+"""Helpers that gradient functions of several families share."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Pair = list[Output | None]
 
 
 def sum_to_shape(grad: Output, value: Output, other: Output | None = None) -> Output:
-    """`grad` summed over the axes along which `value` was broadcast.
+    """Sum `grad` over the axes along which `value` was broadcast.
 
-    With known shapes that is nothing, or one Sum and one Reshape; else the axes are computed in
-    the graph.
+    With known shapes this adds no node, or one Sum and one Reshape; otherwise the graph computes
+    the axes.
 
     Args:
       grad: has the shape that `value` was broadcast to.
       value: the operand.
       other: the operand that it was broadcast against, if there was just one.
     """
-    known = _sum_if_known(grad, value, other)
-    if known is not None:
-        return known
+    summed = _sum_if_known(grad, value, other)
+    if summed is not None:
+        return summed
     shape = out("Shape", [value])
     against = out("Shape", [grad if other is None else other])
     return _sum_dynamic(grad, create("BroadcastGradientArgs", [shape, against]).outputs[0], shape)
@@ -55,7 +55,7 @@ def _sum_if_known(grad: Output, value: Output, other: Output | None) -> Output |
 
 
 def _fit(a: tuple[int | None, ...], b: Dims) -> bool:
-    """Whether the shapes show that their tensors broadcast; else a run has to look."""
+    """Return True if the static shapes show that the tensors broadcast."""
     if b is None:
         return not a
     pairs = zip(reversed(a), reversed(b), strict=False)
@@ -63,7 +63,7 @@ def _fit(a: tuple[int | None, ...], b: Dims) -> bool:
 
 
 def _covers(want: tuple[int | None, ...], have: tuple[int | None, ...], other: Dims) -> bool:
-    """Whether the shapes show that no axis was broadcast."""
+    """Return True if the static shapes show that no axis was broadcast."""
     if len(want) != len(have):
         return False
     lead = len(have) if other is None else len(have) - len(other)
@@ -115,7 +115,7 @@ def scalar_like(value: complex, like: Output) -> Output:
 
 
 def shape_of(value: Output) -> Output:
-    """The shape of `value` as an int32 vector: a constant where it is known."""
+    """Return the shape of `value` as an int32 vector: a constant if it is known."""
     dims = value.dims
     if dims is not None and None not in dims:
         return ints(dims)
@@ -123,7 +123,7 @@ def shape_of(value: Output) -> Output:
 
 
 def like_shape(grad: Output, value: Output) -> Output:
-    """`grad` reshaped to the shape of `value`; itself where it has it already."""
+    """Reshape `grad` to the shape of `value`; return it unchanged if it has that shape."""
     dims = value.dims
     if dims is not None and None not in dims and grad.dims == dims:
         return grad
@@ -141,11 +141,11 @@ def zeros_like(value: Output) -> Output:
 
 
 def static_axes(axes: Output, rank: int | None) -> list[int] | None:
-    """Reduction axes counted from the front, where they and the rank are known."""
-    known = constant_array(axes)
-    if known is None or rank is None:
+    """Return reduction axes counted from the front, or None if they or the rank are unknown."""
+    constant = constant_array(axes)
+    if constant is None or rank is None:
         return None
-    return normal_axes([int(axis) for axis in known.reshape(-1)], rank)
+    return normal_axes([int(axis) for axis in constant.reshape(-1)], rank)
 
 
 def matrix_transpose(value: Output, conjugate: bool = False) -> Output:

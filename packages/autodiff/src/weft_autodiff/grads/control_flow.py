@@ -19,7 +19,7 @@ from weft_graph.ops import control_flow as primitives
 @RegisterGradient("Switch", accepts_none=True)
 @RegisterGradient("RefSwitch", accepts_none=True)
 def _switch(op: Node, *grads: Any) -> list[Any]:
-    """Inside a branch only its side has a gradient; outside, zeros stand for a side without."""
+    """Return the gradient of a Switch: inside a branch its side's, else of both sides."""
     present = [grad for grad in grads if grad is not None]
     if op.context is not None or len(present) == 0:
         return [present[0] if present else None, None]
@@ -34,7 +34,7 @@ def _switch(op: Node, *grads: Any) -> list[Any]:
 @RegisterGradient("Enter")
 @RegisterGradient("RefEnter")
 def _enter(op: Node, grad: Any) -> Any:
-    """Asked for inside the body: what flows to a value from outside in this iteration."""
+    """Return the gradient of an Enter asked for inside the body, for this iteration."""
     return grad if op.attrs["is_constant"] else None
 
 

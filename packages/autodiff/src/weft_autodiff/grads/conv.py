@@ -1,4 +1,4 @@
-"""Gradients of convolutions: each is made of the other two of its kind, to any order."""
+"""Gradients of convolutions: each is expressed by the other two of its kind, to any order."""
 
 from __future__ import annotations
 

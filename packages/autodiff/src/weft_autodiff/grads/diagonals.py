@@ -73,8 +73,8 @@ def _matrix_diag_v3(node: Node, grad: Output) -> Gradients:
 @RegisterGradient("MatrixDiagPartV3")
 def _matrix_diag_part_v3(node: Node, grad: Output) -> Gradients:
     x, k, _ = node.inputs
-    given = _put(node, zeros_like(x), grad, k)
-    return [given, None, reduce_sum(grad) - reduce_sum(given)]
+    cleared = _put(node, zeros_like(x), grad, k)
+    return [cleared, None, reduce_sum(grad) - reduce_sum(cleared)]
 
 
 @RegisterGradient("MatrixSetDiagV2")

@@ -18,25 +18,25 @@ def _einsum(terms: Sequence[str], result: str, operands: Sequence[Output]) -> Ou
 @RegisterGradient("Einsum")
 def _einsum_grad(node: Node, grad: Output) -> list[Output | None]:
     terms, result = einsum_terms(node.attrs["equation"], len(node.inputs))
-    return [_slope(at, terms, result, node.inputs, grad) for at in range(len(terms))]
+    return [_slope(index, terms, result, node.inputs, grad) for index in range(len(terms))]
 
 
 def _slope(
-    at: int, terms: Sequence[str], result: str, inputs: Sequence[Output], grad: Output
+    index: int, terms: Sequence[str], result: str, inputs: Sequence[Output], grad: Output
 ) -> Output:
-    term, value = terms[at], inputs[at]
-    others = [each for i, each in enumerate(terms) if i != at]
-    values = [conj(each) for i, each in enumerate(inputs) if i != at]
+    term, value = terms[index], inputs[index]
+    other_terms = [label for i, label in enumerate(terms) if i != index]
+    values = [conj(operand) for i, operand in enumerate(inputs) if i != index]
     letters = list(dict.fromkeys(term.replace("...", "")))
-    have = set("".join([result, *others]))
+    have = set("".join([result, *other_terms]))
     alone = [letter for letter in letters if letter not in have]  # summed over, by this operand
-    kept = "".join(letter for letter in letters if letter in have)
-    dots = "..." if "..." in result or any("..." in each for each in others) else ""
-    slope = _einsum([result, *others], dots + kept, [grad, *values])
-    own = ("..." if "..." in term else "") + kept + "".join(alone)
-    if alone or dots or own.startswith("..."):
-        turned = value if own == term else _einsum([term], own, [value])
+    present = "".join(letter for letter in letters if letter in have)
+    dots = "..." if "..." in result or any("..." in label for label in other_terms) else ""
+    slope = _einsum([result, *other_terms], dots + present, [grad, *values])
+    broadcast_term = ("..." if "..." in term else "") + present + "".join(alone)
+    if alone or dots or broadcast_term.startswith("..."):
+        turned = value if broadcast_term == term else _einsum([term], broadcast_term, [value])
         for _ in alone:
             slope = out("ExpandDims", [slope, -1])
         slope = sum_to_shape(slope * out("OnesLike", [turned]), turned)
-    return slope if own == term else _einsum([own], term, [slope])
+    return slope if broadcast_term == term else _einsum([broadcast_term], term, [slope])

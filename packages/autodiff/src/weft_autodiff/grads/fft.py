@@ -1,7 +1,7 @@
 """Gradients of Fourier transforms: the transform back, times or over the number of elements.
 
-Of the half of a transform of real numbers that is kept, all frequencies stand for two, their own
-and its conjugate, but 0 and, for an even length, the last one.
+A transform of real numbers stores half of the spectrum: each frequency represents itself and its
+conjugate, except 0 and, for an even length, the last one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def _count(sizes: np.ndarray | Output, like: Output) -> Output:
 
 
 def _lengths(node: Node) -> np.ndarray | Output:
-    known = constant_array(node.inputs[1])
-    return node.inputs[1] if known is None else known
+    lengths = constant_array(node.inputs[1])
+    return node.inputs[1] if lengths is None else lengths
 
 
 def _doubled(node: Node, like: Output) -> Output:
-    """2 for each frequency that stands for two, else 1, along the last axis transformed."""
+    """Return 2 for each frequency that represents two, else 1, along the last transformed axis."""
     length = node.inputs[1][-1]
     half = out("AddV2", [out("FloorDiv", [length, 2]), 1])
     twice = out("Range", [0, out("Mul", [2, half]), 2])
@@ -43,14 +43,14 @@ def _doubled(node: Node, like: Output) -> Output:
         return factors
     rank = out("Rank", [like])
     last = out("FloorMod", [node.inputs[2][-1:], rank])
-    ones = out("Fill", [out("Pack", [[rank]]), 1])
+    unit_shape = out("Fill", [out("Pack", [[rank]]), 1])
     size = out("Pack", [[half]])
-    shape = out("TensorScatterUpdate", [ones, out("ExpandDims", [last, 1]), size])
+    shape = out("TensorScatterUpdate", [unit_shape, out("ExpandDims", [last, 1]), size])
     return out("Reshape", [factors, shape])
 
 
 def _like_input(grad: Output, node: Node) -> Output:
-    """The gradient with zeros for what the transform has not read."""
+    """Return the gradient, with zeros for elements that the transform does not read."""
     x = node.inputs[0]
     if None not in (grad.dims or (None,)) and grad.dims == x.dims:
         return grad
@@ -86,9 +86,9 @@ _over_axes("IFFTND", "FFTND", True)
 def _real(suffix: str) -> None:
     @RegisterGradient(f"RFFT{suffix}")
     def forward(node: Node, grad: Output) -> Gradients:
-        given = div(grad, _doubled(node, grad))
+        scaled = div(grad, _doubled(node, grad))
         attrs = {"Treal": node.inputs[0].dtype.base_dtype}
-        result = out(f"IRFFT{suffix}", [given, *node.inputs[1:]], attrs)
+        result = out(f"IRFFT{suffix}", [scaled, *node.inputs[1:]], attrs)
         result = _like_input(mul(result, _count(_lengths(node), result)), node)
         return [result, *[None] * (len(node.inputs) - 1)]
 

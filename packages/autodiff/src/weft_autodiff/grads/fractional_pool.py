@@ -37,7 +37,7 @@ def _max(node: Node, grad: Output | None, *_: Any) -> Grads:
 
 @RegisterGradient("FractionalAvgPoolGrad")
 def _avg_gradient(node: Node, grad: Output) -> Grads:
-    """The gradient is linear in the gradient of the means: what it takes back is their mean."""
+    """Return the gradient of the gradient of means: it is linear, so this is a mean again."""
     (parts,), inside = _regions(node, grad)
     inside = casting.cast(inside, grad.dtype)
     return [
@@ -50,13 +50,13 @@ def _avg_gradient(node: Node, grad: Output) -> Grads:
 
 @RegisterGradient("FractionalMaxPoolGrad")
 def _max_gradient(node: Node, grad: Output) -> Grads:
-    """What is taken back is from where the maximum was, which does not move."""
+    """Return the gradient by the upstream gradient: its values at the positions of the maxima."""
     (parts, images), inside = _regions(node, grad, node.inputs[0])
     lowest = constant_of(np.array(-np.inf, images.dtype.numpy))
     first = reduction.argmax(where(inside, images, lowest), 3)
     count = shapes.shape(parts)[3]
-    chosen = gather.one_hot(first, count, axis=3, dtype=grad.dtype)
-    return [None, None, reduction.reduce_sum(parts * chosen, 3), None, None]
+    is_max = gather.one_hot(first, count, axis=3, dtype=grad.dtype)
+    return [None, None, reduction.reduce_sum(parts * is_max, 3), None, None]
 
 
 def _regions(node: Node, *images: Output) -> tuple[list[Output], Output]:

@@ -3,7 +3,7 @@
 The gradient of a call is another function of the library, built when it is first asked for. It
 takes the inputs of the call, gradients of its outputs, and further outputs of the call: the values
 that a second run could not compute again. It computes the rest of the body once more;
-where both are inlined, merging of common subexpressions leaves one of the two computations.
+if both are inlined, common-subexpression elimination removes one of the two computations.
 """
 
 from __future__ import annotations
@@ -36,28 +36,30 @@ def _call(op: Node, *grads: Grad | None) -> Sequence[Any]:
         return _by_python(op, function, grads)
     if function.gradient_name is not None:
         return _by_function(op, function, grads)
-    made = gradient_function(function, kinds_of(op, grads))
-    return _called(op, made, grads)
+    gradient = gradient_function(function, kinds_of(op, grads))
+    return _called(op, gradient, grads)
 
 
-def _called(op: Node, made: GradientFunction, grads: Sequence[Grad | None]) -> list[Grad | None]:
-    called = made.function
-    if isinstance(called, Function):
-        if not called.outputs:
+def _called(
+    op: Node, gradient: GradientFunction, grads: Sequence[Grad | None]
+) -> list[Grad | None]:
+    function = gradient.function
+    if isinstance(function, Function):
+        if not function.outputs:
             return [None] * len(op.inputs)
-        op.graph.functions.add(called)
-    inputs = [source.of(op, grads, op.graph) for source in made.takes]
-    _, results = call_node(called, inputs)
+        op.graph.functions.add(function)
+    inputs = [source.of(op, grads, op.graph) for source in gradient.takes]
+    _, results = call_node(function, inputs)
     values = iter(results)
-    found: list[Grad | None] = []
-    for source, kind in zip(op.inputs, made.gives, strict=True):
+    input_grads: list[Grad | None] = []
+    for source, kind in zip(op.inputs, gradient.gives, strict=True):
         if kind is None:
-            found.append(None)
+            input_grads.append(None)
         elif kind is Output:
-            found.append(next(values))
+            input_grads.append(next(values))
         else:
-            found.append(IndexedSlices(next(values), next(values), shape_for(source)))
-    return found
+            input_grads.append(IndexedSlices(next(values), next(values), shape_for(source)))
+    return input_grads
 
 
 def _dense_or_zeros(op: Node, grads: Sequence[Grad | None], count: int) -> list[Output | None]:
@@ -81,14 +83,14 @@ def _by_function(op: Node, function: Function, grads: Sequence[Grad | None]) -> 
     """The gradient that a function of the library computes: one result for each input."""
     assert function.gradient_name is not None
     other = op.graph.functions[function.gradient_name]
-    given = _dense_or_zeros(op, grads, function.results)
-    wanted = other.input_types[len(op.inputs) :]
-    starts = [grad for grad in given if grad is not None]
-    starts = starts[: len(wanted)]
+    output_grads = _dense_or_zeros(op, grads, function.results)
+    input_types = other.input_types[len(op.inputs) :]
+    starts = [grad for grad in output_grads if grad is not None]
+    starts = starts[: len(input_types)]
     _, results = call_node(other, [*op.inputs, *starts])
-    found: list[Any] = []
+    input_grads: list[Any] = []
     values = iter(results)
     for source in op.inputs[: len(op.inputs) - function.captured_count]:
         value = next(values, None)
-        found.append(value if is_trainable(source) else None)
-    return found + [None] * function.captured_count
+        input_grads.append(value if is_trainable(source) else None)
+    return input_grads + [None] * function.captured_count

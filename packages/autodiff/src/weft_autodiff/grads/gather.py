@@ -1,4 +1,4 @@
-"""Gradients of gathering and scattering; that of a gather is IndexedSlices where it can be."""
+"""Gradients of gathering and scattering; that of a gather is IndexedSlices if possible."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _flat(value: Output) -> Output:
 
 def _rows(params: Output, indices: Output, grad: Output) -> IndexedSlices:
     """The gradient of a gather of rows."""
-    which = _flat(indices)
-    if which is indices:
+    row_ids = _flat(indices)
+    if row_ids is indices:
         values = grad
     elif params.dims is not None and None not in params.dims[1:]:
         values = out("Reshape", [grad, ints([-1, *params.dims[1:]])])
@@ -38,7 +38,7 @@ def _rows(params: Output, indices: Output, grad: Output) -> IndexedSlices:
         )
         count = out("Reshape", [out("Size", [indices]), ints([1])])
         values = out("Reshape", [grad, out("ConcatV2", [[count, inner], 0])])
-    return IndexedSlices(values, which, shape_of(params))
+    return IndexedSlices(values, row_ids, shape_of(params))
 
 
 @RegisterGradient("Gather")
@@ -64,18 +64,22 @@ class _Blocks:
     def __init__(self, params: Output, indices: Output, axis: Output, batch: int) -> None:
         self.params = params
         self.indices = indices
-        at = constant_int(axis)
+        static_axis = constant_int(axis)
         rank = None if params.dims is None else len(params.dims)
-        self.axis: Any = at
-        if at is None:
+        self.axis: Any = static_axis
+        if static_axis is None:
             wide = out("Cast", [axis], {"DstT": dtypes.int32})
             self.axis = out("FloorMod", [wide, out("Rank", [params])])
-        elif at < 0:
-            self.axis = out("AddV2", [out("Rank", [params]), at]) if rank is None else at + rank
+        elif static_axis < 0:
+            self.axis = (
+                out("AddV2", [out("Rank", [params]), static_axis])
+                if rank is None
+                else static_axis + rank
+            )
         self.batch: Any = batch
         if batch < 0:
-            known = indices.dims
-            count = out("Rank", [indices]) if known is None else len(known)
+            dims = indices.dims
+            count = out("Rank", [indices]) if dims is None else len(dims)
             self.batch = count + batch
 
     def scatter(self, grad: Output) -> Output:
@@ -83,14 +87,16 @@ class _Blocks:
         params, axis, batch = self.params, self.axis, self.batch
         lead, outer = _product(params, 0, batch), _product(params, batch, axis)
         size, inner = _product(params, axis, axis + 1), _product(params, axis + 1, None)
-        each = _product(self.indices, batch, None)
-        blocks = out("Reshape", [grad, _pack([lead, outer, each, inner])])
+        gathered = _product(self.indices, batch, None)
+        blocks = out("Reshape", [grad, _pack([lead, outer, gathered, inner])])
         moved = out("Transpose", [blocks, ints([0, 2, 1, 3])])
-        rows = out("Reshape", [moved, _pack([_times(lead, each), outer, inner])])
+        rows = out("Reshape", [moved, _pack([_times(lead, gathered), outer, inner])])
         if lead == 1:
-            places = out("Reshape", [self.indices, _pack([each])])
+            places = out("Reshape", [self.indices, _pack([gathered])])
         else:
-            places = self._shifted(out("Reshape", [self.indices, _pack([lead, each])]), lead, size)
+            places = self._shifted(
+                out("Reshape", [self.indices, _pack([lead, gathered])]), lead, size
+            )
         total = out("UnsortedSegmentSum", [rows, places, _times(lead, size)])
         back = out("Reshape", [total, _pack([lead, size, outer, inner])])
         return like_shape(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
@@ -142,8 +148,8 @@ def _times(a: Any, b: Any) -> Any:
 def _gather_nd(op: Node, grad: Output) -> list[Any]:
     params, indices = op.inputs
     if indices.dims is not None and len(indices.dims) == 2 and indices.dims[1] == 1:
-        which = out("Squeeze", [indices], {"squeeze_dims": (1,)})
-        return [IndexedSlices(grad, which, shape_of(params)), None]
+        row_ids = out("Squeeze", [indices], {"squeeze_dims": (1,)})
+        return [IndexedSlices(grad, row_ids, shape_of(params)), None]
     shape = out("Shape", [params], {"out_type": indices.dtype.base_dtype})
     return [out("ScatterNd", [indices, grad, shape]), None]
 
@@ -169,16 +175,16 @@ def _scatter_sub(op: Node, grad: Output) -> list[Output | None]:
 @RegisterGradient("TensorScatterMax")
 @RegisterGradient("TensorScatterMin")
 def _scatter_extreme(op: Node, grad: Output) -> list[Output | None]:
-    """What is as large, or small, as the result shares its gradient."""
+    """Split the gradient of each extreme evenly among the elements equal to it."""
     tensor, indices, updates = op.inputs
     result = op.outputs[0]
     dtype = {"DstT": grad.dtype}
-    kept = out("Cast", [out("Equal", [tensor, result])], dtype)
+    is_extreme = out("Cast", [out("Equal", [tensor, result])], dtype)
     won = out("Cast", [out("Equal", [updates, out("GatherNd", [result, indices])])], dtype)
-    many = out("TensorScatterAdd", [kept, indices, won])
-    share = out("RealDiv", [grad, many])
+    num_extremes = out("TensorScatterAdd", [is_extreme, indices, won])
+    share = out("RealDiv", [grad, num_extremes])
     return [
-        out("Mul", [share, kept]),
+        out("Mul", [share, is_extreme]),
         None,
         out("Mul", [out("GatherNd", [share, indices]), won]),
     ]
@@ -187,8 +193,8 @@ def _scatter_extreme(op: Node, grad: Output) -> list[Output | None]:
 @RegisterGradient("TensorScatterUpdate")
 def _scatter_update(op: Node, grad: Output) -> list[Output | None]:
     _, indices, updates = op.inputs
-    rest = out("TensorScatterUpdate", [grad, indices, out("ZerosLike", [updates])])
-    return [rest, None, out("GatherNd", [grad, indices])]
+    cleared = out("TensorScatterUpdate", [grad, indices, out("ZerosLike", [updates])])
+    return [cleared, None, out("GatherNd", [grad, indices])]
 
 
 @RegisterGradient("DynamicPartition")
@@ -208,7 +214,7 @@ def _stitch(op: Node, grad: Output) -> list[Output | None]:
     count: int = op.attrs["N"]
     indices = op.inputs[:count]
     zero = constant_of(np.array(0, np.int32))
-    return [None] * count + [out("GatherV2", [grad, which, zero]) for which in indices]
+    return [None] * count + [out("GatherV2", [grad, part, zero]) for part in indices]
 
 
 for _op in ("DynamicStitch", "ParallelDynamicStitch"):
@@ -219,8 +225,8 @@ for _op in ("DynamicStitch", "ParallelDynamicStitch"):
 def _one_hot(op: Node, grad: Output) -> list[Output | None]:
     indices, depth = op.inputs[:2]
     kind = grad.dtype.base_dtype
-    one, zero = [constant_of(np.array(n, kind.numpy)) for n in (1, 0)]
-    mask = out("OneHot", [indices, depth, one, zero], {"axis": op.attrs["axis"]})
+    unit, zero = [constant_of(np.array(n, kind.numpy)) for n in (1, 0)]
+    mask = out("OneHot", [indices, depth, unit, zero], {"axis": op.attrs["axis"]})
     axes = all_axes(grad)
     on = out("Sum", [out("Mul", [grad, mask]), axes])
     return [None, None, on, out("Sub", [out("Sum", [grad, axes]), on])]

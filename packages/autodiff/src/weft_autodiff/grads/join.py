@@ -19,8 +19,11 @@ def _cut(grad: Output, parts: Sequence[Output], axis: Output) -> list[Output]:
     """The parts of a concatenation's gradient."""
     if len(parts) == 1:
         return [grad]
-    at = constant_int(axis)
-    sizes = [None if at is None or part.dims is None else part.dims[at] for part in parts]
+    static_axis = constant_int(axis)
+    sizes = [
+        None if static_axis is None or part.dims is None else part.dims[static_axis]
+        for part in parts
+    ]
     if None not in sizes:
         if len(set(sizes)) == 1:
             return list(create("Split", [axis, grad], {"num_split": len(parts)}).outputs)
@@ -34,9 +37,9 @@ def _cut(grad: Output, parts: Sequence[Output], axis: Output) -> list[Output]:
 
 
 def _as_int32(axis: Output) -> Output:
-    known = constant_array(axis)
-    if known is not None:
-        return constant_of(np.array(known.reshape(()), np.int32))
+    constant = constant_array(axis)
+    if constant is not None:
+        return constant_of(np.array(constant.reshape(()), np.int32))
     if axis.dtype.base_dtype is dtypes.int32:
         return axis
     return out("Cast", [axis], {"DstT": dtypes.int32})
@@ -78,9 +81,9 @@ def _unpack(op: Node, *grads: Output) -> Output:
 @RegisterGradient("Tile")
 def _tile(op: Node, grad: Output) -> list[Output | None]:
     x, multiples = op.inputs
-    known = constant_array(multiples)
-    if known is not None and x.dims is not None and None not in x.dims:
-        pairs = [n for pair in zip(known.tolist(), x.dims, strict=True) for n in pair]
+    repeats = constant_array(multiples)
+    if repeats is not None and x.dims is not None and None not in x.dims:
+        pairs = [n for pair in zip(repeats.tolist(), x.dims, strict=True) for n in pair]
         shape: Output = ints(pairs)
         axes = ints(range(0, len(pairs), 2))
     else:

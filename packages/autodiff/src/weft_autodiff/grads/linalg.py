@@ -96,8 +96,8 @@ def _cholesky(node: Node, grad: Output) -> Output:
     middle = _band(out("MatrixSetDiag", [middle, halved]), -1, 0)
     # adjoint(L)^-1 @ middle @ L^-1, by two substitutions.
     half = out("MatrixTriangularSolve", [factor, middle], {"adjoint": True})
-    whole = _adjoint(out("MatrixTriangularSolve", [factor, _adjoint(half)], {"adjoint": True}))
-    return mul(scalar_like(0.5, whole), _add(whole, _adjoint(whole)))
+    product = _adjoint(out("MatrixTriangularSolve", [factor, _adjoint(half)], {"adjoint": True}))
+    return mul(scalar_like(0.5, product), _add(product, _adjoint(product)))
 
 
 RegisterGradient("MatrixExponential")(along)
@@ -138,19 +138,19 @@ def _solve_ls(node: Node, grad: Output) -> Gradients:
     gram = _add(gram, mul(weight, unit))
     if tall:
         z = out("MatrixSolve", [gram, grad])
-        both = _product(x, z, adjoint_b=True)
-        both = _add(both, _adjoint(both))
-        to_a = _sub(_product(b, z, adjoint_b=True), _product(a, both))
+        symmetric = _product(x, z, adjoint_b=True)
+        symmetric = _add(symmetric, _adjoint(symmetric))
+        to_a = _sub(_product(b, z, adjoint_b=True), _product(a, symmetric))
         return [to_a, _product(a, z), None]
     to_b = out("MatrixSolve", [gram, _product(a, grad)])
     y = out("MatrixSolve", [gram, b])
     first = _product(to_b, _product(y, a, adjoint_a=True))
-    rest = _sub(grad, _product(a, to_b, adjoint_a=True))
-    return [_sub(_product(y, rest, adjoint_b=True), first), to_b, None]
+    residual = _sub(grad, _product(a, to_b, adjoint_a=True))
+    return [_sub(_product(y, residual, adjoint_b=True), first), to_b, None]
 
 
 def _sizes(x: Output, op: str) -> tuple[int, int]:
-    """The static sizes of matrices.
+    """Return the static sizes of matrices.
 
     Raises: InvalidArgumentError: they are not known.
     """
@@ -182,12 +182,12 @@ def _eigh(node: Node, to_values: Output, to_vectors: Output) -> Output:
     else:
         vectors = linalg.self_adjoint_eig(x)[1]
         inner = out("MatrixDiag", [to_values])
-    whole = _product(vectors, _product(inner, vectors, adjoint_b=True))
-    # Only the lower triangle is read: what flows to the upper one counts there.
-    whole = _add(whole, _adjoint(whole))
-    diagonal = out("MatrixDiagPart", [whole])
+    full = _product(vectors, _product(inner, vectors, adjoint_b=True))
+    # Only the lower triangle is read, so gradients of the upper one are added to it.
+    full = _add(full, _adjoint(full))
+    diagonal = out("MatrixDiagPart", [full])
     halved = mul(scalar_like(0.5, diagonal), diagonal)
-    return out("MatrixSetDiag", [_band(whole, -1, 0), halved])
+    return out("MatrixSetDiag", [_band(full, -1, 0), halved])
 
 
 @RegisterGradient("Svd")

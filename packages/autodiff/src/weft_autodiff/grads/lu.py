@@ -25,8 +25,8 @@ def _lu(node: Node, grad: Output, _: Output) -> Output:
     middle = out("AddV2", [left, diagonals.matrix_band_part(right, 0, -1)])
     half = out("MatrixTriangularSolve", [lower, middle], {"adjoint": True})
     turned = matrix_transpose(half, conjugate=True)
-    whole = out("MatrixTriangularSolve", [upper, turned], {"lower": False})
-    return rows_of(matrix_transpose(whole, conjugate=True), inverse_rows(rows))
+    solved = out("MatrixTriangularSolve", [upper, turned], {"lower": False})
+    return rows_of(matrix_transpose(solved, conjugate=True), inverse_rows(rows))
 
 
 def _diagonal(x: Output) -> Output:

@@ -17,9 +17,9 @@ def along(node: Node, grad: Output) -> Output:
     a = matrix_transpose(node.inputs[0], conjugate=True)
     upper = out("ConcatV2", [[a, grad], -1])
     lower = out("ConcatV2", [[zeros_like(a), a], -1])
-    whole = out(node.type, [out("ConcatV2", [[upper, lower], -2])])
+    result = out(node.type, [out("ConcatV2", [[upper, lower], -2])])
     size = out("Shape", [a])[-1]
-    block: Output = whole[..., :size, size:]
+    block: Output = result[..., :size, size:]
     return block
 
 

@@ -19,38 +19,38 @@ Grads = list[Output | None]
 def _dilation(node: Node, grad: Output) -> Grads:
     attrs = {key: node.attrs[key] for key in ("strides", "rates", "padding")}
     inputs = [*node.inputs, grad]
-    return [out(f"Dilation2DBackprop{by}", inputs, attrs) for by in ("Input", "Filter")]
+    return [out(f"Dilation2DBackprop{operand}", inputs, attrs) for operand in ("Input", "Filter")]
 
 
 @RegisterGradient("Dilation2DBackpropInput")
 def _input_gradient(node: Node, grad: Output) -> Grads:
-    """What is taken back is from where the maximum of each window was, which does not move."""
-    chosen, taken = _chosen(node, grad)
-    return [None, None, reduction.reduce_sum(taken * chosen, 3)]
+    """Return the gradient by the upstream gradient: its values at the maxima of the windows."""
+    is_max, values = _chosen(node, grad)
+    return [None, None, reduction.reduce_sum(values * is_max, 3)]
 
 
 @RegisterGradient("Dilation2DBackpropFilter")
 def _filter_gradient(node: Node, grad: Output) -> Grads:
-    """What is taken back is of the tap that the maximum of each window was with."""
-    chosen, _ = _chosen(node, node.inputs[0])
-    return [None, None, reduction.reduce_sum(_flat(grad) * chosen, 3)]
+    """Return the gradient by the upstream gradient: its values at the taps of the maxima."""
+    is_max, _ = _chosen(node, node.inputs[0])
+    return [None, None, reduction.reduce_sum(_flat(grad) * is_max, 3)]
 
 
 def _chosen(node: Node, other: Output) -> tuple[Output, Output]:
-    """1 for the tap that each window takes, 0 for others; and what windows of another image meet.
+    """Return 1 for the tap at each window's maximum, 0 for others; and the windows of `other`.
 
     Returns: both of shape (N, H, W, taps, C).
     """
     image, taps, grad = node.inputs
-    sizes, window, counts = [shapes.shape(each) for each in (image, taps, grad)]
+    sizes, window, counts = [shapes.shape(value) for value in (image, taps, grad)]
     down, right = [
         _positions(node, axis, sizes[axis], window[axis - 1], counts[axis]) for axis in (1, 2)
     ]
-    (met, others), inside = side_by_side(down, right, image, other)
+    (met, other_values), inside = side_by_side(down, right, image, other)
     lowest = constant_of(np.array(-np.inf, image.dtype.numpy))
     first = reduction.argmax(where(inside, met + _flat(taps), lowest), 3)
     count = shapes.shape(met)[3]
-    return gather.one_hot(first, count, axis=3, dtype=image.dtype), others
+    return gather.one_hot(first, count, axis=3, dtype=image.dtype), other_values
 
 
 def _positions(node: Node, axis: int, size: Output, taps: Output, count: Output) -> Positions:

@@ -18,7 +18,7 @@ _SCALE_ALPHA = _SCALE * 1.6732632423543772848170429916717
 
 
 def _register(op: str, uses_output: bool = False) -> None:
-    """The gradient of an activation is a node of its own, over the features or the output."""
+    """Register the gradient of an activation as one node, over the features or the output."""
 
     def gradient(node: Node, grad: Output) -> Output:
         value = node.outputs[0] if uses_output else node.inputs[0]
@@ -57,10 +57,10 @@ def _leaky_relu_grad(node: Node, grad: Output) -> Grads:
     return [out("LeakyReluGrad", [grad, node.inputs[1]], attrs), None]
 
 
-def _where_negative(y: Output, then: Output) -> Output:
-    """`then` where y < 0, else zero."""
-    zero = out("ZerosLike", [then])
-    return out("SelectV2", [out("Less", [y, scalar_like(0, y)]), then, zero])
+def _where_negative(y: Output, values: Output) -> Output:
+    """`values` where y < 0, else zero."""
+    zero = out("ZerosLike", [values])
+    return out("SelectV2", [out("Less", [y, scalar_like(0, y)]), values, zero])
 
 
 @RegisterGradient("EluGrad")
@@ -106,7 +106,7 @@ def _bias_add(node: Node, grad: Output) -> Grads:
 
 @RegisterGradient("BiasAddGrad")
 def _bias_add_grad(node: Node, grad: Output) -> Output:
-    """The gradient of each channel goes to all its positions."""
+    """Broadcast the gradient of each channel to all its positions."""
     upstream = node.inputs[0]
     if node.attrs["data_format"] == "NCHW":
         rank = None if upstream.dims is None else len(upstream.dims)
@@ -119,8 +119,8 @@ def _bias_add_grad(node: Node, grad: Output) -> Output:
 
 def _reshape_unknown_rank(grad: Output, like: Output) -> Output:
     extra = out("Sub", [out("Rank", [like]), 2])
-    ones = out("Fill", [out("ExpandDims", [extra, 0]), 1])
-    return out("Reshape", [grad, out("ConcatV2", [[ints([-1]), ones], 0])])
+    unit_sizes = out("Fill", [out("ExpandDims", [extra, 0]), 1])
+    return out("Reshape", [grad, out("ConcatV2", [[ints([-1]), unit_sizes], 0])])
 
 
 @RegisterGradient("L2Loss")
@@ -149,10 +149,10 @@ def _log_softmax(node: Node, grad: Output) -> Output:
 
 
 def _by_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> Output:
-    """The gradient by the logits: the second output is the loss's own gradient by them.
+    """Return the gradient by the logits; the second output is the loss's own gradient by them.
 
-    What flows back into the second output is multiplied with the softmax's Jacobian, and so the
-    gradient can be differentiated again.
+    The gradient of the second output is multiplied by the softmax's Jacobian, which makes second
+    derivatives possible.
     """
     total = None
     if grad is not None:

@@ -30,10 +30,10 @@ def _forward(backward: str, node: Node, grads: tuple[Output | None, ...]) -> Gra
     if grads[0] is not None:
         reserved = list(node.outputs[3:]) if training else [mean, variance, *node.outputs[5:]]
         attrs = {k: v for k, v in node.attrs.items() if k[0] != "_"}
-        found = create(backward, [grads[0], x, scale, *reserved], attrs).outputs
-        results[:3] = found[:3]
+        backprops = create(backward, [grads[0], x, scale, *reserved], attrs).outputs
+        results[:3] = backprops[:3]
         if not training:
-            results[3:] = _by_population(node, found[1], found[2])
+            results[3:] = _by_population(node, backprops[1], backprops[2])
     if training:
         results[0] = _with_statistics(node, results[0], grads[1:5])
     else:  # the statistics pass through
@@ -43,12 +43,15 @@ def _forward(backward: str, node: Node, grads: tuple[Output | None, ...]) -> Gra
 
 
 def _total(grads: list[Output | None]) -> Output | None:
-    known = [grad for grad in grads if grad is not None]
-    return out("AddN", [known]) if len(known) > 1 else known[0] if known else None
+    present = [grad for grad in grads if grad is not None]
+    return out("AddN", [present]) if len(present) > 1 else present[0] if present else None
 
 
 def _by_population(node: Node, by_scale: Output, by_offset: Output) -> Grads:
-    """In inference y = (x - mean) * r * scale + offset with r = (variance + epsilon) ** -1/2."""
+    """Return the gradients by mean and variance in inference.
+
+    There y = (x - mean) * r * scale + offset with r = (variance + epsilon) ** -1/2.
+    """
     scale, variance = node.inputs[1], node.inputs[4]
     shifted = out("AddV2", [variance, scalar_like(node.attrs["epsilon"], variance)])
     inverse = out("Rsqrt", [shifted])
@@ -60,7 +63,7 @@ def _by_population(node: Node, by_scale: Output, by_offset: Output) -> Grads:
 def _with_statistics(
     node: Node, by_x: Output | None, grads: tuple[Output | None, ...]
 ) -> Output | None:
-    """Adds what flows back into the batch's mean and variance to the gradient by x."""
+    """Add the gradients of the batch's mean and variance to the gradient by x."""
     view = _Pixels(node, *node.inputs[:2])
     count = None
     for position, grad in enumerate(grads):
@@ -72,8 +75,8 @@ def _with_statistics(
             share = view.spread(out("RealDiv", [grad, count]))
             part = out("Mul", [out("OnesLike", [view.x]), share])
         else:
-            one = scalar_like(1, count)
-            less = count if position == 3 else out("Maximum", [out("Sub", [count, one]), one])
+            unit = scalar_like(1, count)
+            less = count if position == 3 else out("Maximum", [out("Sub", [count, unit]), unit])
             factor = out("RealDiv", [out("Mul", [grad, scalar_like(2, grad)]), less])
             part = out("Mul", [view.centred(node.outputs[3]), view.spread(factor)])
         part = _cast(part, node.inputs[0])
@@ -111,7 +114,7 @@ class _Pixels:
         return _cast(pixels, self.like)
 
     def spread(self, vector: Output) -> Output:
-        """One number per channel in a shape that broadcasts over pixels."""
+        """Reshape one number per channel so that it broadcasts over pixels."""
         return out("Reshape", [vector, ints(self.shape)])
 
     def centred(self, mean: Output) -> Output:
@@ -136,13 +139,13 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
     if not pairs:
         return results
     sources = inputs[:3] if node.attrs["is_training"] else inputs
-    found: Any = gradients([y for y, _ in pairs], sources, [g for _, g in pairs])
-    results[: len(found)] = found
+    derivatives: Any = gradients([y for y, _ in pairs], sources, [g for _, g in pairs])
+    results[: len(derivatives)] = derivatives
     return results
 
 
 def _composed(node: Node, inputs: list[Output]) -> list[Output]:
-    """x_backprop, scale_backprop and offset_backprop made of elementary nodes."""
+    """Compose x_backprop, scale_backprop and offset_backprop of elementary nodes."""
     scale = inputs[2]
     view = _Pixels(node, inputs[1], scale)
     upstream = _cast(inputs[0], scale)
@@ -195,15 +198,15 @@ def _lrn_grad(node: Node, grad: Output) -> Grads:
     shares = _near(out("RealDiv", [out("Mul", [upstream, y]), norms]), x, node)
     factor = scalar_like(2 * attrs["alpha"] * attrs["beta"], x)
     result = out("Sub", [direct, out("Mul", [out("Mul", [factor, x]), shares])])
-    found: Any = gradients([result], sources, [grad])
-    return list(found)
+    derivatives: Any = gradients([result], sources, [grad])
+    return list(derivatives)
 
 
 def _near(value: Output, like: Output, node: Node) -> Output:
     """Sums over the window of each channel, by a product with a band matrix."""
     channels = out("GatherV2", [out("Shape", [like]), ints([3, 3]), 0])
-    ones = out("Fill", [channels, scalar_like(1, like)])
+    all_ones = out("Fill", [channels, scalar_like(1, like)])
     radius = out("Minimum", [channels[0], node.attrs["depth_radius"]])
-    band = out("MatrixBandPart", [ones, radius, radius])
+    band = out("MatrixBandPart", [all_ones, radius, radius])
     rows = out("Reshape", [value, out("ConcatV2", [[ints([-1]), channels[1:]], 0])])
     return out("Reshape", [out("MatMul", [rows, band]), out("Shape", [like])])

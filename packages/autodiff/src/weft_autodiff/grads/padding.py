@@ -15,9 +15,9 @@ from weft_graph.ops.shape_rules import constant_array
 def _inner(op: Node, grad: Output) -> Output:
     """The part of a padded tensor that is not padding."""
     x, paddings = op.inputs[:2]
-    known = constant_array(paddings)
-    if known is not None:
-        begin = constant_of(known[:, 0].astype(np.int32))
+    constant = constant_array(paddings)
+    if constant is not None:
+        begin = constant_of(constant[:, 0].astype(np.int32))
         return out("Slice", [grad, begin, shape_of(x)])
     kind = paddings.dtype.base_dtype
     bounds = [ints([0, 0]), ints([0, 1]), ints([1, 1])]
@@ -36,8 +36,8 @@ def _pad(op: Node, grad: Output) -> list[Output | None]:
 def _pad_v2(op: Node, grad: Output) -> list[Output | None]:
     inner = _inner(op, grad)
     axes = all_axes(grad)
-    rest = out("Sub", [out("Sum", [grad, axes]), out("Sum", [inner, axes])])
-    return [inner, None, rest]
+    border = out("Sub", [out("Sum", [grad, axes]), out("Sum", [inner, axes])])
+    return [inner, None, border]
 
 
 @RegisterGradient("MirrorPad")

@@ -21,9 +21,9 @@ def _conjugate_transpose(op: Node, grad: Output) -> list[Output | None]:
 
 
 def _inverse(perm: Output) -> Output:
-    known = constant_array(perm)
-    if known is not None:
-        return constant_of(np.argsort(known).astype(known.dtype))
+    constant = constant_array(perm)
+    if constant is not None:
+        return constant_of(np.argsort(constant).astype(constant.dtype))
     return out("InvertPermutation", [perm])
 
 

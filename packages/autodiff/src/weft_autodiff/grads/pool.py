@@ -88,8 +88,8 @@ def _gather_at(grad: Output, argmax: Output, x: Output, like: Output, node: Node
         dtype = argmax.dtype
         image = out("Prod", [out("Shape", [x], {"out_type": dtype})[1:], [0]])
         batch = out("Shape", [x], {"out_type": dtype})[0]
-        zero, one = scalar_like(0, argmax), scalar_like(1, argmax)
-        starts = out("ExpandDims", [out("Range", [zero, batch, one]) * image, -1])
+        zero, unit = scalar_like(0, argmax), scalar_like(1, argmax)
+        starts = out("ExpandDims", [out("Range", [zero, batch, unit]) * image, -1])
         rows = out("Reshape", [argmax, out("Pack", [[batch, scalar_like(-1, argmax)]])])
         places = out("Reshape", [rows + starts, [-1]])
     picked = out("GatherV2", [out("Reshape", [grad, [-1]]), places, 0])

@@ -39,7 +39,7 @@ def _fake_vars(node: Node, grad: Output) -> Grads:
 @RegisterGradient("FakeQuantWithMinMaxVarsGradient")
 @RegisterGradient("FakeQuantWithMinMaxVarsPerChannelGradient")
 def _fake_vars_gradient(node: Node, *grads: Output | None) -> Grads:
-    """By the upstream gradient, which goes to the input, or outside the range to the end it is at.
+    """Return the gradient by the upstream gradient, which goes to the input or to a bound.
 
     The range contains 0, so that what is outside and negative is at its lower end.
     """
@@ -49,8 +49,8 @@ def _fake_vars_gradient(node: Node, *grads: Output | None) -> Grads:
         for grad, output in zip(grads, node.outputs, strict=True)
     )
     ends = out("SelectV2", [out("Less", [x, scalar_like(0, x)]), below, above])
-    kept = create(node.type, [out("Sub", [inside, ends]), x, low, high], _own(node)).outputs[0]
-    return [out("AddV2", [kept, ends]), None, None, None]
+    masked = create(node.type, [out("Sub", [inside, ends]), x, low, high], _own(node)).outputs[0]
+    return [out("AddV2", [masked, ends]), None, None, None]
 
 
 @RegisterGradient("QuantizeAndDequantize")
@@ -71,5 +71,5 @@ def _rounded_in_range_grad(node: Node, grad: Output | None, *_: Output | None) -
     if grad is None:
         return [None] * 4
     attrs = {"axis": node.attrs["axis"]}
-    found = create(node.type, [grad, *node.inputs[1:]], attrs)
-    return [found.outputs[0], None, None, None]
+    backprop = create(node.type, [grad, *node.inputs[1:]], attrs)
+    return [backprop.outputs[0], None, None, None]

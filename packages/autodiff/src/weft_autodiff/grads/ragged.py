@@ -47,8 +47,8 @@ def _gather(op: Node, *grads: Output | None) -> Gradients:
     values, indices = op.inputs[levels:]
     attrs = {"OUTPUT_RAGGED_RANK": op.attrs["OUTPUT_RAGGED_RANK"]}
     inputs = [list(op.inputs[:levels]), _places(values, op.attrs["Tsplits"]), indices]
-    which = create("RaggedGather", inputs, attrs).outputs[-1]
-    slices = IndexedSlices(grad, which, shape_of(values))
+    row_ids = create("RaggedGather", inputs, attrs).outputs[-1]
+    slices = IndexedSlices(grad, row_ids, shape_of(values))
     return [*[None] * levels, slices, None]
 
 
@@ -69,13 +69,13 @@ def _to_tensor(op: Node, grad: Output) -> Gradients:
     # The same op on the numbers of the values tells where each went.
     inputs = [_sizes(grad, dtype, 0, outer), _places(values, dtype), _number(-1, dtype), partitions]
     places = out("RaggedTensorToTensor", inputs, {"row_partition_types": kinds})
-    which = out("Reshape", [places, ints([-1])])
-    rest = out("ConcatV2", [[ints([-1], dtype), _sizes(grad, dtype, outer, None)], 0])
-    cells = out("Reshape", [grad, rest])
-    d_values = out("UnsortedSegmentSum", [cells, which, _count(values, dtype)])
-    # What no value went to is the default's: one segment takes it, and drops the rest.
-    taken = out("Cast", [out("GreaterEqual", [which, _number(0, dtype)])], {"DstT": dtype})
-    padding = out("UnsortedSegmentSum", [cells, out("Neg", [taken]), 1])
+    value_ids = out("Reshape", [places, ints([-1])])
+    cell_shape = out("ConcatV2", [[ints([-1], dtype), _sizes(grad, dtype, outer, None)], 0])
+    cells = out("Reshape", [grad, cell_shape])
+    d_values = out("UnsortedSegmentSum", [cells, value_ids, _count(values, dtype)])
+    # Cells without a value received the default: sum these cells, and drop the others.
+    is_padding = out("Cast", [out("GreaterEqual", [value_ids, _number(0, dtype)])], {"DstT": dtype})
+    padding = out("UnsortedSegmentSum", [cells, out("Neg", [is_padding]), 1])
     d_default = sum_to_shape(out("Squeeze", [padding], {"squeeze_dims": [0]}), default)
     return none_but(3 + len(partitions), {1: d_values, 2: d_default})
 

@@ -19,12 +19,12 @@ def _kept(node: Node, value: Output) -> Output:
     x, axes = node.inputs
     if node.attrs["keep_dims"]:
         return value
-    known = static_axes(axes, None if x.dims is None else len(x.dims))
-    if known is not None:
+    static = static_axes(axes, None if x.dims is None else len(x.dims))
+    if static is not None:
         assert x.dims is not None
-        if not known:
+        if not static:
             return value
-        sizes = [1 if i in known else size for i, size in enumerate(x.dims)]
+        sizes = [1 if i in static else size for i, size in enumerate(x.dims)]
         if sizes.count(None) <= 1 and 0 not in sizes:
             return out("Reshape", [value, ints([-1 if n is None else n for n in sizes])])
     return out("Reshape", [value, _kept_shape(x, axes)])
@@ -38,8 +38,8 @@ def _kept_shape(x: Output, axes: Output) -> Output:
     rank = out("Rank", [x])
     positions = out("FloorMod", [out("AddV2", [flat, rank]), rank])
     every = out("Range", [scalar_int(0), rank, scalar_int(1)])
-    ones = out("OnesLike", [positions])
-    return out("DynamicStitch", [[every, positions], [out("Shape", [x]), ones]])
+    unit_sizes = out("OnesLike", [positions])
+    return out("DynamicStitch", [[every, positions], [out("Shape", [x]), unit_sizes]])
 
 
 def scalar_int(value: int) -> Output:
@@ -65,15 +65,15 @@ def _sum(node: Node, grad: Output) -> Pair:
 @RegisterGradient("Mean")
 def _mean(node: Node, grad: Output) -> Pair:
     x, axes = node.inputs
-    known = static_axes(axes, None if x.dims is None else len(x.dims))
+    static = static_axes(axes, None if x.dims is None else len(x.dims))
     count = None
-    if known is not None and x.dims is not None:
-        count = num_elements(tuple(x.dims[axis] for axis in known))
+    if static is not None and x.dims is not None:
+        count = num_elements(tuple(x.dims[axis] for axis in static))
     if count is not None:
         scaled = out("RealDiv", [grad, scalar_like(max(count, 1), grad)])
         return [_spread(node, scaled), None]
-    whole, reduced = out("Size", [x]), out("Size", [node.outputs[0]])
-    ratio = out("FloorDiv", [whole, out("Maximum", [reduced, scalar_int(1)])])
+    size, reduced = out("Size", [x]), out("Size", [node.outputs[0]])
+    ratio = out("FloorDiv", [size, out("Maximum", [reduced, scalar_int(1)])])
     factor = out("Cast", [out("Maximum", [ratio, scalar_int(1)])], {"DstT": grad.dtype})
     return [_spread(node, out("RealDiv", [grad, factor])), None]
 
@@ -82,8 +82,8 @@ def _mean(node: Node, grad: Output) -> Pair:
 @RegisterGradient("Min")
 def _extreme(node: Node, grad: Output) -> Pair:
     x, axes = node.inputs
-    chosen = out("Equal", [_kept(node, node.outputs[0]), x])
-    marks = out("Cast", [chosen], {"DstT": grad.dtype})
+    is_extreme = out("Equal", [_kept(node, node.outputs[0]), x])
+    marks = out("Cast", [is_extreme], {"DstT": grad.dtype})
     ties = out("Sum", [marks, axes], {"keep_dims": True})
     share = out("RealDiv", [_kept(node, grad), ties])
     return [out("Mul", [marks, share]), None]
@@ -112,18 +112,18 @@ def _prod(node: Node, grad: Output) -> Pair:
     flat = out("Reshape", [moved, matrix])
     before = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True})
     after = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True, "reverse": True})
-    others = out("Reshape", [out("Mul", [before, after]), out("Shape", [moved])])
-    return [out("Mul", [_kept(node, grad), out("Transpose", [others, inverse])]), None]
+    products = out("Reshape", [out("Mul", [before, after]), out("Shape", [moved])])
+    return [out("Mul", [_kept(node, grad), out("Transpose", [products, inverse])]), None]
 
 
 def _reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
     """A permutation with the reduced axes first, its inverse, and the shape of the matrix."""
-    known = static_axes(axes, None if x.dims is None else len(x.dims))
-    if known is not None:
+    static = static_axes(axes, None if x.dims is None else len(x.dims))
+    if static is not None:
         assert x.dims is not None
-        order = known + [i for i in range(len(x.dims)) if i not in known]
-        rows = num_elements(tuple(x.dims[i] for i in known))
-        columns = num_elements(tuple(x.dims[i] for i in order[len(known) :]))
+        order = static + [i for i in range(len(x.dims)) if i not in static]
+        rows = num_elements(tuple(x.dims[i] for i in static))
+        columns = num_elements(tuple(x.dims[i] for i in order[len(static) :]))
         if rows is not None and columns is not None:
             inverse = [order.index(i) for i in range(len(order))]
             return ints(order), ints(inverse), ints([rows, columns])
@@ -131,12 +131,14 @@ def _reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
         axes = out("Cast", [axes], {"DstT": dtypes.int32})
     rank = out("Rank", [x])
     flat = out("Reshape", [axes, ints([-1])])
-    gone = out("FloorMod", [out("AddV2", [flat, rank]), rank])
+    reduced = out("FloorMod", [out("AddV2", [flat, rank]), rank])
     every = out("Range", [scalar_int(0), rank, scalar_int(1)])
-    left = create("ListDiff", [every, gone]).outputs[0]
-    permutation = out("ConcatV2", [[gone, left], 0])
+    left = create("ListDiff", [every, reduced]).outputs[0]
+    permutation = out("ConcatV2", [[reduced, left], 0])
     shape = out("Shape", [x])
-    sizes = [out("Prod", [out("GatherV2", [shape, group, 0]), ints([0])]) for group in (gone, left)]
+    sizes = [
+        out("Prod", [out("GatherV2", [shape, group, 0]), ints([0])]) for group in (reduced, left)
+    ]
     matrix = out("Pack", [sizes], {"axis": 0})
     return permutation, out("InvertPermutation", [permutation]), matrix
 
@@ -163,14 +165,14 @@ def _cumprod(node: Node, grad: Output) -> Pair:
 
 @RegisterGradient("CumulativeLogsumexp")
 def _cumulative_logsumexp(node: Node, grad: Output) -> Pair:
-    # exp(x) times sums of grad * exp(-y), in logarithms of what is above and below 0.
+    # exp(x) times sums of grad * exp(-y), in logarithms, separately for grad > 0 and grad < 0.
     x, y = node.inputs[0], node.outputs[0]
 
     def part(sign: float) -> Output:
         signed = out("Mul", [grad, scalar_like(sign, grad)])
-        there = out("Greater", [signed, scalar_like(0, grad)])
-        size = out("Log", [out("SelectV2", [there, signed, scalar_like(1, grad)])])
-        logs = out("SelectV2", [there, out("Sub", [size, y]), scalar_like(-np.inf, grad)])
+        is_positive = out("Greater", [signed, scalar_like(0, grad)])
+        size = out("Log", [out("SelectV2", [is_positive, signed, scalar_like(1, grad)])])
+        logs = out("SelectV2", [is_positive, out("Sub", [size, y]), scalar_like(-np.inf, grad)])
         return out("Exp", [out("AddV2", [_scan(node.type, node, logs, flip=True), x])])
 
     return [out("Sub", [part(1.0), part(-1.0)]), None]

@@ -39,7 +39,7 @@ def _top_k_v2(op: Node, grad: Output, _: Output | None) -> list[Output | None]:
 def _nth_element(op: Node, grad: Output) -> list[Output | None]:
     """Elements that are equal share the gradient."""
     x, last = op.inputs[0], ints([-1])
-    chosen = out("Equal", [x, out("ExpandDims", [op.outputs[0], last])])
-    shares = out("Cast", [chosen], {"DstT": x.dtype.base_dtype})
+    is_nth = out("Equal", [x, out("ExpandDims", [op.outputs[0], last])])
+    shares = out("Cast", [is_nth], {"DstT": x.dtype.base_dtype})
     number = out("Sum", [shares, last], {"keep_dims": True})
     return [mul(div(shares, number), out("ExpandDims", [grad, last])), None]

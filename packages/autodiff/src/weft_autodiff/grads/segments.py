@@ -23,8 +23,8 @@ def _ones_shape(ids: Output, value: Output) -> Output:
     if ids.dims is not None and value.dims is not None and None not in ids.dims:
         return ints([*ids.dims, *(1,) * (len(value.dims) - len(ids.dims))])
     count = out("Sub", [out("Rank", [value]), out("Rank", [ids])])
-    ones = out("Fill", [out("Pack", [[count]], {"axis": 0}), scalar_int(1)])
-    return out("ConcatV2", [[out("Shape", [ids]), ones], scalar_int(0)])
+    unit_sizes = out("Fill", [out("Pack", [[count]], {"axis": 0}), scalar_int(1)])
+    return out("ConcatV2", [[out("Shape", [ids]), unit_sizes], scalar_int(0)])
 
 
 # ---------------------------------------------------------------------------------- sorted
@@ -38,8 +38,8 @@ def _segment_sum(node: Node, grad: Output) -> Gradients:
 @RegisterGradient("SegmentMean")
 def _segment_mean(node: Node, grad: Output) -> Gradients:
     data, ids = node.inputs
-    ones = out("Fill", [_ones_shape(ids, data), scalar_like(1, grad)])
-    counts = out("SegmentSum", [ones, ids])
+    row_ones = out("Fill", [_ones_shape(ids, data), scalar_like(1, grad)])
+    counts = out("SegmentSum", [row_ones, ids])
     return [_rows(out("DivNoNan", [grad, counts]), ids), None]
 
 
@@ -47,8 +47,8 @@ def _segment_mean(node: Node, grad: Output) -> Gradients:
 @RegisterGradient("SegmentMin")
 def _segment_extreme(node: Node, grad: Output) -> Gradients:
     data, ids = node.inputs
-    chosen = out("Equal", [data, _rows(node.outputs[0], ids)])
-    marks = out("Cast", [chosen], {"DstT": grad.dtype})
+    is_extreme = out("Equal", [data, _rows(node.outputs[0], ids)])
+    marks = out("Cast", [is_extreme], {"DstT": grad.dtype})
     share = out("DivNoNan", [grad, out("SegmentSum", [marks, ids])])
     return [out("Mul", [marks, _rows(share, ids)]), None]
 
@@ -64,8 +64,8 @@ def _products_of_others(data: Output, total: Output, per_segment: Any, ids: Outp
     # With one zero only the gradient of that element is left; with more there is none.
     at_zero = out("LogicalAnd", [is_zero, one_zero])
     at_zero_value = out("SelectV2", [at_zero, product, scalar_like(0, data)])
-    others = out("RealDiv", [_gathered(total, ids), nonzero])
-    return out("SelectV2", [is_zero, at_zero_value, others])
+    products = out("RealDiv", [_gathered(total, ids), nonzero])
+    return out("SelectV2", [is_zero, at_zero_value, products])
 
 
 def _gathered(value: Output, ids: Output) -> Output:
@@ -80,8 +80,8 @@ def _segment_prod(node: Node, grad: Output) -> Gradients:
     def per_segment(kind: str, value: Output) -> Output:
         return out(f"Segment{kind}", [value, ids])
 
-    others = _products_of_others(data, node.outputs[0], per_segment, ids)
-    return [out("Mul", [_rows(grad, ids), conj(others)]), None]
+    products = _products_of_others(data, node.outputs[0], per_segment, ids)
+    return [out("Mul", [_rows(grad, ids), conj(products)]), None]
 
 
 # -------------------------------------------------------------------------------- unsorted
@@ -94,9 +94,9 @@ def _rows_or_zero(value: Output, ids: Output) -> Output:
 
 
 def _kept(ids: Output, rows: Output) -> Output:
-    """Whether each id is not negative, with ones for the axes that the rows have besides."""
-    kept = out("GreaterEqual", [ids, scalar_like(0, ids)])
-    return out("Reshape", [kept, _ones_shape(ids, rows)])
+    """Return a mask of the ids that are not negative, reshaped to broadcast over the rows."""
+    mask = out("GreaterEqual", [ids, scalar_like(0, ids)])
+    return out("Reshape", [mask, _ones_shape(ids, rows)])
 
 
 @RegisterGradient("UnsortedSegmentSum")
@@ -109,8 +109,8 @@ def _unsorted_sum(node: Node, grad: Output) -> Gradients:
 def _unsorted_extreme(node: Node, grad: Output) -> Gradients:
     data, ids, count = node.inputs
     extremes = _gathered(node.outputs[0], ids)
-    chosen = out("LogicalAnd", [out("Equal", [data, extremes]), _kept(ids, extremes)])
-    marks = out("Cast", [chosen], {"DstT": grad.dtype})
+    is_extreme = out("LogicalAnd", [out("Equal", [data, extremes]), _kept(ids, extremes)])
+    marks = out("Cast", [is_extreme], {"DstT": grad.dtype})
     share = out("DivNoNan", [grad, out("UnsortedSegmentSum", [marks, ids, count])])
     return [out("Mul", [marks, _rows_or_zero(share, ids)]), None, None]
 
@@ -122,8 +122,8 @@ def _unsorted_prod(node: Node, grad: Output) -> Gradients:
     def per_segment(kind: str, value: Output) -> Output:
         return out(f"UnsortedSegment{kind}", [value, ids, count])
 
-    others = _products_of_others(data, node.outputs[0], per_segment, ids)
-    return [out("Mul", [_rows_or_zero(grad, ids), conj(others)]), None, None]
+    products = _products_of_others(data, node.outputs[0], per_segment, ids)
+    return [out("Mul", [_rows_or_zero(grad, ids), conj(products)]), None, None]
 
 
 # ---------------------------------------------------------------------------------- sparse

@@ -20,7 +20,7 @@ def _masks(op: Node) -> dict[str, int]:
 
 
 def _shape_in(value: Output, dtype: DType) -> Output:
-    """The shape of a tensor in an integer type: a constant where it is known."""
+    """Return the shape of a tensor in an integer type: a constant if it is known."""
     dims = value.dims
     if dims is not None and None not in dims:
         return constant_of(np.array(dims, dtype.numpy))
@@ -32,16 +32,23 @@ def _shape_in(value: Output, dtype: DType) -> Output:
 @RegisterGradient("Slice")
 def _slice(op: Node, grad: Output) -> list[Output | None]:
     x, begin, _ = op.inputs
-    known = constant_array(begin)
+    constant = constant_array(begin)
     dims, part = x.dims, grad.dims
-    if known is not None and dims is not None and part is not None and None not in (*dims, *part):
-        pairs = [(b, n - b - count) for b, n, count in zip(known.tolist(), dims, part, strict=True)]
-        paddings = constant_of(np.array(pairs, known.dtype).reshape(-1, 2))
+    if (
+        constant is not None
+        and dims is not None
+        and part is not None
+        and None not in (*dims, *part)
+    ):
+        pairs = [
+            (b, n - b - count) for b, n, count in zip(constant.tolist(), dims, part, strict=True)
+        ]
+        paddings = constant_of(np.array(pairs, constant.dtype).reshape(-1, 2))
     else:
         kind = begin.dtype.base_dtype
-        whole = out("Shape", [x], {"out_type": kind})
-        given = out("Shape", [grad], {"out_type": kind})
-        after = out("Sub", [out("Sub", [whole, given]), begin])
+        sizes = out("Shape", [x], {"out_type": kind})
+        slice_sizes = out("Shape", [grad], {"out_type": kind})
+        after = out("Sub", [out("Sub", [sizes, slice_sizes]), begin])
         paddings = out("Pack", [[begin, after]], {"axis": 1})
     return [out("Pad", [grad, paddings]), None, None]
 
@@ -50,15 +57,15 @@ def _slice(op: Node, grad: Output) -> list[Output | None]:
 def _strided_slice(op: Node, grad: Output) -> list[Output | None]:
     x, begin, end, strides = op.inputs
     shape = _shape_in(x, begin.dtype.base_dtype)
-    found = out("StridedSliceGrad", [shape, begin, end, strides, grad], _masks(op))
-    return [found, None, None, None]
+    x_grad = out("StridedSliceGrad", [shape, begin, end, strides, grad], _masks(op))
+    return [x_grad, None, None, None]
 
 
 @RegisterGradient("StridedSliceGrad")
 def _strided_slice_grad(op: Node, grad: Output) -> list[Output | None]:
     _, begin, end, strides, _ = op.inputs
-    found = out("StridedSlice", [grad, begin, end, strides], _masks(op))
-    return [None, None, None, None, found]
+    slice_grad = out("StridedSlice", [grad, begin, end, strides], _masks(op))
+    return [None, None, None, None, slice_grad]
 
 
 @RegisterGradient("TensorStridedSliceUpdate")
@@ -67,5 +74,5 @@ def _strided_slice_update(op: Node, grad: Output) -> list[Output | None]:
     bounds = [begin, end, strides]
     part = out("StridedSlice", [grad, *bounds], _masks(op))
     zeros = out("ZerosLike", [value])
-    rest = out("TensorStridedSliceUpdate", [grad, *bounds, zeros], _masks(op))
-    return [rest, None, None, None, sum_to_shape(part, value)]
+    cleared = out("TensorStridedSliceUpdate", [grad, *bounds, zeros], _masks(op))
+    return [cleared, None, None, None, sum_to_shape(part, value)]

@@ -9,9 +9,9 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 
 
-def none_but(count: int, known: dict[int, Output | None]) -> list[Output | None]:
+def none_but(count: int, grads: dict[int, Output | None]) -> list[Output | None]:
     """The gradients of `count` inputs, of which only some have one."""
-    return [known.get(i) for i in range(count)]
+    return [grads.get(i) for i in range(count)]
 
 
 @RegisterGradient("SparseToDense")
@@ -19,15 +19,15 @@ def _sparse_to_dense(op: Node, grad: Output) -> list[Output | None]:
     indices, shape, values, _ = op.inputs
     rank = out("Size", [shape])
     table = out("Reshape", [indices, out("Pack", [[-1, rank]])])
-    chosen = out("GatherNd", [grad, table])
-    picked = out("Sum", [chosen, ints([0])])
-    rest = out("Sub", [out("Sum", [grad, all_axes(grad)]), picked])
+    value_grads = out("GatherNd", [grad, table])
+    picked = out("Sum", [value_grads, ints([0])])
+    default_grad = out("Sub", [out("Sum", [grad, all_axes(grad)]), picked])
     if values.dims is not None and len(values.dims) == 1:
-        return [None, None, chosen, rest]
+        return [None, None, value_grads, default_grad]
     # Values of rank 0 stand at all indices; with one value per index only empty axes are summed.
-    whole = out("Reshape", [chosen, ints([-1])])
+    flat_grads = out("Reshape", [value_grads, ints([-1])])
     axes = out("Range", [0, out("Sub", [1, out("Rank", [values])]), 1])
-    return [None, None, out("Sum", [whole, axes]), rest]
+    return [None, None, out("Sum", [flat_grads, axes]), default_grad]
 
 
 @RegisterGradient("SparseTensorDenseMatMul")
@@ -43,12 +43,12 @@ def _sparse_dense_matmul(op: Node, grad: Output) -> list[Output | None]:
         product = matrix_transpose(product, conjugate=True)
     bounds = [(ints([0, i]), ints([0, i + 1]), ints([1, 1])) for i in range(2)]
     masks = {"begin_mask": 1, "end_mask": 1, "shrink_axis_mask": 2}
-    rows, columns = [out("StridedSlice", [indices, *each], masks) for each in bounds]
+    rows, columns = [out("StridedSlice", [indices, *bound], masks) for bound in bounds]
     if adjoint_a:
         rows, columns = columns, rows
     left, right = out("GatherV2", [grad, rows, 0]), out("GatherV2", [dense, columns, 0])
-    found = out("Sum", [out("Mul", [left, conj(right)]), ints([1])])
-    return [None, conj(found) if adjoint_a else found, None, product]
+    values_grad = out("Sum", [out("Mul", [left, conj(right)]), ints([1])])
+    return [None, conj(values_grad) if adjoint_a else values_grad, None, product]
 
 
 @RegisterGradient("SparseReorder")

@@ -14,8 +14,8 @@ Gradients = list[Output | None]
 
 @RegisterGradient("SparseAdd")
 def _add(op: Node, _: Output | None, grad: Output, __: Output | None) -> Gradients:
-    found = create("SparseAddGrad", [grad, op.inputs[0], op.inputs[3], op.outputs[0]]).outputs
-    return none_but(7, {1: found[0], 4: found[1]})
+    value_grads = create("SparseAddGrad", [grad, op.inputs[0], op.inputs[3], op.outputs[0]]).outputs
+    return none_but(7, {1: value_grads[0], 4: value_grads[1]})
 
 
 @RegisterGradient("SparseAddGrad")
@@ -45,23 +45,23 @@ def _plus_dense(op: Node, grad: Output) -> Gradients:
 def _times_dense(op: Node, grad: Output) -> Gradients:
     values, dense = op.inputs[1], op.inputs[3]
     places = _places_in_dense(op)
-    chosen = out("GatherNd", [dense, places])
+    gathered = out("GatherNd", [dense, places])
     to_dense = out("Mul", [grad, conj(values)])
-    return [None, out("Mul", [grad, conj(chosen)]), None, _scattered(op, places, to_dense)]
+    return [None, out("Mul", [grad, conj(gathered)]), None, _scattered(op, places, to_dense)]
 
 
 @RegisterGradient("SparseDenseCwiseDiv")
 def _by_dense(op: Node, grad: Output) -> Gradients:
     dense = op.inputs[3]
     places = _places_in_dense(op)
-    chosen = conj(out("GatherNd", [dense, places]))
-    to_values = out("RealDiv", [grad, chosen])
+    gathered = conj(out("GatherNd", [dense, places]))
+    to_values = out("RealDiv", [grad, gathered])
     to_dense = neg(out("Mul", [to_values, conj(op.outputs[0])]))
     return [None, to_values, None, _scattered(op, places, to_dense)]
 
 
 def _places_in_dense(op: Node) -> Output:
-    """Where the element of the dense operand is that each stored one met, shape (n, its rank)."""
+    """Return the index into the dense operand of each stored element, shape (n, its rank)."""
     indices, dense = op.inputs[0], op.inputs[3]
     sizes = out("Shape", [dense], {"out_type": dtypes.int64})
     rank = out("Size", [sizes])
@@ -95,18 +95,18 @@ def _reduce_max(op: Node, grad: Output) -> Gradients:
 
 
 def _spread(op: Node, reduced: Output) -> Output:
-    """For each stored element that of a reduction which it is part of."""
+    """Return, for each stored element, the reduced element that it contributed to."""
     indices, _, shape, axes = op.inputs
     rank = out("Size", [shape])
-    gone = out("FloorMod", [out("Reshape", [axes, [-1]]), rank])
-    at = out("ExpandDims", [gone, 1])
-    ones = out("OnesLike", [shape])
+    reduced_axes = out("FloorMod", [out("Reshape", [axes, [-1]]), rank])
+    positions = out("ExpandDims", [reduced_axes, 1])
+    all_ones = out("OnesLike", [shape])
     # A reduced axis twice is one: the update of a place is the same each time.
-    zeros = out("ZerosLike", [out("Cast", [gone], {"DstT": dtypes.int64})])
-    left = out("TensorScatterUpdate", [ones, at, zeros])
-    kept = out("Add", [out("Mul", [left, out("Sub", [shape, 1])]), 1])
-    whole = out("Reshape", [reduced, kept])
-    return out("GatherNd", [whole, out("Mul", [indices, left])])
+    zeros = out("ZerosLike", [out("Cast", [reduced_axes], {"DstT": dtypes.int64})])
+    left = out("TensorScatterUpdate", [all_ones, positions, zeros])
+    reduced_shape = out("Add", [out("Mul", [left, out("Sub", [shape, 1])]), 1])
+    reshaped = out("Reshape", [reduced, reduced_shape])
+    return out("GatherNd", [reshaped, out("Mul", [indices, left])])
 
 
 @RegisterGradient("SparseSoftmax")

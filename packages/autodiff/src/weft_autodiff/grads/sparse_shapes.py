@@ -12,7 +12,7 @@ Gradients = list[Output | None]
 
 
 def _numbered(values: Output) -> Output:
-    """For each value its position."""
+    """Return the position of each value."""
     return out("Range", [0, out("Size", [values]), 1])
 
 
@@ -22,11 +22,11 @@ def _concat(op: Node, *grads: Output | None) -> Gradients:
     indices, values, shapes = (op.inputs[i * count : (i + 1) * count] for i in range(3))
     if grad is None:
         return [None] * (3 * count)
-    lengths = [out("Shape", [each]) for each in values]
-    # What came from where is found by joining the positions in place of the values.
-    whole = out("Range", [0, out("Sum", [out("ConcatV2", [lengths, 0]), 0]), 1])
+    lengths = [out("Shape", [value]) for value in values]
+    # Joining the positions instead of the values shows which input each value came from.
+    positions = out("Range", [0, out("Sum", [out("ConcatV2", [lengths, 0]), 0]), 1])
     sizes = out("ConcatV2", [lengths, 0])
-    numbers = create("SplitV", [whole, sizes, 0], {"num_split": count}).outputs
+    numbers = create("SplitV", [positions, sizes, 0], {"num_split": count}).outputs
     inputs = [list(indices), list(numbers), list(shapes)]
     order = create("SparseConcat", inputs, {"concat_dim": op.attrs["concat_dim"]}).outputs[1]
     back = out("GatherV2", [grad, out("InvertPermutation", [order]), 0])
@@ -40,13 +40,18 @@ def _split(op: Node, *grads: Output | None) -> Gradients:
     axis, indices, values, shape = op.inputs
     inputs = [axis, indices, _numbered(values), shape]
     numbers = create("SparseSplit", inputs, {"num_split": count}).outputs[count : 2 * count]
-    known = [
-        (at, grad) for at, grad in zip(numbers, grads[count:], strict=False) if grad is not None
+    pairs_with_grad = [
+        (position, grad)
+        for position, grad in zip(numbers, grads[count:], strict=False)
+        if grad is not None
     ]
-    if not known:
+    if not pairs_with_grad:
         return [None] * 4
-    at = out("ExpandDims", [_joined([number for number, _ in known]), 1])
-    total = out("ScatterNd", [at, _joined([grad for _, grad in known]), out("Shape", [values])])
+    position = out("ExpandDims", [_joined([number for number, _ in pairs_with_grad]), 1])
+    total = out(
+        "ScatterNd",
+        [position, _joined([grad for _, grad in pairs_with_grad]), out("Shape", [values])],
+    )
     return none_but(4, {2: total})
 
 
@@ -64,25 +69,25 @@ def _slice(op: Node, _: Output | None, grad: Output | None, __: Output | None) -
 
 @RegisterGradient("SparseSliceGrad")
 def _slice_grad(op: Node, grad: Output) -> Gradients:
-    _, indices, start, kept = op.inputs
-    return none_but(4, {0: out("SparseSliceGrad", [grad, kept, neg(start), indices])})
+    _, indices, start, result_indices = op.inputs
+    return none_but(4, {0: out("SparseSliceGrad", [grad, result_indices, neg(start), indices])})
 
 
 @RegisterGradient("SparseFillEmptyRows")
 def _fill(op: Node, _: Output | None, grad: Output | None, *__: Output | None) -> Gradients:
     if grad is None:
         return [None] * 4
-    found = create("SparseFillEmptyRowsGrad", [op.outputs[3], grad]).outputs
-    return none_but(4, {1: found[0], 3: found[1]})
+    fill_grads = create("SparseFillEmptyRowsGrad", [op.outputs[3], grad]).outputs
+    return none_but(4, {1: fill_grads[0], 3: fill_grads[1]})
 
 
 @RegisterGradient("RaggedFillEmptyRowsGrad")
 @RegisterGradient("SparseFillEmptyRowsGrad")
 def _fill_grad(op: Node, values: Output | None, default: Output | None) -> Gradients:
     back, grad = op.inputs
-    rest = out("ZerosLike", [grad])
+    cleared = out("ZerosLike", [grad])
     if default is not None:
-        rest = out("Fill", [out("Shape", [grad]), default])
+        cleared = out("Fill", [out("Shape", [grad]), default])
     if values is None:
         values = out("ZerosLike", [out("GatherV2", [grad, back, 0])])
-    return [None, out("TensorScatterUpdate", [rest, out("ExpandDims", [back, 1]), values])]
+    return [None, out("TensorScatterUpdate", [cleared, out("ExpandDims", [back, 1]), values])]

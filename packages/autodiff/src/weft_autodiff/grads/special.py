@@ -55,7 +55,7 @@ def _polygamma(node: Node, grad: Output) -> Pair:
 
 @RegisterGradient("Zeta")
 def _zeta(node: Node, grad: Output) -> Pair:
-    x, q = node.inputs  # for x, as in TensorFlow, none is known
+    x, q = node.inputs  # TensorFlow has no derivative by x either
     slope = mul(x, out("Zeta", [plus(1, x), q]))
     return sum_to_shapes(node, None, neg(mul(grad, slope)))
 
@@ -63,7 +63,7 @@ def _zeta(node: Node, grad: Output) -> Pair:
 @RegisterGradient("IgammaGradA")
 def _igamma_grad_a(node: Node, grad: Output) -> Pair:
     raise errors.UnimplementedError(
-        f"{node.name!r} is the derivative of igamma for a, of which no further derivative is known"
+        f"{node.name!r} is the derivative of igamma for a, which has no registered derivative"
     )
 
 
@@ -95,7 +95,7 @@ def _ndtri(node: Node, grad: Output) -> Output:
 
 @RegisterGradient("Betainc")
 def _betainc(node: Node, grad: Output) -> list[Output | None]:
-    a, b, x = node.inputs  # for a and b, as in TensorFlow, none is known
+    a, b, x = node.inputs  # TensorFlow has none by a and b either
     logs = out("AddV2", [out("Xlog1py", [_less_one(b), neg(x)]), out("Xlogy", [_less_one(a), x])])
     gammas = out("AddV2", [out("Lgamma", [a]), out("Lgamma", [b])])
     norm = out("Sub", [gammas, out("Lgamma", [out("AddV2", [a, b])])])

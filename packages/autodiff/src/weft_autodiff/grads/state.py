@@ -23,7 +23,7 @@ def _read_variable(op: Node, grad: Any) -> Any:
 
 @RegisterGradient("ResourceGather")
 def _resource_gather(op: Node, grad: Output | None) -> list[Any]:
-    """The gradient as slices, so that it costs what was gathered and not the table.
+    """Return the gradient as slices, so that its cost depends on the rows gathered, not the table.
 
     For batch_dims > 0 the row numbers count through the batches: the slices are those of the
     variable with its first batch_dims + 1 axes made one, and are scattered into it.

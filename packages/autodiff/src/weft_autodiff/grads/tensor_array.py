@@ -54,10 +54,10 @@ def _gather(op: Node, grad: Output) -> list[Any]:
 @RegisterGradient("TensorArrayScatterV3")
 def _scatter(op: Node, flow: Output) -> list[Any]:
     _, indices, value, _ = op.inputs
-    rest = value.dims[1:] if value.dims else None
+    element_dims = value.dims[1:] if value.dims else None
     with op.graph.colocate_with(op.inputs[0]):
         handle, before = _gradient_array(op, flow)
-        grad = ops.tensor_array_gather_v3(handle, indices, before, value.dtype, rest)
+        grad = ops.tensor_array_gather_v3(handle, indices, before, value.dtype, element_dims)
     grad.set_shape(value.dims)
     return [None, None, grad, flow]
 
@@ -74,9 +74,9 @@ def _concat(op: Node, grad: Any, lengths: Any) -> list[Any]:
 @RegisterGradient("TensorArraySplitV3")
 def _split(op: Node, flow: Output) -> list[Any]:
     _, value, _, _ = op.inputs
-    rest = value.dims[1:] if value.dims else None
+    element_dims = value.dims[1:] if value.dims else None
     with op.graph.colocate_with(op.inputs[0]):
         handle, before = _gradient_array(op, flow)
-        grad, _ = ops.tensor_array_concat_v3(handle, before, value.dtype, rest)
+        grad, _ = ops.tensor_array_concat_v3(handle, before, value.dtype, element_dims)
     grad.set_shape(value.dims)
     return [None, grad, None, flow]

@@ -32,7 +32,7 @@ def _beside(x: Output, axis: int, step: int) -> Output:
 
 
 def _transposed(above: Output, main: Output, below: Output) -> tuple[Output, Output, Output]:
-    """The diagonals of the adjoint: what is above comes below, one place later."""
+    """Return the diagonals of the adjoint: upper and lower swap, shifted by one."""
     return conj(_ahead(below, -1)), conj(main), conj(_behind(above, -1))
 
 

@@ -1,4 +1,4 @@
-"""What windows or regions of an image meet, side by side: for gradients of gradients."""
+"""Values of the windows or regions of an image, side by side: for gradients of gradients."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import gather, permutation, shapes
 
 Positions: TypeAlias = tuple[Output, Output]
-"""For each window along an axis the positions that it meets, and whether each is one: both of
-shape (windows, positions). What is none has any position of the image."""
+"""Positions in each window along an axis, and a mask of the valid ones: both of shape (windows,
+positions). Invalid entries hold any position of the image.
+"""
 
 
 def side_by_side(down: Positions, right: Positions, *images: Output) -> tuple[list[Output], Output]:
@@ -24,9 +25,9 @@ def side_by_side(down: Positions, right: Positions, *images: Output) -> tuple[li
     parts = []
     for image in images:
         lines = gather.gather(image, down[0], axis=1)  # (N, H, rows, width, C)
-        found = permutation.transpose(gather.gather(lines, right[0], axis=3), [0, 1, 3, 2, 4, 5])
-        sizes = shapes.shape(found)
-        parts.append(shapes.reshape(found, [*[sizes[i] for i in range(3)], -1, sizes[5]]))
+        columns = permutation.transpose(gather.gather(lines, right[0], axis=3), [0, 1, 3, 2, 4, 5])
+        sizes = shapes.shape(columns)
+        parts.append(shapes.reshape(columns, [*[sizes[i] for i in range(3)], -1, sizes[5]]))
     met = down[1][:, None, :, None] & right[1][None, :, None, :]
     sizes = shapes.shape(met)
     return parts, shapes.reshape(met, [sizes[0], sizes[1], -1, 1])

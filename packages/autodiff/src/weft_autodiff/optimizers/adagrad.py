@@ -173,8 +173,8 @@ class AdagradDAOptimizer(UpdateRuleOptimizer):
 
     def _prepare(self) -> None:
         super()._prepare()
-        one = builder.constant(1, dtypes.int64)
-        self._global_step_on_worker = as_step(self._global_step) + one
+        unit = builder.constant(1, dtypes.int64)
+        self._global_step_on_worker = as_step(self._global_step) + unit
 
     def _extra_tensors(self, var: Any) -> dict[str, Any]:
         return {"global_step": self._global_step_on_worker}

@@ -42,8 +42,8 @@ class GradientDescentOptimizer(UpdateRuleOptimizer):
 
     def _apply_rule(self, var: Any, arguments: Any) -> Node:
         attrs = {"use_locking": self._use_locking}
-        given = {"alpha": self._rate(var), "delta": arguments["grad"]}
-        return training.apply_update(self._rule, [var], given, attrs)
+        inputs = {"alpha": self._rate(var), "delta": arguments["grad"]}
+        return training.apply_update(self._rule, [var], inputs, attrs)
 
     def _rate(self, var: Any) -> Output:
         return cast(self._learning_rate_tensor, var.dtype.base_dtype)

@@ -151,8 +151,8 @@ def cosine_decay(
     """
     with _Schedule(name, "CosineDecay", learning_rate, global_step) as s:
         steps = s.of(decay_steps)
-        done = out("Minimum", [s.step, steps]) / steps
-        return s.finish(s.lifted(s.cosine(done), alpha))
+        progress = out("Minimum", [s.step, steps]) / steps
+        return s.finish(s.lifted(s.cosine(progress), alpha))
 
 
 def cosine_decay_restarts(
@@ -178,13 +178,15 @@ def cosine_decay_restarts(
       [0.5, 0.25, 0.5]
     """
     with _Schedule(name, "SGDRDecay", learning_rate, global_step) as s:
-        done = s.step / s.of(first_decay_steps)
+        progress = s.step / s.of(first_decay_steps)
         if isinstance(t_mul, int | float):
-            restarts, done = s.geometric(done, t_mul) if t_mul != 1 else s.arithmetic(done)
+            restarts, progress = (
+                s.geometric(progress, t_mul) if t_mul != 1 else s.arithmetic(progress)
+            )
         else:
-            restarts, done = s.either(done, s.of(t_mul))
+            restarts, progress = s.either(progress, s.of(t_mul))
         height = out("Pow", [s.of(m_mul), restarts])
-        return s.finish(s.lifted(height * s.cosine(done), alpha))
+        return s.finish(s.lifted(height * s.cosine(progress), alpha))
 
 
 def linear_cosine_decay(
@@ -225,7 +227,7 @@ def noisy_linear_cosine_decay(
     beta: Any = 0.001,
     name: str | None = None,
 ) -> Output:
-    """`linear_cosine_decay` with normal noise on the linear part.
+    """Add normal noise to the linear part of `linear_cosine_decay`.
 
     Args:
       decay_steps: positive scalar.
@@ -283,10 +285,12 @@ def piecewise_constant(
             f"got {len(boundaries)} boundaries and {len(values)} values"
         )
     with get_default_graph().name_scope(name or "PiecewiseConstant"):
-        chosen = convert_to_tensor(x)
+        position = convert_to_tensor(x)
         table = convert_to_tensor(list(values))
-        edges = convert_to_tensor([_boundary(edge, chosen) for edge in boundaries], chosen.dtype)
-        below = out("Cast", [out("Less", [edges, chosen])], {"DstT": "int32"})
+        edges = convert_to_tensor(
+            [_boundary(edge, position) for edge in boundaries], position.dtype
+        )
+        below = out("Cast", [out("Less", [edges, position])], {"DstT": "int32"})
         return out("GatherV2", [table, out("Sum", [below, [0]]), 0])
 
 
@@ -326,43 +330,43 @@ class _Schedule:
         """`value` in the rate's dtype."""
         if isinstance(value, int | float):
             return convert_to_tensor(value, self.dtype)
-        found = convert_to_tensor(value)
-        if found.dtype.base_dtype is self.dtype:
-            return found
-        return out("Cast", [found], {"DstT": self.dtype})
+        tensor = convert_to_tensor(value)
+        if tensor.dtype.base_dtype is self.dtype:
+            return tensor
+        return out("Cast", [tensor], {"DstT": self.dtype})
 
     def passed(self, decay_steps: Any, staircase: bool) -> Output:
-        """How many times `decay_steps` have passed."""
+        """Return the number of times that `decay_steps` have passed."""
         count = self.step / self.of(decay_steps)
         return out("Floor", [count]) if staircase else count
 
-    def cosine(self, done: Output) -> Output:
-        """From 1 to 0 along half a wave while `done` goes from 0 to 1."""
-        return (out("Cos", [done * math.pi]) + 1.0) * 0.5
+    def cosine(self, progress: Output) -> Output:
+        """Return a half cosine wave: from 1 to 0 while `progress` goes from 0 to 1."""
+        return (out("Cos", [progress * math.pi]) + 1.0) * 0.5
 
     def lifted(self, part: Output, alpha: Any) -> Output:
         """`part` of the way from `alpha` to 1."""
         low = self.of(alpha)
         return (1.0 - low) * part + low
 
-    def arithmetic(self, done: Output) -> tuple[Output, Output]:
+    def arithmetic(self, progress: Output) -> tuple[Output, Output]:
         """Restarts so far and the part of the current period, all periods of one length."""
-        restarts = out("Floor", [done])
-        return restarts, done - restarts
+        restarts = out("Floor", [progress])
+        return restarts, progress - restarts
 
-    def geometric(self, done: Output, t_mul: Any) -> tuple[Output, Output]:
+    def geometric(self, progress: Output, t_mul: Any) -> tuple[Output, Output]:
         """The same with each period `t_mul` times as long as the one before."""
         factor = self.of(t_mul)
-        grown = out("Log", [1.0 - done * (1.0 - factor)]) / out("Log", [factor])
+        grown = out("Log", [1.0 - progress * (1.0 - factor)]) / out("Log", [factor])
         restarts = out("Floor", [grown])
         length = out("Pow", [factor, restarts])
         start = (1.0 - length) / (1.0 - factor)
-        return restarts, (done - start) / length
+        return restarts, (progress - start) / length
 
-    def either(self, done: Output, t_mul: Output) -> tuple[Output, Output]:
+    def either(self, progress: Output, t_mul: Output) -> tuple[Output, Output]:
         """`arithmetic` where `t_mul` turns out to be 1, else `geometric`."""
         is_one = out("Equal", [t_mul, self.of(1.0)])
-        pairs = zip(self.arithmetic(done), self.geometric(done, t_mul), strict=True)
+        pairs = zip(self.arithmetic(progress), self.geometric(progress, t_mul), strict=True)
         restarts, part = [out("SelectV2", [is_one, a, b]) for a, b in pairs]
         return restarts, part
 

@@ -44,7 +44,7 @@ class LossScale:
         raise errors.UnimplementedError(f"{type(self).__name__} does not override update")
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments with which it was made."""
+        """Return the arguments of the constructor."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not override get_config")
 
     @classmethod
@@ -54,7 +54,7 @@ class LossScale:
 
 
 class FixedLossScale(LossScale):
-    """A scale that stays as it is.
+    """A constant scale.
 
     Args:
       loss_scale_value: at least 1.
@@ -76,7 +76,7 @@ class FixedLossScale(LossScale):
         return convert_to_tensor(self._value, dtypes.float32)
 
     def update(self, grads: Sequence[Any]) -> tuple[Node, Any]:
-        """Nothing to do, and all gradients are applied."""
+        """Return a no-op and True: all gradients are applied."""
         return control.no_op(), True
 
     def get_config(self) -> dict[str, Any]:
@@ -165,21 +165,21 @@ def _variable(value: float, dtype: DType, name: str) -> Any:
 
 
 def _all_finite(grads: Sequence[Any]) -> Output:
-    found = []
+    flags = []
     for grad in grads:
         if grad is None:
             continue
         values = grad.values if isinstance(grad, IndexedSlices) else grad
         total = out("IsFinite", [values])
         axes = out("Range", [0, out("Rank", [total]), 1])
-        found.append(out("All", [total, axes]))
-    if not found:
+        flags.append(out("All", [total, axes]))
+    if not flags:
         return convert_to_tensor(True)
-    return out("All", [out("Pack", [found]), [0]])
+    return out("All", [out("Pack", [flags]), [0]])
 
 
 class MixedPrecisionLossScaleOptimizer(Optimizer):
-    """An optimizer of a scaled loss; steps whose gradients are not finite are left out.
+    """An optimizer of a scaled loss; steps whose gradients are not finite are skipped.
 
     Args:
       opt: the optimizer inside, which gets gradients that are divided by the scale.
@@ -206,11 +206,11 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
         self._loss_scale = _scale_of(loss_scale)
 
     def compute_gradients(self, loss: Any, *args: Any, **kwargs: Any) -> Any:
-        """The gradients of the loss, by way of those of the scaled loss; see `Optimizer`."""
+        """Return the gradients of the loss, computed from those of the scaled loss."""
         scale = self._loss_scale()
-        found = self._optimizer.compute_gradients(_times(loss, scale), *args, **kwargs)
+        pairs = self._optimizer.compute_gradients(_times(loss, scale), *args, **kwargs)
         inverse = out("Reciprocal", [scale])
-        return [(None if g is None else _times(g, inverse), v) for g, v in found]
+        return [(None if g is None else _times(g, inverse), v) for g, v in pairs]
 
     def apply_gradients(
         self, grads_and_vars: Any, global_step: Any = None, name: str | None = None
@@ -229,8 +229,8 @@ class MixedPrecisionLossScaleOptimizer(Optimizer):
             with get_default_graph().control_dependencies([step]):
                 return convert_to_tensor(True)
 
-        done = cond(apply, taken, lambda: convert_to_tensor(False))
-        return control.group(done, update)
+        applied = cond(apply, taken, lambda: convert_to_tensor(False))
+        return control.group(applied, update)
 
     def get_slot(self, var: Any, name: str) -> Any:
         """A slot of the optimizer inside."""
@@ -264,5 +264,5 @@ def _times(value: Any, factor: Output) -> Any:
     if callable(value):
         return lambda: _times(value(), factor)
     kind = convert_to_tensor(value).dtype.base_dtype
-    same = factor if kind is dtypes.float32 else out("Cast", [factor], {"DstT": kind})
-    return out("Mul", [value, same])
+    cast_factor = factor if kind is dtypes.float32 else out("Cast", [factor], {"DstT": kind})
+    return out("Mul", [value, cast_factor])

@@ -46,27 +46,27 @@ def assign_moving_average(
         graph.colocate_with(variable.op),
     ):
         dtype = variable.dtype.base_dtype
-        rest = cast(1.0 - builder.convert_to_tensor(decay, name="decay"), dtype)
-        given = _value(value, dtype)
+        weight = cast(1.0 - builder.convert_to_tensor(decay, name="decay"), dtype)
+        new_value = _value(value, dtype)
         if zero_debias:
-            step = _debiased_step(variable, given, rest)
+            step = _debiased_step(variable, new_value, weight)
         else:
-            step = (_value(variable) - given) * rest
+            step = (_value(variable) - new_value) * weight
         return state.assign_sub(variable, step, name=scope)
 
 
-def _debiased_step(variable: Any, value: Output, rest: Output) -> Output:
-    """What to subtract so that the variable becomes the corrected average."""
+def _debiased_step(variable: Any, value: Output, weight: Output) -> Output:
+    """Return the number to subtract so that the variable becomes the corrected average."""
     biased, count = _debias_variables(variable)
     current = _value(biased)
-    moved = current - (current - value) * rest
+    moved = current - (current - value) * weight
     steps = _value(count) + 1.0
     updates = [
         biased.assign(moved, read_value=False),
         count.assign(steps, read_value=False),
     ]
     with variable.graph.control_dependencies(updates):
-        correction = 1.0 - builder.out("Pow", [1.0 - rest, steps])
+        correction = 1.0 - builder.out("Pow", [1.0 - weight, steps])
         return _value(variable) - moved / correction
 
 
@@ -85,10 +85,10 @@ def _debias_variables(variable: Any) -> tuple[Any, Any]:
 
 
 def _unused_suffix(scope: VariableScope) -> str:
-    """What keeps the state of a second average into the same variable apart from the first's."""
-    taken = {variable.op.name for variable in scope.global_variables()}
+    """Return a suffix that separates the state of another average into the same variable."""
+    names = {variable.op.name for variable in scope.global_variables()}
     number, suffix = 0, ""
-    while f"{scope.name}/biased{suffix}" in taken:
+    while f"{scope.name}/biased{suffix}" in names:
         number += 1
         suffix = f"_{number}"
     return suffix
@@ -146,17 +146,17 @@ class ExponentialMovingAverage:
           InvalidTypeError: one of them is not floating.
           InvalidArgumentError: one has an average already.
         """
-        chosen = trainable_variables() if var_list is None else list(var_list)
+        variables = trainable_variables() if var_list is None else list(var_list)
         graph = get_default_graph()
         debias: set[int] = set()
-        for var in chosen:
+        for var in variables:
             self._check(var)
             with graph.control_dependencies(None):
                 self._averages[_key(var)] = self._shadow(var, debias)
         with graph.name_scope(self._name) as scope:
             decay = self._current_decay()
             updates = []
-            for var in chosen:
+            for var in variables:
                 shadow = self._averages[_key(var)]
                 zero = id(shadow) in debias
                 updates.append(assign_moving_average(shadow, var, decay, zero_debias=zero))
@@ -195,9 +195,9 @@ class ExponentialMovingAverage:
 
     def average_name(self, var: Any) -> str:
         """The name that the shadow of `var` has, or will have when `apply` is called with it."""
-        found = self._averages.get(_key(var))
-        if found is not None:
-            return str(found.op.name)
+        shadow = self._averages.get(_key(var))
+        if shadow is not None:
+            return str(shadow.op.name)
         name: str = get_default_graph().unique_name(
             f"{var.op.name}/{self._name}", mark_as_used=False
         )
@@ -206,7 +206,7 @@ class ExponentialMovingAverage:
     def variables_to_restore(
         self, moving_avg_variables: Iterable[Any] | None = None
     ) -> dict[str, Any]:
-        """The variables that a Saver restores for evaluation, with averages in their place.
+        """Return the variables that a Saver restores for evaluation, with averages in their place.
 
         Args:
           moving_avg_variables: variables whose average to use; all trainable ones, and those in
@@ -218,10 +218,12 @@ class ExponentialMovingAverage:
             moving_avg_variables = trainable_variables() + moving_average_variables()
         averaged = list({id(var): var for var in moving_avg_variables}.values())
         names = group_parts(averaged, self._saved_average_name)
-        taken = {checkpoint_name(var) for var in averaged}
-        others = get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES)
+        averaged_names = {checkpoint_name(var) for var in averaged}
+        all_variables = get_default_graph().get_collection(GraphKeys.GLOBAL_VARIABLES)
         return names | group_parts(
-            var for var in others if checkpoint_name(var) not in names.keys() | taken
+            var
+            for var in all_variables
+            if checkpoint_name(var) not in names.keys() | averaged_names
         )
 
     def _saved_average_name(self, var: Any) -> str:
@@ -238,7 +240,7 @@ def _key(var: Any) -> tuple[Any, str]:
 
 
 def _value(var: Any, dtype: DType | None = None) -> Output:
-    """The value where control dependencies put it: of a variable, not the shared snapshot.
+    """Return the value at the control dependencies: a fresh read, not the shared snapshot.
 
     So an average under `control_dependencies([train_op])` sees what that update left.
     """

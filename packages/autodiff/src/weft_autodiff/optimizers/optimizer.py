@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients, slots, and the node that applies the updates."""
+"""Base class of optimizers: gradients, slots, and the node that applies the updates."""
 
 from __future__ import annotations
 
@@ -202,17 +202,17 @@ class Optimizer:
             _check_node_of(global_step, "global_step must be a variable")
         if not pairs:
             raise errors.InvalidArgumentError("No variables provided.")
-        given = [(grad, var) for grad, var in pairs if grad is not None]
-        if not given:
+        gradient_pairs = [(grad, var) for grad, var in pairs if grad is not None]
+        if not gradient_pairs:
             names = ", ".join(str(var.name) for _, var in pairs)
             raise errors.InvalidArgumentError(f"No gradients provided for any variable: {names}.")
-        graph = graph_for(given[0][1])
+        graph = graph_for(gradient_pairs[0][1])
         with graph.as_default(), graph.control_dependencies(None):
-            self._create_slots([var for _, var in given])
+            self._create_slots([var for _, var in gradient_pairs])
         with graph.as_default(), graph.name_scope(name or self._name) as scope:
             self._prepare()
             updates = []
-            for grad, var in given:
+            for grad, var in gradient_pairs:
                 with graph.name_scope(f"update_{var.op.name}"), graph.colocate_with(var.op):
                     updates.append(self._update(grad, var))
             train_op = self._finish_with(updates, global_step, scope)
@@ -224,12 +224,12 @@ class Optimizer:
         if global_step is None:
             return _node(self._finish(updates, scope))
         graph = graph_for(global_step)
-        done = self._finish(updates, "update")
-        with graph.control_dependencies([done]), graph.colocate_with(global_step.op):
-            one = builder.constant(1, global_step.dtype.base_dtype)
+        updated = self._finish(updates, "update")
+        with graph.control_dependencies([updated]), graph.colocate_with(global_step.op):
+            unit = builder.constant(1, global_step.dtype.base_dtype)
             if is_resource_variable(global_step):
-                return _node(global_step.assign_add(one, name=scope, read_value=False))
-            return _node(state.assign_add(global_step, one, name=scope))
+                return _node(global_step.assign_add(unit, name=scope, read_value=False))
+            return _node(state.assign_add(global_step, unit, name=scope))
 
     def _update(self, grad: Grad, var: Any) -> Any:
         """The update of one variable, and its constraint afterwards."""
@@ -256,32 +256,32 @@ class Optimizer:
         return self._slots.get(name, {}).get(_var_key(var))
 
     def get_slot_names(self) -> list[str]:
-        """The names of the slots that this optimizer has made, sorted."""
+        """Return the names of the slots that this optimizer has made, sorted."""
         return sorted(self._slots)
 
     def variables(self) -> list[Any]:
         """All variables of the optimizer's state in the default graph, sorted by name."""
         graph = get_default_graph()
-        found = list(self._non_slot_variables())
+        variables = list(self._non_slot_variables())
         for slots in self._slots.values():
-            found += slots.values()
-        return sorted([v for v in found if v.op.graph is graph], key=lambda v: str(v.name))
+            variables += slots.values()
+        return sorted([v for v in variables if v.op.graph is graph], key=lambda v: str(v.name))
 
     def _create_non_slot_variable(self, initial_value: Any, name: str, colocate_with: Any) -> Any:
-        """A variable that belongs to no single variable, made once per graph."""
+        """Return a variable that belongs to no single variable, made once per graph."""
         graph = colocate_with.graph
-        found = self._non_slot_dict.get((name, graph))
-        if found is None:
+        variable = self._non_slot_dict.get((name, graph))
+        if variable is None:
             make: Any = Variable  # its metaclass takes the arguments
             with graph.colocate_with(colocate_with.op):
-                found = make(
+                variable = make(
                     initial_value,
                     name=name,
                     trainable=False,
                     use_resource=is_resource_variable(colocate_with),
                 )
-            self._non_slot_dict[name, graph] = found
-        return found
+            self._non_slot_dict[name, graph] = variable
+        return variable
 
     def _get_non_slot_variable(self, name: str, graph: Graph | None = None) -> Any:
         return self._non_slot_dict.get((name, (graph or get_default_graph()).outermost))
@@ -293,13 +293,13 @@ class Optimizer:
         return self._slots.setdefault(slot_name, {})
 
     def _get_or_make_slot(self, var: Any, val: Any, slot_name: str, op_name: str) -> Any:
-        """The slot, made with the initial value `val` where it does not exist."""
+        """Return the slot, made with the initial value `val` if it does not exist."""
         return self._slot(var, slot_name, lambda: slot_creator.create_slot(var, val, op_name))
 
     def _get_or_make_slot_with_initializer(
         self, var: Any, initializer: Any, shape: Any, dtype: Any, slot_name: str, op_name: str
     ) -> Any:
-        """The slot, made with `initializer` where it does not exist."""
+        """Return the slot, made with `initializer` if it does not exist."""
         return self._slot(
             var,
             slot_name,
@@ -309,7 +309,7 @@ class Optimizer:
         )
 
     def _zeros_slot(self, var: Any, slot_name: str, op_name: str) -> Any:
-        """The slot, made of zeros where it does not exist."""
+        """Return the slot, made of zeros if it does not exist."""
         return self._constant_slot(var, 0.0, slot_name, op_name)
 
     def _constant_slot(self, var: Any, value: float, slot_name: str, op_name: str) -> Any:
@@ -381,7 +381,7 @@ class Optimizer:
         return self._resource_apply_sparse(values, handle, unique)
 
     def _call_if_callable(self, param: Any) -> Any:
-        """`param`, or what it returns when it is a function."""
+        """Return `param`, or its result if it is a function."""
         return param() if callable(param) and not isinstance(param, Output) else param
 
     def __repr__(self) -> str:
@@ -421,7 +421,7 @@ def _pairs(grads_and_vars: Any) -> list[Any]:
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2:
             raise errors.InvalidTypeError(
-                f"apply_gradients takes pairs of a gradient and a variable, got {pair!r}"
+                f"apply_gradients requires pairs (gradient, variable), got {pair!r}"
             )
     return pairs
 

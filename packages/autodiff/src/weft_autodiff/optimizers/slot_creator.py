@@ -30,7 +30,7 @@ _SMALL = 1000
 
 
 def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
-    """A slot for `primary` with the initial value `val`.
+    """Create a slot for `primary` with the initial value `val`.
 
     Args:
       primary: a variable or an output.
@@ -41,8 +41,8 @@ def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool =
     """
     initial = builder.convert_to_tensor(val)
     with _place(primary, name, colocate_with_primary):
-        known = is_fully_defined(initial.dims)
-        return _variable(primary, initial, None, None, validate_shape=known)
+        has_static_shape = is_fully_defined(initial.dims)
+        return _variable(primary, initial, None, None, validate_shape=has_static_shape)
 
 
 def create_slot_with_initializer(
@@ -53,7 +53,7 @@ def create_slot_with_initializer(
     name: str,
     colocate_with_primary: bool = True,
 ) -> Any:
-    """A slot for `primary` whose initial value is `initializer(shape, dtype=dtype)`.
+    """Create a slot for `primary` whose initial value is `initializer(shape, dtype=dtype)`.
 
     Args:
       shape: fully known.
@@ -68,7 +68,7 @@ def create_slot_with_initializer(
 def create_zeros_slot(
     primary: Any, name: str, dtype: Any = None, colocate_with_primary: bool = True
 ) -> Any:
-    """A slot for `primary` of its shape that starts at zero.
+    """Create a slot for `primary` of its shape that starts at zero.
 
     Args:
       dtype: that of `primary` by default.
@@ -91,8 +91,10 @@ def create_constant_slot(
         return create_slot_with_initializer(
             primary, initializer, shape, element, name, colocate_with_primary
         )
-    known = getattr(primary, "initialized_value", None)
-    current = builder.convert_to_tensor(primary) if known is None else known()
+    initialized_value = getattr(primary, "initialized_value", None)
+    current = (
+        builder.convert_to_tensor(primary) if initialized_value is None else initialized_value()
+    )
     fill = builder.convert_to_tensor(value, element)
     val = builder.out("Fill", [builder.out("Shape", [current]), fill])
     return create_slot(primary, val, name, colocate_with_primary)
@@ -120,9 +122,9 @@ def _place(primary: Any, name: str, colocate: bool) -> Iterator[None]:
 
 
 def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_shape: bool) -> Any:
-    """The variable in the current scope, whose name is the scope's own."""
+    """Create the variable of the current scope; its name is the scope's own."""
     scope = get_variable_scope()
-    # What the program asks of its own variables is not meant for slots.
+    # Settings for the program's variables do not apply to slots.
     scope.set_partitioner(None)
     scope.set_regularizer(None)
     if scope.reuse is True:
@@ -143,7 +145,7 @@ def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_sh
 
 
 def _slot_slice(primary: Variable, slot: Variable) -> SaveSliceInfo | None:
-    """The part of the whole variable's slot that `slot` holds; None if it is not a part.
+    """Return the part of the whole variable's slot that `slot` holds; None if it is not a part.
 
     The slot of `w/part_0` is stored as a part of `w/<slot>`, so that a checkpoint restores into
     another number of parts. A slot of lower rank than its variable takes the leading axes.

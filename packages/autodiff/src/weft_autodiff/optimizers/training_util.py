@@ -56,13 +56,13 @@ def get_global_step(graph: Graph | None = None) -> Any:
       None
     """
     graph = graph or get_default_graph()
-    found = graph.get_collection(GraphKeys.GLOBAL_STEP)
-    if len(found) > 1:
+    steps = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    if len(steps) > 1:
         raise errors.InvalidArgumentError(
-            f"the collection {GraphKeys.GLOBAL_STEP} must have one item, got {found}"
+            f"the collection {GraphKeys.GLOBAL_STEP} must have one item, got {steps}"
         )
-    if found:
-        step = found[0]
+    if steps:
+        step = steps[0]
     else:
         try:
             step = graph.get_tensor_by_name("global_step:0")
@@ -73,7 +73,7 @@ def get_global_step(graph: Graph | None = None) -> Any:
 
 
 def create_global_step(graph: Graph | None = None) -> Any:
-    """Make the global step: an int64 variable "global_step", 0 at first, not trainable.
+    """Create the global step: an int64 variable "global_step", 0 at first, not trainable.
 
     Args:
       graph: the default graph by default.
@@ -102,7 +102,7 @@ def _zeros(shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph, made where it has none.
+    """Return the global step of a graph; create it if there is none.
 
     Args:
       graph: the default graph by default.

@@ -37,7 +37,7 @@ def cond(
     fn1: Branch | None = None,
     fn2: Branch | None = None,
 ) -> Any:
-    """What `true_fn` returns if `pred` holds, else what `false_fn` returns.
+    """Run `true_fn` if `pred` holds, else `false_fn`, and return its result.
 
     Only the nodes made inside the function that is chosen run; those made outside run either way.
 
@@ -61,7 +61,7 @@ def cond(
       >>> session.run(y, {x: 3.0}), session.run(y, {x: -3.0})
       (np.float32(6.0), np.float32(3.0))
     """
-    then, otherwise = _functions(true_fn, false_fn, fn1, fn2)
+    on_true, otherwise = _functions(true_fn, false_fn, fn1, fn2)
     if isinstance(pred, bool):
         raise errors.InvalidTypeError("cond requires pred to be a tensor, got a Python bool")
     condition = convert_to_tensor(pred, dtypes.bool_)
@@ -69,7 +69,7 @@ def cond(
     with graph.as_default(), graph.name_scope(name or "cond") as scope:
         conditional = open_conditional(graph, condition, scope)
         lower_branch, upper_branch = conditional.branches
-        upper, rebuild = _run_branch(upper_branch, then, strict)
+        upper, rebuild = _run_branch(upper_branch, on_true, strict)
         lower, _ = _run_branch(lower_branch, otherwise, strict)
         _check_structures(conditional, lower, upper)
         packed = rebuild(merge_results(conditional))
@@ -81,15 +81,15 @@ def _functions(
 ) -> tuple[Branch, Branch]:
     if (true_fn is not None and fn1 is not None) or (false_fn is not None and fn2 is not None):
         raise errors.InvalidTypeError("cond takes true_fn or fn1, and false_fn or fn2, not both")
-    then = fn1 if true_fn is None else true_fn
+    on_true = fn1 if true_fn is None else true_fn
     otherwise = fn2 if false_fn is None else false_fn
-    for function, wanted in ((then, "true_fn"), (otherwise, "false_fn")):
+    for function, argument in ((on_true, "true_fn"), (otherwise, "false_fn")):
         if not callable(function):
             raise errors.InvalidTypeError(
-                f"cond requires {wanted} to be callable, got {function!r}"
+                f"cond requires {argument} to be callable, got {function!r}"
             )
-    assert then is not None and otherwise is not None
-    return then, otherwise
+    assert on_true is not None and otherwise is not None
+    return on_true, otherwise
 
 
 # -------------------------------------------------------------------------------- building
@@ -101,11 +101,11 @@ def open_conditional(graph: Graph, pred: Output, scope: str) -> Conditional:
     sides = primitives.switch(pred, pred, name="Switch")
     conditional = Conditional(identity.identity(pred, name="pred_id"))
     graph.prevent_feeding(conditional.pred)
-    for taken, label in ((False, "switch_f"), (True, "switch_t")):
-        pivot = identity.identity(sides[taken], name=label)
-        for output in (sides[taken], pivot):
+    for side, label in ((False, "switch_f"), (True, "switch_t")):
+        pivot = identity.identity(sides[side], name=label)
+        for output in (sides[side], pivot):
             graph.prevent_feeding(output)
-        branch = CondContext(graph, graph.unique_name("cond_text"), outer, conditional, taken)
+        branch = CondContext(graph, graph.unique_name("cond_text"), outer, conditional, side)
         branch.pivot = pivot.node
         pivot.node.context = branch
     return conditional
@@ -126,10 +126,10 @@ def _run_branch(branch: CondContext, function: Branch, strict: bool) -> tuple[An
     with branch.open():
         result = function()
         if result is None:
-            wanted = "true_fn" if branch.taken else "false_fn"
+            argument = "true_fn" if branch.taken else "false_fn"
             raise errors.InvalidArgumentError(
-                f"cond requires {wanted} to return a value, got None; return a tensor, or the node "
-                "whose effect is wanted"
+                f"cond requires {argument} to return a value, got None; return a tensor, "
+                "or the node to run"
             )
         if not strict:
             result = unpacked(result)
@@ -149,20 +149,20 @@ def _value_of(leaf: Any, branch: CondContext) -> Any:
     return leaf
 
 
-def _check_structures(conditional: Conditional, otherwise: Any, then: Any) -> None:
+def _check_structures(conditional: Conditional, otherwise: Any, on_true: Any) -> None:
     try:
-        nest.assert_same_structure(then, otherwise)
+        nest.assert_same_structure(on_true, otherwise)
     except (ValueError, TypeError) as cause:
         kind = isinstance(cause, TypeError)
         raise (errors.InvalidTypeError if kind else errors.InvalidArgumentError)(
             f"true_fn and false_fn of cond must return equal structures: {cause}"
         ) from cause
-    check_arrays(then, otherwise, "true_fn and false_fn of cond")
+    check_arrays(on_true, otherwise, "true_fn and false_fn of cond")
     lower, upper = [branch.results for branch in conditional.branches]
     if len(lower) != len(upper):
         raise errors.InvalidArgumentError(
             "true_fn and false_fn of cond must return the same kinds of values, got "
-            f"{then!r} and {otherwise!r}"
+            f"{on_true!r} and {otherwise!r}"
         )
     for mine, other in zip(upper, lower, strict=True):
         if mine.dtype is not other.dtype:
@@ -183,7 +183,7 @@ def case(
     strict: bool = False,
     name: str = "case",
 ) -> Any:
-    """What the function of the first predicate that holds returns, or `default`.
+    """Run the function of the first predicate that holds, else `default`, and return its result.
 
     Args:
       pred_fn_pairs: list of (bool of rank 0, function), or a dictionary of these.
@@ -216,11 +216,11 @@ def case(
             return _chain(pairs, default, strict)
 
 
-def _pairs(given: Any) -> list[tuple[Output, Branch]]:
-    items = list(given.items()) if isinstance(given, Mapping) else given
+def _pairs(named: Any) -> list[tuple[Output, Branch]]:
+    items = list(named.items()) if isinstance(named, Mapping) else named
     if not isinstance(items, list | tuple):
         raise errors.InvalidTypeError(
-            f"case requires pred_fn_pairs to be a list or a dictionary, got {given!r}"
+            f"case requires pred_fn_pairs to be a list or a dictionary, got {named!r}"
         )
     if not items:
         raise errors.InvalidArgumentError("case requires at least one pair, got none")
@@ -241,14 +241,14 @@ def _pairs(given: Any) -> list[tuple[Output, Branch]]:
 
 def _chain(pairs: Sequence[tuple[Output, Branch]], default: Branch | None, strict: bool) -> Any:
     """Nested conditionals, the first pair outermost; without a default the last pair is it."""
-    (pred, function), rest = pairs[0], pairs[1:]
-    if not rest:
+    (pred, function), others = pairs[0], pairs[1:]
+    if not others:
         if default is None:
             if strict:
                 return function()
             return nest.map_structure(_settled, unpacked(function()))
         return cond(pred, function, default, strict=strict)
-    return cond(pred, function, lambda: _chain(rest, default, strict), strict=strict)
+    return cond(pred, function, lambda: _chain(others, default, strict), strict=strict)
 
 
 def _settled(leaf: Any) -> Any:
@@ -279,7 +279,7 @@ def _vector(preds: Sequence[Output]) -> Output:
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str | None = None
 ) -> Any:
-    """What the function number `branch_index` returns.
+    """Run the function with the number `branch_index` and return its result.
 
     Args:
       branch_index: int32, rank 0.
@@ -300,20 +300,20 @@ def switch_case(
     graph = index.graph
     with graph.as_default(), graph.name_scope(name or "switch_case"):
         last = functions[-1] if default is None else default
-        known = functions[:-1] if default is None else functions
-        if not known:
+        numbered = functions[:-1] if default is None else functions
+        if not numbered:
             return nest.map_structure(_settled, last())
         inside = comparison.logical_and(
-            comparison.greater_equal(index, 0), comparison.less(index, len(known))
+            comparison.greater_equal(index, 0), comparison.less(index, len(numbered))
         )
-        return cond(inside, lambda: _bisect(index, known, 0), last, strict=True)
+        return cond(inside, lambda: _bisect(index, numbered, 0), last, strict=True)
 
 
-def _numbered(given: Any) -> list[Branch]:
-    items = list(given.items()) if isinstance(given, Mapping) else given
+def _numbered(branch_fns: Any) -> list[Branch]:
+    items = list(branch_fns.items()) if isinstance(branch_fns, Mapping) else branch_fns
     if not isinstance(items, list | tuple) or not items:
         raise errors.InvalidTypeError(
-            f"switch_case requires a list or a dictionary of functions, got {given!r}"
+            f"switch_case requires a list or a dictionary of functions, got {branch_fns!r}"
         )
     pairs = [item if isinstance(item, tuple) else (i, item) for i, item in enumerate(items)]
     for key, function in pairs:

@@ -131,37 +131,37 @@ class ControlFlowContext(Context):
         return inside, waits, self
 
     def capture(self, output: Output) -> Output:
-        """What stands for `output` inside.
+        """Return the counterpart of `output` inside the context.
 
         Raises: InvalidArgumentError: it is inside a loop that this context is not in.
         """
         home = context_of(output)
         if home is self:
             return output
-        found = self._captured.get(output)
-        if found is not None:
-            return found
+        captured = self._captured.get(output)
+        if captured is not None:
+            return captured
         if home is not None and home.is_inside(self):
             check_visible(output, self)
             return output
         if self.recall is not None:
-            found = self.recall(self, output)
+            captured = self.recall(self, output)
         elif self.forward is None:
-            found = self._read_again(output)
-        if found is None:
-            found = self._bring_in(self._around(output))
-        self._captured[output] = found
-        return found
+            captured = self._read_again(output)
+        if captured is None:
+            captured = self._bring_in(self._around(output))
+        self._captured[output] = captured
+        return captured
 
     def capture_control(self, node: Node) -> Node:
-        """What stands for the end of `node` inside."""
+        """Return a node inside that runs after `node`."""
         home = home_of(node)
         if home is self or (home is not None and home.is_inside(self)):
             return node
         return self._bring_in_control(node)
 
     def _around(self, output: Output) -> Output:
-        """What stands for `output` in the context around this one."""
+        """Return the counterpart of `output` in the enclosing context."""
         if self.outer is not None:
             return self.outer.capture(output)
         check_visible(output, None)
@@ -169,24 +169,24 @@ class ControlFlowContext(Context):
 
     def _read_again(self, output: Output) -> Output | None:
         """For the shared value of a variable that was updated since, what it is by now."""
-        shared = reads.shared_value(output)
-        return None if shared is None else self._value_now(shared)
+        shared_value = reads.shared_value(output)
+        return None if shared_value is None else self._value_now(shared_value)
 
-    def _read_inside(self, shared: SharedValue) -> Output:
+    def _read_inside(self, shared_value: SharedValue) -> Output:
         """The value of a variable when the context starts to run, in a loop each iteration."""
         with self.open():
-            return shared.read()
+            return shared_value.read()
 
-    def _value_now(self, shared: SharedValue) -> Output | None:
+    def _value_now(self, shared_value: SharedValue) -> Output | None:
         """The value of a variable inside; None if it is that which all readers share."""
         raise NotImplementedError
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
-        """Whether a node with these inputs would run without regard to this context."""
+        """Return True if a node with these inputs would run independently of this context."""
         raise NotImplementedError
 
     def _decides(self, node: Node) -> bool:
-        """Whether what waits for a node runs when this context does, and not before."""
+        """Return True if a node runs only when this context runs."""
         home = home_of(node)
         return home is not None and home.is_inside(self) and not is_constant_enter(node)
 
@@ -234,18 +234,18 @@ class CondContext(ControlFlowContext):
         self.results: tuple[Output, ...] = ()
         conditional.branches.append(self)
 
-    def _value_now(self, shared: SharedValue) -> Output | None:
-        earlier = shared.updates_inside(self.outer)
+    def _value_now(self, shared_value: SharedValue) -> Output | None:
+        earlier = shared_value.updates_inside(self.outer)
         late = reads.that_follow([self.conditional.pred.node], earlier)
-        return self._read_inside(shared) if late else None
+        return self._read_inside(shared_value) if late else None
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return not inputs
 
     def capture(self, output: Output) -> Output:
-        """What stands for `output` inside; a Switch of the forward branch stands for its data.
+        """Return the counterpart of `output`; for a Switch of the forward branch, of its data.
 
-        Not so if its data is in another branch, where it is gone in the iterations of a loop.
+        Data in another branch is not used: its value is lost in later iterations of a loop.
         """
         node = output.node
         forward = self.forward
@@ -256,9 +256,9 @@ class CondContext(ControlFlowContext):
         return super().capture(output)
 
     def _bring_in(self, value: Output) -> Output:
-        found = self._captured.get(value)
-        if found is not None:
-            return found
+        captured = self._captured.get(value)
+        if captured is not None:
+            return captured
         self._check_is_not_in_the_other(value)
         with self.outside(self.graph.scopes.name_prefix):
             sides = primitives.switch(value, self.conditional.pred)
@@ -266,8 +266,8 @@ class CondContext(ControlFlowContext):
         node.context = self
         for side in sides:
             self.graph.prevent_feeding(side)
-        found = self._captured[value] = sides[self.taken]
-        return found
+        captured = self._captured[value] = sides[self.taken]
+        return captured
 
     def _check_is_not_in_the_other(self, value: Output) -> None:
         """Refuse a value of the other branch, which is never there when this one runs."""
@@ -354,14 +354,14 @@ class WhileContext(ControlFlowContext):
         which may wait for the updates of the iteration before.
         """
         for value, inside in list(self._captured.items()):
-            shared = reads.shared_value(value)
-            if shared is None or not is_constant_enter(inside.node):
+            shared_value = reads.shared_value(value)
+            if shared_value is None or not is_constant_enter(inside.node):
                 continue
-            if shared.updates_inside(self):
+            if shared_value.updates_inside(self):
                 del self._captured[value]  # what is added later reads in the body, too
-                self._read_anew(inside, shared)
+                self._read_anew(inside, shared_value)
 
-    def _read_anew(self, inside: Output, shared: SharedValue) -> None:
+    def _read_anew(self, inside: Output, shared_value: SharedValue) -> None:
         """Let the users of a value from outside read the variable that it was read from."""
         assert self.cond is not None
         users, decision, body = inside.consumers(), self.cond.node.index, self.pivot
@@ -370,9 +370,9 @@ class WhileContext(ControlFlowContext):
         for pivot, readers in ((self.merges[0], in_condition), (body, in_body)):
             if readers:
                 self.pivot = pivot
-                now = self._read_inside(shared)
+                value_inside = self._read_inside(shared_value)
                 for node in readers:
-                    self._replace(node, inside, now)
+                    self._replace(node, inside, value_inside)
         self.pivot = body
 
     def _replace(self, node: Node, old: Output, new: Output) -> None:
@@ -381,37 +381,37 @@ class WhileContext(ControlFlowContext):
                 reason = "variable that its loop updates"
                 self.graph.replace_input(node, position, new, reason=reason)
 
-    def _value_now(self, shared: SharedValue) -> Output | None:
-        if shared.updates_inside(self):
-            return self._read_inside(shared)
+    def _value_now(self, shared_value: SharedValue) -> Output | None:
+        if shared_value.updates_inside(self):
+            return self._read_inside(shared_value)
         enters = [merge.inputs[0].node for merge in self.merges]
         starts = [node for e in enters for node in (e.inputs[0].node, *e.controls)]
-        late = reads.that_follow(starts, shared.updates_inside(self.outer))
+        late = reads.that_follow(starts, shared_value.updates_inside(self.outer))
         if not late:
             return None
         with self.outside(self.graph.scopes.name_prefix), self.graph.control_dependencies(late):
-            before = shared.read()
+            before = shared_value.read()
         return self._bring_in(before)
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return all([is_constant_enter(source.node) for source in inputs])
 
     def _bring_in(self, value: Output) -> Output:
-        found = self._captured.get(value)
-        if found is None:
-            found = self._captured[value] = self.enter(value, constant=True)
-        return found
+        entered = self._captured.get(value)
+        if entered is None:
+            entered = self._captured[value] = self.enter(value, constant=True)
+        return entered
 
     def _bring_in_control(self, node: Node) -> Node:
-        found = self._controls.get(node)
-        if found is None:
+        entered = self._controls.get(node)
+        if entered is None:
             with self.outside(self.graph.scopes.name_prefix):
                 around = self.outer.capture_control(node) if self.outer is not None else node
                 check_visible(around, self.outer)
                 with self.graph.control_dependencies([around]):
                     token = constant(True, name="after")
-            found = self._controls[node] = self.enter(token, constant=True).node
-        return found
+            entered = self._controls[node] = self.enter(token, constant=True).node
+        return entered
 
 
 # ------------------------------------------------------------------------------ questions
@@ -439,13 +439,13 @@ def context_of(output: Output) -> ControlFlowContext | None:
 
 
 def is_inside(output: Output, context: ControlFlowContext) -> bool:
-    """Whether a value is in a context or one nested in it."""
+    """Return True if a value is in a context or one nested in it."""
     home = context_of(output)
     return home is not None and home.is_inside(context)
 
 
 def is_constant_enter(node: Node) -> bool:
-    """Whether a node brings an invariant into the loop whose context it is in.
+    """Return True if a node is the Enter of a loop invariant, in the loop's context.
 
     Loops made by hand, or imported, inside of a context have no context of their own.
     """
@@ -457,7 +457,7 @@ def is_constant_enter(node: Node) -> bool:
 
 
 def _brings_in(node: Node) -> bool:
-    """Whether a node of a branch is the Switch that brings a value in."""
+    """Return True if a node of a branch is the Switch that captures a value."""
     return node.role is Role.SWITCH
 
 

@@ -61,15 +61,15 @@ def map_fn(
     _refuse_sparse(elems)
     with _rows(fn, elems, name, "map") as rows:
         structure = rows.dtypes if dtype is None else dtype
-        kinds = [_results(each, rows.count, infer_shape) for each in nest.flatten(structure)]
+        kinds = [_results(spec, rows.count, infer_shape) for spec in nest.flatten(structure)]
 
         def body(
             i: Output, arrays: list[list[TensorArray]]
         ) -> tuple[Output, list[list[TensorArray]]]:
             values = fn(rows.read(i))
             nest.assert_same_structure(structure, values)
-            each = zip(kinds, arrays, nest.flatten(values), strict=True)
-            return i + 1, [_written(own, i, kind.parts(value)) for kind, own, value in each]
+            triples = zip(kinds, arrays, nest.flatten(values), strict=True)
+            return i + 1, [_written(array, i, kind.parts(value)) for kind, array, value in triples]
 
         _, results = while_loop(
             lambda i, _: i < rows.count,
@@ -79,12 +79,12 @@ def map_fn(
             back_prop=back_prop,
             swap_memory=swap_memory,
         )
-        found = [kind.joined(own) for kind, own in zip(kinds, results, strict=True)]
-        return nest.pack_sequence_as(structure, found)
+        stacked = [kind.joined(array) for kind, array in zip(kinds, results, strict=True)]
+        return nest.pack_sequence_as(structure, stacked)
 
 
 class _Results:
-    """What a function gives for each row, as the slices of one tensor.
+    """The results of a function for each row, stacked into one tensor.
 
     Attributes:
       arrays: what the parts of each result are written to.
@@ -102,11 +102,11 @@ class _Results:
         return arrays[0].stack()
 
 
-def _results(wanted: Any, count: Any, infer_shape: bool) -> Any:
-    """What takes the results that an element type, or a spec, describes."""
-    if getattr(wanted, "ragged_rank", None) is not None:
-        return makers.lookup("results")(wanted, count)
-    return _Results(getattr(wanted, "dtype", wanted), count, infer_shape)
+def _results(spec: Any, count: Any, infer_shape: bool) -> Any:
+    """Return the accumulator of results with an element type or spec."""
+    if getattr(spec, "ragged_rank", None) is not None:
+        return makers.lookup("results")(spec, count)
+    return _Results(getattr(spec, "dtype", spec), count, infer_shape)
 
 
 def foldl(
@@ -224,16 +224,16 @@ def scan(
             structure, first = elems, nest.flatten(rows.read(begin))
         else:
             structure = initializer
-            first = [convert_to_tensor(each) for each in nest.flatten(initializer)]
+            first = [convert_to_tensor(initial) for initial in nest.flatten(initializer)]
         results = [
             TensorArray(
-                each.dtype.base_dtype,
+                initial.dtype.base_dtype,
                 size=rows.count,
                 dynamic_size=False,
-                element_shape=each.dims if infer_shape else None,
+                element_shape=initial.dims if infer_shape else None,
                 infer_shape=infer_shape,
             )
-            for each in first
+            for initial in first
         ]
         if initializer is None:
             results = _written(results, begin, first)
@@ -243,11 +243,11 @@ def scan(
             before = nest.pack_sequence_as(structure, values)
             after = fn(before, rows.read(i))
             nest.assert_same_structure(structure, after)
-            found = [
+            results = [
                 convert_to_tensor(new, preferred_dtype=old.dtype)
                 for new, old in zip(nest.flatten(after), values, strict=True)
             ]
-            return i - 1 if reverse else i + 1, found, _written(arrays, i, found)
+            return i - 1 if reverse else i + 1, results, _written(arrays, i, results)
 
         _, _, results = while_loop(
             (lambda i, *_: i >= 0) if reverse else (lambda i, *_: i < rows.count),
@@ -257,7 +257,7 @@ def scan(
             back_prop=back_prop,
             swap_memory=swap_memory,
         )
-        return nest.pack_sequence_as(structure, [each.stack() for each in results])
+        return nest.pack_sequence_as(structure, [array.stack() for array in results])
 
 
 # ------------------------------------------------------------------------------------ rows
@@ -272,7 +272,7 @@ class _Rows:
     """
 
     def __init__(self, elems: Any) -> None:
-        leaves = [convert_to_tensor(each, name="elem") for each in nest.flatten(elems)]
+        leaves = [convert_to_tensor(leaf, name="elem") for leaf in nest.flatten(elems)]
         if not leaves:
             raise errors.InvalidArgumentError("elems must have at least one tensor, got none")
         count: int | None = None
@@ -296,7 +296,7 @@ class _Rows:
 
     def read(self, index: Any) -> Any:
         """A row, in the structure."""
-        return nest.pack_sequence_as(self._structure, [each.read(index) for each in self._arrays])
+        return nest.pack_sequence_as(self._structure, [array.read(index) for array in self._arrays])
 
 
 class _RowsOf:
@@ -318,12 +318,12 @@ def _first_size(leaf: Any) -> Output:
 
 def _merged(count: int | None, leaf: Output) -> int | None:
     """The number of rows that is known, `leaf` included."""
-    own = leaf.dims[0] if leaf.dims else None
-    if count is not None and own not in (None, count):
+    num_rows = leaf.dims[0] if leaf.dims else None
+    if count is not None and num_rows not in (None, count):
         raise errors.InvalidArgumentError(
-            f"elems must have tensors with equally many rows, got {count} and {own} in {leaf!r}"
+            f"elems must have equal numbers of rows, got {count} and {num_rows} in {leaf!r}"
         )
-    return own if count is None else count
+    return num_rows if count is None else count
 
 
 @contextmanager
@@ -348,10 +348,10 @@ def _reads_cached() -> Iterator[None]:
 
 
 def _refuse_sparse(elems: Any) -> None:
-    for each in nest.flatten(elems):
-        if isinstance(each, SparseTensor):
+    for leaf in nest.flatten(elems):
+        if isinstance(leaf, SparseTensor):
             raise errors.InvalidTypeError(
-                f"elems must be dense, got {each!r}; to map the values of a sparse tensor, make "
+                f"elems must be dense, got {leaf!r}; to map the values of a sparse tensor, make "
                 "one of its indices, fn(its values) and its dense_shape"
             )
 
@@ -362,4 +362,4 @@ def _index(value: Any) -> Output:
 
 
 def _written(arrays: list[TensorArray], index: Any, values: list[Any]) -> list[TensorArray]:
-    return [each.write(index, value) for each, value in zip(arrays, values, strict=True)]
+    return [array.write(index, value) for array, value in zip(arrays, values, strict=True)]

@@ -194,10 +194,10 @@ def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) 
     for leaf, shape in zip(leaves, shapes, strict=True):
         _check_spec(leaf if hasattr(leaf, "dtype") else initial[len(dims)], shape)
         dims.extend(_part_dims(leaf, _dims_meant(leaf, shape)))
-    for value, wanted in zip(initial, dims, strict=True):
-        if not fits(value.dims, wanted):
+    for value, invariant in zip(initial, dims, strict=True):
+        if not fits(value.dims, invariant):
             raise errors.InvalidArgumentError(
-                f"the shape invariant {format_dims(wanted)} of {value!r} is not compatible with "
+                f"the shape invariant {format_dims(invariant)} of {value!r} is not compatible with "
                 f"the shape {format_dims(value.dims)} it starts with"
             )
     return dims
@@ -275,7 +275,7 @@ def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
 
 
 def fits(dims: Dims, invariant: Dims) -> bool:
-    """Whether every value of shape `dims` has the shape `invariant`."""
+    """Return True if every value of shape `dims` has the shape `invariant`."""
     if invariant is None:
         return True
     if dims is None or len(dims) != len(invariant):
@@ -320,10 +320,10 @@ class LoopBuilder:
         """A variable as the condition sees it."""
         return self.context.merges[position].outputs[0]
 
-    def condition(self, wanted: Any) -> None:
+    def condition(self, predicate: Any) -> None:
         """Say when the loop goes on: a bool of rank 0."""
         context = self.context
-        context.cond = primitives.loop_cond(wanted, name="LoopCond")
+        context.cond = primitives.loop_cond(predicate, name="LoopCond")
         for position in range(len(context.merges)):
             self._switch(position)
         context.pivot = self._inside[0].node
@@ -395,11 +395,11 @@ def _build(
         ):
             builder.variable(value, shape, waits)
         positions = range(len(counter), len(context.merges))
-        wanted = cond([builder.merged(i) for i in positions])
+        proceed = cond([builder.merged(i) for i in positions])
         if limit is not None:
             below = comparison.less(builder.merged(0), limit)
-            wanted = comparison.logical_and(below, wanted)
-        builder.condition(wanted)
+            proceed = comparison.logical_and(below, proceed)
+        builder.condition(proceed)
         following = list(body([builder.inside(i) for i in positions]))
         if counter:
             following.insert(0, builder.inside(0) + 1)

@@ -69,17 +69,17 @@ def records_of(graph: Graph, nodes: Iterable[Node]) -> list[ContextRecord]:
         context = innermost(node)
         if context is not None:
             members.setdefault(context, []).append(node.index)
-    needed: set[ControlFlowContext] = set()
+    contexts: set[ControlFlowContext] = set()
     stack = list(members)
     while stack:
         context = stack.pop()
-        if context not in needed:
-            needed.add(context)
+        if context not in contexts:
+            contexts.add(context)
             stack.extend(c for c in (context.outer, context.forward, _partner(context)) if c)
     return [
         _record(context, members.get(context, []))
         for context in graph.contexts.values()
-        if context in needed
+        if context in contexts
     ]
 
 
@@ -121,53 +121,53 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
       node_at: the node that a place in a record stands for.
     Raises: InvalidArgumentError: a record does not fit the nodes; nothing is changed then.
     """
-    made: dict[str, ControlFlowContext] = {}
+    restored: dict[str, ControlFlowContext] = {}
     homes: list[tuple[Node, ControlFlowContext]] = []
-    known = contexts_in(graph)
+    existing = contexts_in(graph)
     for record in records:
-        if record.name in made:
+        if record.name in restored:
             raise _wrong(record, "comes twice")
-        outer = _named(record.outer, made, known, record)
-        context = known.get(record.name)
-        made[record.name] = context or _empty(graph, record, outer, made, node_at)
-        homes += [(node_at(member), made[record.name]) for member in record.members]
+        outer = _named(record.outer, restored, existing, record)
+        context = existing.get(record.name)
+        restored[record.name] = context or _empty(graph, record, outer, restored, node_at)
+        homes += [(node_at(member), restored[record.name]) for member in record.members]
     for node, context in homes:
         if node.context not in (None, context):
             raise errors.InvalidArgumentError(f"{node.name!r} is in two contexts", node=node.name)
-    fillings = [_filling(made[record.name], record, node_at) for record in records]
+    fillings = [_filling(restored[record.name], record, node_at) for record in records]
     for record in records:
         if record.forward:
-            made[record.name].forward = _named(record.forward, made, known, record)
+            restored[record.name].forward = _named(record.forward, restored, existing, record)
     for node, context in homes:
         node.context = context
         _capture(context, node)
     for fill in fillings:
         fill()
-    for name in made:
+    for name in restored:
         graph.reserve_name(name)
-    graph.contexts.update(made)
+    graph.contexts.update(restored)
     graph.has_contexts = graph.has_contexts or bool(homes)
 
 
 def _named(
     name: str,
-    made: Mapping[str, ControlFlowContext],
-    known: Mapping[str, ControlFlowContext],
+    restored: Mapping[str, ControlFlowContext],
+    existing: Mapping[str, ControlFlowContext],
     record: ContextRecord,
 ) -> ControlFlowContext | None:
     if not name:
         return None
-    found = made.get(name) or known.get(name)
-    if found is None:
+    context = restored.get(name) or existing.get(name)
+    if context is None:
         raise _wrong(record, f"refers to {name!r}, which does not come before it")
-    return found
+    return context
 
 
 def _empty(
     graph: Graph,
     record: ContextRecord,
     outer: ControlFlowContext | None,
-    made: Mapping[str, ControlFlowContext],
+    restored: Mapping[str, ControlFlowContext],
     node_at: Callable[[int], Node],
 ) -> ControlFlowContext:
     if record.kind == LOOP:
@@ -182,17 +182,17 @@ def _empty(
             limit,
             register=False,
         )
-    partner = made.get(record.partner)
-    taken = record.kind == UPPER
+    partner = restored.get(record.partner)
+    is_upper = record.kind == UPPER
     if partner is None:
-        if taken:
+        if is_upper:
             raise _wrong(record, "comes before the branch that is taken when False")
         conditional = Conditional(_output(record, record.pred, node_at))
-    elif isinstance(partner, CondContext) and len(partner.conditional.branches) == 1 and taken:
+    elif isinstance(partner, CondContext) and len(partner.conditional.branches) == 1 and is_upper:
         conditional = partner.conditional
     else:
         raise _wrong(record, f"is no partner of {record.partner!r}")
-    return CondContext(graph, record.name, outer, conditional, taken, register=False)
+    return CondContext(graph, record.name, outer, conditional, is_upper, register=False)
 
 
 def _output(record: ContextRecord, port: Port, node_at: Callable[[int], Node]) -> Output:
@@ -205,7 +205,7 @@ def _output(record: ContextRecord, port: Port, node_at: Callable[[int], Node]) -
 def _filling(
     context: ControlFlowContext, record: ContextRecord, node_at: Callable[[int], Node]
 ) -> Callable[[], None]:
-    """What sets the rest of a context, once all records have been checked."""
+    """Return a function that completes a context once all records have been checked."""
     pivot = None if record.pivot < 0 else node_at(record.pivot)
     variables = [node_at(place) for place in record.variables]
     if isinstance(context, CondContext):
@@ -265,5 +265,5 @@ def _capture(context: ControlFlowContext, node: Node) -> None:
         context._captured[node.inputs[0]] = node.outputs[context.taken]
 
 
-def _wrong(record: ContextRecord, what: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"the control-flow context {record.name!r} {what}")
+def _wrong(record: ContextRecord, problem: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"the control-flow context {record.name!r} {problem}")

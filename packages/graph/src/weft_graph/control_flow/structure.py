@@ -45,22 +45,22 @@ def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
     groups = [parts_of(leaf) for leaf in leaves]
 
     def rebuild_all(values: Sequence[Output]) -> Any:
-        rest = list(values)
-        made = []
+        remaining = list(values)
+        rebuilt_leaves = []
         for leaf, group in zip(leaves, groups, strict=True):
-            made.append(like(leaf, rest[: len(group)]))
-            del rest[: len(group)]
-        return nest.pack_sequence_as(structure, made)
+            rebuilt_leaves.append(like(leaf, remaining[: len(group)]))
+            del remaining[: len(group)]
+        return nest.pack_sequence_as(structure, rebuilt_leaves)
 
     return [part for group in groups for part in group], rebuild_all
 
 
-def check_arrays(wanted: Any, got: Any, who: str) -> None:
-    """Require each TensorArray in `got` to be the one at its place in `wanted`.
+def check_arrays(expected: Any, got: Any, subject: str) -> None:
+    """Require each TensorArray in `got` to be the one at its place in `expected`.
 
     Raises: InvalidArgumentError: it is another one, or none.
     """
-    for a, b in zip(nest.flatten(wanted), nest.flatten(got), strict=True):
+    for a, b in zip(nest.flatten(expected), nest.flatten(got), strict=True):
         if not isinstance(a, TensorArray) and not isinstance(b, TensorArray):
             continue
         if (
@@ -69,7 +69,7 @@ def check_arrays(wanted: Any, got: Any, who: str) -> None:
             or a.handle is not b.handle
         ):
             raise errors.InvalidArgumentError(
-                f"{who} must return one and the same TensorArray, made outside and written to, "
+                f"{subject} must return one and the same TensorArray, made outside and written to, "
                 f"got {a!r} and {b!r}"
             )
 

@@ -31,7 +31,7 @@ _LARGEST_CONSTANT = 1 << 12
 
 
 class _Shared:
-    """What all TensorArrays of one handle know together.
+    """State that all TensorArrays of one handle share.
 
     Attributes:
       dims: the static shape of the elements.
@@ -139,7 +139,7 @@ class TensorArray:
 
     @property
     def flow(self) -> Output:
-        """What puts the uses in order: float32, shape ()."""
+        """The value that orders the uses: float32, shape ()."""
         return self._flow
 
     @property
@@ -154,12 +154,12 @@ class TensorArray:
 
     @property
     def dynamic_size(self) -> bool:
-        """Whether writes beyond the end make it longer."""
+        """True if writes beyond the end extend it."""
         return self._dynamic_size
 
     @property
     def element_shape(self) -> TensorShape:
-        """What is known of the shape of the elements."""
+        """The static shape of the elements."""
         return TensorShape(self._shared.dims)
 
     def __repr__(self) -> str:
@@ -185,11 +185,11 @@ class TensorArray:
         before = self._flow if flow is None else flow
         with name_scope(name, "TensorArrayGrad", [self._handle]), self._placed():
             handle, after = ops.tensor_array_grad_v3(self._handle, before, source)
-        found = TensorArray(
+        grad_array = TensorArray(
             self._dtype, handle=handle, flow=after, infer_shape=self._shared.infer_shape
         )
-        found._shared.dims = self._shared.dims
-        return found
+        grad_array._shared.dims = self._shared.dims
+        return grad_array
 
     def size(self, name: str | None = None) -> Output:
         """The number of elements, written or not: int32, shape ()."""
@@ -252,9 +252,11 @@ class TensorArray:
             raise errors.InvalidArgumentError(
                 "elements of rank 0 cannot be concatenated; stack puts them together"
             )
-        rest = None if dims is None else dims[1:]
+        element_dims = None if dims is None else dims[1:]
         with self._placed():
-            value, _ = ops.tensor_array_concat_v3(self._handle, self._flow, self._dtype, rest, name)
+            value, _ = ops.tensor_array_concat_v3(
+                self._handle, self._flow, self._dtype, element_dims, name
+            )
         count = None if size is None else constant_int(size)
         if dims is not None and dims[0] is not None and count is not None:
             value.set_shape((count * dims[0], *dims[1:]))
@@ -313,40 +315,40 @@ class TensorArray:
         Raises: InvalidArgumentError: as `write`; or `lengths` do not fit.
         """
         with name_scope(name, "TensorArraySplit", [self._handle, value, lengths]):
-            whole = self._element(value)
+            joined = self._element(value)
             sizes = cast(lengths, dtypes.int64)
-            self._learn_pieces(whole.dims, sizes)
-            with self._placed(whole):
-                flow = ops.tensor_array_split_v3(self._handle, whole, sizes, self._flow, name)
+            self._learn_pieces(joined.dims, sizes)
+            with self._placed(joined):
+                flow = ops.tensor_array_split_v3(self._handle, joined, sizes, self._flow, name)
         return rebuild(self, flow)
 
     # ------------------------------------------------------------------ helpers
 
     def _element(self, value: Any) -> Output:
-        found = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
-        if found.dtype.base_dtype is not self._dtype:
+        element = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
+        if element.dtype.base_dtype is not self._dtype:
             raise errors.InvalidTypeError(
-                f"{self!r} takes values of {self._dtype.name}, got {found!r}"
+                f"{self!r} takes values of {self._dtype.name}, got {element!r}"
             )
-        return found
+        return element
 
     def _learn(self, dims: Dims) -> None:
         """Check a value's shape, and add it to what is known where shapes are inferred."""
-        shared = self._shared
-        if not compatible_dims(shared.dims, dims):
-            hint = "; pass infer_shape=False to allow several" if shared.infer_shape else ""
+        common = self._shared
+        if not compatible_dims(common.dims, dims):
+            hint = "; pass infer_shape=False to allow several" if common.infer_shape else ""
             raise errors.InvalidArgumentError(
-                f"the elements of {self!r} must have shape {format_dims(shared.dims)}, "
+                f"the elements of {self!r} must have shape {format_dims(common.dims)}, "
                 f"got {format_dims(dims)}{hint}"
             )
-        if shared.infer_shape:
-            shared.dims = merge_dims(shared.dims, dims)
+        if common.infer_shape:
+            common.dims = merge_dims(common.dims, dims)
 
     def _learn_pieces(self, dims: Dims, lengths: Output) -> None:
         if not dims:
             return
-        known = ops.piece_sizes(dims, lengths)
-        for size in [None] if known is None else dict.fromkeys(known):
+        piece_sizes = ops.piece_sizes(dims, lengths)
+        for size in [None] if piece_sizes is None else dict.fromkeys(piece_sizes):
             self._learn((size, *dims[1:]))
 
     def _placed(self, value: Output | None = None) -> AbstractContextManager[Any]:
@@ -354,10 +356,10 @@ class TensorArray:
         graph = self._handle.graph
         stack = ExitStack()
         stack.enter_context(graph.colocate_with(self._handle))
-        shared = self._shared
-        if shared.colocate and value is not None:
-            shared.first_write = shared.first_write or value.node
-            stack.enter_context(graph.colocate_with(shared.first_write))
+        common = self._shared
+        if common.colocate and value is not None:
+            common.first_write = common.first_write or value.node
+            stack.enter_context(graph.colocate_with(common.first_write))
         return stack
 
 
@@ -368,16 +370,16 @@ def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
       ta: whose handle, type and knowledge of shapes it has.
       flow: float32, rank 0.
     """
-    found = TensorArray.__new__(TensorArray)
-    found._dtype = ta._dtype
-    found._dynamic_size = ta._dynamic_size
-    found._handle = ta._handle
-    found._flow = flow
-    found._shared = ta._shared
-    return found
+    rebuilt = TensorArray.__new__(TensorArray)
+    rebuilt._dtype = ta._dtype
+    rebuilt._dynamic_size = ta._dynamic_size
+    rebuilt._handle = ta._handle
+    rebuilt._flow = flow
+    rebuilt._shared = ta._shared
+    return rebuilt
 
 
-def _check_arguments(handle: Any, flow: Any, **others: Any) -> None:
+def _check_arguments(handle: Any, flow: Any, **optional: Any) -> None:
     """Check which arguments are given beside `handle`.
 
     Raises:
@@ -385,10 +387,10 @@ def _check_arguments(handle: Any, flow: Any, **others: Any) -> None:
       InvalidTypeError: the handle is no output.
     """
     if handle is None:
-        if others["size"] is None:
+        if optional["size"] is None:
             raise errors.InvalidArgumentError("a TensorArray requires a size, or a handle")
         return
-    for name, value in others.items():
+    for name, value in optional.items():
         if value is not None:
             raise errors.InvalidArgumentError(
                 f"a TensorArray takes either a handle or {name}, got both"

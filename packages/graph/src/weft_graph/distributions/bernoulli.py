@@ -47,7 +47,7 @@ class Bernoulli(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Bernoulli",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             self._logits, self._probs = both(logits, probs, validate_args)
         super().__init__(
@@ -55,7 +55,7 @@ class Bernoulli(Distribution):
             NOT_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._logits],
             name,
         )
@@ -71,8 +71,8 @@ class Bernoulli(Distribution):
         return self._probs
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:
-        wanted = self._probs.dtype.base_dtype
-        uniform = random.random_uniform(self._full_shape(n), dtype=wanted, seed=seed)
+        sample_type = self._probs.dtype.base_dtype
+        uniform = random.random_uniform(self._full_shape(n), dtype=sample_type, seed=seed)
         return out("Cast", [out("Less", [uniform, self._probs])], {"DstT": self.dtype})
 
     def _log_prob(self, event: Output) -> Output:

@@ -50,17 +50,17 @@ class Beta(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Beta",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
-            both = [1.0 if x is None else x for x in (concentration1, concentration0)]
-            self._one, self._zero = positive(floating(*both), validate_args)
+            concentrations = [1.0 if x is None else x for x in (concentration1, concentration0)]
+            self._one, self._zero = positive(floating(*concentrations), validate_args)
             self._total = self._one + self._zero
         super().__init__(
             self._one.dtype.base_dtype,
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._one, self._zero],
             name,
         )
@@ -81,11 +81,13 @@ class Beta(Distribution):
         return self._total
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:
-        ones = out("OnesLike", [self._total])
+        unit_shape = out("OnesLike", [self._total])
         size = out("Pack", [[n]])
-        first = random.random_gamma(size, self._one * ones, dtype=self.dtype, seed=seed)
-        again = second_seed(seed, 1)
-        second = random.random_gamma(size, self._zero * ones, dtype=self.dtype, seed=again)
+        first = random.random_gamma(size, self._one * unit_shape, dtype=self.dtype, seed=seed)
+        other_seed = second_seed(seed, 1)
+        second = random.random_gamma(
+            size, self._zero * unit_shape, dtype=self.dtype, seed=other_seed
+        )
         return first / (first + second)
 
     def _inside(self, x: Output) -> Output:
@@ -127,6 +129,6 @@ def _divergence(a: Beta, b: Beta, name: str | None = None) -> Output:
     def part(x: Output, y: Output) -> Output:
         return lgamma(y) - lgamma(x) + (x - y) * digamma(x)
 
-    ones = part(a.concentration1, b.concentration1)
+    first_part = part(a.concentration1, b.concentration1)
     zeros = part(a.concentration0, b.concentration0)
-    return ones + zeros - part(a.total_concentration, b.total_concentration)
+    return first_part + zeros - part(a.total_concentration, b.total_concentration)

@@ -47,7 +47,7 @@ class Categorical(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Categorical",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             self._logits, self._probs = both(logits, probs, validate_args, over_classes=True)
         super().__init__(
@@ -55,7 +55,7 @@ class Categorical(Distribution):
             NOT_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._logits],
             name,
         )
@@ -91,8 +91,8 @@ class Categorical(Distribution):
         """Class numbers as int64, and logits of as many rows: both broadcast."""
         numbers: Output = cast(value, dtypes.int64)
         lead = out("BroadcastArgs", [out("Shape", [numbers]), self.batch_shape_tensor()])
-        whole = out("ConcatV2", [[lead, out("Pack", [[self.event_size]])], 0])
-        return out("BroadcastTo", [numbers, lead]), out("BroadcastTo", [self._logits, whole])
+        logits_shape = out("ConcatV2", [[lead, out("Pack", [[self.event_size]])], 0])
+        return out("BroadcastTo", [numbers, lead]), out("BroadcastTo", [self._logits, logits_shape])
 
     def _log_prob(self, value: Output) -> Output:
         numbers, logits = self._spread(value)

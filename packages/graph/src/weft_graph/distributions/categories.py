@@ -39,8 +39,8 @@ def both(
             total = reduce_sum(value, -1)
             value = checked(value, [low, checks.assert_near(total, out("OnesLike", [total]))])
         else:
-            one = out("OnesLike", [value])
-            value = checked(value, [low, checks.assert_less_equal(value, one)])
+            unit = out("OnesLike", [value])
+            value = checked(value, [low, checks.assert_less_equal(value, unit)])
     return (log(value) if over_classes else log(value) - log1p(-value)), value
 
 
@@ -61,14 +61,14 @@ def of_two(value: Output, validate_args: bool) -> Output:
     """Numbers that are drawn; with `validate_args` they are checked to be 0 or 1."""
     if not validate_args:
         return value
-    one = out("OnesLike", [value])
-    most = checks.assert_less_equal(value, one, message="a draw must be 0 or 1")
+    unit = out("OnesLike", [value])
+    most = checks.assert_less_equal(value, unit, message="a draw must be 0 or 1")
     return checked(value, [*_natural(value, "a draw"), most])
 
 
-def _natural(value: Output, what: str) -> list[Node]:
-    low = checks.assert_non_negative(value, message=f"{what} must be non-negative")
+def _natural(value: Output, label: str) -> list[Node]:
+    low = checks.assert_non_negative(value, message=f"{label} must be non-negative")
     if not value.dtype.is_floating:
         return [low]
-    message = f"{what} cannot contain fractional components"
+    message = f"{label} cannot contain fractional components"
     return [low, checks.assert_equal(value, out("Floor", [value]), message=message)]

@@ -48,7 +48,7 @@ class Dirichlet(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Dirichlet",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             (self._concentration,) = positive(floating(concentration), validate_args)
             with_rank_at_least(self._concentration.dims, 1, "concentration")
@@ -58,7 +58,7 @@ class Dirichlet(Distribution):
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._concentration],
             name,
         )

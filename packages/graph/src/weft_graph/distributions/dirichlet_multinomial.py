@@ -52,7 +52,7 @@ class DirichletMultinomial(Distribution):
         allow_nan_stats: bool = True,
         name: str = "DirichletMultinomial",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             (self._concentration,) = positive(floating(concentration), validate_args)
             with_rank_at_least(self._concentration.dims, 1, "concentration")
@@ -66,7 +66,7 @@ class DirichletMultinomial(Distribution):
             NOT_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._count, self._concentration],
             name,
         )
@@ -108,7 +108,7 @@ class DirichletMultinomial(Distribution):
         return out("ExpandDims", [self._count, -1]) * self._means()
 
     def _scale(self) -> Output:
-        """How much larger variances are than those of a multinomial distribution."""
+        """Return the ratio of the variances to those of a multinomial distribution."""
         ratio = (self._total + self._count) / (1.0 + self._total)
         return out("ExpandDims", [ratio, -1])
 

@@ -1,4 +1,4 @@
-"""What all distributions have in common."""
+"""Base class of all distributions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from weft_tensor.shape import Dims, TensorShape, broadcast_dims
 
 
 class ReparameterizationType:
-    """Whether gradients flow from draws to the parameters.
+    """Statement whether gradients flow from draws to the parameters.
 
     Args:
       rep_type: a name.
@@ -59,7 +59,7 @@ _OTHER_WAYS: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
     "variance": ("stddev", lambda x: out("Square", [x])),
     "stddev": ("variance", lambda x: out("Sqrt", [x])),
 }
-"""What a method that a distribution lacks can be computed from."""
+"""Fallbacks of missing methods: another method, and the function of its result."""
 
 
 class Distribution:
@@ -146,17 +146,17 @@ class Distribution:
 
     @property
     def reparameterization_type(self) -> ReparameterizationType:
-        """Whether gradients flow from draws to the parameters."""
+        """Statement whether gradients flow from draws to the parameters."""
         return self._reparameterization_type
 
     @property
     def allow_nan_stats(self) -> bool:
-        """Whether statistics may be NaN."""
+        """True if statistics may be NaN."""
         return self._allow_nan_stats
 
     @property
     def validate_args(self) -> bool:
-        """Whether the parameters are checked."""
+        """True if the parameters are checked."""
         return self._validate_args
 
     def copy(self, **override_parameters_kwargs: Any) -> Distribution:
@@ -188,11 +188,19 @@ class Distribution:
           InvalidArgumentError: the shape is not known while the graph is built.
           UnimplementedError: the shapes do not follow from it alone.
         """
-        given = sample_shape.as_list() if isinstance(sample_shape, TensorShape) else sample_shape
-        found = {key: constant_array(each) for key, each in cls.param_shapes(given).items()}
-        if any(each is None for each in found.values()):
+        sample_sizes = (
+            sample_shape.as_list() if isinstance(sample_shape, TensorShape) else sample_shape
+        )
+        static_shapes = {
+            key: constant_array(tensor) for key, tensor in cls.param_shapes(sample_sizes).items()
+        }
+        if any(static is None for static in static_shapes.values()):
             raise errors.InvalidArgumentError(f"sample_shape must be known, got {sample_shape!r}")
-        return {key: TensorShape(each.tolist()) for key, each in found.items() if each is not None}
+        return {
+            key: TensorShape(static.tolist())
+            for key, static in static_shapes.items()
+            if static is not None
+        }
 
     @classmethod
     def _param_shapes(cls, sample_shape: Output) -> dict[str, Output]:
@@ -205,12 +213,12 @@ class Distribution:
         return [(value, self._event_rank) for value in self._graph_parents]
 
     def _batch_shape(self) -> TensorShape:
-        each = [
+        parameter_dims = [
             None if value.dims is None else value.dims[: len(value.dims) - rank]
             for value, rank in self._shaped()
         ]
         lead: Dims = ()
-        return TensorShape(reduce(broadcast_dims, each, lead))
+        return TensorShape(reduce(broadcast_dims, parameter_dims, lead))
 
     def _batch_shape_tensor(self) -> Output:
         shapes = [
@@ -248,18 +256,18 @@ class Distribution:
         """The shape of one draw of one distribution, an int32 vector."""
         return self._shape_tensor(self.event_shape, self._event_shape_tensor, name)
 
-    def _shape_tensor(self, known: TensorShape, compute: Callable[[], Any], name: str) -> Output:
+    def _shape_tensor(self, static: TensorShape, compute: Callable[[], Any], name: str) -> Output:
         with self._scope(name):
-            if known.is_fully_defined():
-                return convert_to_tensor(np.array(known.as_list(), np.int32))
+            if static.is_fully_defined():
+                return convert_to_tensor(np.array(static.as_list(), np.int32))
             return convert_to_tensor(compute())
 
     def is_scalar_event(self, name: str = "is_scalar_event") -> Output:
-        """Whether one draw of one distribution is a single element, a bool."""
+        """Return True if one draw of one distribution is a single element, as a bool tensor."""
         return self._is_scalar(self.event_shape_tensor(), name)
 
     def is_scalar_batch(self, name: str = "is_scalar_batch") -> Output:
-        """Whether there is one distribution, without an axis, a bool."""
+        """Return True if there is one distribution, without an axis, as a bool tensor."""
         return self._is_scalar(self.batch_shape_tensor(), name)
 
     def _is_scalar(self, shape: Output, name: str) -> Output:
@@ -284,24 +292,26 @@ class Distribution:
             elif size.dims is None:
                 size = out("Reshape", [size, [-1]])
             count = out("Prod", [size, [0]])
-            known = constant_array(size)
-            if known is not None:
-                count = convert_to_tensor(np.array(np.prod(known, dtype=np.int64), np.int32))
+            static_size = constant_array(size)
+            if static_size is not None:
+                count = convert_to_tensor(np.array(np.prod(static_size, dtype=np.int64), np.int32))
             draws = convert_to_tensor(self._method("sample_n")(count, seed))
-            rest = out("Shape", [draws])[1:]
+            draw_shape = out("Shape", [draws])[1:]
             if draws.dims is not None and None not in draws.dims[1:]:
-                rest = convert_to_tensor(np.array(draws.dims[1:], np.int32))
-            shape = out("ConcatV2", [[out("Cast", [size], {"DstT": dtypes.int32}), rest], 0])
-            if known is not None and draws.dims is not None and None not in draws.dims[1:]:
-                shape = convert_to_tensor(np.array([*known.tolist(), *draws.dims[1:]], np.int32))
+                draw_shape = convert_to_tensor(np.array(draws.dims[1:], np.int32))
+            shape = out("ConcatV2", [[out("Cast", [size], {"DstT": dtypes.int32}), draw_shape], 0])
+            if static_size is not None and draws.dims is not None and None not in draws.dims[1:]:
+                shape = convert_to_tensor(
+                    np.array([*static_size.tolist(), *draws.dims[1:]], np.int32)
+                )
             return out("Reshape", [draws, shape])
 
     def _full_shape(self, n: Any) -> Output:
         """The shape of `n` draws."""
         parts = [out("Pack", [[n]]), self.batch_shape_tensor(), self.event_shape_tensor()]
-        known = [constant_array(part) for part in parts]
-        if all(part is not None for part in known):
-            return convert_to_tensor(np.concatenate(known).astype(np.int32))  # type: ignore[arg-type]  # none is None
+        static_parts = [constant_array(part) for part in parts]
+        if all(part is not None for part in static_parts):
+            return convert_to_tensor(np.concatenate(static_parts).astype(np.int32))  # type: ignore[arg-type]  # none is None
         return out("ConcatV2", [parts, 0])
 
     # ------------------------------------------------------------ densities, statistics
@@ -331,7 +341,7 @@ class Distribution:
         return self._of_value("log_survival_function", value, name)
 
     def quantile(self, value: Any, name: str = "quantile") -> Output:
-        """Where `cdf` reaches the probability `value`."""
+        """Return the value at which `cdf` reaches the probability `value`."""
         return self._of_value("quantile", value, name)
 
     def entropy(self, name: str = "entropy") -> Output:
@@ -372,43 +382,43 @@ class Distribution:
     def _scope(self, name: str) -> AbstractContextManager[Any]:
         return name_scope(f"{self._name}/{name}")
 
-    def _method(self, what: str) -> Callable[..., Any]:
+    def _method(self, method: str) -> Callable[..., Any]:
         """The subclass's method for something, or one that computes it from another.
 
         Raises: UnimplementedError: there is none.
         """
-        own: Callable[..., Any] | None = getattr(self, f"_{what}", None)
-        if own is not None:
-            return own
-        other, turn = _OTHER_WAYS.get(what, ("", None))
-        known: Callable[..., Any] | None = getattr(self, f"_{other}", None)
-        if known is not None and turn is not None:
-            from_other, through = known, turn
+        implementation: Callable[..., Any] | None = getattr(self, f"_{method}", None)
+        if implementation is not None:
+            return implementation
+        other, turn = _OTHER_WAYS.get(method, ("", None))
+        base_method: Callable[..., Any] | None = getattr(self, f"_{other}", None)
+        if base_method is not None and turn is not None:
+            from_other, through = base_method, turn
             return lambda *args: through(convert_to_tensor(from_other(*args)))
-        if what.endswith("survival_function") and hasattr(self, "_log_cdf"):
+        if method.endswith("survival_function") and hasattr(self, "_log_cdf"):
             log_cdf = self._method("cdf")
-            return lambda value: _OTHER_WAYS[what][1](log_cdf(value))
-        raise errors.UnimplementedError(f"{what} is not defined for {type(self).__name__}")
+            return lambda value: _OTHER_WAYS[method][1](log_cdf(value))
+        raise errors.UnimplementedError(f"{method} is not defined for {type(self).__name__}")
 
-    def _of_value(self, what: str, value: Any, name: str) -> Output:
+    def _of_value(self, method: str, value: Any, name: str) -> Output:
         with self._scope(name):
-            wanted = self._dtype if what != "quantile" or self._dtype.is_floating else None
+            preferred = self._dtype if method != "quantile" or self._dtype.is_floating else None
             return convert_to_tensor(
-                self._method(what)(convert_to_tensor(value, preferred_dtype=wanted))
+                self._method(method)(convert_to_tensor(value, preferred_dtype=preferred))
             )
 
-    def _statistic(self, what: str, name: str) -> Output:
+    def _statistic(self, statistic: str, name: str) -> Output:
         with self._scope(name):
-            return convert_to_tensor(self._method(what)())
+            return convert_to_tensor(self._method(statistic)())
 
     # ------------------------------------------------------------------ for subclasses
 
-    def _defined(self, valid: Output, value: Output, what: str) -> Output:
+    def _defined(self, valid: Output, value: Output, statistic: str) -> Output:
         """`value` where it is defined; NaN elsewhere, or an error, as `allow_nan_stats` says."""
         if self._allow_nan_stats:
             nan = np.array(np.nan, value.dtype.base_dtype.numpy)
             return out("SelectV2", [valid, value, nan])
-        message = f"the {what} of {type(self).__name__} is not defined for these parameters"
+        message = f"the {statistic} of {type(self).__name__} is not defined for these parameters"
         return checked(value, [control.Assert(out("All", [valid, _every(valid)]), [message])])
 
 
@@ -420,7 +430,7 @@ def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
     """The value, once the assertions hold."""
     if not assertions:
         return value
-    with control_dependencies([each for each in assertions if each is not None]):
+    with control_dependencies([assertion for assertion in assertions if assertion is not None]):
         return out("Identity", [value])
 
 
@@ -429,12 +439,16 @@ def floating(*values: Any) -> list[Output]:
 
     Raises: InvalidTypeError: they are of several types, or not floating.
     """
-    given = [value for value in values if hasattr(value, "dtype") and hasattr(value, "shape")]
-    wanted = convert_to_tensor(given[0]).dtype.base_dtype if given else dtypes.float32
-    found = [convert_to_tensor(value, wanted) for value in values]
-    if not wanted.is_floating:
-        raise errors.InvalidTypeError(f"parameters must be floating, got {found[0]!r}")
-    return found
+    typed_values = [
+        value for value in values if hasattr(value, "dtype") and hasattr(value, "shape")
+    ]
+    element_type = (
+        convert_to_tensor(typed_values[0]).dtype.base_dtype if typed_values else dtypes.float32
+    )
+    tensors = [convert_to_tensor(value, element_type) for value in values]
+    if not element_type.is_floating:
+        raise errors.InvalidTypeError(f"parameters must be floating, got {tensors[0]!r}")
+    return tensors
 
 
 def positive(values: Sequence[Output], validate_args: bool) -> list[Output]:

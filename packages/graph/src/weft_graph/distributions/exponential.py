@@ -40,12 +40,12 @@ class Exponential(Gamma):
         allow_nan_stats: bool = True,
         name: str = "Exponential",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             (value,) = floating(rate)
-            one = out("OnesLike", [value])
-        super().__init__(one, value, validate_args, allow_nan_stats, name)
-        self._parameters = {key: given[key] for key in ("rate", "validate_args", "allow_nan_stats",
+            unit = out("OnesLike", [value])
+        super().__init__(unit, value, validate_args, allow_nan_stats, name)
+        self._parameters = {k: parameters[k] for k in ("rate", "validate_args", "allow_nan_stats",
                                                         "name")}  # fmt: skip
 
     def _sample_n(self, n: Any, seed: int | None) -> Output:

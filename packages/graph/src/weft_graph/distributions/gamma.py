@@ -50,7 +50,7 @@ class Gamma(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Gamma",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             values = positive(floating(concentration, rate), validate_args)
         self._concentration, self._rate = values
@@ -59,7 +59,7 @@ class Gamma(Distribution):
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             values,
             name,
         )
@@ -85,8 +85,8 @@ class Gamma(Distribution):
         return xlogy(a - 1.0, x) - self._rate * x - (lgamma(a) - a * log(self._rate))
 
     def _scaled(self, x: Output) -> tuple[Output, Output]:
-        at = x * self._rate
-        return self._concentration * out("OnesLike", [at]), at
+        scaled = x * self._rate
+        return self._concentration * out("OnesLike", [scaled]), scaled
 
     def _cdf(self, x: Output) -> Output:
         return igamma(*self._scaled(x))

@@ -45,7 +45,7 @@ class RegisterKL:
         if not callable(kl_fn):
             raise errors.InvalidTypeError(f"a divergence must be callable, got {kl_fn!r}")
         if self._key in _table:
-            a, b = (each.__name__ for each in self._key)
+            a, b = (cls.__name__ for cls in self._key)
             raise errors.AlreadyRegisteredError(
                 f"the divergence of {a} from {b} is registered already"
             )
@@ -97,5 +97,5 @@ def kl_divergence(
             return value  # type: ignore[no-any-return]  # as the function gave it
         rank = out("Range", [0, out("Rank", [value]), 1])
         is_nan = out("Any", [out("IsNan", [value]), rank])
-        says = "the divergence is NaN, which allow_nan_stats=False forbids"
-        return checked(value, [control.Assert(out("LogicalNot", [is_nan]), [says])])
+        message = "the divergence is NaN, which allow_nan_stats=False forbids"
+        return checked(value, [control.Assert(out("LogicalNot", [is_nan]), [message])])

@@ -49,7 +49,7 @@ class Laplace(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Laplace",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             self._loc, scale = floating(loc, scale)
             (self._scale,) = positive([scale], validate_args)
@@ -58,7 +58,7 @@ class Laplace(Distribution):
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._loc, self._scale],
             name,
         )

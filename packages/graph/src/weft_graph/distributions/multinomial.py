@@ -52,7 +52,7 @@ class Multinomial(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Multinomial",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             self._logits, self._probs = both(logits, probs, validate_args, over_classes=True)
             total = convert_to_tensor(total_count, self._logits.dtype.base_dtype)
@@ -64,7 +64,7 @@ class Multinomial(Distribution):
             NOT_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._count, self._logits],
             name,
         )
@@ -111,7 +111,7 @@ class Multinomial(Distribution):
 
 
 def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
-    """How often each class was drawn.
+    """Count the draws of each class.
 
     Args:
       logits: floating, shape (n, ..., K).
@@ -119,15 +119,17 @@ def counts_of(logits: Output, total: Output, seed: int | None) -> Output:
     """
     size, dtype = out("Shape", [logits])[-1], logits.dtype.base_dtype
     rows = out("Reshape", [logits, out("Pack", [[-1, size]])])
-    whole = out("BroadcastTo", [out("Cast", [total], {"DstT": dtypes.int32}),
+    totals = out("BroadcastTo", [out("Cast", [total], {"DstT": dtypes.int32}),
                                 out("Shape", [logits])[:-1]])  # fmt: skip
-    each = out("Reshape", [whole, [-1]])
-    most = reduce_max(out("ConcatV2", [[each, [0]], 0]))
+    draws_per_row = out("Reshape", [totals, [-1]])
+    most = reduce_max(out("ConcatV2", [[draws_per_row, [0]], 0]))
     draws = random.multinomial(rows, most, seed=seed, output_dtype=dtypes.int32)
     # Places in the result, one behind another; draws beyond a row's own number are of none.
-    later = out("GreaterEqual", [out("Range", [0, most, 1]), out("ExpandDims", [each, 1])])
+    later = out("GreaterEqual", [out("Range", [0, most, 1]), out("ExpandDims", [draws_per_row, 1])])
     places = out("Size", [logits])
-    begins = out("ExpandDims", [out("Mul", [out("Range", [0, out("Size", [each]), 1]), size]), 1])
+    begins = out(
+        "ExpandDims", [out("Mul", [out("Range", [0, out("Size", [draws_per_row]), 1]), size]), 1]
+    )
     index = out("SelectV2", [later, places, begins + draws])
-    found = out("Bincount", [index, places, np.zeros(0, np.int32)])
-    return out("Reshape", [out("Cast", [found], {"DstT": dtype}), out("Shape", [logits])])
+    counts = out("Bincount", [index, places, np.zeros(0, np.int32)])
+    return out("Reshape", [out("Cast", [counts], {"DstT": dtype}), out("Shape", [logits])])

@@ -53,7 +53,7 @@ class Normal(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Normal",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             self._loc, scale = floating(loc, scale)
             (self._scale,) = positive([scale], validate_args)
@@ -62,7 +62,7 @@ class Normal(Distribution):
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._loc, self._scale],
             name,
         )

@@ -56,7 +56,7 @@ class StudentT(Distribution):
         allow_nan_stats: bool = True,
         name: str = "StudentT",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             df, self._loc, scale = floating(df, loc, scale)
             self._df, self._scale = positive([df, scale], validate_args)
@@ -65,7 +65,7 @@ class StudentT(Distribution):
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._df, self._loc, self._scale],
             name,
         )
@@ -114,20 +114,20 @@ class StudentT(Distribution):
 
     def _entropy(self) -> Output:
         turn = digamma(0.5 * (self._df + 1.0)) - digamma(0.5 * self._df)
-        whole = self._log_norm() + 0.5 * (self._df + 1.0) * turn
-        return whole * out("OnesLike", [self._loc])
+        entropy = self._log_norm() + 0.5 * (self._df + 1.0) * turn
+        return entropy * out("OnesLike", [self._loc])
 
     def _mean(self) -> Output:
         valid = out("Greater", [self._df * self._ones(), 1.0])
         return self._defined(valid, self._loc * self._ones(), "mean")
 
     def _variance(self) -> Output:
-        ones = self._ones()
-        df = self._df * ones
+        unit = self._ones()
+        df = self._df * unit
         finite = out("Greater", [df, 2.0])
-        rest = out("SelectV2", [finite, df - 2.0, ones])
+        divisor = out("SelectV2", [finite, df - 2.0, unit])
         infinite = np.array(np.inf, self.dtype.numpy)
-        variance = out("SelectV2", [finite, square(self._scale) * df / rest, infinite])
+        variance = out("SelectV2", [finite, square(self._scale) * df / divisor, infinite])
         return self._defined(out("Greater", [df, 1.0]), variance, "variance")
 
     def _mode(self) -> Output:

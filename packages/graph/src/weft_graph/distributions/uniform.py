@@ -46,7 +46,7 @@ class Uniform(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Uniform",
     ) -> None:
-        given = dict(locals())
+        parameters = dict(locals())
         with name_scope(name):
             self._low, self._high = floating(low, high)
             if validate_args:
@@ -57,19 +57,19 @@ class Uniform(Distribution):
             FULLY_REPARAMETERIZED,
             validate_args,
             allow_nan_stats,
-            given,
+            parameters,
             [self._low, self._high],
             name,
         )
 
     @property
     def low(self) -> Output:
-        """Where they begin."""
+        """The lower bounds."""
         return self._low
 
     @property
     def high(self) -> Output:
-        """Where they end."""
+        """The upper bounds."""
         return self._high
 
     def range(self, name: str = "range") -> Output:

@@ -106,11 +106,13 @@ class FunctionGraph(Graph):
         return graph
 
     def is_inside(self, graph: Graph) -> bool:
-        """Whether `graph` is this body, or a graph around it."""
-        here: Graph | None = self
-        while here is not None and here is not graph:
-            here = here.outer if isinstance(here, FunctionGraph) else None
-        return here is not None
+        """Return True if `graph` is this body or encloses it."""
+        graph_or_outer: Graph | None = self
+        while graph_or_outer is not None and graph_or_outer is not graph:
+            graph_or_outer = (
+                graph_or_outer.outer if isinstance(graph_or_outer, FunctionGraph) else None
+            )
+        return graph_or_outer is not None
 
     # ------------------------------------------------------------------ arguments
 
@@ -169,19 +171,19 @@ class FunctionGraph(Graph):
     # ------------------------------------------------------------------ captures
 
     def capture(self, output: Output) -> Output:
-        """What stands for `output` in the body: an argument, made for it when it is first used.
+        """Return the argument of the body that captures `output`, created on first use.
 
         Raises: InvalidArgumentError: `output` is neither of the body nor of a graph around it.
         """
         if output.node.graph is self:
             return output
-        found = self._known.get(output)
-        if found is None:
-            found = self.copy_of(output)
-        if found is None:
-            found = self._capture_from_around(output)
-        self._known[output] = found
-        return found
+        captured = self._known.get(output)
+        if captured is None:
+            captured = self.copy_of(output)
+        if captured is None:
+            captured = self._capture_from_around(output)
+        self._known[output] = captured
+        return captured
 
     def _capture_from_around(self, output: Output) -> Output:
         if self._finalized or self.outer is None or not self._can_see(output):
@@ -193,19 +195,19 @@ class FunctionGraph(Graph):
         variable = reads.reference_of(around)
         if variable is not None:
             return self._snapshot(around, variable)
-        found = self.captures.get(around)
-        if found is None:
+        argument = self.captures.get(around)
+        if argument is None:
             name = around.name.removesuffix(":0").replace("/", "_").replace(":", "_")
-            found = self.captures[around] = self.add_input_like(around, name.lstrip("_"))
-        return found
+            argument = self.captures[around] = self.add_input_like(around, name.lstrip("_"))
+        return argument
 
     def _snapshot(self, around: Output, variable: Output) -> Output:
         """A read, here, of the reference variable that a value of the graph around is read from."""
         reference = self.capture(variable)
         with self._at_the_top(), self.name_scope(reference.node.name + "/"):
-            found = builder.out("Identity", [reference], None, "read")
-        self._snapshots[found] = around
-        return found
+            snapshot = builder.out("Identity", [reference], None, "read")
+        self._snapshots[snapshot] = around
+        return snapshot
 
     def take_values(self) -> None:
         """Take the values of reference variables that the body only reads, not the variables."""
@@ -219,12 +221,12 @@ class FunctionGraph(Graph):
             self.inputs.remove(argument)
             for reader in readers:
                 value = self._snapshots[reader]
-                taken = self.captures.get(value)
-                if taken is None:
+                value_input = self.captures.get(value)
+                if value_input is None:
                     name = value.name.removesuffix(":0").replace("/", "_").lstrip("_")
-                    taken = self.captures[value] = self.add_input_like(value, name)
-                self.replace_uses(reader, taken, reason="captured value")
-                self._known[value] = self.instead[reader] = taken
+                    value_input = self.captures[value] = self.add_input_like(value, name)
+                self.replace_uses(reader, value_input, reason="captured value")
+                self._known[value] = self.instead[reader] = value_input
 
     def _can_see(self, output: Output) -> bool:
         outer = self.outer
@@ -235,12 +237,12 @@ class FunctionGraph(Graph):
     def copy_of(self, output: Output) -> Output | None:
         """The copy here of what is, or was captured, in the body of another function, or None."""
         for graph, copies in self.sources.items():
-            here: Output | None = output
+            current: Output | None = output
             if isinstance(graph, FunctionGraph) and output.node.graph is not graph:
-                here = graph._known.get(output)
-                here = graph.copy_of(output) if here is None else here
-            if here is not None and here in copies:
-                return copies[here]
+                current = graph._known.get(output)
+                current = graph.copy_of(output) if current is None else current
+            if current is not None and current in copies:
+                return copies[current]
         return None
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
@@ -327,8 +329,8 @@ class FunctionGraph(Graph):
 
 
 def _node_of(item: Any) -> Node | None:
-    found = getattr(item, "op", item)
-    return found if isinstance(found, Node) else None
+    node = getattr(item, "op", item)
+    return node if isinstance(node, Node) else None
 
 
 def _whose(graph: Graph) -> str:
@@ -338,7 +340,7 @@ def _whose(graph: Graph) -> str:
 
 
 def is_variable(output: Output) -> bool:
-    """Whether an argument stands for a variable."""
+    """Return True if an argument is a variable's reference or handle."""
     return output.dtype.is_ref or (
         output.dtype is dtypes.resource and output.node.role is Role.VARIABLE
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.control_flow.context import current_context
-from weft_graph.functions import saved, state
+from weft_graph.functions import saved_values, state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
@@ -49,10 +49,10 @@ def call_function(function: Any, args: Sequence[Any] = (), name: str | None = No
       np.float32(10.0)
     """
     graph = get_default_graph()
-    chosen = graph.functions[function] if isinstance(function, str) else function
-    if not isinstance(chosen, Function):
+    callee_function = graph.functions[function] if isinstance(function, str) else function
+    if not isinstance(callee_function, Function):
         raise errors.InvalidTypeError(f"a function or its name is required, got {function!r}")
-    return chosen(*args, name=name)
+    return callee_function(*args, name=name)
 
 
 def add_call(
@@ -87,7 +87,7 @@ def _add_call(
             node=builder.wanted_name(scope_name(function.name), name),
             line=builder.format_line(code, line),
         ) from error.__cause__
-    with graph.control_dependencies(_waits(function, graph)):
+    with graph.control_dependencies(_call_controls(function, graph)):
         if must_be_inlined(function, graph):
             return inlined(function, inputs, name)
         return call_node(function, inputs, name)
@@ -123,25 +123,26 @@ def call_node(
 
 
 def _arguments(function: Function, args: Sequence[Any]) -> list[Output]:
-    own = len(function.inputs) - function.captured_count
-    if len(args) not in (own, len(function.inputs)):
-        names = ", ".join(function.input_names[:own])
+    num_declared = len(function.inputs) - function.captured_count
+    if len(args) not in (num_declared, len(function.inputs)):
+        names = ", ".join(function.input_names[:num_declared])
         raise errors.InvalidArgumentError(
-            f"the function {function.name!r} takes {own} arguments ({names}), got {len(args)}"
+            f"the function {function.name!r} takes {num_declared} arguments ({names}), "
+            f"got {len(args)}"
         )
     return [
-        _argument(function, i, value, wanted)
-        for i, (value, wanted) in enumerate(zip(args, function.inputs, strict=False))
+        _argument(function, i, value, parameter)
+        for i, (value, parameter) in enumerate(zip(args, function.inputs, strict=False))
     ]
 
 
-def _argument(function: Function, position: int, value: Any, wanted: Output) -> Output:
-    if wanted.dtype.is_ref:
-        found = builder.output_of(value, True)
-        if found is not None and found.dtype is wanted.dtype:
-            return graph_for(found).capture(found)
+def _argument(function: Function, position: int, value: Any, parameter: Output) -> Output:
+    if parameter.dtype.is_ref:
+        output = builder.output_of(value, True)
+        if output is not None and output.dtype is parameter.dtype:
+            return graph_for(output).capture(output)
     try:
-        return builder.convert_to_tensor(value, wanted.dtype.base_dtype)
+        return builder.convert_to_tensor(value, parameter.dtype.base_dtype)
     except errors.OpError as error:
         raise type(error)(
             f"argument {function.input_names[position]} of the function {function.name!r}: "
@@ -150,11 +151,11 @@ def _argument(function: Function, position: int, value: Any, wanted: Output) -> 
 
 
 def _check_shapes(function: Function, inputs: Sequence[Output]) -> None:
-    for i, (value, wanted) in enumerate(zip(inputs, function.inputs, strict=True)):
-        if not state.is_handle(wanted) and not compatible_dims(value.dims, wanted.dims):
+    for i, (value, parameter) in enumerate(zip(inputs, function.inputs, strict=True)):
+        if not state.is_handle(parameter) and not compatible_dims(value.dims, parameter.dims):
             raise errors.InvalidArgumentError(
                 f"argument {function.input_names[i]} of the function {function.name!r} must have "
-                f"shape {format_dims(wanted.dims)}, got {format_dims(value.dims)}"
+                f"shape {format_dims(parameter.dims)}, got {format_dims(value.dims)}"
             )
 
 
@@ -195,7 +196,7 @@ def _by_now(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
 
 
 def can_be_called_in(function: Function, graph: Graph) -> bool:
-    """Whether what a function captured can be seen where nodes go now."""
+    """Return True if all captures of a function are visible where nodes are added now."""
     inside = graph if isinstance(graph, FunctionGraph) else None
     for value in function.captured or ():
         home = value.graph
@@ -208,8 +209,8 @@ def can_be_called_in(function: Function, graph: Graph) -> bool:
     return True
 
 
-def _waits(function: Function, graph: Graph) -> list[Node]:
-    """What the calls wait for because the body was written so."""
+def _call_controls(function: Function, graph: Graph) -> list[Node]:
+    """Return the control inputs of a call, from control dependencies inside the body."""
     return list(function.graph.control_captures) if function.captured is not None else []
 
 
@@ -217,20 +218,20 @@ def _waits(function: Function, graph: Graph) -> list[Node]:
 
 
 def must_be_inlined(function: Function, graph: Graph) -> bool:
-    """Whether no node could stand for a call, since its gradient could not be had."""
+    """Return True if the gradient of a call node could not be computed, so calls are inlined."""
     if function.python_gradient is not None or function.gradient_name is not None:
         return False
     overrides = graph.scopes.overrides
     if function.name in overrides or call_op(function) in overrides:
         return False
-    return bool(why_not_a_node(function)) and not function.is_recursive
+    return bool(unsupported_call_reason(function)) and not function.is_recursive
 
 
-def why_not_a_node(function: Function) -> str:
-    """Why the gradient of a call could not be computed from its inputs and outputs, or ""."""
-    values = list(saved.values_from_state(function.nodes))
+def unsupported_call_reason(function: Function) -> str:
+    """Return why the gradient of a call node could not be computed from its ports, or ""."""
+    values = list(saved_values.values_from_state(function.nodes))
     for value in values:
-        if not saved.is_single(value):
+        if not saved_values.is_single(value):
             return f"{value.node.name!r} ({value.node.type}) has a value for each iteration"
     outside = state.uses_outside(function.nodes, function.inputs)
     if outside is not None:

@@ -91,21 +91,21 @@ class BodyCopy:
             self._restore_contexts(source, members)
 
     def _members(self) -> list[Node]:
-        """What to copy; all of it where contexts or closures may refer to any node."""
+        """Return the nodes to copy: all of them if contexts or closures may refer to any node."""
         graph = self._function.graph
         if not (graph.has_contexts or graph.gradient_functions):
             return list(self._function.nodes)
         arguments = {output.node for output in self._function.inputs}
-        given = set(self._function.inputs)
-        return ordered({node for node in graph.nodes if node not in arguments}, given)
+        input_set = set(self._function.inputs)
+        return ordered({node for node in graph.nodes if node not in arguments}, input_set)
 
     def _copy(self, node: Node) -> None:
         inputs = self._inputs(node)
         stand = self._stand
         if stand is not None and node.context is self._home:
-            found = stand(node, inputs)
-            if found is not None:
-                self.outputs.update(zip(node.outputs, found, strict=True))
+            outputs = stand(node, inputs)
+            if outputs is not None:
+                self.outputs.update(zip(node.outputs, outputs, strict=True))
                 return
         with self._placing(node):
             name = self._graph.unique_name(self._prefix + node.name)
@@ -121,8 +121,10 @@ class BodyCopy:
         """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
         if node.role is not Role.MERGE:
             return tuple([self.outputs[source] for source in node.inputs])
-        there = next(self.outputs[source] for source in node.inputs if source in self.outputs)
-        return tuple([self.outputs.get(source, there) for source in node.inputs])
+        forward_value = next(
+            self.outputs[source] for source in node.inputs if source in self.outputs
+        )
+        return tuple([self.outputs.get(source, forward_value) for source in node.inputs])
 
     @contextmanager
     def _placing(self, node: Node) -> Iterator[None]:
@@ -171,18 +173,18 @@ class BodyCopy:
         other = self._function.graph.find_node(name)
         if other is None:
             return f"loc:@{name}"
-        known = self.nodes.get(other)
+        twin = self.nodes.get(other)
         for output in other.outputs:
-            if known is None and output in self.outputs:
-                known = self.outputs[output].node
-        return f"loc:@{self._prefix + name if known is None else known.name}"
+            if twin is None and output in self.outputs:
+                twin = self.outputs[output].node
+        return f"loc:@{self._prefix + name if twin is None else twin.name}"
 
     def _name(self, name: str) -> str:
         """The name in the copy of a frame or a branch."""
-        found = self._names.get(name)
-        if found is None:
-            found = self._names[name] = self._unique(self._prefix + name)
-        return found
+        copied_name = self._names.get(name)
+        if copied_name is None:
+            copied_name = self._names[name] = self._unique(self._prefix + name)
+        return copied_name
 
     def _unique(self, name: str) -> str:
         scopes = self._graph.scopes
@@ -194,15 +196,15 @@ class BodyCopy:
 
     def _gradient(self, name: str) -> str:
         """The name in the copy's graph of a gradient that lives with the body's."""
-        found = self._gradients.get(name)
-        if found is None:
-            here, entry = self._graph.gradient_functions, self._function.graph.gradient_functions
-            found = name
-            while here.get(found, entry[name]) is not entry[name]:
-                found = self._unique(name)
-            here[found] = entry[name]
-            self._gradients[name] = found
-        return found
+        new_name = self._gradients.get(name)
+        if new_name is None:
+            target, entry = self._graph.gradient_functions, self._function.graph.gradient_functions
+            new_name = name
+            while target.get(new_name, entry[name]) is not entry[name]:
+                new_name = self._unique(name)
+            target[new_name] = entry[name]
+            self._gradients[name] = new_name
+        return new_name
 
     # ------------------------------------------------------------------ edges and contexts
 
@@ -242,16 +244,16 @@ class BodyCopy:
         restore(self._graph, renamed, lambda place: self._twin_at(source.nodes[place]))
 
     def _twin_at(self, node: Node) -> Node:
-        found = self.nodes.get(node)
-        return self.outputs[node.outputs[0]].node if found is None else found
+        twin = self.nodes.get(node)
+        return self.outputs[node.outputs[0]].node if twin is None else twin
 
 
 def _told_apart(values: Sequence[Output]) -> list[Output]:
     """The values, with copies of those that come twice: a branch knows its uses by the value."""
-    found: dict[Output, None] = {}
+    distinct: dict[Output, None] = {}
     for value in values:
-        if value in found:
+        if value in distinct:
             op = "RefIdentity" if value.dtype.is_ref else "Identity"
             value = builder.out(op, [value])
-        found[value] = None
-    return list(found)
+        distinct[value] = None
+    return list(distinct)

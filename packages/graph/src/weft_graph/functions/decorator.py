@@ -100,7 +100,7 @@ class _Trace:
 
 
 class PythonFunction:
-    """What `function` returns.
+    """A Python function decorated by `function`, with its traces.
 
     Attributes:
       python_function: the function that describes the bodies.
@@ -137,8 +137,8 @@ class PythonFunction:
         """The function of a method of one object."""
         if instance is None:
             return self
-        found = self._bound.get(instance)
-        if found is None:
+        bound = self._bound.get(instance)
+        if bound is None:
             reference = weakref.ref(instance)
             plain = self.python_function
 
@@ -146,9 +146,9 @@ class PythonFunction:
                 return plain(reference(), *args, **kwargs)
 
             method.__signature__ = _without_first(self._parameters)  # type: ignore[attr-defined]
-            found = PythonFunction(method, self._name, self._signature, self._relax, self._attrs)
-            self._bound[instance] = found
-        return found
+            bound = PythonFunction(method, self._name, self._signature, self._relax, self._attrs)
+            self._bound[instance] = bound
+        return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it in the graph of its arguments, or in the default graph."""
@@ -158,10 +158,10 @@ class PythonFunction:
         graph = _graph_of(leaves)
         with graph.as_default():
             leaves = [_as_argument(leaf) for leaf in leaves]
-            found = self._trace_for(graph, structure, leaves, names)
+            trace = self._trace_for(graph, structure, leaves, names)
             values = [part for leaf in leaves if _is_tensor(leaf) for part in _parts(leaf)]
-            node, results = add_call(found.function, values)
-            return found.package(results, node)
+            node, results = add_call(trace.function, values)
+            return trace.package(results, node)
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
         """The function for arguments, which may be `TensorSpec`s in place of tensors.
@@ -172,9 +172,9 @@ class PythonFunction:
         graph = _graph_of(leaves)
         with graph.as_default():
             leaves = [leaf if _is_spec(leaf) else _as_argument(leaf) for leaf in leaves]
-            found = self._trace_for(graph, structure, leaves, names)
-            graph.functions.add(found.function)
-            return found.function
+            trace = self._trace_for(graph, structure, leaves, names)
+            graph.functions.add(trace.function)
+            return trace.function
 
     # ------------------------------------------------------------------ arguments
 
@@ -201,25 +201,25 @@ class PythonFunction:
         spec = leaf.spec if isinstance(leaf, _Fitted) else leaf
         if isinstance(spec, TensorSpec) and spec.name:
             return spec.name
-        kind, first, *rest = path
+        kind, first, *key_path = path
         parameters = list(self._parameters.parameters)
         name = str(first)
         if kind == 0:
             name = parameters[min(first, len(parameters) - 1)]
-        text = "_".join([name, *map(str, rest)])
+        text = "_".join([name, *map(str, key_path)])
         return re.sub(r"[^A-Za-z0-9_]", "_", text).lstrip("_") or "arg"
 
     def _fit_signature(self, bound: inspect.BoundArguments) -> None:
         assert self._signature is not None
-        given = list(bound.args)
-        if bound.kwargs or len(given) < len(self._signature):
+        arguments = list(bound.args)
+        if bound.kwargs or len(arguments) < len(self._signature):
             raise errors.InvalidArgumentError(
                 f"{self._name} has an input_signature of {len(self._signature)} arguments, got "
-                f"{len(given)}"
+                f"{len(arguments)}"
             )
         fitted = [
             self._fitted(want, have)
-            for want, have in zip(self._signature, given[: len(self._signature)], strict=True)
+            for want, have in zip(self._signature, arguments[: len(self._signature)], strict=True)
         ]
         for name, value in zip(self._parameters.parameters, fitted, strict=False):
             if self._parameters.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
@@ -229,20 +229,20 @@ class PythonFunction:
                 break
             bound.arguments[name] = value
 
-    def _fitted(self, wanted: Any, value: Any) -> Any:
+    def _fitted(self, signature: Any, value: Any) -> Any:
         """An argument in the structure of the signature, its leaves tensors of the right type."""
         try:
-            leaves = nest.flatten_up_to(wanted, value, check_types=False)
+            leaves = nest.flatten_up_to(signature, value, check_types=False)
         except (ValueError, TypeError) as cause:
             raise errors.InvalidArgumentError(
                 f"{self._name}: an argument does not have the structure of input_signature: {cause}"
             ) from cause
-        specs = nest.flatten(wanted)
-        made = [
+        specs = nest.flatten(signature)
+        fitted = [
             leaf if isinstance(leaf, TensorSpec) else _Fitted(spec, leaf, self._name)
             for spec, leaf in zip(specs, leaves, strict=True)
         ]
-        return nest.pack_sequence_as(wanted, made)
+        return nest.pack_sequence_as(signature, fitted)
 
     # ------------------------------------------------------------------ traces
 
@@ -254,26 +254,26 @@ class PythonFunction:
         home = graph.outermost if isinstance(graph, FunctionGraph) else graph
         with self._lock:
             traces: dict[Hashable, _Trace] = home.functions.traces.setdefault(self, {})
-            found = traces.get(key)
-            if found is not None and can_be_called_in(found.function, graph):
-                return found
-            if self._relax and found is None:
+            cached = traces.get(key)
+            if cached is not None and can_be_called_in(cached.function, graph):
+                return cached
+            if self._relax and cached is None:
                 specs = list(self._relaxed(traces, key, specs))
                 wide = (key[0], tuple(map(_key_of, specs)))
-                found = traces.get(wide)
-                if found is not None and can_be_called_in(found.function, graph):
-                    return found
+                cached = traces.get(wide)
+                if cached is not None and can_be_called_in(cached.function, graph):
+                    return cached
                 key = wide
-            made = self._build(graph, home, key, structure, specs, names)
-            traces[key] = made
-            return made
+            built = self._build(graph, home, key, structure, specs, names)
+            traces[key] = built
+            return built
 
     def _relaxed(
         self, traces: dict[Hashable, _Trace], key: Any, specs: Sequence[Any]
     ) -> Sequence[Any]:
         """Specs that also fit an earlier call which differs in shapes alone."""
-        for known, entry in traces.items():
-            if known[0] == key[0]:  # type: ignore[index]
+        for trace_key, entry in traces.items():
+            if trace_key[0] == key[0]:  # type: ignore[index]
                 wide = _common_specs(specs, entry.leaves)
                 if wide is not None:
                     return wide
@@ -302,20 +302,20 @@ class PythonFunction:
         self._building.append((home, key))
         try:
             with graph.functions.reserved(self._name) as name:
-                made, package = trace(
+                new_function, package = trace(
                     self.python_function, arguments, name, graph, attrs=self._attrs
                 )
         finally:
             self._building.pop()
-        if made.graph.variables_made:
+        if new_function.graph.variables_made:
             if home in self._makers:
                 raise errors.InvalidArgumentError(
                     f"{self._name} made variables when it was first built, and again for other "
                     "arguments; make them once, or get them with get_variable and reuse"
                 )
             self._makers.add(home)
-        made.package = package
-        return _Trace(made, package, specs)
+        new_function.package = package
+        return _Trace(new_function, package, specs)
 
 
 class _Fitted:
@@ -333,12 +333,12 @@ class _Fitted:
 
         Raises: InvalidArgumentError, InvalidTypeError: it does not fit.
         """
-        found = builder.convert_to_tensor(self.value, self.spec.dtype)
-        if not compatible_dims(found.dims, self.spec._dims):
+        tensor_value = builder.convert_to_tensor(self.value, self.spec.dtype)
+        if not compatible_dims(tensor_value.dims, self.spec._dims):
             raise errors.InvalidArgumentError(
-                f"{self.owner} requires {self.spec!r} by its input_signature, got {found!r}"
+                f"{self.owner} requires {self.spec!r} by its input_signature, got {tensor_value!r}"
             )
-        return found
+        return tensor_value
 
 
 class _SignatureTensor:
@@ -412,10 +412,10 @@ def _skeleton(structure: Any) -> Hashable:
     return (type(structure), tuple(map(_skeleton, structure)))
 
 
-def _common_specs(specs: Sequence[Any], others: Sequence[Any]) -> list[Any] | None:
+def _common_specs(specs: Sequence[Any], other_specs: Sequence[Any]) -> list[Any] | None:
     """Specs that fit both, where they differ in sizes alone."""
-    found: list[Any] = []
-    for a, b in zip(specs, others, strict=True):
+    common: list[Any] = []
+    for a, b in zip(specs, other_specs, strict=True):
         if not isinstance(a, ArgumentSpec) or not isinstance(b, ArgumentSpec):
             if (
                 isinstance(a, ArgumentSpec)
@@ -423,7 +423,7 @@ def _common_specs(specs: Sequence[Any], others: Sequence[Any]) -> list[Any] | No
                 or _key_of(a) != _key_of(b)
             ):
                 return None
-            found.append(a)
+            common.append(a)
             continue
         parts = []
         for (kind, dims), (other, more) in zip(a.parts, b.parts, strict=True):
@@ -432,8 +432,8 @@ def _common_specs(specs: Sequence[Any], others: Sequence[Any]) -> list[Any] | No
             parts.append(
                 (kind, tuple([m if m == n else None for m, n in zip(dims, more, strict=True)]))
             )
-        found.append(ArgumentSpec(parts, a.leaf))
-    return found
+        common.append(ArgumentSpec(parts, a.leaf))
+    return common
 
 
 def _graph_of(leaves: Sequence[Any]) -> Graph:
@@ -457,7 +457,7 @@ def _checked(signature: Sequence[Any]) -> list[Any]:
 
 
 def name_of(python_function: Callable[..., Any]) -> str:
-    """What a Python function is called, in letters that names may have."""
+    """Return the name of a Python function, restricted to letters allowed in node names."""
     name = getattr(python_function, "__name__", type(python_function).__name__)
     return re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "lambda"
 

@@ -59,7 +59,7 @@ class Defun:
     ) -> None:
         if grad_func is not None and python_grad_func is not None:
             raise errors.InvalidArgumentError("Defun takes grad_func or python_grad_func, not both")
-        self._types = [dtypes.as_dtype(each).base_dtype for each in input_types]
+        self._types = [dtypes.as_dtype(input_type).base_dtype for input_type in input_types]
         self._options = {
             "func_name": func_name,
             "grad_func": grad_func,
@@ -84,9 +84,9 @@ class Defun:
         return OverloadedFunction(func, names, **self._options)
 
 
-def _attrs(given: dict[str, Any]) -> dict[str, Any]:
+def _attrs(options: dict[str, Any]) -> dict[str, Any]:
     attrs = {}
-    for key, value in given.items():
+    for key, value in options.items():
         name = key if key.startswith("experimental_") else f"_{key.lstrip('_')}"
         attrs[name] = value
     return attrs
@@ -244,10 +244,12 @@ class DefinedFunction:
     def _build_as(self, name: str, graph: Graph) -> Function:
         def arguments(body: FunctionGraph) -> tuple[list[Any], dict[str, Any]]:
             pairs = zip(self._types, self._names, strict=True)
-            return [body.add_input(dtype, None, each) for dtype, each in pairs], {}
+            return [
+                body.add_input(dtype, None, argument_name) for dtype, argument_name in pairs
+            ], {}
 
         own_gradient = self._grad_func is not None or self.python_grad_func is not None
-        made, _ = trace(
+        definition, _ = trace(
             self._checked_func,
             arguments,
             name,
@@ -257,18 +259,18 @@ class DefinedFunction:
             output_names=self._out_names,
             attrs=self._attrs,
         )
-        if self._out_names and len(self._out_names) != made.results:
+        if self._out_names and len(self._out_names) != definition.results:
             raise errors.InvalidArgumentError(
-                f"the function {name!r} has {made.results} results, but out_names are "
+                f"the function {name!r} has {definition.results} results, but out_names are "
                 f"{self._out_names}"
             )
-        made.python_gradient = self.python_grad_func
-        made.description = inspect.getdoc(self._func) or ""
+        definition.python_gradient = self.python_grad_func
+        definition.description = inspect.getdoc(self._func) or ""
         if self._grad_func is not None:
             other = self._grad_func
-            made.gradient_name = other if isinstance(other, str) else other.name
-        graph.functions.add(made)
-        return made
+            definition.gradient_name = other if isinstance(other, str) else other.name
+        graph.functions.add(definition)
+        return definition
 
 
 class OverloadedFunction:
@@ -285,7 +287,7 @@ class OverloadedFunction:
 
         Raises: InvalidArgumentError: there are too many or too few, or a reference is among them.
         """
-        types = tuple([dtypes.as_dtype(each) for each in input_types])
+        types = tuple([dtypes.as_dtype(input_type) for input_type in input_types])
         if any(dtype.is_ref for dtype in types):
             raise errors.InvalidArgumentError("functions of the graph take no references")
         if len(types) != len(self._names):
@@ -293,16 +295,18 @@ class OverloadedFunction:
                 f"{name_of(self._func)} takes {len(self._names)} arguments "
                 f"({', '.join(self._names)}), got {len(types)}"
             )
-        found = self._made.get(types)
-        if found is None:
+        instance = self._made.get(types)
+        if instance is None:
             options = dict(self._options)
             if options["func_name"] is not None:
                 suffix = "_".join(dtype.name for dtype in types)
                 options["func_name"] = f"{options['func_name']}_{suffix}"
             if isinstance(options["grad_func"], OverloadedFunction):
                 options["grad_func"] = self._gradient_for(types)
-            found = self._made[types] = DefinedFunction(self._func, self._names, types, **options)
-        return found
+            instance = self._made[types] = DefinedFunction(
+                self._func, self._names, types, **options
+            )
+        return instance
 
     def _gradient_for(self, types: Sequence[DType]) -> DefinedFunction:
         plain = DefinedFunction(self._func, self._names, types)
@@ -322,7 +326,7 @@ def Declare(  # noqa: N802 - TensorFlow's name
     outputs: Sequence[tuple[str, Any]],
     stateful: bool = False,
 ) -> Callable[..., Any]:
-    """What calls a function that is defined later, or is being defined: recursion needs it.
+    """Return a caller of a function that is defined later or is being defined, for recursion.
 
     Args:
       func_name: name that the function will have in the library.
@@ -349,14 +353,14 @@ def Declare(  # noqa: N802 - TensorFlow's name
         if len(args) != len(kinds):
             raise errors.InvalidArgumentError(
                 f"the function {func_name!r} takes {len(kinds)} arguments "
-                f"({', '.join(each for each, _ in kinds)}), got {len(args)}"
+                f"({', '.join(argument for argument, _ in kinds)}), got {len(args)}"
             )
         values = [
             convert_to_tensor(value, kind) for value, (_, kind) in zip(args, kinds, strict=True)
         ]
-        node, found = call_node(declared, values, name)
-        if not found:
+        node, outputs = call_node(declared, values, name)
+        if not outputs:
             return node
-        return found[0] if len(found) == 1 else tuple(found)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     return call

@@ -25,7 +25,7 @@ def scope_name(function: str) -> str:
 
 
 class Declaration:
-    """What is known of a function before its body is: enough to call it.
+    """The signature of a function whose body may not exist yet: enough to call it.
 
     Attributes:
       name: in the library, once it is there.
@@ -128,13 +128,13 @@ class Function:
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that outputs and effects need, inputs left out, sources before users."""
         roots = [output.node for output in self.outputs]
-        found = reachable([*roots, *self.effects], set(self.inputs))
+        members = reachable([*roots, *self.effects], set(self.inputs))
         arguments = {output.node for output in self.inputs}
-        return tuple(ordered(found - arguments, set(self.inputs)))
+        return tuple(ordered(members - arguments, set(self.inputs)))
 
     @cached_property
     def stateful(self) -> bool:
-        """Whether its calls may not be merged, or left out where nothing uses them."""
+        """True if calls may not be merged, or removed when unused."""
         return any(
             (node.op_def.stateful and not state.is_private(node)) or state.only_reads(node)
             for node in self.nodes
@@ -143,45 +143,45 @@ class Function:
     @cached_property
     def updates(self) -> frozenset[int]:
         """The positions of the inputs whose state it changes."""
-        known: dict[Function, frozenset[int]] = {}
+        changed_inputs: dict[Function, frozenset[int]] = {}
         unknown: list[Function] = []
-        for each in (self, *self.callees()):
-            if "updates" in each.__dict__:
-                known[each] = each.updates
+        for function in (self, *self.callees()):
+            if "updates" in function.__dict__:
+                changed_inputs[function] = function.updates
             else:
-                unknown.append(each)
+                unknown.append(function)
         unknown.reverse()  # mostly what is called before what calls it
         changed = True
         while changed:  # until calls in circles add nothing more
             changed = False
-            for each in unknown:
-                found = each._updates_with(known)
-                changed |= found != known.get(each)
-                known[each] = found
-        return known[self]
+            for function in unknown:
+                updates = function._updates_with(changed_inputs)
+                changed |= updates != changed_inputs.get(function)
+                changed_inputs[function] = updates
+        return changed_inputs[self]
 
-    def _updates_with(self, known: dict[Function, frozenset[int]]) -> frozenset[int]:
+    def _updates_with(self, changed_inputs: dict[Function, frozenset[int]]) -> frozenset[int]:
         """The same, where so much is known of the functions that it calls."""
         places = {output: i for i, output in enumerate(self.inputs)}
-        found: set[int] = set()
+        updates: set[int] = set()
         for node in self.nodes:
             if state.has_effect(node):
                 function = state.callee(node)
                 changed = state.resources(node)
                 if function is not None:
-                    inner = known.get(function, frozenset())
+                    inner = changed_inputs.get(function, frozenset())
                     changed = [state.origin(node.inputs[i]) for i in inner]
-                found.update(places[each] for each in changed if each in places)
-        return frozenset(found)
+                updates.update(places[source] for source in changed if source in places)
+        return frozenset(updates)
 
     @cached_property
     def reads_only(self) -> bool:
-        """Whether it reads state at most, and changes none."""
-        return all(each._changes_nothing for each in (self, *self.callees()))
+        """True if the function reads state at most, and changes none."""
+        return all(function._changes_nothing for function in (self, *self.callees()))
 
     @cached_property
     def _changes_nothing(self) -> bool:
-        """Whether its own nodes read state at most; calls may still read what changes."""
+        """True if its own nodes read state at most; calls may still read what changes."""
         return all(
             not state.has_effect(node)
             and (not state.gives_state(node) or state.only_reads(node) or node.role is Role.CALL)
@@ -194,89 +194,91 @@ class Function:
 
     def called_names(self) -> list[str]:
         """The names of all functions that nodes of its body refer to."""
-        found = self._names_in_body
-        if self.gradient_name is None or self.gradient_name in found:
-            return list(found)
-        return [*found, self.gradient_name]
+        names = self._names_in_body
+        if self.gradient_name is None or self.gradient_name in names:
+            return list(names)
+        return [*names, self.gradient_name]
 
     @cached_property
     def _names_in_body(self) -> tuple[str, ...]:
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for node in self.nodes:
             for value in node.attrs.values():
                 for item in value if isinstance(value, tuple) else (value,):
                     if isinstance(item, NameAttrs):
-                        found[item.name] = None
-        return tuple(found)
+                        names[item.name] = None
+        return tuple(names)
 
     def callees(self) -> list[Function]:
         """The functions that it calls, directly or not; itself only if it is recursive."""
         if self.gradient_name in self._callees:
             return self._callees[self.gradient_name]
-        found, missing = self._reached()
-        result = list(found.values())
+        by_name, missing = self._reached()
+        result = list(by_name.values())
         if not missing:  # what is only declared may turn out to call more
             self._callees[self.gradient_name] = result
         return result
 
     def _reached(self) -> tuple[dict[str, Function], set[str]]:
-        """What calls lead to: functions by their names, and names of what is only declared.
+        """Return the functions that calls lead to by name, and the names only declared.
 
-        What a callee leads to is not walked again, or deep nests would take quadratic time.
+        The closure of a callee is reused; walking it again would be quadratic in the depth.
         """
-        known = self.graph.functions
-        found: dict[str, Function] = {}
+        library = self.graph.functions
+        by_name: dict[str, Function] = {}
         missing: set[str] = set()
         pending = self.called_names()
         while pending:
             name = pending.pop()
-            if name in found:
+            if name in by_name:
                 continue
-            if name not in known:
+            if name not in library:
                 missing.add(name)
                 continue
-            function = found[name] = known[name]
+            function = by_name[name] = library[name]
             further = function._callees.get(function.gradient_name)
             if further is None:
                 pending.extend(function.called_names())
             else:
-                found.update([(each.name, each) for each in further])
-        return found, missing
+                by_name.update(
+                    [(callee_function.name, callee_function) for callee_function in further]
+                )
+        return by_name, missing
 
     @property
     def is_recursive(self) -> bool:
-        """Whether calls of it lead to calls of it."""
+        """True if its calls lead to calls of itself."""
         if self._recursive is not None:
             return self._recursive
-        found, missing = self._reached()
-        recursive = self.name in found or self.name in missing
+        by_name, missing = self._reached()
+        recursive = self.name in by_name or self.name in missing
         if recursive or not missing:
             self._recursive = recursive
         return recursive
 
     # ------------------------------------------------------------------ calls of it
 
-    def check_call(self, given: Sequence[DType], results: Sequence[DType]) -> None:
+    def check_call(self, inputs: Sequence[DType], results: Sequence[DType]) -> None:
         """Refuse a call that does not fit.
 
         Raises:
           InvalidArgumentError: another number of inputs or outputs.
           InvalidTypeError: other element types.
         """
-        for what, have, want in (
-            ("inputs", given, self.input_types),
+        for label, have, want in (
+            ("inputs", inputs, self.input_types),
             ("outputs", results, self.output_types),
         ):
             names = [dtype.base_dtype.name for dtype in want]
             if len(have) != len(want):
                 raise errors.InvalidArgumentError(
-                    f"the function {self.name!r} has {len(want)} {what} ({', '.join(names)}), "
+                    f"the function {self.name!r} has {len(want)} {label} ({', '.join(names)}), "
                     f"the call has {len(have)}"
                 )
             for i, (mine, its) in enumerate(zip(have, want, strict=True)):
                 if mine.base_dtype is not its.base_dtype:
                     raise errors.InvalidTypeError(
-                        f"the function {self.name!r} requires its {what} to be "
+                        f"the function {self.name!r} requires its {label} to be "
                         f"{', '.join(names)}; number {i} of the call is {mine.base_dtype.name}"
                     )
 

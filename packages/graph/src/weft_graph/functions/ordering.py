@@ -71,7 +71,7 @@ def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
     if function is None:
         return list(used) or [_WORLD], []
     changed: list[Hashable] = [state.origin(node.inputs[i]) for i in sorted(function.updates)]
-    read: list[Hashable] = [each for each in used if each not in changed]
+    read: list[Hashable] = [resource for resource in used if resource not in changed]
     return (changed or [_WORLD]), read
 
 
@@ -83,11 +83,11 @@ class _Ends:
         self._known: dict[tuple[Node, ControlFlowContext], Node] = {}
         self._serial: set[Node] = set()
 
-    def let_wait(self, node: Node, others: Sequence[Node]) -> None:
+    def let_wait(self, node: Node, predecessors: Sequence[Node]) -> None:
         """Make a node wait for others, wherever they are."""
         context = home_of(node)
         waits = []
-        for other in others:
+        for other in predecessors:
             level = _common(home_of(other), context)
             end = self.at(other, level)
             waits.append(
@@ -96,18 +96,18 @@ class _Ends:
         self._wait(node, waits)
 
     def at(self, node: Node, level: ControlFlowContext | None) -> Node:
-        """What is over in a context when a node inside it is."""
+        """Return a node of a context that is over when a node inside it is."""
         context = home_of(node)
         while context is not level:
             assert context is not None
-            found = self._known.get((node, context))
-            if found is None:
-                found = self._known[node, context] = self._left(node, context)
-            node, context = found, context.outer
+            end = self._known.get((node, context))
+            if end is None:
+                end = self._known[node, context] = self._left(node, context)
+            node, context = end, context.outer
         return node
 
     def _left(self, node: Node, context: ControlFlowContext) -> Node:
-        """What is over around a context when a node directly in it is."""
+        """Return a node outside a context that is over when a node directly in it is."""
         if isinstance(context, WhileContext):
             self._serialize(node, context)
             return context.exits[0]
@@ -133,13 +133,13 @@ class _Ends:
         if _in_test(node, loop):
             self._wait(loop.exits[0], [node])
 
-    def _wait(self, node: Node, others: Sequence[Node]) -> None:
-        controls = [*node.controls, *others]
+    def _wait(self, node: Node, predecessors: Sequence[Node]) -> None:
+        controls = [*node.controls, *predecessors]
         self._graph.set_control_inputs(node, controls, reason="order of effects")
 
 
 def _beginning(node: Node) -> Node:
-    """What waits for a node to wait: for an Exit the Enter of its loop, before all its effects."""
+    """Return the node to delay in place of a node: for an Exit its loop's Enter."""
     inner = node.context
     if node.role is not Role.EXIT or not isinstance(inner, WhileContext):
         return node
@@ -156,16 +156,20 @@ def _common(
 
 
 def _in_test(node: Node, loop: WhileContext) -> bool:
-    """Whether a node of a loop runs before it is known whether the loop goes on."""
+    """Return True if a node of a loop may run before the loop condition is known."""
     switches = set(loop.switches)
-    seen: set[Node] = set()
+    visited: set[Node] = set()
     stack = [node]
     while stack:
-        here = stack.pop()
-        if here in switches:
+        current = stack.pop()
+        if current in switches:
             return False
-        if here not in seen and here.context is not None and here.context.is_inside(loop):
-            seen.add(here)
-            stack.extend([source.node for source in here.inputs])
-            stack.extend(here.controls)
+        if (
+            current not in visited
+            and current.context is not None
+            and current.context.is_inside(loop)
+        ):
+            visited.add(current)
+            stack.extend([source.node for source in current.inputs])
+            stack.extend(current.controls)
     return True

@@ -1,4 +1,4 @@
-"""What nodes of a body do with state: give handles, look at it, draw numbers, have effects."""
+"""Uses of state by nodes of a body: handles, reads, random numbers, side effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def callee(node: Node) -> Any:
 
 
 def origin(output: Output) -> Output:
-    """Where a handle or a reference comes from, through control flow."""
+    """Return the source of a handle or reference, traced through control flow."""
     for _ in range(256):
         node = output.node
         traits = node.traits
@@ -35,27 +35,27 @@ def origin(output: Output) -> Output:
 
 
 def is_handle(output: Output) -> bool:
-    """Whether an output stands for state rather than being a value."""
+    """Return True if an output is a handle or reference rather than a value."""
     return output.dtype.is_ref or output.dtype in _HANDLES
 
 
 def gives_handle(node: Node) -> bool:
-    """Whether a node gives the handle of something that it makes or finds by its name."""
+    """Return True if a node returns the handle of a resource that it creates or finds by name."""
     return node.traits.state is State.CREATES
 
 
 def is_private(node: Node) -> bool:
-    """Whether a node uses a TensorArray or a stack, which a step makes anew and its flow orders."""
+    """Return True if a node uses a TensorArray or stack, which belong to one step."""
     return node.traits.state is State.STEP
 
 
 def draws(node: Node) -> bool:
-    """Whether a node draws random numbers."""
+    """Return True if a node draws random numbers."""
     return node.traits.random
 
 
 def only_reads(node: Node) -> bool:
-    """Whether a node reads state and does not change it."""
+    """Return True if a node reads state and does not change it."""
     traits = node.traits
     if traits.state is State.READS:
         return True
@@ -63,7 +63,7 @@ def only_reads(node: Node) -> bool:
 
 
 def has_effect(node: Node) -> bool:
-    """Whether somebody could notice that a node was left out."""
+    """Return True if a node has a side effect."""
     function = callee(node)
     return node.traits.state is State.WRITES if function is None else bool(function.effects)
 
@@ -75,25 +75,25 @@ class Effects:
         self._known: dict[Node, bool] = {}
 
     def reach(self, node: Node) -> bool:
-        """Whether running a node would run an effect; values from state are taken as given."""
-        found = self._known.get(node)
-        if found is None:
-            seen = {node}
+        """Return True if a node depends on a side effect; state values count as inputs."""
+        reaches = self._known.get(node)
+        if reaches is None:
+            visited = {node}
             stack = [node]
-            while stack and not found:
-                here = stack.pop()
-                found = self._known.get(here) or has_effect(here)
-                before = [s.node for s in here.inputs if not gives_state(s.node)]
-                for other in (*before, *here.controls):
-                    if other not in seen:
-                        seen.add(other)
+            while stack and not reaches:
+                current = stack.pop()
+                reaches = self._known.get(current) or has_effect(current)
+                before = [s.node for s in current.inputs if not gives_state(s.node)]
+                for other in (*before, *current.controls):
+                    if other not in visited:
+                        visited.add(other)
                         stack.append(other)
-            found = self._known[node] = bool(found)
-        return found
+            reaches = self._known[node] = bool(reaches)
+        return reaches
 
 
 def gives_state(node: Node) -> bool:
-    """Whether a second run of a node could give other values than the first."""
+    """Return True if a second run of a node could return other values than the first."""
     if not any(not is_handle(output) for output in node.outputs):
         return False
     traits = node.traits
@@ -101,10 +101,10 @@ def gives_state(node: Node) -> bool:
 
 
 def is_repeatable(node: Node) -> bool:
-    """Whether a node that gives state may be run again, nothing else having changed meanwhile."""
+    """Return True if a node with values from state may be rerun while the state is unchanged."""
     function = callee(node)
     if function is None:
-        return only_reads(node) and bool(resources(node))  # what changes a file is not known
+        return only_reads(node) and bool(resources(node))  # changes of files cannot be tracked
     return bool(function.reads_only)
 
 
@@ -114,14 +114,14 @@ def saved_outputs(node: Node) -> list[Output]:
 
 
 def resources(node: Node) -> list[Output]:
-    """Where the handles and references that a node takes come from."""
+    """Return the sources of the handles and references among a node's inputs."""
     return [origin(source) for source in node.inputs if is_handle(source)]
 
 
 def uses_outside(nodes: Iterable[Node], inputs: Iterable[Output]) -> Node | None:
     """A node that uses a TensorArray or a stack that is given to the function, or None."""
-    given = set(inputs)
+    input_set = set(inputs)
     for node in nodes:
-        if is_private(node) and any(origin(s) in given for s in node.inputs if is_handle(s)):
+        if is_private(node) and any(origin(s) in input_set for s in node.inputs if is_handle(s)):
             return node
     return None

@@ -8,9 +8,9 @@ from typing import Any
 from weft_graph.control_flow.context import context_of
 from weft_graph.control_flow.structure import like
 from weft_graph.control_flow.tensor_array import TensorArray
-from weft_graph.functions import saved
+from weft_graph.functions import saved_values
 from weft_graph.functions.body import FunctionGraph
-from weft_graph.functions.call import why_not_a_node
+from weft_graph.functions.call import unsupported_call_reason
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects, order_effects
 from weft_graph.ir import builder, nest, thread_stacks
@@ -42,10 +42,10 @@ def rebuilt(leaf: Any, parts: Sequence[Output]) -> Any:
     """A leaf of the kind of `leaf` with other outputs."""
     if not isinstance(leaf, TensorArray):
         return like(leaf, parts)
-    found = TensorArray(leaf.dtype, handle=parts[0], flow=parts[1], infer_shape=False)
-    found._shared.dims = leaf._shared.dims
-    found._dynamic_size = leaf._dynamic_size
-    return found
+    array = TensorArray(leaf.dtype, handle=parts[0], flow=parts[1], infer_shape=False)
+    array._shared.dims = leaf._shared.dims
+    array._dynamic_size = leaf._dynamic_size
+    return array
 
 
 def trace(
@@ -75,9 +75,9 @@ def trace(
     """
     graph = FunctionGraph(name, outer)
     with thread_stacks.building_body(graph):
-        positional, named = arguments(graph)
-        own = len(graph.inputs)
-        result = python_function(*positional, **named)
+        positional, by_keyword = arguments(graph)
+        num_declared = len(graph.inputs)
+        result = python_function(*positional, **by_keyword)
         outputs, nodes, package = _results(graph, result)
         if ordered:
             order_effects(graph)
@@ -85,7 +85,7 @@ def trace(
         graph.take_values()
         graph.learn_handles()
     outputs = [graph.instead.get(output, output) for output in outputs]
-    inputs = [*graph.inputs[:own], *graph.captures.values()]
+    inputs = [*graph.inputs[:num_declared], *graph.captures.values()]
     function = Function(
         name,
         graph,
@@ -119,16 +119,16 @@ def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
 
 def save_state(function: Function) -> None:
     """Let a new function give the values that its gradient cannot compute again."""
-    if why_not_a_node(function) or function.is_recursive:
+    if unsupported_call_reason(function) or function.is_recursive:
         return
     graph = function.graph
     graph._finalized = False
     with thread_stacks.building_body(graph):
-        known = saved.places_of(function.outputs)
+        saved_places = saved_values.places_of(function.outputs)
         more = [
-            saved.brought_out(value)
-            for value in saved.values_from_state(function.nodes)
-            if value not in known
+            saved_values.brought_out(value)
+            for value in saved_values.values_from_state(function.nodes)
+            if value not in saved_places
         ]
     graph.finalize()
     function.outputs = (*function.outputs, *more)
@@ -155,15 +155,15 @@ def _results(graph: FunctionGraph, result: Any) -> tuple[list[Output], list[Node
             outputs += parts
 
     def package(values: Sequence[Output], call: Node) -> Any:
-        rest = list(values)
-        made: list[Any] = []
+        remaining = list(values)
+        result_leaves: list[Any] = []
         for leaf, count in zip(leaves, counts, strict=True):
             if not count:
-                made.append(call if count is None else None)
+                result_leaves.append(call if count is None else None)
                 continue
-            made.append(rebuilt(leaf, rest[:count]))
-            del rest[:count]
-        return nest.pack_sequence_as(result, made)
+            result_leaves.append(rebuilt(leaf, remaining[:count]))
+            del remaining[:count]
+        return nest.pack_sequence_as(result, result_leaves)
 
     return outputs, nodes, package
 
@@ -203,7 +203,7 @@ def placeholders(graph: FunctionGraph, leaves: Sequence[Any], names: Sequence[st
 
 
 class ArgumentSpec:
-    """What is known of an argument: its element type and shape, or those of its parts.
+    """The element type and shape of an argument, or of its components.
 
     Attributes:
       leaf: the value it was made of, where it consists of parts.
@@ -225,7 +225,7 @@ class ArgumentSpec:
 
     @property
     def key(self) -> Any:
-        """What tells it apart from others."""
+        """A key that is equal for equal specs."""
         kind = None if self.leaf is None else type(self.leaf)
         extra: tuple[Any, ...] = ()
         if isinstance(self.leaf, TensorArray):

@@ -35,9 +35,9 @@ from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, forma
 
 
 class TypeSpec:
-    """What is known of a value: its class, element types and shapes.
+    """Base class of specs: the class, element types and shapes of a value.
 
-    It is the base of specs. Those of one class are equal where all they say is.
+    Specs of one class are equal if all their fields are.
 
     Examples:
       >>> isinstance(wf.TensorSpec([2]), wf.TypeSpec)
@@ -52,15 +52,15 @@ class TypeSpec:
         raise NotImplementedError
 
     def _said(self) -> tuple[Any, ...]:
-        """What it says: shapes, types, specs, structures of specs, and what is compared."""
+        """The fields of the spec: shapes, types, specs and structures of specs."""
         raise NotImplementedError
 
-    def _with(self, said: tuple[Any, ...]) -> Self:
+    def _with(self, fields: tuple[Any, ...]) -> Self:
         """A spec of this class that says something else."""
-        return type(self)(*said)
+        return type(self)(*fields)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Whether a value, or one of another spec, may be what this one says.
+        """Return True if a value, or one described by another spec, fits this spec.
 
         Args:
           spec_or_value: a spec of any kind, or a value.
@@ -97,11 +97,11 @@ class TypeSpec:
         return hash((type(self), *[hash(part) for part in nest.flatten(self._said())]))
 
     def __repr__(self) -> str:
-        said = [
+        field_texts = [
             format_dims(as_dims(part)) if isinstance(part, TensorShape) else _shown(part)
             for part in self._said()
         ]
-        return f"{type(self).__name__}({', '.join(said)})"
+        return f"{type(self).__name__}({', '.join(field_texts)})"
 
 
 def _shown(part: Any) -> str:
@@ -109,7 +109,7 @@ def _shown(part: Any) -> str:
 
 
 def _all(test: Callable[[Any, Any], bool], mine: Any, its: Any) -> bool:
-    """Whether two structures are alike, and all pairs of their parts pass a test."""
+    """Return True if two structures have the same form and all pairs of leaves pass a test."""
     try:
         nest.assert_same_structure(mine, its)
     except (errors.InvalidTypeError, errors.InvalidArgumentError):
@@ -197,8 +197,8 @@ class TensorSpec(TypeSpec):
     def _said(self) -> tuple[Any, ...]:
         return self.shape, self._dtype
 
-    def _with(self, said: tuple[Any, ...]) -> Self:
-        shape, dtype = said
+    def _with(self, fields: tuple[Any, ...]) -> Self:
+        shape, dtype = fields
         return type(self)(shape, dtype, self._name)
 
     def __eq__(self, other: object) -> bool:
@@ -303,8 +303,8 @@ class IndexedSlicesSpec(TypeSpec):
         self._shape = TensorShape(as_dims(shape))
         self._dtype = dtypes.as_dtype(dtype)
         self._indices_dtype = dtypes.as_dtype(indices_dtype)
-        given = dense_shape_dtype
-        self._dense_shape_dtype = None if given is None else dtypes.as_dtype(given)
+        shape_type = dense_shape_dtype
+        self._dense_shape_dtype = None if shape_type is None else dtypes.as_dtype(shape_type)
         dims = as_dims(indices_shape)
         if dims is not None and len(dims) != 1:
             raise errors.InvalidArgumentError(

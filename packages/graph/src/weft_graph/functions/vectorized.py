@@ -51,38 +51,38 @@ def vectorized_map(
     if not callable(fn):
         raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
     with name_scope("vectorized_map"):
-        given = nest.map_structure(convert_to_tensor, elems)
-        tensors = nest.flatten(given)
+        converted = nest.map_structure(convert_to_tensor, elems)
+        tensors = nest.flatten(converted)
         count = _rows(tensors)
         types: list[Any] = []
 
         def traced(row: Any) -> Any:
             results = nest.map_structure(convert_to_tensor, fn(row))
-            types.append(nest.map_structure(lambda each: each.dtype.base_dtype, results))
+            types.append(nest.map_structure(lambda output: output.dtype.base_dtype, results))
             return results
 
         call = function(traced)
         specs = [TensorSpec(None if t.dims is None else t.dims[1:], t.dtype) for t in tensors]
-        call.get_concrete_function(nest.pack_sequence_as(given, specs))
+        call.get_concrete_function(nest.pack_sequence_as(converted, specs))
 
         def of_row(i: Output) -> Any:
             rows = [t[0] if t.dims is not None and t.dims[0] == 1 else t[i] for t in tensors]
-            return call(nest.pack_sequence_as(given, rows))
+            return call(nest.pack_sequence_as(converted, rows))
 
         return map_fn(of_row, sequence.range(count), dtype=types[0])
 
 
 def _rows(tensors: list[Output]) -> Any:
-    """How many rows there are: those of the first tensor that is not known to have one.
+    """Return the number of rows: that of the first tensor not known to have exactly one.
 
     Raises: InvalidArgumentError: there are no tensors, or one has rank 0; numbers differ.
     """
-    if not tensors or any(each.dims == () for each in tensors):
+    if not tensors or any(tensor.dims == () for tensor in tensors):
         raise errors.InvalidArgumentError(
             f"vectorized_map requires tensors of rank 1 or more, got {tensors!r}"
         )
-    known = [each.dims[0] for each in tensors if each.dims is not None]
-    several = {size for size in known if size not in (None, 1)}
+    num_rows = [tensor.dims[0] for tensor in tensors if tensor.dims is not None]
+    several = {size for size in num_rows if size not in (None, 1)}
     if len(several) > 1:
         raise errors.InvalidArgumentError(
             f"elems must have equal numbers of rows, or one, got {sorted(several)}"

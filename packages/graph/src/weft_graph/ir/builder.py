@@ -69,27 +69,27 @@ def create(
     code, line = user_line()
     naming = _Naming(op, name)
     try:
-        given = dict(attrs) if attrs else {}
+        attr_values = dict(attrs) if attrs else {}
         if thread_stacks.tracing():
             inputs = get_default_graph().capture_inputs(op_def, inputs)
-        values, known = _resolve_inputs(op_def, inputs, given, naming)
+        values, all_attrs = _resolve_inputs(op_def, inputs, attr_values, naming)
         graph = values[0].graph if values else get_default_graph()
         for value in values:
             if value.node.graph is not graph:
                 raise _mixed(values[0], value)
-        _fill_attrs(op_def, known)
-        types = argument_types(op_def.outputs, known)
+        _fill_attrs(op_def, all_attrs)
+        types = argument_types(op_def.outputs, all_attrs)
         rule = op_def.shape_rule
-        shapes = None if rule is None else rule(NodeSpec(values, known))
+        shapes = None if rule is None else rule(NodeSpec(values, all_attrs))
     except errors.OpError as error:
         raise error.with_context(
             op=op, node=wanted_name(op, name), line=format_line(code, line)
         ) from error.__cause__
-    except HandOver as found:
-        taker = found.value
+    except HandOver as applied:
+        taker = applied.value
     else:
         full_name = naming.full or _node_name(graph, op, name)
-        return graph.add_node(op_def, full_name, values, known, types, shapes, code, line)
+        return graph.add_node(op_def, full_name, values, all_attrs, types, shapes, code, line)
     return _handed_over(taker, op_def, inputs, attrs, name)
 
 
@@ -110,7 +110,7 @@ def _handed_over(
     attrs: Mapping[str, Any] | None,
     name: str | None,
 ) -> Node:
-    """What an input makes of an op; callers take the outputs, whatever they are."""
+    """Let an input apply an op itself; return the result in the form of a node."""
     try:
         results = value.apply_op(op_def, inputs, dict(attrs or {}), name)
     except errors.OpError as error:
@@ -204,8 +204,8 @@ def one_user_line() -> Iterator[None]:
 
 def user_line() -> tuple[CodeType | None, int]:
     """The first frame outside weft, as (code object, line number)."""
-    if _one_line and (found := _one_line.get(threading.get_ident())) is not None:
-        return found
+    if _one_line and (noted := _one_line.get(threading.get_ident())) is not None:
+        return noted
     frame = sys._getframe(2)
     while True:
         file = frame.f_code.co_filename
@@ -222,7 +222,7 @@ def user_line() -> tuple[CodeType | None, int]:
 
 
 def format_line(code: CodeType | None, line: int) -> str | None:
-    """What `user_line` found, as messages show it."""
+    """Return the text for messages of a place found by `user_line`."""
     return None if code is None else f"{code.co_filename}:{line} in {code.co_qualname}"
 
 
@@ -230,7 +230,7 @@ def format_line(code: CodeType | None, line: int) -> str | None:
 
 
 def _resolve_inputs(
-    op_def: OpDef, inputs: Sequence[Any], known: dict[str, Any], naming: _Naming
+    op_def: OpDef, inputs: Sequence[Any], attrs: dict[str, Any], naming: _Naming
 ) -> tuple[tuple[Output, ...], dict[str, Any]]:
     args = op_def.inputs
     if len(inputs) != len(args):
@@ -238,20 +238,20 @@ def _resolve_inputs(
         raise errors.InvalidArgumentError(
             f"{op_def.name} takes {len(args)} inputs ({names}), got {len(inputs)}"
         )
-    for key in known:
+    for key in attrs:
         if key not in op_def.attrs:
             if not key.startswith("_"):
                 raise errors.InvalidArgumentError(
                     f"{op_def.name} has no attribute {key!r}; it has {sorted(op_def.attrs)}"
                 )
-        elif known[key] is None and op_def.attrs[key].type != "shape":
+        elif attrs[key] is None and op_def.attrs[key].type != "shape":
             raise errors.InvalidArgumentError(f"attribute {key} of {op_def.name} is None")
-    for key, value in known.items():
+    for key, value in attrs.items():
         attr = op_def.attrs.get(key)
         if attr is not None:
-            known[key] = attr.check(value)
+            attrs[key] = attr.check(value)
     if not op_def.simple:
-        return _resolve_lists(op_def, inputs, known, naming)
+        return _resolve_lists(op_def, inputs, attrs, naming)
     values = list(inputs)
     pending: list[int] | None = None
     for i, arg in enumerate(args):
@@ -262,16 +262,16 @@ def _resolve_inputs(
                 pending = [i] if pending is None else [*pending, i]
                 continue
             values[i] = value = converted
-        _check_type(op_def, arg, value, known)
+        _check_type(op_def, arg, value, attrs)
     if pending is not None:
         _hand_over([values[i] for i in pending])
         leave = naming.enter(values)
         try:
             for i in pending:
-                values[i] = _convert_for(op_def, args[i], values[i], known)
+                values[i] = _convert_for(op_def, args[i], values[i], attrs)
         finally:
             leave()
-    return tuple(values), known
+    return tuple(values), attrs
 
 
 def _hand_over(values: Sequence[Any]) -> None:
@@ -281,7 +281,7 @@ def _hand_over(values: Sequence[Any]) -> None:
             raise HandOver(value)
 
 
-def _check_type(op_def: OpDef, arg: ArgDef, value: Output, known: dict[str, Any]) -> None:
+def _check_type(op_def: OpDef, arg: ArgDef, value: Output, attrs: dict[str, Any]) -> None:
     got = value.dtype
     if got.is_ref:
         got = got.base_dtype
@@ -297,7 +297,7 @@ def _check_type(op_def: OpDef, arg: ArgDef, value: Output, known: dict[str, Any]
                 f"{op_def.name} requires {arg.name} to be {arg.dtype.name}, got {value!r}"
             )
         return
-    want = known.get(attr)
+    want = attrs.get(attr)
     if want is None:
         allowed = op_def.attrs[attr].allowed
         if allowed is not None and got not in allowed:
@@ -305,7 +305,7 @@ def _check_type(op_def: OpDef, arg: ArgDef, value: Output, known: dict[str, Any]
             raise errors.InvalidTypeError(
                 f"{op_def.name} requires {arg.name} to be one of {{{names}}}, got {value!r}"
             )
-        known[attr] = got
+        attrs[attr] = got
     elif want is not got:
         raise errors.InvalidTypeError(
             f"{op_def.name} requires {arg.name} to be {want.name}, as {attr} is that already, "
@@ -313,20 +313,20 @@ def _check_type(op_def: OpDef, arg: ArgDef, value: Output, known: dict[str, Any]
         )
 
 
-def _convert_for(op_def: OpDef, arg: ArgDef, value: Any, known: dict[str, Any]) -> Output:
+def _convert_for(op_def: OpDef, arg: ArgDef, value: Any, attrs: dict[str, Any]) -> Output:
     if arg.is_ref:
         raise errors.InvalidTypeError(
             f"{op_def.name} requires {arg.name} to be a reference to a variable, got {value!r}"
         )
-    wanted = arg.dtype or known.get(arg.type_attr or "")
+    element_type = arg.dtype or attrs.get(arg.type_attr or "")
     preferred = None
-    if wanted is None and arg.type_attr is not None:
+    if element_type is None and arg.type_attr is not None:
         preferred = _preferred_type(op_def.attrs[arg.type_attr], value)
     try:
-        converted = convert_to_tensor(value, wanted, arg.name, preferred_dtype=preferred)
+        converted = convert_to_tensor(value, element_type, arg.name, preferred_dtype=preferred)
     except errors.OpError as error:
         raise type(error)(f"{op_def.name}, input {arg.name}: {error.message}") from error
-    _check_type(op_def, arg, converted, known)
+    _check_type(op_def, arg, converted, attrs)
     return converted
 
 
@@ -338,10 +338,10 @@ def _preferred_type(attr: AttrDef, value: Any) -> DType | None:
     if _holds_outputs(value) or isinstance(value, AppliesOps):
         return default
     try:
-        own = dtypes.from_numpy(value.dtype if _is_numpy(value) else to_array(value).dtype)
+        value_type = dtypes.from_numpy(value.dtype if _is_numpy(value) else to_array(value).dtype)
     except errors.OpError:
         return default  # a registered conversion may take it; else the conversion says what is odd
-    return own if own in attr.allowed else default
+    return value_type if value_type in attr.allowed else default
 
 
 def _is_numpy(value: Any) -> bool:
@@ -349,7 +349,7 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _resolve_lists(
-    op_def: OpDef, inputs: Sequence[Any], known: dict[str, Any], naming: _Naming
+    op_def: OpDef, inputs: Sequence[Any], attrs: dict[str, Any], naming: _Naming
 ) -> tuple[tuple[Output, ...], dict[str, Any]]:
     groups: list[list[Any]] = []
     for arg, item in zip(op_def.inputs, inputs, strict=True):
@@ -358,14 +358,14 @@ def _resolve_lists(
                 f"{op_def.name} requires {arg.name} to be a list of tensors, got {item!r}"
             )
         members = list(item) if arg.is_list else [item]
-        found = [output_of(m, arg.is_ref) for m in members]
-        groups.append([m if f is None else f for m, f in zip(members, found, strict=True)])
+        outputs = [output_of(m, arg.is_ref) for m in members]
+        groups.append([m if f is None else f for m, f in zip(members, outputs, strict=True)])
         if arg.number_attr is not None:
-            _know_number(op_def, arg, len(members), known)
+            _know_number(op_def, arg, len(members), attrs)
     for arg, members in zip(op_def.inputs, groups, strict=True):
         for member in members:
             if isinstance(member, Output):
-                _check_type(op_def, arg, member, known)
+                _check_type(op_def, arg, member, attrs)
     flat = [member for members in groups for member in members]
     plain = all([type(member) is Output for member in flat])
     if not plain:
@@ -373,28 +373,28 @@ def _resolve_lists(
     leave = None if plain else naming.enter(flat)
     try:
         for arg, members in zip(op_def.inputs, groups, strict=True):
-            _convert_members(op_def, arg, members, known)
+            _convert_members(op_def, arg, members, attrs)
     finally:
         if leave is not None:
             leave()
-    return tuple([member for members in groups for member in members]), known
+    return tuple([member for members in groups for member in members]), attrs
 
 
-def _convert_members(op_def: OpDef, arg: ArgDef, members: list[Any], known: dict[str, Any]) -> None:
-    wanted = known.get(arg.list_attr) if arg.list_attr else None
+def _convert_members(op_def: OpDef, arg: ArgDef, members: list[Any], attrs: dict[str, Any]) -> None:
+    list_types = attrs.get(arg.list_attr) if arg.list_attr else None
     for i, member in enumerate(members):
         if not isinstance(member, Output):
-            if wanted is not None and i < len(wanted):
-                members[i] = convert_to_tensor(member, wanted[i], arg.name)
+            if list_types is not None and i < len(list_types):
+                members[i] = convert_to_tensor(member, list_types[i], arg.name)
             else:
-                members[i] = _convert_for(op_def, arg, member, known)
+                members[i] = _convert_for(op_def, arg, member, attrs)
     if arg.list_attr is not None:
-        _know_list(op_def, arg, members, known)
+        _know_list(op_def, arg, members, attrs)
 
 
-def _know_number(op_def: OpDef, arg: ArgDef, count: int, known: dict[str, Any]) -> None:
+def _know_number(op_def: OpDef, arg: ArgDef, count: int, attrs: dict[str, Any]) -> None:
     assert arg.number_attr is not None
-    want = known.setdefault(arg.number_attr, count)
+    want = attrs.setdefault(arg.number_attr, count)
     if want != count:
         raise errors.InvalidArgumentError(
             f"{op_def.name} requires {want} tensors for {arg.name}, got {count}"
@@ -402,10 +402,10 @@ def _know_number(op_def: OpDef, arg: ArgDef, count: int, known: dict[str, Any]) 
     op_def.attrs[arg.number_attr].check(count)
 
 
-def _know_list(op_def: OpDef, arg: ArgDef, members: list[Output], known: dict[str, Any]) -> None:
+def _know_list(op_def: OpDef, arg: ArgDef, members: list[Output], attrs: dict[str, Any]) -> None:
     assert arg.list_attr is not None
     types = tuple([member.dtype.base_dtype for member in members])
-    want = known.setdefault(arg.list_attr, types)
+    want = attrs.setdefault(arg.list_attr, types)
     if tuple(want) != types:
         raise errors.InvalidTypeError(
             f"{op_def.name} requires {arg.name} to be {[t.name for t in want]}, "
@@ -414,31 +414,31 @@ def _know_list(op_def: OpDef, arg: ArgDef, members: list[Output], known: dict[st
     op_def.attrs[arg.list_attr].check(types)
 
 
-def _fill_attrs(op_def: OpDef, known: dict[str, Any]) -> None:
+def _fill_attrs(op_def: OpDef, values: dict[str, Any]) -> None:
     attrs = op_def.attrs
-    if known.keys() >= attrs.keys():
+    if values.keys() >= attrs.keys():
         return
     for key, attr in attrs.items():
-        if key not in known:
+        if key not in values:
             if attr.default is REQUIRED:
                 raise errors.InvalidArgumentError(
                     f"{op_def.name} requires the attribute {key} ({attr.type})"
                 )
-            known[key] = attr.default
+            values[key] = attr.default
 
 
-def argument_types(args: Iterable[ArgDef], known: Mapping[str, Any]) -> list[DType]:
+def argument_types(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> list[DType]:
     """The element types of a node's inputs or outputs by its attributes."""
     types: list[DType] = []
     for arg in args:
         if arg.list_attr is not None:
-            types.extend(known[arg.list_attr])
+            types.extend(attrs[arg.list_attr])
             continue
-        dtype: DType = arg.dtype or known[arg.type_attr or ""]
+        dtype: DType = arg.dtype or attrs[arg.type_attr or ""]
         if arg.is_ref:
             dtype = dtype.as_ref
         if arg.number_attr is not None:
-            types.extend([dtype] * known[arg.number_attr])
+            types.extend([dtype] * attrs[arg.number_attr])
         else:
             types.append(dtype)
     return types
@@ -471,7 +471,7 @@ def register_tensor_conversion_function(
       np.float32(3.5)
     """
     types = base_type if isinstance(base_type, tuple) else (base_type,)
-    if not all(isinstance(each, type) for each in types):
+    if not all(isinstance(cls, type) for cls in types):
         raise errors.InvalidTypeError(
             f"base_type must be a type or a tuple of types, got {base_type!r}"
         )
@@ -506,30 +506,30 @@ def convert_to_tensor(
 
     Args and Raises: as of that.
     """
-    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
-    found = output_of(value)
-    if found is not None:
+    element_type = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    output = output_of(value)
+    if output is not None:
         if thread_stacks.tracing():
-            found = get_default_graph().capture(found)
-        if wanted is not None and found.dtype.base_dtype is not wanted:
-            raise errors.InvalidTypeError(f"requires {wanted.name}, got {found!r}")
-        return found
+            output = get_default_graph().capture(output)
+        if element_type is not None and output.dtype.base_dtype is not element_type:
+            raise errors.InvalidTypeError(f"requires {element_type.name}, got {output!r}")
+        return output
     if isinstance(value, AppliesOps):
-        return cast(Output, value.as_operand(wanted))
+        return cast(Output, value.as_operand(element_type))
     for _, base_type, convert in _converters:
         if isinstance(value, base_type):
-            result = convert(value, dtype=wanted, name=name, as_ref=False)
+            result = convert(value, dtype=element_type, name=name, as_ref=False)
             if result is not NotImplemented:
                 return result  # type: ignore[no-any-return]
     if isinstance(value, list | tuple) and _holds_outputs(value):
-        return _stack_list(value, wanted, name)
+        return _stack_list(value, element_type, name)
     preferred = preferred_dtype if dtype_hint is None else dtype_hint
-    if preferred is not None and wanted is None:
+    if preferred is not None and element_type is None:
         try:
             return constant(value, preferred, name=name or "Const")
         except errors.InvalidTypeError:
             pass
-    return constant(value, wanted, name=name or "Const")
+    return constant(value, element_type, name=name or "Const")
 
 
 def _holds_outputs(value: Any) -> bool:
@@ -546,9 +546,9 @@ def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) ->
     try:
         if dtype is None:
             for item in values:
-                found = _stack_list(item, None, name) if _is_nested(item) else output_of(item)
-                if found is not None:
-                    dtype = found.dtype.base_dtype
+                output = _stack_list(item, None, name) if _is_nested(item) else output_of(item)
+                if output is not None:
+                    dtype = output.dtype.base_dtype
                     break
         return out("Pack", [[_member(v, dtype, cast) for v in values]], {"axis": 0}, name)
     except RecursionError:
@@ -557,10 +557,10 @@ def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) ->
 
 def _member(value: Any, dtype: DType | None, cast: bool) -> Output:
     """One of a list that is stacked: tensors in it are cast where the program says to what."""
-    found = output_of(value) if cast else None
-    if found is None or dtype is None or found.dtype.base_dtype is dtype:
+    output = output_of(value) if cast else None
+    if output is None or dtype is None or output.dtype.base_dtype is dtype:
         return convert_to_tensor(value, dtype)
-    return out("Cast", [found], {"DstT": dtype})
+    return out("Cast", [output], {"DstT": dtype})
 
 
 def _is_nested(item: Any) -> bool:
@@ -594,14 +594,14 @@ def constant(
       array([[7., 7.],
              [7., 7.]], dtype=float32)
     """
-    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    element_type = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
 
     def lost(change: str) -> None:
-        if wanted is not None:
-            lossy.say("a constant", wanted, change, format_line(*user_line()))
+        if element_type is not None:
+            lossy.say("a constant", element_type, change, format_line(*user_line()))
 
-    array = to_array(value, wanted, shape, verify_shape, lost)
-    return constant_of(array, wanted, name)
+    array = to_array(value, element_type, shape, verify_shape, lost)
+    return constant_of(array, element_type, name)
 
 
 def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Const") -> Output:

@@ -1,4 +1,4 @@
-"""What a node read from a file must satisfy before it may join a graph."""
+"""Checks of a node read from a file before it may join a graph."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def _types(arg: ArgDef, attrs: dict[str, Any]) -> list[DType]:
     return [dtype] * (1 if arg.number_attr is None else attrs[arg.number_attr])
 
 
-def _check_count(args: Iterable[ArgDef], attrs: dict[str, Any], what: str) -> None:
+def _check_count(args: Iterable[ArgDef], attrs: dict[str, Any], label: str) -> None:
     for arg in args:
         number = 0 if arg.number_attr is None else attrs[arg.number_attr]
         if not 0 <= number <= MAX_OUTPUTS:
             raise errors.InvalidArgumentError(
-                f"the attribute {arg.number_attr} asks for {number} {what}; "
+                f"the attribute {arg.number_attr} asks for {number} {label}; "
                 f"0 to {MAX_OUTPUTS} are possible"
             )
 
@@ -149,8 +149,8 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _are(value: Any, each: Callable[[Any], bool]) -> bool:
-    return isinstance(value, tuple) and all(each(item) for item in value)
+def _are(value: Any, has_type: Callable[[Any], bool]) -> bool:
+    return isinstance(value, tuple) and all(has_type(item) for item in value)
 
 
 _PLANNED: Final = frozenset({"_depth", "_guard", "_reads_only", "_used"})
@@ -163,7 +163,7 @@ _OWN: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
     "_reads_only": ("a Boolean", lambda value: isinstance(value, bool)),
     "_used": ("a list of integers of at least 0", lambda value: _are(value, _is_count)),
 }
-"""What must hold for attributes that are read though no declaration has them."""
+"""Conditions of attributes that are read although no declaration has them."""
 
 
 def _check_types(name: str, values: tuple[Any, ...]) -> None:
@@ -192,10 +192,10 @@ def check_name(name: str, internal: bool = False) -> None:
 def infer_shapes(
     op_def: OpDef, inputs: tuple[Output, ...], attrs: dict[str, Any], node: str
 ) -> Sequence[Dims]:
-    """What the op's shape rule says of a node; the op must have one.
+    """Run the op's shape rule, which must exist, on a node.
 
-    Rules are written for nodes that programs build; attributes of hostile files may lead them to
-    places that they do not check.
+    Rules assume nodes that programs build; attributes from untrusted files may raise any
+    exception in them.
 
     Raises: InvalidArgumentError: the rule refuses the node, or cannot handle it.
     """

@@ -1,7 +1,7 @@
-"""What makes functions of nodes: a seam between those that run nodes and those that compile them.
+"""Interface between the executor and compilers: the generators of code for nodes.
 
 A package that compiles registers a generator in a module that the entry-point group
-`weft_graph.code_generators` names.  It is imported when somebody first wants to compile.
+`weft_graph.code_generators` names.  It is imported at the first compilation.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ FEW: Final = 16
 
 
 def are_sizes(node: Node) -> bool:
-    """Whether what a node gives may be sizes, axes or a counter, which others ask for.
+    """Return True if a node's outputs may be sizes, axes or a counter.
 
-    Who compiles is given such a node only where its values follow from shapes. Integers that are
-    computed of data, as counts in bins are, are data too, unless a rule gives their values.
+    Compilers get such a node only if its values follow from shapes. Integers computed from data,
+    such as histogram counts, are data themselves unless a value rule computes them.
     """
     small = bool(node.outputs) and all(map(is_size, node.outputs))
     return small and (node.op_def.value_rule is not None or not any(map(_is_data, node.inputs)))
 
 
 def _is_data(source: Output) -> bool:
-    """Whether it is floating-point, or has, or may have, more elements than sizes have."""
+    """Return True if an output is floating-point, or may have more elements than sizes have."""
     dims = source.dims
     if dims is None or source.dtype in (dtypes.resource, dtypes.variant):
         return False
-    many = len(dims) > 1 or any(size is None or size > FEW for size in dims)
-    return many or source.dtype.is_floating
+    is_large = len(dims) > 1 or any(size is None or size > FEW for size in dims)
+    return is_large or source.dtype.is_floating
 
 
 def is_size(output: Output) -> bool:
-    """Whether an output may be sizes, axes or a counter."""
+    """Return True if an output may be sizes, axes or a counter."""
     dims = output.dims
     if output.dtype not in (dtypes.int32, dtypes.int64):
         return False
@@ -96,7 +96,7 @@ class Specialisation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """That of the last member."""
+        """Name of the last member."""
         return self.members[-1].name
 
 
@@ -129,10 +129,10 @@ class Generated(Protocol):
 
     @property
     def enter(self) -> Callable[..., Any]:
-        """What computes as a call does, with less around it, and returns None.
+        """Call of the function with less overhead; it returns None on success.
 
-        It returns something else, and has changed nothing, where an array is not dense or something
-        is wrong. Another one takes its place when `threads` is set.
+        It returns another value and changes nothing if an array is not dense or a check fails.
+        Setting `threads` replaces it.
         """
         ...
 
@@ -198,14 +198,14 @@ class NoProfiles:
 
 
 class Choosing(Protocol):
-    """What knows which nodes it can compile."""
+    """Interface that tells which nodes a code generator can compile."""
 
     def why_not(self, node: Node) -> str:
-        """Why a node had better run by its kernel, or "" if it may be compiled."""
+        """Return why a node should run by its kernel, or "" if it may be compiled."""
         ...
 
     def changes(self, node: Node) -> int:
-        """How many variables a node changes, its first inputs; 0 for a node that is none of these.
+        """Return the number of variables a node changes, which are its first inputs; 0 for none.
 
         What it computes of them is compiled for their shapes; they have one and values. A reference
         that it gives is that of its first input.
@@ -213,21 +213,21 @@ class Choosing(Protocol):
         ...
 
     def changes_places(self, node: Node) -> bool:
-        """Whether a node changes some places of variables alone.
+        """Return True if a node changes only some elements of a variable.
 
         Members that read what it leaves make the function copy the variable.
         """
         ...
 
     def reads(self, node: Node) -> bool:
-        """Whether a node gives the value of a variable, its input, and may be compiled.
+        """Return True if a node reads the variable of its input and may be compiled.
 
         A handle is read where other members change its variable.
         """
         ...
 
     def draws(self, node: Node) -> bool:
-        """Whether a node draws random numbers, and may be compiled.
+        """Return True if a node draws random numbers and may be compiled.
 
         The function is given the state of its stream, whose executions the caller counts.
         """
@@ -238,7 +238,7 @@ class Choosing(Protocol):
         ...
 
     def repays(self, node: Node) -> bool:
-        """Whether a node by itself is worth a function: its kernel makes many calls, or copies."""
+        """Return True if compiling a single node pays off: its kernel makes many calls."""
         ...
 
 
@@ -258,9 +258,9 @@ class CodeGenerator(Choosing, Protocol):
         ...
 
     def find(self, wanted: Specialisation) -> Generated | None:
-        """What `generate` makes, where it costs about a millisecond, as it was made before.
+        """Return an earlier result of `generate` if finding it takes about a millisecond.
 
-        Returns: None where it has to be made.
+        Returns: None if it must be generated.
         """
         ...
 
@@ -287,7 +287,7 @@ class CodeGenerator(Choosing, Protocol):
         ...
 
     def roofline(self) -> Roofline:
-        """What this machine can do at most: measured when first asked for, in about a second."""
+        """Return the limits of this machine, measured at the first call in about a second."""
         ...
 
 
@@ -368,7 +368,7 @@ class DeviceCode(Protocol):
 
 
 class DeviceCodeGenerator(Choosing, Protocol):
-    """What makes kernels of nodes, for devices of a type."""
+    """Generator of kernels from nodes, for devices of a type."""
 
     def generate(
         self, wanted: Specialisation, capability: tuple[int, int], deterministic: bool

@@ -1,4 +1,4 @@
-"""What a code generator tells of a function that it compiled."""
+"""Report of a code generator about a function that it compiled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_tensor.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """What one thread of a machine, or a device, can do at most.
+    """The peak performance of one thread of a machine, or of a device.
 
     Attributes:
       bandwidth: bytes in a second, of arrays much larger than the caches, measured.
@@ -48,7 +48,7 @@ class FusedKernel:
     seconds: float | None
 
     def least_seconds(self, limits: Roofline) -> float:
-        """What it would take at the machine's limits: of its bytes, or of its operations."""
+        """Return the time at the machine's limits: of its memory or of its arithmetic."""
         peak = limits.float64 if self.dtype.size == 8 else limits.float32
         return max(self.bytes / limits.bandwidth, (self.flops or 0) / peak)
 

@@ -1,4 +1,4 @@
-"""What is made of several outputs, as IndexedSlices and SparseTensor are."""
+"""Composite tensors: objects of several outputs, such as IndexedSlices and SparseTensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CompositeTensor:
         return [part.dims for part in self.parts]
 
     def value_of(self, values: Sequence[Any]) -> Any:
-        """What a fetch gives of it, of the values of its parts."""
+        """Return the fetched value, composed of the values of its parts."""
         raise NotImplementedError
 
     def fed_parts(self, value: Any) -> Sequence[Any]:
@@ -77,7 +77,7 @@ class AppliesOps:
     __slots__ = ()
 
     def as_operand(self, dtype: DType | None) -> Any:
-        """What `convert_to_tensor` gives of it, so that it reaches the op.
+        """Return the operand that `convert_to_tensor` passes on to the op.
 
         Raises: InvalidTypeError: its element type is not `dtype`.
         """
@@ -111,7 +111,7 @@ class AppliesOps:
 
 
 class Applied:
-    """What `create` gives in place of a node where an input applied the op.
+    """The result of `create` if an input applied the op: it takes the place of a node.
 
     Attributes:
       outputs: the results.
@@ -136,4 +136,4 @@ class HandOver(Exception):  # noqa: N818 - no error: it leads out of the convers
 
 
 makers: Registry[Callable[..., Any]] = Registry("maker of composite tensors", "weft_graph.ragged")
-"""What makes composites for the layers below the one that has their class."""
+"""Makers of composite tensors, for layers below the one that defines their class."""

@@ -30,7 +30,7 @@ _cache: WeakKeyDictionary[Output, Array | None] = WeakKeyDictionary()
 
 
 class _Known:
-    """What one question found out, or all questions while `remembered_values` is open.
+    """Static values found by one query, or by all while `remembered_values` is open.
 
     Attributes:
       values: by output, as far as they are known.
@@ -44,12 +44,12 @@ class _Known:
 
 
 class _Remembered(local):
-    """What is remembered in this thread; None where no `remembered_values` is open."""
+    """Cache of static values in this thread; None if no `remembered_values` is open."""
 
     known: _Known | None = None
 
     def current(self) -> _Known:
-        """What may be used by a question, and grows with its answer."""
+        """Return the cache of a query, which the query extends."""
         if self.known is None:
             return _Known()
         if self.known.refinements != refinements.count:
@@ -127,15 +127,15 @@ def constant_value_as_dims(tensor: Output) -> Dims:
 
 
 def partial_value(tensor: Output) -> Array | None:
-    """What is known of a value: an array, of objects with None where an integer is not known."""
+    """Return the static value of an output; objects with None for unknown integers."""
     if tensor.node.role is Role.CONSTANT:
         value: Array = tensor.node.attrs["value"]
         _guard(tensor)
         return value
-    found = _walk(tensor)
-    if found is not None and _has_known_element(found):
+    value_or_none = _walk(tensor)
+    if value_or_none is not None and _has_known_element(value_or_none):
         _guard(tensor)
-    return found
+    return value_or_none
 
 
 def _has_known_element(value: Array) -> bool:
@@ -155,22 +155,22 @@ def _guard(tensor: Output) -> None:
 
 def _walk(root: Output) -> Array | None:
     remembered = _remembered.current()
-    known, final = remembered.values, remembered.final
+    static, final = remembered.values, remembered.final
     stack = [root]
     budget = MAX_NODES
     while stack:
         top = stack[-1]
-        if top in known:
+        if top in static:
             stack.pop()
             continue
         if top in _cache:
-            known[top] = _cache[top]
+            static[top] = _cache[top]
             final.add(top)
             stack.pop()
             continue
         rule = top.node.op_def.value_rule
-        needed = _needed(top, rule)
-        missing = [source for source in needed if source not in known]
+        required = _needed(top, rule)
+        missing = [source for source in required if source not in static]
         if missing and not _is_hopeless(top):
             budget -= 1
             if budget < 0:
@@ -178,20 +178,20 @@ def _walk(root: Output) -> Array | None:
             stack.append(missing[0])
             continue
         stack.pop()
-        value = None if rule is None or missing else _evaluate(top, rule, known)
-        lasting = all(source in final for source in needed) and not missing
+        value = None if rule is None or missing else _evaluate(top, rule, static)
+        lasting = all(source in final for source in required) and not missing
         if rule is None or missing:
             lasting = top.dims is not None and None not in top.dims
         elif rule.uses_shape:
             lasting = lasting and value is not None and not has_unknown(top, value)
-        known[top] = value = _unknown(top) if value is None else value
+        static[top] = value = _unknown(top) if value is None else value
         if lasting:
             final.add(top)
             if top.node.role is not Role.CONSTANT:
                 _cache[top] = value
             if value is not None and _has_known_element(value):
                 _guard(top)
-    return known[root]
+    return static[root]
 
 
 def _needed(output: Output, rule: ValueRule | None) -> Sequence[Output]:
@@ -204,18 +204,18 @@ def _needed(output: Output, rule: ValueRule | None) -> Sequence[Output]:
 
 
 def _is_hopeless(output: Output) -> bool:
-    """Whether the value is too large to be worth computing."""
+    """Return True if the value is too large to be worth computing."""
     count = num_elements(output.dims)
     return count is not None and count > MAX_ELEMENTS
 
 
-def _evaluate(output: Output, rule: ValueRule, known: dict[Output, Array | None]) -> Array | None:
+def _evaluate(output: Output, rule: ValueRule, static: dict[Output, Array | None]) -> Array | None:
     node = output.node
     values: Values = [None] * len(node.inputs)
     positions = range(len(node.inputs)) if rule.needs is None else rule.needs
     for i in positions:
         source = node.inputs[i]
-        value = known[source]
+        value = static[source]
         if value is None or (not rule.partial and has_unknown(source, value)):
             return None
         values[i] = value
@@ -229,9 +229,9 @@ def _evaluate(output: Output, rule: ValueRule, known: dict[Output, Array | None]
 
 
 def _normal(output: Output, value: Array) -> Array:
-    wanted = output.dtype.base_dtype.numpy
-    if value.dtype != wanted and not has_unknown(output, value):
-        value = value.astype(wanted)
+    element_type = output.dtype.base_dtype.numpy
+    if value.dtype != element_type and not has_unknown(output, value):
+        value = value.astype(element_type)
     if value.flags.owndata:
         value.flags.writeable = False
     return value

@@ -51,7 +51,7 @@ _WITHOUT_MEMORY: Final = (*_PLAIN, np.generic)
 
 
 def _is_converted(array: np.ndarray, value: Any) -> bool:
-    """Whether the elements had to change, so that the array is a new one even if empty."""
+    """Return True if the elements were converted, so that the array is new even if empty."""
     return isinstance(value, np.ndarray) and array.dtype != value.dtype
 
 

@@ -1,6 +1,6 @@
-"""What one execution of a node takes: the form of the rules, and what they look at.
+"""Cost of one execution of a node: the form of the rules and of their inputs.
 
-Rules stand in the declarations of ops (`Traits.cost`); most come from `ops.cost_rules`.
+Rules are part of the declarations of ops (`Traits.cost`); most come from `ops.cost_rules`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one execution takes.
+    """The cost of one execution.
 
     Attributes:
       flops: floating-point operations; a multiplication with an addition is two.

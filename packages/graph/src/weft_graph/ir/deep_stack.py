@@ -23,7 +23,7 @@ MOST_THREADS = 400
 
 
 class _Depth(threading.local):
-    """How many threads wait for this one."""
+    """Number of threads that wait for this one."""
 
     def __init__(self) -> None:
         self.threads = 0
@@ -33,7 +33,7 @@ _depth = _Depth()
 
 
 def is_half_full() -> bool:
-    """Whether this thread has used half of the calls that it may nest."""
+    """Return True if this thread has used half of its recursion limit."""
     try:
         sys._getframe(sys.getrecursionlimit() // 2)
     except ValueError:

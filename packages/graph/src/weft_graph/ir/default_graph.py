@@ -293,7 +293,7 @@ def get_collection_ref(key: Any) -> list[Any]:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is an output, a variable, or a composite of outputs.
+    """Return True if `x` is an output, a variable, or a composite of outputs.
 
     Args:
       x: anything.

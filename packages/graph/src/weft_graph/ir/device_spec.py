@@ -138,7 +138,7 @@ class DeviceSpec:
         return DeviceSpec(**{**self.parts._asdict(), **kwargs})
 
     def matches(self, full: DeviceSpec) -> bool:
-        """Whether the device named `full` satisfies this request."""
+        """Return True if the device named `full` satisfies this request."""
         pairs = zip(self.parts, full.parts, strict=True)
         return all(want is None or want == have for want, have in pairs)
 
@@ -155,12 +155,12 @@ class DeviceSpec:
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> DeviceParts:
     """The parts of a device name; as `DeviceSpec.from_string`."""
-    found: dict[str, str | int | None] = {}
+    values: dict[str, str | int | None] = {}
 
     def put(key: str, value: str | int | None) -> None:
-        if key in found:
+        if key in values:
             raise errors.InvalidArgumentError(f"device name {text!r} gives its {key} twice")
-        found[key] = value
+        values[key] = value
 
     for part in text.strip().split("/"):
         if not part:
@@ -181,7 +181,7 @@ def parse(text: str) -> DeviceParts:
             put("device_index", _index(text, fields[1]) if len(fields) == 2 else None)
         else:
             raise _malformed(text, part)
-    return DeviceParts(**found)  # type: ignore[arg-type]
+    return DeviceParts(**values)  # type: ignore[arg-type]
 
 
 def _is_type(field: str) -> bool:

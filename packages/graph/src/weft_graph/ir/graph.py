@@ -114,7 +114,7 @@ class Graph(Edits):
 
     @property
     def finalized(self) -> bool:
-        """Whether nodes may still be added."""
+        """True if no more nodes may be added."""
         return self._finalized
 
     def finalize(self) -> None:
@@ -335,11 +335,11 @@ class Graph(Edits):
             allow_operation and isinstance(element, Node)
         )
         if not kind_ok:
-            wanted = [
+            accepted = [
                 w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok
             ]
             raise errors.InvalidTypeError(
-                f"{shown(obj)} of type {type(obj).__name__} is not a {' or '.join(wanted)} of a "
+                f"{shown(obj)} of type {type(obj).__name__} is not a {' or '.join(accepted)} of a "
                 "graph"
             )
         if element.graph is not self:
@@ -361,7 +361,7 @@ class Graph(Edits):
         return f"the graph has no node named {name!r}{hint}"
 
     def is_feedable(self, tensor: Output) -> bool:
-        """Whether Run may replace the output by a fed value."""
+        """Return True if Run may replace the output by a fed value."""
         return tensor not in self._unfeedable
 
     def prevent_feeding(self, tensor: Output) -> None:
@@ -369,7 +369,7 @@ class Graph(Edits):
         self._unfeedable.add(tensor)
 
     def is_fetchable(self, tensor_or_op: Any) -> bool:
-        """Whether it may be fetched: whatever belongs to the graph may."""
+        """Return True if an element may be fetched; everything in the graph may."""
         self.as_graph_element(tensor_or_op)
         return True
 
@@ -378,7 +378,7 @@ class Graph(Edits):
 
     @property
     def building_function(self) -> bool:
-        """Whether it is the body of a function."""
+        """True if the graph is the body of a function."""
         return self.outermost is not self
 
     @property
@@ -387,7 +387,7 @@ class Graph(Edits):
         return self
 
     def capture(self, output: Output) -> Output:
-        """What stands for `output` in nodes of this graph: in a function its argument."""
+        """Return the output to use in nodes of this graph: in a function its argument."""
         return output
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -101,7 +101,7 @@ class IndexedSlices(CompositeTensor):
 
     @property
     def indices(self) -> Output:
-        """Where they are along the first axis."""
+        """Indices of the slices along the first axis."""
         return self._indices
 
     @property
@@ -240,8 +240,8 @@ class SparseTensor(CompositeTensor):
     @property
     def dims(self) -> Dims:
         """The static shape."""
-        known = constant_value_as_dims(self._dense_shape)
-        return known if self._static is None else merge_dims(known, self._static)
+        static = constant_value_as_dims(self._dense_shape)
+        return static if self._static is None else merge_dims(static, self._static)
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of the static shape.
@@ -255,9 +255,9 @@ class SparseTensor(CompositeTensor):
 
         Raises: InvalidArgumentError: there is not one for each place, when that is known.
         """
-        found = SparseTensor(self._indices, new_values, self._dense_shape)
-        found._static = self._static
-        return found
+        replaced = SparseTensor(self._indices, new_values, self._dense_shape)
+        replaced._static = self._static
+        return replaced
 
     @property
     def shape(self) -> TensorShape:
@@ -292,8 +292,8 @@ class SparseTensor(CompositeTensor):
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        chosen = thread_stacks.session_for(self.graph, session, "SparseTensor.eval()")
-        parts = chosen.run([self._indices, self._values, self._dense_shape], feed_dict)
+        eval_session = thread_stacks.session_for(self.graph, session, "SparseTensor.eval()")
+        parts = eval_session.run([self._indices, self._values, self._dense_shape], feed_dict)
         return SparseTensorValue(*parts)
 
     def __mul__(self, dense: Any) -> SparseTensor:
@@ -316,12 +316,12 @@ class SparseTensor(CompositeTensor):
         )
 
 
-def _ranked(value: Output, rank: int, what: str) -> tuple[int | None, ...]:
+def _ranked(value: Output, rank: int, label: str) -> tuple[int | None, ...]:
     if value.dims is None:
         return (None,) * rank
     if len(value.dims) != rank:
         raise errors.InvalidArgumentError(
-            f"{what} must have rank {rank}, got shape {format_dims(value.dims)}"
+            f"{label} must have rank {rank}, got shape {format_dims(value.dims)}"
         )
     return value.dims
 
@@ -331,7 +331,7 @@ def _consumers(value: CompositeTensor) -> list[Node]:
 
 
 def is_sparse(value: Any) -> TypeGuard[SparseTensor | SparseTensorValue]:
-    """Whether `value` is a SparseTensor or the value of one."""
+    """Return True if `value` is a SparseTensor or the value of one."""
     return isinstance(value, SparseTensor | SparseTensorValue)
 
 

@@ -1,4 +1,4 @@
-"""What programs say of compiling: nodes that are to be compiled, and nodes that are not."""
+"""Compilation hints of programs: scopes that request or forbid compiling nodes."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def _asking(compile_ops: Callable[[Any], bool]) -> Callable[[Node], bool]:
 
 
 def marks_of(node: Node) -> dict[str, Any]:
-    """What was said of a node, for others that belong to it, such as its gradient's."""
+    """Return the hints of a node for derived nodes, such as those of its gradient."""
     return {COMPILED: node.attrs[COMPILED]} if COMPILED in node.attrs else {}

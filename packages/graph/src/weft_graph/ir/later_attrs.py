@@ -101,12 +101,12 @@ def later_attrs(op: str) -> dict[str, Any]:
 
 
 def informative(op: str, name: str) -> bool:
-    """Whether an attribute that `op` does not declare changes nothing whatever its value."""
+    """Return True if an undeclared attribute of `op` has no effect for any value."""
     return name in _INFORMATIVE or (op, name) in _INFORMATIVE_OF
 
 
 def changes_nothing(op: str, name: str, value: Any) -> bool:
-    """Whether an attribute that `op` does not declare means "as before".
+    """Return True if an undeclared attribute of `op` has a value without effect.
 
     Args:
       value: a plain value; of a type its number, or a DType.

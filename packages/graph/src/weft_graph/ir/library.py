@@ -12,7 +12,7 @@ from weft_tensor import errors
 
 
 class LibraryFunction(Protocol):
-    """What a library asks of its functions."""
+    """Interface of the functions in a library."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Library(dict[str, Any]):
         return function
 
     def is_reading(self, name: str) -> bool:
-        """Whether the function is being read, so that only its definition is there."""
+        """Return True if the function is being read, so that only its signature is available."""
         return name in self._reading
 
     def entry(self, name: str) -> Any:
@@ -103,18 +103,18 @@ class Library(dict[str, Any]):
         """A library with the same entries."""
         return Library(self)
 
-    def unused_name(self, wanted: str) -> str:
-        """`wanted`, or with a number behind it."""
-        name, number = wanted, 0
+    def unused_name(self, base_name: str) -> str:
+        """`base_name`, or with a number behind it."""
+        name, number = base_name, 0
         while name in self or name in self._reserved:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{base_name}_{number}"
         return name
 
     @contextmanager
-    def reserved(self, wanted: str) -> Iterator[str]:
+    def reserved(self, base_name: str) -> Iterator[str]:
         """A name for a function that is being built, which no other gets meanwhile."""
-        name = self.unused_name(wanted)
+        name = self.unused_name(base_name)
         self._reserved.append(name)
         try:
             yield name
@@ -129,13 +129,13 @@ class Library(dict[str, Any]):
         Raises: AlreadyExistsError: there is another one of that name.
         """
         entry = super().get
-        for each in (function, *function.callees()):
-            present = entry(each.name)
-            if present is not each:
-                if present is not None and not _equal(each.name, present, each):
-                    raise _taken(each.name)
+        for added in (function, *function.callees()):
+            present = entry(added.name)
+            if present is not added:
+                if present is not None and not _equal(added.name, present, added):
+                    raise _taken(added.name)
                 if present is None:
-                    self[each.name] = each
+                    self[added.name] = added
 
     @contextmanager
     def joining(self, entries: Mapping[str, Any]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Saying what is lost where a program gives numbers of another kind than is wanted."""
+"""Warnings about lossy conversions of numbers to another kind."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from weft_tensor.dtypes import DType
 _log = logging.getLogger("weft")
 _said: set[tuple[str | None, str]] = set()
 _MOST = 1000
-"""How often it is said in all."""
+"""Limit of the warnings in a process."""
 
 
-def say(what: str, dtype: DType, change: str, line: str | None) -> None:
-    """Warn once for each line of the program and each `what`.
+def say(subject: str, dtype: DType, change: str, line: str | None) -> None:
+    """Warn once for each line of the program and each `subject`.
 
     Args:
-      what: that takes the numbers.
-      dtype: the type that they become.
-      change: what becomes of one that changes.
-      line: of the program.
+      subject: the consumer of the numbers, such as "a constant".
+      dtype: the type they are converted to.
+      change: an example of a change, such as "0.5 becomes 0".
+      line: the line of the program.
     """
-    if (line, what) in _said or len(_said) >= _MOST:
+    if (line, subject) in _said or len(_said) >= _MOST:
         return
-    _said.add((line, what))
+    _said.add((line, subject))
     _log.warning(
         "%s takes numbers of another kind as %s, and something is lost: %s, at %s; cast them "
         "where that is meant",
-        what,
+        subject,
         dtype.name,
         change,
         line or "an unknown line",

@@ -23,13 +23,13 @@ def _kind(op: str) -> Any:
 
 
 def _by_argument(node: Node) -> Iterator[Any]:
-    at = 0
+    index = 0
     for arg in node.op_def.outputs:
         if not arg.is_list:
-            yield node.outputs[at]
-            at += 1
+            yield node.outputs[index]
+            index += 1
             continue
         size = node.attrs[arg.number_attr or arg.list_attr or ""]
         count = size if isinstance(size, int) else len(size)
-        yield list(node.outputs[at : at + count])
-        at += count
+        yield list(node.outputs[index : index + count])
+        index += count

@@ -17,16 +17,16 @@ from weft_tensor import errors
 from weft_tensor.nesting import shown, too_deep
 
 Path = tuple[Any, ...]
-"""How a leaf is reached: keys of mappings, names of fields, positions."""
+"""The path to a leaf: keys of mappings, names of fields, positions."""
 
 _SKETCH = 200
 """Longest text of a structure in a message."""
 
 
 def is_nested(seq: Any) -> bool:
-    """Whether it is a container that the functions here look into.
+    """Return True if a value is a container that these functions traverse.
 
-    That is any sequence or mapping, and a mapping's views, but no string and no buffer of bytes.
+    Containers are sequences, mappings and views of mappings, except strings and byte buffers.
 
     Args:
       seq: anything.
@@ -44,7 +44,7 @@ def is_nested(seq: Any) -> bool:
 
 
 def is_sequence(seq: Any) -> bool:
-    """`is_nested` under its former name."""
+    """`is_nested` under its deprecated name."""
     return is_nested(seq)
 
 
@@ -73,8 +73,8 @@ def _opened(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
 def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
     """A container like another one, with other children in the order of `_opened`."""
     if isinstance(like, Mapping):
-        found = dict(zip(sorted(like), children, strict=True))
-        pairs = [(key, found[key]) for key in like]
+        by_key = dict(zip(sorted(like), children, strict=True))
+        pairs = [(key, by_key[key]) for key in like]
         if isinstance(like, defaultdict):
             return defaultdict(like.default_factory, pairs)
         make: Any = type(like)
@@ -108,10 +108,10 @@ def _sketch(value: Any) -> str:
         return f"{type(item).__name__}({inner})"
 
     try:
-        whole = text(value)
+        full_text = text(value)
     except RecursionError:
         return shown(value)
-    return whole if len(whole) <= _SKETCH else whole[:_SKETCH] + "..."
+    return full_text if len(full_text) <= _SKETCH else full_text[:_SKETCH] + "..."
 
 
 # ------------------------------------------------------------------------------ flat lists
@@ -208,15 +208,15 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     _no_more(kwargs, "check_types", "expand_composites")
     for other in structure[1:]:
         assert_same_structure(structure[0], other, check_types, composites)
-    columns = [flatten(each, composites) for each in structure]
+    columns = [flatten(structure_arg, composites) for structure_arg in structure]
     results = [func(*leaves) for leaves in zip(*columns, strict=True)]
     return _packed(structure[0], iter(results), composites)
 
 
-def _no_more(kwargs: Mapping[str, Any], *known: str) -> None:
+def _no_more(kwargs: Mapping[str, Any], *accepted: str) -> None:
     if kwargs:
         raise errors.InvalidArgumentError(
-            f"the keyword arguments may be {' and '.join(known)}, got {', '.join(kwargs)}"
+            f"the keyword arguments may be {' and '.join(accepted)}, got {', '.join(kwargs)}"
         )
 
 
@@ -242,11 +242,11 @@ def assert_same_structure(
     """
     difference = _difference(nest1, nest2, check_types, expand_composites, ())
     if difference is not None:
-        where, what, kind = difference
-        place = "".join(f"[{key!r}]" for key in where)
+        path, problem, kind = difference
+        place = "".join(f"[{key!r}]" for key in path)
         raise kind(
             f"the structures must be the same, got {_sketch(nest1)} and {_sketch(nest2)}: "
-            f"{f'at {place} ' if place else ''}{what}"
+            f"{f'at {place} ' if place else ''}{problem}"
         )
 
 
@@ -257,29 +257,29 @@ def _difference(
     a: Any, b: Any, check_types: bool, composites: bool, path: Path
 ) -> _Difference | None:
     """The first place where two structures differ, how, and the error for it."""
-    pairs, others = _opened(a, composites), _opened(b, composites)
-    if pairs is None and others is None:
+    pairs, other_pairs = _opened(a, composites), _opened(b, composites)
+    if pairs is None and other_pairs is None:
         return None
-    names = [type(each).__name__ for each in (a, b)]
-    if pairs is None or others is None:
-        kinds = ["a leaf" if each is None else "a container" for each in (pairs, others)]
-        what = f"the first has {kinds[0]} ({names[0]}), the second {kinds[1]} ({names[1]})"
-        return path, what, errors.InvalidArgumentError
+    names = [type(node).__name__ for node in (a, b)]
+    if pairs is None or other_pairs is None:
+        kinds = ["a leaf" if items is None else "a container" for items in (pairs, other_pairs)]
+        problem = f"the first has {kinds[0]} ({names[0]}), the second {kinds[1]} ({names[1]})"
+        return path, problem, errors.InvalidArgumentError
     if check_types and not _same_type(a, b):
-        what = f"the first has a {names[0]}, the second a {names[1]}"
-        return path, what, errors.InvalidTypeError
-    keys, other_keys = [key for key, _ in pairs], [key for key, _ in others]
+        problem = f"the first has a {names[0]}, the second a {names[1]}"
+        return path, problem, errors.InvalidTypeError
+    keys, other_keys = [key for key, _ in pairs], [key for key, _ in other_pairs]
     if check_types and isinstance(a, Mapping) and keys != other_keys:
-        what = f"the first has the keys {keys}, the second {other_keys}"
-        return path, what, errors.InvalidArgumentError
-    if len(pairs) != len(others):
-        what = f"the first has {len(pairs)} items, the second {len(others)}"
-        return path, what, errors.InvalidArgumentError
+        problem = f"the first has the keys {keys}, the second {other_keys}"
+        return path, problem, errors.InvalidArgumentError
+    if len(pairs) != len(other_pairs):
+        problem = f"the first has {len(pairs)} items, the second {len(other_pairs)}"
+        return path, problem, errors.InvalidArgumentError
     try:
-        for (key, child), (_, other) in zip(pairs, others, strict=True):
-            found = _difference(child, other, check_types, composites, (*path, key))
-            if found is not None:
-                return found
+        for (key, child), (_, other) in zip(pairs, other_pairs, strict=True):
+            inner_difference = _difference(child, other, check_types, composites, (*path, key))
+            if inner_difference is not None:
+                return inner_difference
     except RecursionError:
         raise too_deep(a) from None
     return None
@@ -370,18 +370,18 @@ def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) 
 
     Raises: InvalidTypeError, InvalidArgumentError: as `assert_shallow_structure`.
     """
-    found: list[Any] = []
-    _flatten_up_to(shallow_tree, input_tree, check_types, found)
-    return found
+    parts: list[Any] = []
+    _flatten_up_to(shallow_tree, input_tree, check_types, parts)
+    return parts
 
 
-def _flatten_up_to(shallow: Any, value: Any, check_types: bool, found: list[Any]) -> None:
+def _flatten_up_to(shallow: Any, value: Any, check_types: bool, parts: list[Any]) -> None:
     pairs = _opened(shallow, False)
     if pairs is None:
-        found.append(value)
+        parts.append(value)
         return
-    others = _opened(value, False)
-    if others is None:
+    children = _opened(value, False)
+    if children is None:
         raise errors.InvalidTypeError(
             f"the structure must have a container like {_sketch(shallow)} where it has the leaf "
             f"{value!r}"
@@ -391,9 +391,10 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, found: list[Any]
             f"the structure must have a {type(shallow).__name__} like {_sketch(shallow)}, "
             f"got a {type(value).__name__}"
         )
-    if len(pairs) != len(others):
+    if len(pairs) != len(children):
         raise errors.InvalidArgumentError(
-            f"the structure must have {len(pairs)} items like {_sketch(shallow)}, got {len(others)}"
+            f"the structure must have {len(pairs)} items like {_sketch(shallow)}, "
+            f"got {len(children)}"
         )
     if isinstance(shallow, Mapping) and isinstance(value, Mapping):
         missing = [key for key in shallow if key not in value]
@@ -402,8 +403,8 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, found: list[Any]
                 f"the structure must have the keys of {_sketch(shallow)}, but lacks {missing}"
             )
     try:
-        for (_, child), (_, other) in zip(pairs, others, strict=True):
-            _flatten_up_to(child, other, check_types, found)
+        for (_, child), (_, other) in zip(pairs, children, strict=True):
+            _flatten_up_to(child, other, check_types, parts)
     except RecursionError:
         raise too_deep(shallow) from None
 
@@ -424,7 +425,7 @@ def map_structure_up_to(
         raise errors.InvalidArgumentError("map_structure_up_to requires at least one structure")
     check_types = kwargs.pop("check_types", True)
     _no_more(kwargs, "check_types")
-    columns = [flatten_up_to(shallow_tree, each, check_types) for each in inputs]
+    columns = [flatten_up_to(shallow_tree, tree, check_types) for tree in inputs]
     results = [func(*parts) for parts in zip(*columns, strict=True)]
     return pack_sequence_as(shallow_tree, results)
 
@@ -448,17 +449,17 @@ def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure:
             )
         if pairs is None or not answer:
             return answer
-        wanted: list[Any] = [True] * len(pairs)
+        flags: list[Any] = [True] * len(pairs)
     else:
-        wanted = flatten_up_to(_rebuilt(structure, [None] * len(pairs)), answer)
-    found = []
-    for (_, child), flag in zip(pairs, wanted, strict=True):
+        flags = flatten_up_to(_rebuilt(structure, [None] * len(pairs)), answer)
+    shallow = []
+    for (_, child), flag in zip(pairs, flags, strict=True):
         if not isinstance(flag, bool):
             raise errors.InvalidTypeError(
                 f"traverse_fn must return Booleans for the items of a container, got {flag!r}"
             )
-        found.append(get_traverse_shallow_structure(traverse_fn, child) if flag else False)
-    return _rebuilt(structure, found)
+        shallow.append(get_traverse_shallow_structure(traverse_fn, child) if flag else False)
+    return _rebuilt(structure, shallow)
 
 
 def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:

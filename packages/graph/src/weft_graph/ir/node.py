@@ -103,7 +103,7 @@ class Node(GraphElement):
 
     @property
     def line(self) -> str:
-        """Where the user's program made the node: "file.py:12 in function"."""
+        """The user's line that created the node: "file.py:12 in function"."""
         if self._code is None:
             return ""
         return f"{self._code.co_filename}:{self._line} in {self._code.co_qualname}"
@@ -125,7 +125,7 @@ class Node(GraphElement):
 
     @property
     def traceback(self) -> list[tuple[str, int, str, str | None]]:
-        """Where the user's program made it: (file, line, function, text of the line).
+        """The user's line that created the node: (file, line, function, text of the line).
 
         One frame, the innermost one outside weft.
         """
@@ -150,8 +150,8 @@ class Node(GraphElement):
     @property
     def consumers(self) -> list[Node]:
         """The nodes that use an output of this one or wait for it, each once."""
-        found = dict.fromkeys(node for out in self.outputs for node in out.consumers())
-        return list(found | (self._control_outputs or {}))
+        users = dict.fromkeys(node for out in self.outputs for node in out.consumers())
+        return list(users | (self._control_outputs or {}))
 
     @property
     def colocation(self) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ def _text(value: str | bytes) -> str:
 
 
 implementations: Registry[Callable[..., Any]] = Registry("operator", "weft_graph.ops")
-"""What Python's operators build, by the name of the method without its underscores."""
+"""Implementations of Python's operators, by the method name without underscores."""
 
 
 class Operators(Symbolic):
@@ -235,7 +235,7 @@ class Operators(Symbolic):
         return Reference(self)
 
     def experimental_ref(self) -> Reference:
-        """`ref`, by its former name."""
+        """`ref`, by its deprecated name."""
         return Reference(self)
 
     def __add__(self, other: Any) -> Output:
@@ -335,7 +335,7 @@ def _apply(operator: str, *operands: Any) -> Output:
 
 
 class _Refinements:
-    """How often the static shape of an output was refined, in all graphs."""
+    """Counter of refinements of static shapes, in all graphs."""
 
     count = 0
 

@@ -56,7 +56,7 @@ TYPE_SETS: Final[Mapping[str, str]] = {
 
 
 class NodeSpec:
-    """What type and shape rules see of a node that is being made.
+    """The view of a node under construction for type and shape rules.
 
     Attributes:
       inputs: the inputs in order, list arguments laid flat.
@@ -79,7 +79,7 @@ Evaluate = Callable[["Node", int, Values], "Array | None"]
 
 
 class ValueRule:
-    """How a value that is known while the graph is built follows from values of inputs.
+    """A rule that computes a static value from static values of inputs.
 
     Attributes: as the arguments of `weft_graph.ir.value_rules.value_rule`, which makes it.
     """
@@ -101,31 +101,31 @@ class ArgDef:
     __slots__ = ("dtype", "is_ref", "list_attr", "name", "number_attr", "type_attr")
 
     def __init__(self, text: str, attrs: Mapping[str, AttrDef]) -> None:
-        name, _, rest = text.partition(":")
+        name, _, type_text = text.partition(":")
         self.name = name.strip()
-        rest = rest.strip()
+        type_text = type_text.strip()
         self.number_attr: str | None = None
         self.list_attr: str | None = None
         self.type_attr: str | None = None
         self.dtype: DType | None = None
-        self.is_ref = rest.startswith("Ref(")
+        self.is_ref = type_text.startswith("Ref(")
         if self.is_ref:
-            rest = rest[4:-1].strip()
-        if "*" in rest:
-            number, _, rest = rest.partition("*")
+            type_text = type_text[4:-1].strip()
+        if "*" in type_text:
+            number, _, type_text = type_text.partition("*")
             self.number_attr = number.strip()
-            rest = rest.strip()
-        attr = attrs.get(rest)
+            type_text = type_text.strip()
+        attr = attrs.get(type_text)
         if attr is None:
-            self.dtype = dtypes.as_dtype(rest)
+            self.dtype = dtypes.as_dtype(type_text)
         elif attr.type == "list(type)":
-            self.list_attr = rest
+            self.list_attr = type_text
         else:
-            self.type_attr = rest
+            self.type_attr = type_text
 
     @property
     def is_list(self) -> bool:
-        """Whether the argument is several tensors."""
+        """True if the argument is a list of tensors."""
         return self.number_attr is not None or self.list_attr is not None
 
 
@@ -272,11 +272,11 @@ def _as_func(value: Any) -> Any:
     return value
 
 
-def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+def _many(convert_item: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     def convert(value: Any) -> tuple[Any, ...]:
         if isinstance(value, str | bytes):
             raise TypeError(value)
-        return tuple(one(item) for item in value)
+        return tuple(convert_item(item) for item in value)
 
     return convert
 
@@ -293,7 +293,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "tensor": _as_tensor,
     "func": _as_func,
 }
-_CANONICAL = _SCALARS | {f"list({name})": _many(one) for name, one in _SCALARS.items()}
+_CANONICAL = _SCALARS | {f"list({name})": _many(convert) for name, convert in _SCALARS.items()}
 
 
 class OpDef:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Reference:
-    """What stands for an object in sets and tables: equal where the object is the same.
+    """A hashable wrapper of an object, compared by the object's identity.
 
     Args:
       wrapped: the object.

@@ -1,4 +1,4 @@
-"""What an elementwise op computes of one element of each input: a small typed language.
+"""Scalar definitions of elementwise ops: a small typed expression language.
 
 A declaration carries a `Definition`, a Python function over expressions:
 
@@ -263,16 +263,16 @@ def attribute(name: str, dtype: DType) -> Scalar:
 
 
 def _operands(name: str, values: Iterable[Operand]) -> tuple[Scalar, ...]:
-    given = tuple(values)
-    types = {value.dtype for value in given if isinstance(value, Scalar)}
+    operands = tuple(values)
+    types = {value.dtype for value in operands if isinstance(value, Scalar)}
     if len(types) != 1:
         shown = ", ".join(sorted(dtype.name for dtype in types)) or "numbers alone"
         raise errors.InvalidTypeError(f"{name} requires operands of one type, got {shown}")
     dtype = types.pop()
-    return tuple(v if isinstance(v, Scalar) else constant(v, dtype) for v in given)
+    return tuple(v if isinstance(v, Scalar) else constant(v, dtype) for v in operands)
 
 
-def _apply(name: str, args: tuple[Scalar, ...], given: DType | None = None) -> Scalar:
+def _apply(name: str, args: tuple[Scalar, ...], dtype_or_none: DType | None = None) -> Scalar:
     primitive, dtype = PRIMITIVES[name], args[-1].dtype
     if len(args) != primitive.arity:
         raise errors.InvalidArgumentError(
@@ -282,7 +282,7 @@ def _apply(name: str, args: tuple[Scalar, ...], given: DType | None = None) -> S
     if kind(dtype) not in primitive.kinds and name != "where":
         raise errors.InvalidTypeError(f"{name} is not defined for {dtype.name}")
     results = {"same": dtype, "bool": dtypes.bool_, "real": dtype.real_dtype, "uint8": dtypes.uint8}
-    result = given or results[primitive.result]
+    result = dtype_or_none or results[primitive.result]
     return Scalar(name, result, args)
 
 
@@ -367,7 +367,7 @@ _NARROW: Final = (dtypes.float16, dtypes.bfloat16)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Definition:
-    """What an elementwise op computes of one element of each input.
+    """The computation of one element of an elementwise op.
 
     Attributes:
       function: gets an expression for each input, and returns that of the result.
@@ -391,29 +391,31 @@ class Definition:
         Raises: InvalidTypeError: it is not defined for these types.
         """
         key = (*inputs, output)
-        found = self._traced.get(key)
-        if found is None:
-            given = [Scalar("input", dtype, (), at) for at, dtype in enumerate(inputs)]
+        traced = self._traced.get(key)
+        if traced is None:
+            expressions = [Scalar("input", dtype, (), index) for index, dtype in enumerate(inputs)]
             if self.in_float32:
-                given = [cast(x, dtypes.float32) if x.dtype in _NARROW else x for x in given]
-            found = self._traced[key] = cast(self.function(*given), output)
-        return found
+                expressions = [
+                    cast(x, dtypes.float32) if x.dtype in _NARROW else x for x in expressions
+                ]
+            traced = self._traced[key] = cast(self.function(*expressions), output)
+        return traced
 
 
 def applications(expression: Scalar) -> list[Scalar]:
     """The applications in an expression, operands before what uses them, each once."""
-    found: dict[int, Scalar] = {}
+    ordered: dict[int, Scalar] = {}
     waiting = [expression]
     while waiting:
         part = waiting[-1]
-        missing = [arg for arg in part.args if arg.args and id(arg) not in found]
+        missing = [arg for arg in part.args if arg.args and id(arg) not in ordered]
         if missing:
             waiting.extend(reversed(missing))
             continue
         waiting.pop()
         if part.args:
-            found.setdefault(id(part), part)
-    return list(found.values())
+            ordered.setdefault(id(part), part)
+    return list(ordered.values())
 
 
 def inputs_of(expression: Scalar) -> set[int]:

@@ -1,4 +1,4 @@
-"""What applies to nodes while they are made: names, devices, control inputs, contexts."""
+"""Scopes that apply to new nodes: names, devices, control inputs, contexts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Context:
     repeats = False
 
     def is_inside(self, other: Context | None) -> bool:
-        """Whether this is `other` or nested in it; everything is inside None."""
+        """Return True if this is `other` or nested in it; everything is inside None."""
         context: Context | None = self
         while context is not None:
             if context is other:
@@ -63,13 +63,13 @@ class Context:
         return other is None
 
     def home_of(self, node: Node) -> Context | None:
-        """Where the outputs of a node of this context are: for what leaves it, around it."""
+        """Return the context of a node's outputs; it differs for nodes that leave the context."""
         return self
 
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
-        """What a new node takes and waits for, and the context it belongs to.
+        """Return the inputs and control inputs of a new node, and the context it belongs to.
 
         Args:
           op, name: of the node.
@@ -163,12 +163,12 @@ class BuildScopes(threading.local):
 
         A scope is left out when an input was made inside it and so waits for it already.
         """
-        wanted: dict[Node, None] = {}
+        controls: dict[Node, None] = {}
         producers = {source.node for source in inputs}
         for scope in self.controls:
             if scope.seen.isdisjoint(producers):
-                wanted.update(dict.fromkeys(scope.nodes))
-        return tuple([node for node in wanted if node not in producers])
+                controls.update(dict.fromkeys(scope.nodes))
+        return tuple([node for node in controls if node not in producers])
 
     def saw(self, node: Node) -> None:
         """Note a node made inside the current scopes."""
@@ -204,9 +204,9 @@ class BuildScopes(threading.local):
         return parts.to_string()
 
     def colocated_device(self, device: str) -> str:
-        """What is requested for a node that is to be with others: as they do, inner ones first."""
-        asked = [other.device for other in reversed(self.colocations) if other.device]
-        return asked[0] if asked else device
+        """Return the device request of a node from those it is colocated with, inner ones first."""
+        requests = [other.device for other in reversed(self.colocations) if other.device]
+        return requests[0] if requests else device
 
     # -------------------------------------------------------------- attributes
 

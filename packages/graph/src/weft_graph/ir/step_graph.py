@@ -76,7 +76,7 @@ class StepGraph:
     ) -> Output:
         """A value once more, from a new node on a device, after some others."""
         dtype = value.dtype.base_dtype
-        made = self.graph.add_derived(
+        node = self.graph.add_derived(
             value.node,
             lookup_op("Identity"),
             self.graph.unique_name(name),
@@ -85,13 +85,13 @@ class StepGraph:
             [dtype],
             [value.dims],
         )
-        made.device = device
+        node.device = device
         if controls:
-            self.graph.set_control_inputs(made, controls, reason=reason)
-        return made.outputs[0]
+            self.graph.set_control_inputs(node, controls, reason=reason)
+        return node.outputs[0]
 
     def resolve(self, output: Output) -> Output:
-        """What stands for `output` after all replacements."""
+        """Return the replacement of `output` after all replacements."""
         path: list[Output] = []
         while output in self._forward:
             path.append(output)
@@ -121,7 +121,9 @@ class StepGraph:
 
     def forward(self, old: Output, new: Output) -> None:
         """Let `new` be fetched in place of `old`, which others may go on to use."""
-        self._fetches = [new if self.resolve(each) is old else each for each in self._fetches]
+        self._fetches = [
+            new if self.resolve(fetched) is old else fetched for fetched in self._fetches
+        ]
 
     def drop_unused(self, nodes: Iterable[Node]) -> None:
         """Remove those of `nodes` that nothing uses any more and that are not targets."""
@@ -132,9 +134,9 @@ class StepGraph:
 
     def remove_unreachable(self, *, reason: str) -> None:
         """Remove the nodes that neither fetches nor targets need; feeds stay."""
-        needed = reachable([output.node for output in self.fetches] + self.targets)
-        needed |= {feed.node for feed in self.feeds}
-        self.graph.remove_nodes([n for n in self.graph.nodes if n not in needed], reason=reason)
+        live = reachable([output.node for output in self.fetches] + self.targets)
+        live |= {feed.node for feed in self.feeds}
+        self.graph.remove_nodes([n for n in self.graph.nodes if n not in live], reason=reason)
 
     def live_nodes(self) -> list[Node]:
         """The nodes that fetches and targets still need, inputs before users.
@@ -177,7 +179,7 @@ class Replacements:
 
 
 class Part:
-    """What one device does of a step.
+    """The part of a step that one device runs.
 
     Attributes:
       step: its graph.
@@ -216,8 +218,8 @@ def place_new_nodes(
         order += before.get(node, ())
         order.append(node)
     live = set(order)
-    rest = [node for node in step.graph.nodes if node not in live]
-    step.graph.reorder([*rest, *order], reason="run order")
+    new_nodes = [node for node in step.graph.nodes if node not in live]
+    step.graph.reorder([*new_nodes, *order], reason="run order")
 
 
 def copy_nodes(
@@ -254,12 +256,12 @@ def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
     """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
     if node.role is not Role.MERGE:
         return tuple([outputs[source] for source in node.inputs])
-    there = next(outputs[source] for source in node.inputs if source in outputs)
-    return tuple([outputs.get(source, there) for source in node.inputs])
+    forward_value = next(outputs[source] for source in node.inputs if source in outputs)
+    return tuple([outputs.get(source, forward_value) for source in node.inputs])
 
 
 def is_back_edge(node: Node, source: Output) -> bool:
-    """Whether an input of a node comes from the iteration before."""
+    """Return True if an input of a node comes from the previous iteration."""
     return source.node.role is Role.NEXT_ITERATION and node.role is Role.MERGE
 
 
@@ -270,21 +272,21 @@ def reachable(
 
     Nor is a node of such an output needed by those that only wait for it.
     """
-    found: set[Node] = set()
+    live: set[Node] = set()
     stopped = {output.node for output in stop}
     stack = list(roots)
     while stack:
         node = stack.pop()
-        if node in found:
+        if node in live:
             continue
-        found.add(node)
+        live.add(node)
         if stop:
             stack.extend([source.node for source in node.inputs if source not in stop])
         else:
             stack.extend([source.node for source in node.inputs])
         if node.controls:
             stack.extend([control for control in node.controls if control not in stopped])
-    return found
+    return live
 
 
 def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset()) -> list[Node]:

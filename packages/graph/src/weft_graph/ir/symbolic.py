@@ -1,6 +1,6 @@
-"""What Python and NumPy do with values and no tensor can do while the graph is built.
+"""Operations of Python and NumPy on values that no tensor supports at construction.
 
-Each is refused in words that name what does it in the graph.
+Each raises an error that names the replacement in the graph.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _METHODS: Final = {
     "transpose": "transpose(x)",
     "var": "nn.moments(x, axes)[1]",
 }
-"""What does in a graph what an attribute of arrays or variables does."""
+"""Replacements in the graph for attributes of arrays or variables."""
 
 _FETCH: Final = "has no value while the graph is built: fetch it with Session.run"
 

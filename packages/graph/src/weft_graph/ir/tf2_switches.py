@@ -1,4 +1,4 @@
-"""What later TensorFlows switch on or off: weft behaves as TensorFlow 1 does."""
+"""Switches of later TensorFlow versions: weft behaves as TensorFlow 1 does."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _functions = _Functions()
 
 
 def functions_run_eagerly() -> bool:
-    """Whether functions of `wf.function` are built into the graph that calls them.
+    """Return True if bodies of `wf.function` are built into the calling graph.
 
     Examples:
       >>> wf.config.functions_run_eagerly()

@@ -18,7 +18,7 @@ G = TypeVar("G")
 
 
 class SessionProtocol(Protocol):
-    """What a session must offer for `Output.eval` and `Node.run`."""
+    """Interface of a session for `Output.eval` and `Node.run`."""
 
     @property
     def graph(self) -> Any:
@@ -71,7 +71,7 @@ def pop_graph(graph: Any) -> None:
 
 
 def tracing() -> int:
-    """How many bodies of functions this thread is building, one inside the other."""
+    """Return the number of nested function bodies under construction in this thread."""
     return of_thread.bodies
 
 
@@ -111,10 +111,10 @@ def pop_session(session: SessionProtocol) -> None:
     _pop(of_thread.sessions, session, "sessions")
 
 
-def _pop(stack: list[Any], item: Any, what: str) -> None:
+def _pop(stack: list[Any], item: Any, label: str) -> None:
     if not stack or stack[-1] is not item:
         raise errors.FailedPreconditionError(
-            f"nesting violated: the default {what} must be left in the reverse order of entering"
+            f"nesting violated: the default {label} must be left in the reverse order of entering"
         )
     stack.pop()
 
@@ -143,11 +143,11 @@ def session_for(graph: Any, session: Any, call: str) -> SessionProtocol:
       NoSessionError: there is neither.
       InvalidArgumentError: it runs another graph.
     """
-    chosen: SessionProtocol | None = session or get_default_session()
-    if chosen is None:
+    used_session: SessionProtocol | None = session or get_default_session()
+    if used_session is None:
         raise NoSessionError(
             f"{call} needs a session: pass session=, or call it inside `with wf.Session():`"
         )
-    if chosen.graph is not graph:
+    if used_session.graph is not graph:
         raise errors.InvalidArgumentError(f"{call}: the session runs a different graph")
-    return chosen
+    return used_session

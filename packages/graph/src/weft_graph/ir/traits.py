@@ -23,7 +23,7 @@ Batch = Callable[[Mapping[str, Any]], tuple[str, dict[str, Any]] | None]
 
 
 class State(enum.Enum):
-    """What an op does with state that outlives it; drawing random numbers is `Traits.random`.
+    """Use of state that outlives an op; drawing random numbers is `Traits.random`.
 
     CREATES: gives the handle or the reference of something that it makes or finds by its name.
     READS: looks at state, and leaves it as it is.
@@ -39,7 +39,7 @@ class State(enum.Enum):
 
 
 class Role(enum.Enum):
-    """What the system itself does with nodes of an op, beside running their kernels.
+    """The role of an op in the system, beyond running its kernel.
 
     CONSTANT: the value is the attribute `value`.
     ARGUMENT: the value is fed, at the position that the attribute `index` tells.
@@ -87,7 +87,7 @@ _ROUTING = frozenset({Role.SWITCH, Role.MERGE, Role.ENTER, Role.EXIT, Role.NEXT_
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Traits:
-    """What is known of an op.
+    """Static facts about an op.
 
     Attributes:
       elementwise: element i of the output is made of the elements i of the inputs, broadcast, or as
@@ -173,7 +173,7 @@ class Traits:
 
     @property
     def tells_shape(self) -> bool:
-        """Whether its outputs are nothing but the shapes of its inputs, as a rank is."""
+        """True if its outputs depend only on the shapes of its inputs, such as a rank."""
         return bool(self.shape_only) and self.cost is free
 
     @property
@@ -197,7 +197,7 @@ READS = Traits(state=State.READS, differentiable=False)
 WRITES = Traits(state=State.WRITES, differentiable=False)
 WAITS = Traits(state=State.WRITES, asynchronous=True, differentiable=False)
 DRAWS = Traits(random=True, differentiable=False)
-"""What most ops of a kind have in common."""
+"""Common traits of several kinds of ops."""
 
 
 def elementwise(
@@ -206,15 +206,15 @@ def elementwise(
     one_shape: bool = False,
     by_kernel: bool = False,
     in_float32: bool = False,
-    **others: Any,
+    **traits: Any,
 ) -> Traits:
     """The traits of an elementwise op, by what it computes of one element of each input.
 
     Args:
       function: as of `scalar.Definition`; so are `one_shape`, `by_kernel` and `in_float32`.
-      others: of `Traits`.
+      traits: of `Traits`.
     """
     definition = Definition(
         function, one_shape=one_shape, by_kernel=by_kernel, in_float32=in_float32
     )
-    return Traits(elementwise=True, scalar=definition, **others)
+    return Traits(elementwise=True, scalar=definition, **traits)

@@ -1,4 +1,4 @@
-"""What may be lost on the way between devices (paper, section 5.5)."""
+"""Permission to lose precision in transfers between devices (paper, section 5.5)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lossy_transfers(
             f"only float32 is sent with fewer bits, got {value.dtype.name}: {value.name}"
         )
     names = [devices] if isinstance(devices, str) else list(devices or [""])
-    specs = [DeviceSpec.from_string(each).to_string().encode() for each in names]
+    specs = [DeviceSpec.from_string(device_name).to_string().encode() for device_name in names]
     graph = value.graph
     with graph.colocate_with(None, ignore_existing=True), graph.device(None):
         return builder.out("Identity", [value], {LOSSY: specs}, name)

@@ -41,12 +41,12 @@ def arrays(values: Values) -> list[Array]:
 
 
 def is_object(output: Output) -> bool:
-    """Whether the elements themselves are objects: strings and handles."""
+    """Return True if the elements are Python objects: strings and handles."""
     return output.dtype.numpy.kind == "O"
 
 
 def has_unknown(output: Output, value: Array) -> bool:
-    """Whether some integers in the value of an output are not known."""
+    """Return True if some integers in the value of an output are unknown."""
     if value.dtype != object or is_object(output):
         return False
     return any(item is None for item in value.reshape(-1).tolist())

@@ -1,4 +1,4 @@
-"""What the arguments of layers and cells must be."""
+"""Checks of the arguments of layers and cells."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from weft_tensor.shape import TensorShape
 Function = Callable[..., Any]
 
 
-def initializer_of(value: Any, what: str) -> Any:
+def initializer_of(value: Any, label: str) -> Any:
     """An initializer: a function of a shape, or the name of one.
 
     Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
     """
-    return initializers.get(value) if isinstance(value, str) else optional_function(value, what)
+    return initializers.get(value) if isinstance(value, str) else optional_function(value, label)
 
 
-def functions(**given: Any) -> None:
+def functions(**functions_by_name: Any) -> None:
     """Raise InvalidTypeError unless each argument is a function or None."""
-    for what, value in given.items():
-        optional_function(value, what)
+    for label, value in functions_by_name.items():
+        optional_function(value, label)
 
 
 def _hard_sigmoid(x: Any) -> Output:
@@ -68,7 +68,7 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
 
 def activation_name(function: Any) -> str | None:
     """The name that `activation_of` takes for a function, or None."""
-    return next((name for name, each in _ACTIVATIONS.items() if each is function), None)
+    return next((name for name, activation in _ACTIVATIONS.items() if activation is function), None)
 
 
 def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
         return (whole(value, name, least=1),) * count
     if len(value) != count:
         raise errors.InvalidArgumentError(f"{name} must be {count} integers or one, got {value!r}")
-    return tuple(whole(each, name, least=1) for each in value)
+    return tuple(whole(size, name, least=1) for size in value)
 
 
 def layout_of(data_format: str, spatial: int) -> str:

@@ -43,7 +43,7 @@ _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDict
 
 
 class InputSpec:
-    """What a layer requires of an input.
+    """Requirements of a layer on an input.
 
     Args:
       ndim: exact rank.
@@ -83,20 +83,20 @@ class InputSpec:
                 )
             return
         rank = len(dims)
-        wanted = None
+        requirement = None
         if self.ndim is not None and rank != self.ndim:
-            wanted = f"rank {self.ndim}"
+            requirement = f"rank {self.ndim}"
         elif self.min_ndim is not None and rank < self.min_ndim:
-            wanted = f"rank at least {self.min_ndim}"
+            requirement = f"rank at least {self.min_ndim}"
         elif self.max_ndim is not None and rank > self.max_ndim:
-            wanted = f"rank at most {self.max_ndim}"
+            requirement = f"rank at most {self.max_ndim}"
         else:
             for axis, size in self.axes.items():
                 if dims[axis] is not None and dims[axis] != size:
-                    wanted = f"size {size} along axis {axis}"
-        if wanted is not None:
+                    requirement = f"size {size} along axis {axis}"
+        if requirement is not None:
             raise errors.InvalidArgumentError(
-                f"layer {layer} requires an input of {wanted}, got shape {format_dims(dims)}"
+                f"layer {layer} requires an input of {requirement}, got shape {format_dims(dims)}"
             )
 
 
@@ -254,7 +254,7 @@ class Layer:
         if self._dtype is None and isinstance(first, Output):
             self._dtype = first.dtype.base_dtype
         self._check_input(inputs)
-        self.build(nest.map_structure(lambda each: each.shape, inputs))
+        self.build(nest.map_structure(lambda tensor: tensor.shape, inputs))
         self.built = True
 
     # -------------------------------------------------------------------- variables
@@ -282,8 +282,8 @@ class Layer:
                     f"the weight {name!r} cannot be trainable and have the synchronization ON_READ"
                 )
             trainable = False
-        wanted = self.trainable if trainable is None else self.trainable and trainable
-        known = set(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
+        is_trained = self.trainable if trainable is None else self.trainable and trainable
+        earlier_losses = set(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
         with self._own_scope():
             variable = get_variable(
                 name,
@@ -291,24 +291,24 @@ class Layer:
                 dtype=dtypes.as_dtype(dtype or self._dtype or dtypes.float32),
                 initializer=initializer,
                 regularizer=regularizer,
-                trainable=wanted,
+                trainable=is_trained,
                 constraint=constraint,
                 use_resource=use_resource,
                 partitioner=partitioner,
                 **settings,
             )
         if regularizer is not None:
-            found = get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
-            self._losses.extend((loss, None) for loss in found if loss not in known)
+            losses = get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
+            self._losses.extend((loss, None) for loss in losses if loss not in earlier_losses)
         # A custom getter of the scope may have made it otherwise than it was asked for.
-        declared = is_trainable(variable) if wanted else trainable is None or trainable
+        declared = is_trainable(variable) if is_trained else trainable is None or trainable
         weights = self._trainable_weights if declared else self._non_trainable_weights
         weights.append(variable)
         self._weights_by_name[name] = variable
         return variable
 
     def _tracked(self) -> Iterator[tuple[str, Any]]:
-        """What a checkpoint of objects may follow, by names: weights by theirs, and attributes."""
+        """Yield the objects that a checkpoint may contain, by name."""
         yield from self._weights_by_name.items()
         for name, value in sorted(vars(self).items()):
             if name not in _INTERNAL and name not in self._weights_by_name:
@@ -322,7 +322,7 @@ class Layer:
         return variable_scope(scope, reuse=self._reuse, auxiliary_name_scope=False)
 
     def add_variable(self, *args: Any, **kwargs: Any) -> Any:
-        """`add_weight` under its former name."""
+        """`add_weight` under its deprecated name."""
         return self.add_weight(*args, **kwargs)
 
     def add_update(self, updates: Any, inputs: Any = None) -> None:
@@ -444,7 +444,7 @@ def _forget_build(value: Any) -> None:
 
 
 def is_trainable(variable: Any) -> bool:
-    """Whether a variable, or the first part of a partitioned one, was made to be trained."""
+    """Return True if a variable, or the first part of a partitioned one, is trainable."""
     parts = getattr(variable, "_get_variable_list", None)
     return bool(getattr(variable if parts is None else parts()[0], "trainable", False))
 
@@ -463,26 +463,28 @@ def _as_outputs(inputs: Any) -> Any:
     """Inputs as outputs, in the structure they came in; numbers alone are one tensor."""
     if isinstance(inputs, Output):
         return inputs
-    if nest.is_nested(inputs) and any(hasattr(each, "graph") for each in nest.flatten(inputs)):
+    if nest.is_nested(inputs) and any(hasattr(leaf, "graph") for leaf in nest.flatten(inputs)):
         return nest.map_structure(convert_to_tensor, inputs)
     return convert_to_tensor(inputs)
 
 
 def _arguments_of(layer: type) -> set[str]:
     """The names of all arguments that a layer takes, those that it hands on included."""
-    found: set[str] = set()
+    names: set[str] = set()
     for base in layer.__mro__[:-1]:
         parameters = inspect.signature(base.__init__).parameters  # type: ignore[misc]  # of a class
-        found |= {p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD}
-    return {name for name in found if name[0] != "_"} - {"self"}
+        names |= {p.name for p in parameters.values() if p.kind is not p.VAR_KEYWORD}
+    return {name for name in names if name[0] != "_"} - {"self"}
 
 
 def _depending(items: list[tuple[Any, Any]], inputs: Any) -> list[Any]:
-    """What was added for inputs and is computed from some; with None what was added for none."""
+    """Return the items added for `inputs` that depend on them; for None, those added for none."""
     if inputs is None:
         return [item for item, on in items if on is None]
-    given = {_node_of(value) for value in nest.flatten(inputs)}
-    return [item for item, on in items if on is not None and given & reachable([_node_of(item)])]
+    input_nodes = {_node_of(value) for value in nest.flatten(inputs)}
+    return [
+        item for item, on in items if on is not None and input_nodes & reachable([_node_of(item)])
+    ]
 
 
 def _node_of(value: Any) -> Node:

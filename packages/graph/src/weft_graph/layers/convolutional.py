@@ -128,12 +128,12 @@ class Conv(Layer):
         return depth
 
     def add_kernel(self, name: str, shape: tuple[int, ...], **settings: Any) -> Any:
-        given = {
+        defaults = {
             "initializer": self.kernel_initializer,
             "regularizer": self.kernel_regularizer,
             "constraint": self.kernel_constraint,
         }
-        return self.add_weight(name, shape=shape, **(given | settings))
+        return self.add_weight(name, shape=shape, **(defaults | settings))
 
     def add_bias(self) -> None:
         if self.use_bias:
@@ -250,18 +250,20 @@ class Conv2DTranspose(Conv):
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
         """The transposed convolution, the bias, the activation."""
         static = as_dims(self.compute_output_shape(inputs.shape)) or ()
-        wanted: Any = list(static)
+        output_sizes: Any = list(static)
         if None in static:
             dynamic = shapes.shape(inputs)
             for axis, size in enumerate(static):
                 if size is None and axis == 0:
-                    wanted[axis] = dynamic[axis]
+                    output_sizes[axis] = dynamic[axis]
                 elif size is None:
-                    wanted[axis] = self._grown(dynamic[axis], spatial_axes(self.layout).index(axis))
-            wanted = out("Pack", [wanted])
+                    output_sizes[axis] = self._grown(
+                        dynamic[axis], spatial_axes(self.layout).index(axis)
+                    )
+            output_sizes = out("Pack", [output_sizes])
         functions: dict[int, Function] = {2: nn.conv2d_transpose, 3: nn.conv3d_transpose}
         result: Output = functions[self.rank](
-            inputs, self.kernel, wanted, self.strides, self.padding, data_format=self.layout
+            inputs, self.kernel, output_sizes, self.strides, self.padding, data_format=self.layout
         )
         result.set_shape(static)
         return self.finish(result)
@@ -295,7 +297,7 @@ class Conv3DTranspose(Conv2DTranspose):
 
 
 def functional(layer: type[Conv], inputs: Any, name: str | None, reuse: Any, **args: Any) -> Any:
-    """What a layer of some class, made of `args` in the scope `name`, gives for `inputs`."""
+    """Apply a new layer of a class, made with `args` in the scope `name`, to `inputs`."""
     return layer(**args, name=name, _scope=name, _reuse=reuse)(inputs)
 
 

@@ -232,17 +232,17 @@ class Dropout(Layer):
 def static_bool(value: Any) -> bool | None:
     """A Boolean that is known while the graph is built, or None."""
     if isinstance(value, Output) or hasattr(value, "_as_output"):
-        known = constant_value(convert_to_tensor(value))
-        return None if known is None else bool(known)
+        static = constant_value(convert_to_tensor(value))
+        return None if static is None else bool(static)
     return bool(value)
 
 
 def smart_cond(pred: Any, true_fn: Function, false_fn: Function) -> Any:
     """`cond`, without nodes of its own where `pred` is known while the graph is built."""
-    known = static_bool(pred)
-    if known is None:
+    static = static_bool(pred)
+    if static is None:
         return cond(pred, true_fn, false_fn)
-    return true_fn() if known else false_fn()
+    return true_fn() if static else false_fn()
 
 
 def dropout(

@@ -99,20 +99,20 @@ class BatchNormalization(Layer):
             gamma_constraint=gamma_constraint,
         )
         several = isinstance(axis, list | tuple)
-        self.axis = [integer(each, "axis") for each in (axis if several else [axis])]
+        self.axis = [integer(axis_item, "axis") for axis_item in (axis if several else [axis])]
         self.momentum = momentum if hasattr(momentum, "shape") else number(momentum, "momentum")
         self.epsilon = number(epsilon, "epsilon")
         self.center = center
         self.scale = scale
         self.fused = fused
-        zeros, ones = zeros_initializer(), ones_initializer()
+        zeros, all_ones = zeros_initializer(), ones_initializer()
         self.beta_initializer = initializer_of(beta_initializer, "beta_initializer") or zeros
-        self.gamma_initializer = initializer_of(gamma_initializer, "gamma_initializer") or ones
+        self.gamma_initializer = initializer_of(gamma_initializer, "gamma_initializer") or all_ones
         self.moving_mean_initializer = (
             initializer_of(moving_mean_initializer, "moving_mean_initializer") or zeros
         )
         self.moving_variance_initializer = (
-            initializer_of(moving_variance_initializer, "moving_variance_initializer") or ones
+            initializer_of(moving_variance_initializer, "moving_variance_initializer") or all_ones
         )
         self.beta_regularizer = beta_regularizer
         self.gamma_regularizer = gamma_regularizer
@@ -132,12 +132,12 @@ class BatchNormalization(Layer):
             "virtual_batch_size": self.virtual_batch_size is not None,
             "adjustment": self.adjustment is not None,
         }
-        chosen = [name for name, wanted in variants.items() if wanted]
-        if chosen and fused:
+        used_variants = [name for name, is_used in variants.items() if is_used]
+        if used_variants and fused:
             raise errors.InvalidArgumentError(
-                f"fused batch normalization cannot go with {', '.join(chosen)}"
+                f"fused batch normalization cannot go with {', '.join(used_variants)}"
             )
-        self._fusable = not chosen
+        self._fusable = not used_variants
         if self.virtual_batch_size is not None:
             integer(self.virtual_batch_size, "virtual_batch_size")
             if self.virtual_batch_size < 1 or self.adjustment is not None:
@@ -163,14 +163,14 @@ class BatchNormalization(Layer):
                 f"layer {self.name} requires an input of known rank, got an unknown one"
             )
         self.axis = normal_axes(self.axis, len(dims))
-        known = {axis: dims[axis] for axis in self.axis}
-        if None in known.values():
+        axis_sizes = {axis: dims[axis] for axis in self.axis}
+        if None in axis_sizes.values():
             raise errors.InvalidArgumentError(
                 f"layer {self.name} requires known sizes along axes {self.axis}, "
                 f"got shape {format_dims(dims)}"
             )
         self.input_spec = InputSpec(
-            ndim=len(dims), axes={axis: size or 0 for axis, size in known.items()}
+            ndim=len(dims), axes={axis: size or 0 for axis, size in axis_sizes.items()}
         )
         fusable = len(dims) == 4 and self.axis in ([1], [3]) and self._fusable
         if self.fused and not fusable:
@@ -250,9 +250,9 @@ class BatchNormalization(Layer):
             )
         else:
             result, mean, variance = self._elementary_call(inputs, training)
-        known = static_bool(training)
-        if known is not False:
-            weight = self._weight_of_batch(training, known)
+        static_training = static_bool(training)
+        if static_training is not False:
+            weight = self._weight_of_batch(training, static_training)
             new_mean = self._moved(self.moving_mean, mean, weight)
             if self.renorm:
                 new_variance = self._moved_by_stddev(variance, weight, training)
@@ -279,7 +279,7 @@ class BatchNormalization(Layer):
         )
 
     def _elementary_call(self, inputs: Output, training: Any) -> tuple[Output, Any, Any]:
-        """What the fused operation does, of elementary nodes; and what moving statistics follow."""
+        """Normalize with elementary nodes; return the result and the new moving statistics."""
         dims = shapes.shape(inputs)
         value = inputs
         if self.virtual_batch_size is not None:
@@ -296,7 +296,9 @@ class BatchNormalization(Layer):
             scale, offset = _composed(*self._adjusted(dims, training), scale, offset)
         followed: list[Any] = [mean, variance]
         if self.virtual_batch_size is not None:
-            followed = [reduction.reduce_mean(each, 1, keepdims=True) for each in followed]
+            followed = [
+                reduction.reduce_mean(statistic, 1, keepdims=True) for statistic in followed
+            ]
         if self.renorm and static_bool(training) is not False:
             ratio, distance, *followed = self._renormalized(followed[0], followed[1], training)
             first = self._spread(ratio, rank), self._spread(distance, rank)
@@ -362,24 +364,26 @@ class BatchNormalization(Layer):
     def _moments(self, inputs: Output) -> tuple[Output, Output]:
         """Mean and variance of the batch, in the type of the moving ones."""
         parts = [1] if self.virtual_batch_size is not None else []
-        kept = [*self.axis, *parts]
-        axes = [axis for axis in range(len(inputs.dims or ())) if axis not in kept]
+        kept_axes = [*self.axis, *parts]
+        axes = [axis for axis in range(len(inputs.dims or ())) if axis not in kept_axes]
         wide = casting.cast(inputs, self.moving_mean.dtype.base_dtype)
-        return nn.moments(wide, axes, keepdims=len(kept) > 1)
+        return nn.moments(wide, axes, keepdims=len(kept_axes) > 1)
 
     def _spread(self, value: Any, rank: int) -> Any:
         """A vector in a shape that broadcasts along the channels."""
-        whole = len(self.axis) > 1 or self.virtual_batch_size is not None
-        if value is None or whole or self.axis == [rank - 1]:
+        needs_shape = len(self.axis) > 1 or self.virtual_batch_size is not None
+        if value is None or needs_shape or self.axis == [rank - 1]:
             return value
         shape = [1] * rank
         shape[self.axis[0]] = -1
         return shapes.reshape(value, shape)
 
-    def _weight_of_batch(self, training: Any, known: bool | None, momentum: Any = None) -> Any:
+    def _weight_of_batch(
+        self, training: Any, static_training: bool | None, momentum: Any = None
+    ) -> Any:
         kind = self.moving_mean.dtype.base_dtype
         weight = convert_to_tensor(1 - (self.momentum if momentum is None else momentum), kind)
-        if known is None:
+        if static_training is None:
             weight = out("SelectV2", [training, weight, convert_to_tensor(0, kind)])
         return weight
 

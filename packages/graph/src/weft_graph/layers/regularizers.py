@@ -67,12 +67,12 @@ def sum_regularizer(
     regularizers: Sequence[Regularizer | None], scope: str | None = None
 ) -> Regularizer:
     """The sum of several; None counts as none."""
-    members = [each for each in regularizers if each is not None]
+    members = [regularizer for regularizer in regularizers if regularizer is not None]
 
     def regularize(weights: Any) -> Output | None:
         with _scope(scope, "sum_regularizer") as full:
-            found = [loss for loss in (each(weights) for each in members) if loss is not None]
-            return out("AddN", [found], name=full) if found else None
+            losses = [loss for loss in (member(weights) for member in members) if loss is not None]
+            return out("AddN", [losses], name=full) if losses else None
 
     return regularize
 
@@ -87,8 +87,8 @@ def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> 
     """
     weights = get_collection(GraphKeys.WEIGHTS) if weights_list is None else weights_list
     with _scope(None, "get_regularization_penalty"):
-        found = [loss for loss in map(regularizer, weights) if loss is not None]
-        total = out("AddN", [found]) if found else convert_to_tensor(0.0)
+        losses = [loss for loss in map(regularizer, weights) if loss is not None]
+        total = out("AddN", [losses]) if losses else convert_to_tensor(0.0)
     add_to_collection(GraphKeys.REGULARIZATION_LOSSES, total)
     return total
 

@@ -37,7 +37,7 @@ class LinearOperatorAdjoint(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorAdjoint",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._operator = operator
         if is_non_singular is None:
             is_non_singular = operator.is_non_singular
@@ -55,7 +55,7 @@ class LinearOperatorAdjoint(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property

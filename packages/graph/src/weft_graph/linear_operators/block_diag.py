@@ -44,7 +44,7 @@ class LinearOperatorBlockDiag(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorBlockDiag",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._operators: list[LinearOperator] = list(operators)
         if not self._operators:
             raise errors.InvalidArgumentError("requires at least one operator")
@@ -60,7 +60,7 @@ class LinearOperatorBlockDiag(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property
@@ -73,7 +73,9 @@ class LinearOperatorBlockDiag(LinearOperator):
         if lead is None or any(op.shape.dims is None for op in self._operators):
             return TensorShape(None)
         sizes = [op.shape.as_list()[-2:] for op in self._operators]
-        rows, columns = (None if None in each else sum(each) for each in zip(*sizes, strict=True))
+        rows, columns = (
+            None if None in column else sum(column) for column in zip(*sizes, strict=True)
+        )
         return TensorShape((*lead, rows, columns))
 
     def _shape_tensor(self) -> Output:

@@ -48,7 +48,7 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorBlockLowerTriangular",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._operators: list[list[LinearOperator]] = [list(row) for row in operators]
         if not self._operators or [len(r) for r in self._operators] != list(
             range(1, len(self._operators) + 1)
@@ -65,7 +65,7 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property
@@ -111,18 +111,18 @@ class LinearOperatorBlockLowerTriangular(LinearOperator):
         if adjoint:
             return super()._solve(rhs, adjoint, adjoint_arg)
         value = adjoint_of(rhs) if adjoint_arg else rhs
-        found: list[Output] = []
+        solutions: list[Output] = []
         first = convert_to_tensor(0)
         for row in self._operators:
             last = first + row[-1].shape_tensor()[-1]
             part: Output = value[..., first:last, :]
-            for op, known in zip(row, found, strict=False):
-                part = part - op.matmul(known)
-            found.append(row[-1].solve(part))
+            for op, solution in zip(row, solutions, strict=False):
+                part = part - op.matmul(solution)
+            solutions.append(row[-1].solve(part))
             first = last
-        lead = common_batch_tensor([out("Shape", [part])[:-2] for part in found])
+        lead = common_batch_tensor([out("Shape", [part])[:-2] for part in solutions])
         wide = [
             out("BroadcastTo", [part, joined_shape(lead, out("Shape", [part])[-2:])])
-            for part in found
+            for part in solutions
         ]
         return out("ConcatV2", [wide, -2])

@@ -43,7 +43,7 @@ class LinearOperatorCirculant(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorCirculant",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         value = convert_to_tensor(spectrum)
         with_rank_at_least(value.dims, self._block_depth, "spectrum")
         double = value.dtype.base_dtype in (dtypes.float64, dtypes.complex128)
@@ -60,7 +60,7 @@ class LinearOperatorCirculant(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     _block_depth = 1
@@ -96,9 +96,9 @@ class LinearOperatorCirculant(LinearOperator):
         shape = out("Shape", [rows])
         blocks = out("Shape", [self._spectrum])[-self._block_depth :]
         split = out("Reshape", [rows, joined_shape(shape[:-1], blocks)])
-        there = {1: fft.fft, 2: fft.fft2d, 3: fft.fft3d}[self._block_depth]
+        transform = {1: fft.fft, 2: fft.fft2d, 3: fft.fft3d}[self._block_depth]
         back = {1: fft.ifft, 2: fft.ifft2d, 3: fft.ifft3d}[self._block_depth]
-        result = back(there(split) * out("ExpandDims", [spectrum, -1 - self._block_depth]))
+        result = back(transform(split) * out("ExpandDims", [spectrum, -1 - self._block_depth]))
         lead = out("Shape", [result])[: -self._block_depth]
         flat = out("Reshape", [result, joined_shape(lead, shape[-1:])])
         turned = adjoint_of(conjugate(flat))

@@ -42,7 +42,7 @@ class LinearOperatorComposition(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorComposition",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._operators: list[LinearOperator] = list(operators)
         if not self._operators:
             raise errors.InvalidArgumentError("requires at least one operator")
@@ -56,7 +56,7 @@ class LinearOperatorComposition(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property

@@ -17,7 +17,7 @@ from weft_tensor import dtypes, errors
 
 
 class CGState(NamedTuple):
-    """Where the iteration ended.
+    """The final state of the iteration.
 
     Attributes:
       i: how many iterations there were: int32, rank 0.
@@ -87,10 +87,10 @@ def conjugate_gradient(
         return CGState(*end)
 
 
-def _require_definite(what: str, operator: LinearOperator) -> None:
+def _require_definite(label: str, operator: LinearOperator) -> None:
     if not (operator.is_self_adjoint and operator.is_positive_definite):
         raise errors.InvalidArgumentError(
-            f"{what} must be known to be self-adjoint and positive definite, got "
+            f"{label} must be known to be self-adjoint and positive definite, got "
             f"is_self_adjoint={operator.is_self_adjoint} and "
             f"is_positive_definite={operator.is_positive_definite} of {operator.name!r}"
         )
@@ -108,13 +108,13 @@ def _started(
     operator: LinearOperator, preconditioner: LinearOperator | None, right: Output, x: Any
 ) -> CGState:
     if x is None:
-        at, residual = out("ZerosLike", [right]), right
+        start, residual = out("ZerosLike", [right]), right
     else:
-        at = convert_to_tensor(x, right.dtype)
-        residual = out("Sub", [right, operator.matvec(at)])
+        start = convert_to_tensor(x, right.dtype)
+        residual = out("Sub", [right, operator.matvec(start)])
     direction = residual if preconditioner is None else preconditioner.matvec(residual)
     zero = convert_to_tensor(0, dtypes.int32)
-    return CGState(zero, at, residual, direction, _product(residual, direction))
+    return CGState(zero, start, residual, direction, _product(residual, direction))
 
 
 def _advanced(

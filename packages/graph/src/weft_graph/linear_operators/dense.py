@@ -30,11 +30,11 @@ def spread(a: Output, b: Output) -> tuple[Output, Output]:
             return a, b
     shapes = [out("Shape", [x]) for x in (a, b)]
     lead_shape = out("BroadcastArgs", [shapes[0][:-2], shapes[1][:-2]])
-    both = [
+    broadcast = [
         out("BroadcastTo", [x, out("ConcatV2", [[lead_shape, shape[-2:]], 0])])
         for x, shape in zip((a, b), shapes, strict=True)
     ]
-    return both[0], both[1]
+    return broadcast[0], broadcast[1]
 
 
 def solved(matrix: Output, rhs: Output, adjoint: bool = False) -> Output:
@@ -52,8 +52,10 @@ def solved_triangular(
 def common_batch(shapes: Sequence[TensorShape]) -> Dims:
     """The shape that batch shapes broadcast to, as far as it is known."""
     empty: Dims = ()
-    each: list[Dims] = [None if shape.dims is None else tuple(shape.as_list()) for shape in shapes]
-    return reduce(broadcast_dims, each, empty)
+    batch_dims: list[Dims] = [
+        None if shape.dims is None else tuple(shape.as_list()) for shape in shapes
+    ]
+    return reduce(broadcast_dims, batch_dims, empty)
 
 
 def common_batch_tensor(shapes: Sequence[Output]) -> Output:

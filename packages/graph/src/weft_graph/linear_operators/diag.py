@@ -39,7 +39,7 @@ class LinearOperatorDiag(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorDiag",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._diag = convert_to_tensor(diag)
         with_rank_at_least(self._diag.dims, 1, "diag")
         is_square = True if is_square is None else is_square
@@ -53,7 +53,7 @@ class LinearOperatorDiag(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property

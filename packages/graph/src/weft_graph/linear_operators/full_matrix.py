@@ -39,7 +39,7 @@ class LinearOperatorFullMatrix(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorFullMatrix",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._matrix = convert_to_tensor(matrix)
         with_rank_at_least(self._matrix.dims, 2, "matrix")
         super().__init__(
@@ -50,7 +50,7 @@ class LinearOperatorFullMatrix(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     def _shape(self) -> TensorShape:

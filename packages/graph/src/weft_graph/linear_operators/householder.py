@@ -39,7 +39,7 @@ class LinearOperatorHouseholder(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorHouseholder",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         given_axis = convert_to_tensor(reflection_axis)
         with_rank_at_least(given_axis.dims, 1, "reflection_axis")
         self._axis = normalize(given_axis, axis=-1)[0]
@@ -52,7 +52,7 @@ class LinearOperatorHouseholder(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     def _shape(self) -> TensorShape:

@@ -35,7 +35,7 @@ class LinearOperatorInversion(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorInversion",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._operator = operator
         if is_non_singular is None:
             is_non_singular = True
@@ -53,7 +53,7 @@ class LinearOperatorInversion(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property

@@ -45,7 +45,7 @@ class LinearOperatorKronecker(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorKronecker",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._operators: list[LinearOperator] = list(operators)
         if not self._operators:
             raise errors.InvalidArgumentError("requires at least one operator")
@@ -59,7 +59,7 @@ class LinearOperatorKronecker(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property
@@ -72,7 +72,9 @@ class LinearOperatorKronecker(LinearOperator):
         if lead is None or any(op.shape.dims is None for op in self._operators):
             return TensorShape(None)
         sizes = [op.shape.as_list()[-2:] for op in self._operators]
-        rows, columns = (None if None in each else prod(each) for each in zip(*sizes, strict=True))
+        rows, columns = (
+            None if None in column else prod(column) for column in zip(*sizes, strict=True)
+        )
         return TensorShape((*lead, rows, columns))
 
     def _shape_tensor(self) -> Output:
@@ -82,16 +84,16 @@ class LinearOperatorKronecker(LinearOperator):
         return joined_shape(lead, sizes)
 
     def _to_dense(self) -> Output:
-        whole = self._operators[0].to_dense()
+        product = self._operators[0].to_dense()
         for op in self._operators[1:]:
             part = op.to_dense()
-            wide = out("ExpandDims", [out("ExpandDims", [whole, -1]), -3])
+            wide = out("ExpandDims", [out("ExpandDims", [product, -1]), -3])
             narrow = out("ExpandDims", [out("ExpandDims", [part, -2]), -4])
-            both = wide * narrow
-            shape = out("Shape", [both])
+            entries = wide * narrow
+            shape = out("Shape", [entries])
             rows, columns = shape[-4] * shape[-3], shape[-2] * shape[-1]
-            whole = out("Reshape", [both, joined_shape(shape[:-4], rows, columns)])
-        return whole
+            product = out("Reshape", [entries, joined_shape(shape[:-4], rows, columns)])
+        return product
 
     def _matmul(self, x: Output, adjoint: bool = False, adjoint_arg: bool = False) -> Output:
         return product(self._to_dense(), adjoint_of(x) if adjoint_arg else x, adjoint)

@@ -55,7 +55,7 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorLowRankUpdate",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._base = base_operator
         self._u = convert_to_tensor(u, base_operator.dtype)
         self._v = self._u if v is None else convert_to_tensor(v, base_operator.dtype)
@@ -65,10 +65,10 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         for value in (self._u, self._v):
             with_rank_at_least(value.dims, 2, "u and v")
         real = not self._u.dtype.is_complex
-        same = v is None and base_operator.is_self_adjoint and (diag_update is None or real)
-        if is_self_adjoint is None and same:
+        is_symmetric = v is None and base_operator.is_self_adjoint and (diag_update is None or real)
+        if is_self_adjoint is None and is_symmetric:
             is_self_adjoint = True
-        positive = same and (diag_update is None or is_diag_update_positive)
+        positive = is_symmetric and (diag_update is None or is_diag_update_positive)
         if is_positive_definite is None and positive and base_operator.is_positive_definite:
             is_positive_definite = True
         super().__init__(
@@ -79,16 +79,18 @@ class LinearOperatorLowRankUpdate(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
         self._check_sizes()
 
     def _check_sizes(self) -> None:
         rows, columns = self._base._sizes()
         rank: int | None = None
-        for value, size, what in ((self._u, rows, "u"), (self._v, columns, "v")):
+        for value, size, label in ((self._u, rows, "u"), (self._v, columns, "v")):
             if value.dims is not None:
-                merge_size(value.dims[-2], size, f"the rows of {what} and the size of the operator")
+                merge_size(
+                    value.dims[-2], size, f"the rows of {label} and the size of the operator"
+                )
                 rank = merge_size(rank, value.dims[-1], "the columns of u and v")
         if self._diag is not None:
             diagonal = with_rank_at_least(self._diag.dims, 1, "diag_update")
@@ -121,7 +123,7 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         return TensorShape(None if lead is None else (*lead, *base.as_list()[-2:]))
 
     def _parts(self) -> list[tuple[Output, int]]:
-        """What is added to the base, each with how many of its axes are not the batch's."""
+        """Return the terms of the update with their number of non-batch axes."""
         parts = [(self._u, 2), (self._v, 2)]
         return parts if self._diag is None else [*parts, (self._diag, 1)]
 

@@ -40,7 +40,7 @@ class LinearOperatorLowerTriangular(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorLowerTriangular",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         value = convert_to_tensor(tril)
         with_rank_at_least(value.dims, 2, "tril")
         self._tril = diagonals.matrix_band_part(value, -1, 0)
@@ -53,7 +53,7 @@ class LinearOperatorLowerTriangular(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     def _shape(self) -> TensorShape:

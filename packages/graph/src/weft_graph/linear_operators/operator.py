@@ -1,4 +1,4 @@
-"""What all linear operators have in common."""
+"""Base class of all linear operators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LinearOperator:
     """
 
     _acts_as_matrices = True
-    """That functions of matrices take it, by `ops.of_operators`."""
+    """Marker for `ops.of_operators`: functions of matrices accept the operator."""
 
     def __init__(
         self,
@@ -101,22 +101,22 @@ class LinearOperator:
 
     @property
     def is_non_singular(self) -> bool | None:
-        """Whether the matrices are invertible; None where it is not known."""
+        """True if the matrices are invertible; None if unknown."""
         return self._is_non_singular
 
     @property
     def is_self_adjoint(self) -> bool | None:
-        """Whether they are their own conjugate transposes; None where it is not known."""
+        """True if the matrices are their own conjugate transposes; None if unknown."""
         return self._is_self_adjoint
 
     @property
     def is_positive_definite(self) -> bool | None:
-        """Whether the real part of x* A x is positive for all x; None where it is not known."""
+        """True if the real part of x* A x is positive for all nonzero x; None if unknown."""
         return self._is_positive_definite
 
     @property
     def is_square(self) -> bool | None:
-        """Whether they are square; None where it is not known.
+        """True if the matrices are square; None if unknown.
 
         Raises: InvalidArgumentError: they are, but the hint said that they are not.
         """
@@ -173,9 +173,9 @@ class LinearOperator:
     def shape_tensor(self, name: str = "shape_tensor") -> Output:
         """(..., M, N), an int32 vector."""
         with self._scope(name):
-            known = self.shape
-            if known.is_fully_defined():
-                return convert_to_tensor(np.array(known.as_list(), np.int32))
+            static = self.shape
+            if static.is_fully_defined():
+                return convert_to_tensor(np.array(static.as_list(), np.int32))
             return convert_to_tensor(self._shape_tensor())
 
     def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Output:
@@ -278,8 +278,8 @@ class LinearOperator:
                 f"requires a non-singular square operator, got hints that say otherwise: {self!r}"
             )
         if isinstance(rhs, LinearOperator):
-            own = self.adjoint() if adjoint else self
-            return own.inverse().matmul(rhs.adjoint() if adjoint_arg else rhs)
+            operator = self.adjoint() if adjoint else self
+            return operator.inverse().matmul(rhs.adjoint() if adjoint_arg else rhs)
         with self._scope(name):
             value = convert_to_tensor(rhs, self._dtype)
             return self._solve(value, adjoint=adjoint, adjoint_arg=adjoint_arg)
@@ -352,9 +352,9 @@ class LinearOperator:
         with self._scope(name):
             return reduction.reduce_sum(self.diag_part(), -1)
 
-    def _require_square(self, what: str) -> None:
+    def _require_square(self, operation: str) -> None:
         if self.is_square is False:
-            raise errors.UnimplementedError(f"{what} requires square matrices, got {self!r}")
+            raise errors.UnimplementedError(f"{operation} requires square matrices, got {self!r}")
 
     def _determinant(self) -> Output:
         return linalg.matrix_determinant(self.to_dense())
@@ -398,12 +398,12 @@ class LinearOperator:
 
 def _kind(module: str, name: str) -> Callable[..., LinearOperator]:
     """A class of operators by its name, as its file imports this one."""
-    found: Callable[..., LinearOperator] = getattr(
+    kind: Callable[..., LinearOperator] = getattr(
         import_module(f"weft_graph.linear_operators.{module}"), name
     )
-    return found
+    return kind
 
 
-def _assert(holds: Output, says: str) -> Node:
+def _assert(holds: Output, message: str) -> Node:
     every = out("Range", [0, out("Rank", [holds]), 1])
-    return control.Assert(out("All", [holds, every]), [says])
+    return control.Assert(out("All", [holds, every]), [message])

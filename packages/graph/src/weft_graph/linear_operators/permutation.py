@@ -42,7 +42,7 @@ class LinearOperatorPermutation(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorPermutation",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._perm = convert_to_tensor(perm)
         with_rank_at_least(self._perm.dims, 1, "perm")
         is_square, is_non_singular = True, True
@@ -54,7 +54,7 @@ class LinearOperatorPermutation(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property

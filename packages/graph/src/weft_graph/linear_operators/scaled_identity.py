@@ -43,7 +43,7 @@ class LinearOperatorScaledIdentity(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorScaledIdentity",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         rows = convert_to_tensor(num_rows, dtypes.int32)
         self._rows = (
             rows if rows.dims is not None else out("Reshape", [rows, np.zeros(0, np.int32)])
@@ -60,7 +60,7 @@ class LinearOperatorScaledIdentity(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property
@@ -86,8 +86,8 @@ class LinearOperatorScaledIdentity(LinearOperator):
         return (adjoint_of(rhs) if adjoint_arg else rhs) / self._factor(adjoint)
 
     def _diag_part(self) -> Output:
-        ones = out("Fill", [out("Pack", [[self._rows]]), out("OnesLike", [self._sample()])])
-        return out("ExpandDims", [self._multiplier, -1]) * ones
+        all_ones = out("Fill", [out("Pack", [[self._rows]]), out("OnesLike", [self._sample()])])
+        return out("ExpandDims", [self._multiplier, -1]) * all_ones
 
     def _sample(self) -> Output:
         return out("Cast", [1.0], {"DstT": self.dtype})

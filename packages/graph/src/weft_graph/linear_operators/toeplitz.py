@@ -47,7 +47,7 @@ class LinearOperatorToeplitz(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorToeplitz",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._col = convert_to_tensor(col)
         self._row = convert_to_tensor(row, self._col.dtype.base_dtype)
         for value in (self._col, self._row):
@@ -61,7 +61,7 @@ class LinearOperatorToeplitz(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     @property
@@ -89,12 +89,12 @@ class LinearOperatorToeplitz(LinearOperator):
     def _to_dense(self) -> Output:
         size = out("Shape", [self._col])[-1]
         lead = self.batch_shape_tensor()
-        both = [
+        sides = [
             out("BroadcastTo", [value, joined_shape(lead, size)])
             for value in (self._col, self._row)
         ]
         # From the last of the row to its second, and then the column: element i - j + N - 1.
-        line = out("ConcatV2", [[out("ReverseV2", [both[1], [-1]])[..., :-1], both[0]], -1])
+        line = out("ConcatV2", [[out("ReverseV2", [sides[1], [-1]])[..., :-1], sides[0]], -1])
         places = out("Range", [0, size, 1])
         steps = out("ExpandDims", [places, 1]) - places + size - 1
         return out("GatherV2", [line, steps, out("Rank", [line]) - 1])

@@ -41,7 +41,7 @@ class LinearOperatorTridiag(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorTridiag",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._three = three_diagonals(diagonals, diagonals_format)
         self._compact = out("Pack", [self._three], {"axis": -2})
         is_square = True if is_square is None else is_square
@@ -53,7 +53,7 @@ class LinearOperatorTridiag(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     def _shape(self) -> TensorShape:

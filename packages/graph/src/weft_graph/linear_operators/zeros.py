@@ -48,7 +48,7 @@ class LinearOperatorZeros(LinearOperator):
         is_square: bool | None = None,
         name: str = "LinearOperatorZeros",
     ) -> None:
-        given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        parameters = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
         self._rows = convert_to_tensor(num_rows, dtypes.int32)
         self._columns = (
             self._rows if num_columns is None else convert_to_tensor(num_columns, dtypes.int32)
@@ -65,7 +65,7 @@ class LinearOperatorZeros(LinearOperator):
             is_positive_definite,
             is_square,
             name,
-            given,
+            parameters,
         )
 
     def _shape(self) -> TensorShape:

@@ -38,9 +38,9 @@ def safe_ops() -> frozenset[str]:
 
 
 def _is_safe(op: str) -> bool:
-    known = loaded_traits(op)
-    own = op.startswith("_")  # which the system alone makes
-    return not (own or known.reads_files or known.writes_files or known.host_code)
+    traits = loaded_traits(op)
+    is_internal = op.startswith("_")  # created only by the system
+    return not (is_internal or traits.reads_files or traits.writes_files or traits.host_code)
 
 
 def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) -> None:
@@ -52,17 +52,17 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
       InvalidTypeError: `allowed_ops` is no collection of names.
     """
     _check(allowed_ops)
-    own = {function.signature.name for function in graph_def.library.function}
+    defined = {function.signature.name for function in graph_def.library.function}
     ops: dict[str, list[str]] = {}
     functions: dict[str, list[str]] = {}
     for place, node in _nodes(graph_def):
-        if node.op not in allowed_ops and node.op not in own:
+        if node.op not in allowed_ops and node.op not in defined:
             ops.setdefault(node.op, []).append(place)
         for name in set(_called(node.attr.values())):
-            if name not in own:
+            if name not in defined:
                 functions.setdefault(name, []).append(place)
     for caller, name in _gradients(graph_def.library):
-        if name not in own:
+        if name not in defined:
             functions.setdefault(name, []).append(f"the gradient of {caller!r}")
     reasons = []
     if ops:
@@ -70,7 +70,12 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
     if functions:
         reasons.append(f"the graph calls functions that are not its own: {_listed(functions)}")
     if reasons:
-        places = [place for each in (ops, functions) for found in each.values() for place in found]
+        places = [
+            place
+            for groups in (ops, functions)
+            for group_places in groups.values()
+            for place in group_places
+        ]
         details = {"ops": sorted(ops), "functions": sorted(functions), "nodes": places}
         raise errors.PermissionDeniedError("; ".join(reasons), details=details)
 
@@ -107,16 +112,18 @@ def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
 
 def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
     """Functions with those that compute their gradients."""
-    for each in library.gradient:
-        yield each.function_name, each.gradient_func
+    for gradient in library.gradient:
+        yield gradient.function_name, gradient.gradient_func
     for function in library.function:
         if GRADIENT in function.attr:
             name = function.attr[GRADIENT].s.decode(errors="backslashreplace")
             yield function.signature.name, name
 
 
-def _listed(found: dict[str, list[str]]) -> str:
-    return ", ".join(f"{name} ({_shown(places)})" for name, places in sorted(found.items()))
+def _listed(places_by_name: dict[str, list[str]]) -> str:
+    return ", ".join(
+        f"{name} ({_shown(places)})" for name, places in sorted(places_by_name.items())
+    )
 
 
 def _shown(places: list[str]) -> str:

@@ -150,7 +150,7 @@ def _func_to_proto(func: NameAttrs) -> proto.NameAttrList:
 # ---------------------------------------------------------------------- from messages
 
 
-def shape_from_proto(message: proto.TensorShapeProto, where: str) -> Dims:
+def shape_from_proto(message: proto.TensorShapeProto, location: str) -> Dims:
     """The static shape of a TensorShapeProto.
 
     Raises: InvalidArgumentError: a size is below -1.
@@ -159,63 +159,65 @@ def shape_from_proto(message: proto.TensorShapeProto, where: str) -> Dims:
         return None
     sizes = [dim.size for dim in message.dim]
     if any(size < -1 for size in sizes):
-        raise errors.InvalidArgumentError(f"{where}: sizes must be -1 or more, got {sizes}")
+        raise errors.InvalidArgumentError(f"{location}: sizes must be -1 or more, got {sizes}")
     return tuple([None if size == -1 else size for size in sizes])
 
 
 def attr_from_proto(
-    message: proto.AttrValue, kind: str | None, where: str, budget: Budget, depth: int = 0
+    message: proto.AttrValue, kind: str | None, location: str, budget: Budget, depth: int = 0
 ) -> Any:
     """The value of an AttrValue.
 
     Args:
       kind: declared type of the attribute, or None.
-      where: what is read, for messages.
+      location: what is read, for messages.
       budget: bounds what repeated values of tensors expand to.
     Raises: InvalidArgumentError: it is of another type, or is no value.
     """
     got = message.WhichOneof("value")
     if got is None or got == "placeholder":
-        raise errors.InvalidArgumentError(f"{where}: a value is required, got {got or 'none'}")
+        raise errors.InvalidArgumentError(f"{location}: a value is required, got {got or 'none'}")
     if kind is not None:
         want = "list" if kind.startswith("list(") else FIELD[kind]
         if got != want:
-            raise errors.InvalidArgumentError(f"{where} must be of type {kind}, got {got!r}")
+            raise errors.InvalidArgumentError(f"{location} must be of type {kind}, got {got!r}")
     if got != "list":
-        return _scalar_from_proto(getattr(message, got), got, kind, where, budget, depth)
+        return _scalar_from_proto(getattr(message, got), got, kind, location, budget, depth)
     filled = [field.name for field, _ in message.list.ListFields()]
     inner = None if kind is None else kind[5:-1]
     if len(filled) > 1 or (filled and inner is not None and filled[0] != FIELD[inner]):
         raise errors.InvalidArgumentError(
-            f"{where} must be of type {kind or 'list'}, got a list of {', '.join(filled)}"
+            f"{location} must be of type {kind or 'list'}, got a list of {', '.join(filled)}"
         )
     if not filled:
         return ()
     return tuple(
-        _scalar_from_proto(item, filled[0], inner, where, budget, depth)
+        _scalar_from_proto(item, filled[0], inner, location, budget, depth)
         for item in getattr(message.list, filled[0])
     )
 
 
 def _scalar_from_proto(
-    value: Any, field: str, kind: str | None, where: str, budget: Budget, depth: int
+    value: Any, field: str, kind: str | None, location: str, budget: Budget, depth: int
 ) -> Any:
     if field == "type":
-        return dtype_from_proto(value, where)
+        return dtype_from_proto(value, location)
     if field == "s":
         return _text(value)
     if field == "shape":
-        dims = shape_from_proto(value, where)
+        dims = shape_from_proto(value, location)
         return TensorShape(dims) if kind is None else dims
     if field == "tensor":
-        array = array_from_proto(value, where, budget)
+        array = array_from_proto(value, location, budget)
         array.flags.writeable = False
         return array
     if field == "func":
         if depth >= _MAX_DEPTH:
-            raise errors.InvalidArgumentError(f"{where}: functions are nested too deeply")
+            raise errors.InvalidArgumentError(f"{location}: functions are nested too deeply")
         attrs = {
-            key: attr_from_proto(attr, None, f"{where}, {key} of {value.name}", budget, depth + 1)
+            key: attr_from_proto(
+                attr, None, f"{location}, {key} of {value.name}", budget, depth + 1
+            )
             for key, attr in value.attr.items()
         }
         return NameAttrs(value.name, attrs)

@@ -24,11 +24,11 @@ def create_op(
 ) -> Node:
     """Add a node; as `Graph.create_op`."""
     op_def = lookup_op(op)
-    given = {key: _value(op_def, key, value) for key, value in attrs.items()}
-    node = create(op, _grouped(op_def, list(inputs), given), given, name)
-    found = [output.dtype.base_dtype for output in node.outputs]
-    if types is not None and found != [dtypes.as_dtype(each).base_dtype for each in types]:
-        names = ", ".join(dtype.name for dtype in found)
+    attr_values = {key: _value(op_def, key, value) for key, value in attrs.items()}
+    node = create(op, _grouped(op_def, list(inputs), attr_values), attr_values, name)
+    output_types = [output.dtype.base_dtype for output in node.outputs]
+    if types is not None and output_types != [dtypes.as_dtype(dtype).base_dtype for dtype in types]:
+        names = ", ".join(dtype.name for dtype in output_types)
         raise errors.InvalidTypeError(
             f"the outputs have the types {names}, but dtypes is {list(types)}",
             op=op,

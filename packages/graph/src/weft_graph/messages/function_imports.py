@@ -1,4 +1,4 @@
-"""What of an imported graph has to do with functions, in forms that only TensorFlow writes."""
+"""Function-related parts of imported graphs in forms that only TensorFlow writes."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _lower(node: proto.NodeDef, library: Library) -> None:
         "parallel_iterations": "int",
         "then_branch": "func",
     }
-    needed = {"If": ("Tcond", "then_branch", "else_branch"), "While": ("cond", "body")}
+    branch_attrs = {"If": ("Tcond", "then_branch", "else_branch"), "While": ("cond", "body")}
     try:
-        for key in needed.get(node.op.removeprefix("Stateless"), ("branches",)):
+        for key in branch_attrs.get(node.op.removeprefix("Stateless"), ("branches",)):
             if key not in node.attr:
                 raise errors.InvalidArgumentError(f"the attribute {key} is required")
         attrs = {

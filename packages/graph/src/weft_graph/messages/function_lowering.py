@@ -38,14 +38,14 @@ def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:
     kind = op.removeprefix("Stateless")
     names = _names(kind, attrs)
     key = (kind, tuple(names), tuple(attrs.get("Tin", ())), attrs.get("Tcond"))
-    found: Function | None = library.lowered.get(key)
-    if found is None:
+    function: Function | None = library.lowered.get(key)
+    if function is None:
         functions = [library[name] for name in names]
         with library.reserved("_".join([*names, kind.lower()])) as name:
-            found = _build(library, name, kind, functions, attrs)
-        library.add(found)
-        library.lowered[key] = found
-    return found
+            function = _build(library, name, kind, functions, attrs)
+        library.add(function)
+        library.lowered[key] = function
+    return function
 
 
 def _names(kind: str, attrs: dict[str, Any]) -> list[str]:
@@ -69,7 +69,8 @@ def _build(
             first = [graph.add_input(dtypes.int32, (), "branch_index")]
         like = functions[-1]
         values = [
-            graph.add_input_like(given, given.node.name.rpartition("/")[2]) for given in like.inputs
+            graph.add_input_like(argument, argument.node.name.rpartition("/")[2])
+            for argument in like.inputs
         ]
         if kind == "While":
             outputs = _loop(functions[0], functions[1], values, attrs)
@@ -84,16 +85,16 @@ def _build(
 
 
 def _choice(
-    kind: str, chosen: Output, functions: Sequence[Function], values: Sequence[Output]
+    kind: str, selector: Output, functions: Sequence[Function], values: Sequence[Output]
 ) -> list[Output]:
     for function in functions[1:]:
         function.check_call(functions[0].input_types, functions[0].output_types)
     branches = [_branch(function, values) for function in functions]
     if kind == "Case":
-        results = switch_case(chosen, branches)
+        results = switch_case(selector, branches)
         results = results if isinstance(results, list | tuple) else [results]
     else:
-        results = cond(_truth(chosen), branches[0], branches[1], strict=True)
+        results = cond(_truth(selector), branches[0], branches[1], strict=True)
     return list(results)[: len(functions[0].output_types)]
 
 
@@ -106,7 +107,7 @@ def _branch(function: Function, values: Sequence[Output]) -> Callable[[], list[A
 
 
 def _truth(value: Output) -> Output:
-    """Whether a branch is taken: numbers by not being zero, anything else by having elements."""
+    """Return the predicate of a value: a number is true if not zero, others if not empty."""
     if value.dtype is dtypes.bool_ and value.dims == ():
         return value
     if value.dims == () and value.dtype is not dtypes.string:

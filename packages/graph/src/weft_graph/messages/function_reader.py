@@ -55,26 +55,29 @@ def lazy_functions(library: proto.FunctionDefLibrary) -> dict[str, LazyFunction]
 
     Raises: InvalidArgumentError: names are missing or repeat, or gradients are not clear.
     """
-    found: dict[str, proto.FunctionDef] = {}
+    definitions: dict[str, proto.FunctionDef] = {}
     for definition in library.function:
         name = definition.signature.name
         if not name:
             raise errors.InvalidArgumentError("a function of the library has no name")
-        if name in found:
+        if name in definitions:
             raise errors.InvalidArgumentError(f"the function {name!r} is defined twice")
-        copy = found[name] = type(definition)()
+        copy = definitions[name] = type(definition)()
         copy.CopyFrom(definition)
-    for each in library.gradient:
-        name = each.function_name
-        if name not in found:
+    for gradient in library.gradient:
+        name = gradient.function_name
+        if name not in definitions:
             raise errors.InvalidArgumentError(
                 f"the library has a gradient of {name!r}, which it does not define"
             )
-        given = found[name].attr[GRADIENT]
-        if given.s and given.s != each.gradient_func.encode():
+        gradient_attr = definitions[name].attr[GRADIENT]
+        if gradient_attr.s and gradient_attr.s != gradient.gradient_func.encode():
             raise errors.InvalidArgumentError(f"the function {name!r} has two gradients")
-        given.s = each.gradient_func.encode()
-    return {name: LazyFunction(each, function_from_def) for name, each in found.items()}
+        gradient_attr.s = gradient.gradient_func.encode()
+    return {
+        name: LazyFunction(definition, function_from_def)
+        for name, definition in definitions.items()
+    }
 
 
 class _Reader:
@@ -103,13 +106,13 @@ class _Reader:
         inputs = list(self._arguments.values())
         captured = attrs.get(CAPTURED, 0)
         results = attrs.get(RESULTS, len(outputs))
-        for what, number, most in (
+        for label, number, most in (
             (CAPTURED, captured, len(inputs)),
             (RESULTS, results, len(outputs)),
         ):
             if not isinstance(number, int) or not 0 <= number <= most:
-                raise errors.InvalidArgumentError(f"{what} must be 0 to {most}, got {number!r}")
-        made = Function(
+                raise errors.InvalidArgumentError(f"{label} must be 0 to {most}, got {number!r}")
+        function = Function(
             definition.signature.name,
             graph,
             inputs,
@@ -123,8 +126,8 @@ class _Reader:
             attrs={key: value for key, value in attrs.items() if key not in _OWN},
             gradient_name=attrs.get(GRADIENT),
         )
-        made.__dict__["definition"] = definition
-        return made
+        function.__dict__["definition"] = definition
+        return function
 
     # ------------------------------------------------------------------ signature
 
@@ -135,14 +138,14 @@ class _Reader:
                 raise errors.UnimplementedError(
                     f"the type of {arg.name!r} depends on attributes of the call"
                 )
-        for what, args in (("inputs", signature.input_arg), ("outputs", signature.output_arg)):
+        for label, args in (("inputs", signature.input_arg), ("outputs", signature.output_arg)):
             names = [arg.name for arg in args]
             if len(set(names)) != len(names):
-                raise errors.InvalidArgumentError(f"two of its {what} have one name: {names}")
-        wanted, given = {arg.name for arg in signature.output_arg}, set(self._definition.ret)
-        if wanted != given:
+                raise errors.InvalidArgumentError(f"two of its {label} have one name: {names}")
+        declared, returned = {arg.name for arg in signature.output_arg}, set(self._definition.ret)
+        if declared != returned:
             raise errors.InvalidArgumentError(
-                f"its outputs are {sorted(wanted)}, but values are given for {sorted(given)}"
+                f"its outputs are {sorted(declared)}, but values are given for {sorted(returned)}"
             )
         controls, effects = set(signature.control_output), set(self._definition.control_ret)
         if controls != effects:
@@ -159,40 +162,40 @@ class _Reader:
         }
 
     def _add_arguments(self) -> None:
-        taken = {node.name for node in self._definition.node_def}
+        node_names = {node.name for node in self._definition.node_def}
         for i, arg in enumerate(self._definition.signature.input_arg):
             check_name(arg.name)
-            if arg.name in taken:
+            if arg.name in node_names:
                 raise errors.InvalidArgumentError(f"the input {arg.name!r} has the name of a node")
-            where = f"input {arg.name!r}"
-            dtype = dtype_from_proto(arg.type, where)
-            attrs: dict[str, Any] = {"dtype": dtype, "shape": self._argument_dims(i, where)}
+            location = f"input {arg.name!r}"
+            dtype = dtype_from_proto(arg.type, location)
+            attrs: dict[str, Any] = {"dtype": dtype, "shape": self._argument_dims(i, location)}
             op = "Placeholder"
             handles = list(arg.handle_data)
             is_variable = dtype is dtypes.resource and len(handles) == 1
             if is_variable:
                 op = "VarHandleOp"
                 attrs = {
-                    "dtype": dtype_from_proto(handles[0].dtype, where),
-                    "shape": shape_from_proto(handles[0].shape, where),
+                    "dtype": dtype_from_proto(handles[0].dtype, location),
+                    "shape": shape_from_proto(handles[0].shape, location),
                     "shared_name": arg.name,
                 }
             elif arg.is_ref:
                 op, attrs["shared_name"] = "VariableV2", arg.name
                 if handles:
-                    attrs["shape"] = shape_from_proto(handles[0].shape, where)
+                    attrs["shape"] = shape_from_proto(handles[0].shape, location)
             output = self._graph._argument(op, attrs, arg.name, attrs["shape"])
             if is_variable:
                 output.dims = ()
             self._arguments[arg.name] = output
 
-    def _argument_dims(self, position: int, where: str) -> Dims:
+    def _argument_dims(self, position: int, location: str) -> Dims:
         if position not in self._definition.arg_attr:
             return None
-        found = self._definition.arg_attr[position].attr
-        if SHAPES not in found or not found[SHAPES].list.shape:
+        arg_attrs = self._definition.arg_attr[position].attr
+        if SHAPES not in arg_attrs or not arg_attrs[SHAPES].list.shape:
             return None
-        return shape_from_proto(found[SHAPES].list.shape[0], where)
+        return shape_from_proto(arg_attrs[SHAPES].list.shape[0], location)
 
     # ------------------------------------------------------------------ nodes
 
@@ -231,14 +234,14 @@ class _Reader:
 
     def _check_nodes(self, message: proto.GraphDef) -> None:
         """Refuse names before they are looked up."""
-        taken: set[str] = set()
+        names: set[str] = set()
         for node in message.node:
             check_name(node.name)
-            if node.name in taken:
+            if node.name in names:
                 raise errors.InvalidArgumentError(
                     f"the name {node.name!r} is not unique", op=node.op, node=node.name
                 )
-            taken.add(node.name)
+            names.add(node.name)
 
     def _part_from_arguments(self, node: proto.NodeDef) -> None:
         """Drop requests to be placed with arguments, which are nowhere by themselves."""
@@ -265,13 +268,13 @@ class _Reader:
                 if key is None:
                     continue
                 attr = op_def.attrs[key]
-                where = f"attribute {key} of {node.name}"
+                location = f"attribute {key} of {node.name}"
                 if key in node.attr:
-                    value = attr_from_proto(node.attr[key], attr.type, where, self._budget)
+                    value = attr_from_proto(node.attr[key], attr.type, location, self._budget)
                 else:
                     value = () if attr.default is REQUIRED else attr.default
                 if isinstance(value, int) and not 0 <= value <= MAX_OUTPUTS:
-                    raise errors.InvalidArgumentError(f"{where} asks for {value} outputs")
+                    raise errors.InvalidArgumentError(f"{location} asks for {value} outputs")
                 attrs[key] = value
         if any(
             arg.number_attr is not None and not attrs[arg.number_attr] for arg in op_def.outputs
@@ -289,14 +292,14 @@ class _Reader:
         name = match["node"] if match is not None else ""
         if match is not None and name in self._arguments and match["place"] in (None, "0"):
             return f"{name}:0"
-        known = self._ports.get(name)
-        if match is None or known is None:
+        ports = self._ports.get(name)
+        if match is None or ports is None:
             raise _dangling(text, user)
         if match["arg"] is None:
-            if len(known) != 1:
+            if len(ports) != 1:
                 raise _dangling(text, user)
             return f"{name}:0"
-        port = known.get((match["arg"], int(match["place"])))
+        port = ports.get((match["arg"], int(match["place"])))
         if port is None:
             raise _dangling(text, user)
         return f"{name}:{port}"
@@ -305,28 +308,28 @@ class _Reader:
         """The value of a result."""
         text = self._plain(self._definition.ret[arg.name], f"output {arg.name}")
         name, _, port = text.rpartition(":")
-        found = self._arguments.get(name)
-        if found is None:
-            found = self._nodes[name].outputs[int(port)]
-        if found.dtype.base_dtype is not dtype_from_proto(arg.type, f"output {arg.name!r}"):
+        output = self._arguments.get(name)
+        if output is None:
+            output = self._nodes[name].outputs[int(port)]
+        if output.dtype.base_dtype is not dtype_from_proto(arg.type, f"output {arg.name!r}"):
             raise errors.InvalidTypeError(
-                f"its output {arg.name!r} is declared with another type than {found!r} has"
+                f"its output {arg.name!r} is declared with another type than {output!r} has"
             )
-        return found
+        return output
 
     def _effects(self) -> list[Node]:
-        """What every call runs. TensorFlow lists what only looks at state, too."""
-        given = [self._node(name) for name in self._definition.control_ret.values()]
-        if not given:
+        """Return the nodes that every call runs; TensorFlow's list also contains pure reads."""
+        listed = [self._node(name) for name in self._definition.control_ret.values()]
+        if not listed:
             return ends_of_effects(self._graph)
         effects = state.Effects()
-        return list(dict.fromkeys([node for node in given if effects.reach(node)]))
+        return list(dict.fromkeys([node for node in listed if effects.reach(node)]))
 
     def _node(self, name: str) -> Node:
-        found = self._nodes.get(name)
-        if found is None:
+        node = self._nodes.get(name)
+        if node is None:
             raise errors.InvalidArgumentError(f"its control output {name!r} is no node")
-        return found
+        return node
 
     # ------------------------------------------------------------------ contexts
 
@@ -347,12 +350,12 @@ class _Reader:
         def place(name: Any) -> int:
             if name == "":
                 return -1
-            found = self._nodes.get(name) if isinstance(name, str) else None
-            if found is None and isinstance(name, str) and name in self._arguments:
-                found = self._arguments[name].node
-            if found is None:
+            place_node = self._nodes.get(name) if isinstance(name, str) else None
+            if place_node is None and isinstance(name, str) and name in self._arguments:
+                place_node = self._arguments[name].node
+            if place_node is None:
                 raise errors.InvalidArgumentError(f"{CONTEXTS} names {name!r}, which is no node")
-            return found.index
+            return place_node.index
 
         def port(key: str) -> tuple[int, int]:
             value = _field(row, key, list)
@@ -378,10 +381,10 @@ class _Reader:
 
 
 def _places(names: Sequence[Any], place: Any) -> list[int]:
-    found = [place(name) for name in names]
-    if -1 in found:
+    places = [place(name) for name in names]
+    if -1 in places:
         raise errors.InvalidArgumentError(f"{CONTEXTS} names no node where it must")
-    return found
+    return places
 
 
 def _field(row: Any, key: str, kind: type) -> Any:

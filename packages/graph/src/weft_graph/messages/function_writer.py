@@ -42,14 +42,14 @@ writers.register("FunctionDef", function_to_def)
 
 def ports(op_def: OpDef, attrs: dict[str, Any]) -> list[tuple[str, int]]:
     """For each output of a node, the name of its argument and its place there."""
-    found: list[tuple[str, int]] = []
+    all_ports: list[tuple[str, int]] = []
     for arg in op_def.outputs:
         if arg.list_attr is not None:
             count = len(attrs[arg.list_attr])
         else:
             count = 1 if arg.number_attr is None else attrs[arg.number_attr]
-        found += [(arg.name, i) for i in range(count)]
-    return found
+        all_ports += [(arg.name, i) for i in range(count)]
+    return all_ports
 
 
 class _Writer:
@@ -65,22 +65,22 @@ class _Writer:
     def _needed(self) -> list[Node]:
         """The nodes to write; all parts of loops and branches that any of them is in."""
         function = self._function
-        found = dict.fromkeys(function.nodes)
-        if any(node.context is not None for node in found):
+        members = dict.fromkeys(function.nodes)
+        if any(node.context is not None for node in members):
             arguments = {output.node for output in function.inputs}
-            found.update(
+            members.update(
                 (node, None)
                 for node in function.graph.nodes
                 if node.context is not None and node not in arguments
             )
-            pending = list(found)
+            pending = list(members)
             while pending:
                 node = pending.pop()
                 for before in (*[s.node for s in node.inputs], *node.controls):
-                    if before not in found and before not in arguments:
-                        found[before] = None
+                    if before not in members and before not in arguments:
+                        members[before] = None
                         pending.append(before)
-        return sorted(found, key=lambda node: node.index)
+        return sorted(members, key=lambda node: node.index)
 
     def write(self) -> proto.FunctionDef:
         """The message."""
@@ -115,21 +115,21 @@ class _Writer:
 
     def _add_outputs(self) -> None:
         function, message = self._function, self._message
-        taken: set[str] = set()
+        used_names: set[str] = set()
         for i, output in enumerate(function.outputs):
-            given = function.output_names[i] if i < len(function.output_names) else ""
-            name = _unused(given or _plain(output.node.name) or "output", taken)
+            output_name = function.output_names[i] if i < len(function.output_names) else ""
+            name = _unused(output_name or _plain(output.node.name) or "output", used_names)
             arg = message.signature.output_arg.add(name=name)
             arg.type = output.dtype.base_dtype.as_datatype_enum
             message.ret[name] = self._tensor(output)
-        taken = set()
+        used_names = set()
         for node in function.effects:
-            name = _unused(_plain(node.name) or "effect", taken)
+            name = _unused(_plain(node.name) or "effect", used_names)
             message.signature.control_output.append(name)
             message.control_ret[name] = node.name
 
-    def _argument_name(self, wanted: str, otherwise: str) -> str:
-        return _unused(_plain(wanted) or otherwise, self._taken)
+    def _argument_name(self, preferred: str, otherwise: str) -> str:
+        return _unused(_plain(preferred) or otherwise, self._taken)
 
     # ------------------------------------------------------------------ nodes
 
@@ -152,10 +152,10 @@ class _Writer:
         name = self._names.get(output)
         if name is None:
             node = output.node
-            named = self._ports.get(node)
-            if named is None:
-                named = self._ports[node] = ports(node.op_def, node.attrs)
-            arg, place = named[output.index]
+            port_names = self._ports.get(node)
+            if port_names is None:
+                port_names = self._ports[node] = ports(node.op_def, node.attrs)
+            arg, place = port_names[output.index]
             name = self._names[output] = f"{node.name}:{arg}:{place}"
         return name
 
@@ -220,10 +220,10 @@ def _plain(name: str) -> str:
     return f"n{text}" if text[:1].isdigit() else text
 
 
-def _unused(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 0
-    while name in taken:
+def _unused(base_name: str, used_names: set[str]) -> str:
+    name, number = base_name, 0
+    while name in used_names:
         number += 1
-        name = f"{wanted}_{number}"
-    taken.add(name)
+        name = f"{base_name}_{number}"
+    used_names.add(name)
     return name

@@ -66,9 +66,9 @@ def versions_of(graph: Graph) -> proto.VersionDef:
 
 def note_versions(graph: Graph, versions: proto.VersionDef) -> None:
     """Let a graph be as old as what was imported into it."""
-    own = versions_of(graph)
-    producer = min(own.producer, versions.producer)
-    graph.versions = (producer, max(own.min_consumer, versions.min_consumer))
+    current = versions_of(graph)
+    producer = min(current.producer, versions.producer)
+    graph.versions = (producer, max(current.min_consumer, versions.min_consumer))
 
 
 def node_to_def(node: Node, add_shapes: bool = False) -> proto.NodeDef:

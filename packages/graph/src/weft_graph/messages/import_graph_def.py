@@ -16,7 +16,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.allowed_ops import refuse_other_ops
-from weft_graph.messages.former_ops import with_current_ops
+from weft_graph.messages.deprecated_ops import with_current_ops
 from weft_graph.messages.function_imports import prepared
 from weft_graph.messages.graph_def import (
     GRAPH_DEF_VERSION,

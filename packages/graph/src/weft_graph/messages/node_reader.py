@@ -178,7 +178,7 @@ class Importer:
         return parsed
 
     def _attrs(self, op_def: OpDef, node_def: proto.NodeDef) -> dict[str, Any]:
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in sorted(node_def.attr):
             message = node_def.attr[name]
             declared = op_def.attrs.get(name)
@@ -190,22 +190,22 @@ class Importer:
                     "A newer program may have written the graph"
                 )
             kind = None if declared is None else declared.type
-            where = f"attribute {name} of {node_def.name}"
-            given[name] = attr_from_proto(message, kind, where, self.budget)
+            location = f"attribute {name} of {node_def.name}"
+            values[name] = attr_from_proto(message, kind, location, self.budget)
         attrs = {}
         for name, attr in op_def.attrs.items():
-            if name in given:
-                attrs[name] = given.pop(name)
+            if name in values:
+                attrs[name] = values.pop(name)
             elif attr.default is not REQUIRED:
                 attrs[name] = attr.default
-        attrs.update(given)
+        attrs.update(values)
         return check_attrs(op_def, attrs)
 
     def _drop(self, op: str, name: str, message: proto.AttrValue) -> bool:
-        """Whether an attribute that weft does not know changes nothing.
+        """Return True if an undeclared attribute has no effect and may be dropped.
 
-        It does not when it has the producer's default. Where the producer is not known, it must
-        have the value that means "as before", since older writers left the attribute out.
+        It has none if its value is the producer's default. For an unknown producer its value must
+        be the one that means the old behavior, since older writers left the attribute out.
         """
         if informative(op, name):
             return True
@@ -277,7 +277,7 @@ class Importer:
         """Add the nodes in order, then close the loops; on an error take all of them back."""
         graph = self.graph
         count = len(graph.nodes)
-        taken = dict(graph._names)
+        node_names = dict(graph._names)
         parsed: _Parsed | None = None
         try:
             names = {p: graph.unique_name(p.node_def.name) for p in self.order}
@@ -291,7 +291,7 @@ class Importer:
             self._check_mapped()
         except errors.OpError as error:
             graph.remove_nodes(graph.nodes[count:], reason="failed import")
-            graph._names = taken
+            graph._names = node_names
             if parsed is None:
                 raise
             raise error.with_context(
@@ -302,8 +302,8 @@ class Importer:
         """Refuse keys of the input map for outputs that their nodes lack."""
         for key in self.values if self.all_used else ():
             name, _, port = key.rpartition(":")
-            found = self.nodes.get(name)
-            node = None if found is None else found.node
+            output = self.nodes.get(name)
+            node = None if output is None else output.node
             if node is not None and port.isdigit() and int(port) >= max(len(node.outputs), 1):
                 raise errors.InvalidArgumentError(
                     f"input_map has {key!r}, but {name!r} has {len(node.outputs)} outputs"
@@ -311,34 +311,34 @@ class Importer:
 
     def _rename_frames(self) -> None:
         """Give the frames of loops names that no loop of the graph has."""
-        own = [parsed for parsed in self.order if parsed.op_def.traits.role is Role.ENTER]
-        if not own:
+        enters = [parsed for parsed in self.order if parsed.op_def.traits.role is Role.ENTER]
+        if not enters:
             return
-        there = [node for node in self.graph.nodes if node.role is Role.ENTER]
-        taken = {node.attrs["frame_name"] for node in there} | self.graph.contexts.keys()
+        present = [node for node in self.graph.nodes if node.role is Role.ENTER]
+        frame_names = {node.attrs["frame_name"] for node in present} | self.graph.contexts.keys()
         renamed: dict[str, str] = {}
-        for frame in dict.fromkeys(parsed.attrs["frame_name"] for parsed in own):
+        for frame in dict.fromkeys(parsed.attrs["frame_name"] for parsed in enters):
             name, number = frame, 0
-            while name in taken:
+            while name in frame_names:
                 number += 1
                 name = f"{self.scope}{frame}" if number == 1 else f"{self.scope}{frame}_{number}"
             renamed[frame] = name
-            taken.add(name)
+            frame_names.add(name)
             self.graph.reserve_name(name)
-        for parsed in own:
+        for parsed in enters:
             parsed.attrs["frame_name"] = renamed[parsed.attrs["frame_name"]]
 
     def _add(self, parsed: _Parsed, name: str) -> None:
         inputs = [self._output(*source) for source in parsed.inputs]
         # Until its loop is closed, a Merge takes another of its inputs twice.
-        known = [value for value in inputs if value is not None]
-        if inputs and not known:
+        values_present = [value for value in inputs if value is not None]
+        if inputs and not values_present:
             raise errors.InvalidArgumentError("every input comes from a loop's NextIteration")
-        values = tuple([known[0] if value is None else value for value in inputs])
+        values = tuple([values_present[0] if value is None else value for value in inputs])
         signature = Signature(parsed.op_def, parsed.attrs)
         signature.check(values, parsed.op_def.name, parsed.node_def.name)
         shapes = None
-        if parsed.op_def.shape_rule is not None and len(values) == len(known):
+        if parsed.op_def.shape_rule is not None and len(values) == len(values_present):
             shapes = infer_shapes(parsed.op_def, values, parsed.attrs, parsed.node_def.name)
         controls = [self._control(control) for control in parsed.controls]
         scopes = self.graph.scopes

@@ -22,13 +22,15 @@ from weft_graph.variables import reads
 
 def read_after_updates(nodes: Iterable[Node]) -> None:
     """Let imported nodes that run after an update of a variable read it again."""
-    shared = []
+    reads_of_variables = []
     for node in nodes:
         reference = reads.reference_of(node.outputs[0]) if node.outputs else None
         if reference is not None:
-            shared.append((node.outputs[0], reference))
-    behind = _Behind([node for _, reference in shared for node in reads.updates(reference)])
-    for value, reference in shared:
+            reads_of_variables.append((node.outputs[0], reference))
+    behind = _Behind(
+        [node for _, reference in reads_of_variables for node in reads.updates(reference)]
+    )
+    for value, reference in reads_of_variables:
         _Reader(behind, reference).renew(value, partial(_itself, reference))
 
 
@@ -45,7 +47,7 @@ class _Behind:
         self._found: dict[Node, frozenset[Node]] = {}
 
     def follows(self, node: Node, updates: frozenset[Node]) -> bool:
-        """Whether a node runs after one of some updates, or is one."""
+        """Return True if a node is one of some updates or runs after one."""
         if node not in self._nodes:
             return False
         return node in updates or any(
@@ -54,18 +56,20 @@ class _Behind:
 
     def _before(self, node: Node) -> frozenset[Node]:
         """The updates that a node is, or runs after; many nodes wait for one that ends a step."""
-        found = self._found.get(node)
-        if found is None:
-            seen = {node} & self._nodes
-            stack = list(seen)
+        earlier_updates = self._found.get(node)
+        if earlier_updates is None:
+            visited = {node} & self._nodes
+            stack = list(visited)
             while stack:
                 new = [
-                    need for need in _needs(stack.pop()) if need in self._nodes and need not in seen
+                    need
+                    for need in _needs(stack.pop())
+                    if need in self._nodes and need not in visited
                 ]
-                seen.update(new)
+                visited.update(new)
                 stack += new
-            found = self._found[node] = self._updates & seen
-        return found
+            earlier_updates = self._found[node] = self._updates & visited
+        return earlier_updates
 
 
 class _Reader:
@@ -101,10 +105,10 @@ class _Reader:
         late = [node for node in (*before, *user.controls) if self._is_late(node)]
         graph = user.graph
         with _named_after(user, value.node.context), graph.control_dependencies(late):
-            again = reads.read(reference)
+            fresh_read = reads.read(reference)
         for position, source in enumerate(user.inputs):
             if source is value:
-                graph.replace_input(user, position, again, reason="variable that was updated")
+                graph.replace_input(user, position, fresh_read, reason="variable that was updated")
 
 
 def _itself(reference: Output) -> Output:
@@ -144,19 +148,19 @@ def _named_after(node: Node, context: Context | None) -> Iterator[None]:
 
 
 def _needs(node: Node) -> Iterator[Node]:
-    """What a node waits for."""
+    """Yield the nodes that a node waits for."""
     for source in node.inputs:
         yield source.node
     yield from node.controls
 
 
 def _all_behind(nodes: Iterable[Node]) -> set[Node]:
-    """All that run after one of `nodes`, which count as well."""
+    """Return `nodes` and all nodes that run after one of them."""
     stack = list(nodes)
-    seen = set(stack)
+    followers = set(stack)
     while stack:
         for user in stack.pop().consumers:
-            if user not in seen:
-                seen.add(user)
+            if user not in followers:
+                followers.add(user)
                 stack.append(user)
-    return seen
+    return followers

@@ -22,7 +22,7 @@ MAX_BYTES: Final = 2**31 - 1
 
 _FREE_STRING_BYTES: Final = 2**24
 _STRING_BYTES_EACH: Final = 64
-"""What repeated strings may expand to: so much, and so much for each byte of the file."""
+"""Limit of the expansion of repeated strings: a constant, and bytes per byte of the file."""
 
 _MAX_RANK = 64  # NumPy's
 
@@ -66,10 +66,10 @@ _VALUE_FIELD: Final[dict[DType, str]] = {
 
 
 class Budget:
-    """How many bytes may still be made out of nothing: repeated values take no room in a file.
+    """Budget of bytes for repeated values, which take no room in a file.
 
-    Large tensors of one number are common. Of one string they are not: they are tied to the size
-    of the file, since whoever writes them out writes each of them.
+    Large tensors of one number are common. Tensors of one string are rare, so they are limited by
+    the size of the file: their usual form stores each string.
 
     Args:
       left: for all values.
@@ -82,30 +82,30 @@ class Budget:
         self.left = left
         self.strings_left = min(left, _FREE_STRING_BYTES + _STRING_BYTES_EACH * size)
 
-    def take(self, count: int, where: str) -> None:
+    def take(self, count: int, location: str) -> None:
         """Use `count` bytes.
 
         Raises: InvalidArgumentError: so many are not left.
         """
         if count > self.left:
             raise errors.InvalidArgumentError(
-                f"{where} would expand to {count} bytes; {self.left} are left of what repeated "
+                f"{location} would expand to {count} bytes; {self.left} are left of what repeated "
                 "values may expand to"
             )
         self.left -= count
 
-    def take_strings(self, count: int, text: bytes, where: str) -> None:
+    def take_strings(self, count: int, text: bytes, location: str) -> None:
         """Use the bytes of `count` more references to a string, and of the strings if written.
 
         Raises: InvalidArgumentError: so many are not left.
         """
-        wanted = count * (np.dtype(object).itemsize + len(text))
-        if wanted > self.strings_left:
+        num_bytes = count * (np.dtype(object).itemsize + len(text))
+        if num_bytes > self.strings_left:
             raise errors.InvalidArgumentError(
-                f"{where} would repeat a string of {len(text)} bytes {count} times; "
+                f"{location} would repeat a string of {len(text)} bytes {count} times; "
                 f"{self.strings_left} bytes are left of what repeated strings may expand to"
             )
-        self.strings_left -= wanted
+        self.strings_left -= num_bytes
 
 
 def make_tensor_proto(
@@ -133,9 +133,9 @@ def make_tensor_proto(
     """
     if isinstance(values, proto.TensorProto):
         return values
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    array = to_array(values, wanted)
-    element = wanted or dtypes.from_numpy(array.dtype)
+    given_type = None if dtype is None else dtypes.as_dtype(dtype)
+    array = to_array(values, given_type)
+    element = given_type or dtypes.from_numpy(array.dtype)
     dims = array.shape if shape is None else _full_shape(shape)
     if dims != array.shape:
         full = to_array(np.empty(array.shape, np.uint8), None, dims, verify_shape)
@@ -193,7 +193,7 @@ def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
     return array if array.flags.writeable else array.copy()
 
 
-def dtype_from_proto(number: int, where: str) -> DType:
+def dtype_from_proto(number: int, location: str) -> DType:
     """The element type of a number of the enum `DataType`.
 
     Raises: InvalidTypeError: weft has no such type.
@@ -201,79 +201,79 @@ def dtype_from_proto(number: int, where: str) -> DType:
     try:
         return DType(number)
     except errors.InvalidTypeError:
-        known = proto.DataType.DESCRIPTOR.values_by_number.get(number)
-        name = known.name if known is not None else str(number)
-        raise errors.InvalidTypeError(f"{where}: the element type {name} is not known") from None
+        descriptor = proto.DataType.DESCRIPTOR.values_by_number.get(number)
+        name = descriptor.name if descriptor is not None else str(number)
+        raise errors.InvalidTypeError(f"{location}: the element type {name} is not known") from None
 
 
-def array_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> np.ndarray:
+def array_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -> np.ndarray:
     """As `make_ndarray`; the array may be a read-only view of the message's bytes.
 
     Args:
-      where: what is read, for messages.
+      location: what is read, for messages.
       budget: bounds what repeated values expand to.
     """
-    dtype = dtype_from_proto(tensor.dtype, where)
+    dtype = dtype_from_proto(tensor.dtype, location)
     if dtype is dtypes.variant:
-        return _variants_from_proto(tensor, where, budget)
+        return _variants_from_proto(tensor, location, budget)
     field = _VALUE_FIELD.get(dtype)
     if field is None:
-        raise errors.InvalidTypeError(f"{where}: there are no arrays of {dtype.name}")
-    shape = _shape(tensor.tensor_shape, where)
+        raise errors.InvalidTypeError(f"{location}: there are no arrays of {dtype.name}")
+    shape = _shape(tensor.tensor_shape, location)
     count = math.prod(shape)
     if tensor.tensor_content:
-        return _from_content(tensor.tensor_content, dtype, shape, where)
+        return _from_content(tensor.tensor_content, dtype, shape, location)
     values = getattr(tensor, field)
     parts = 2 if dtype.is_complex else 1
     if len(values) > count * parts or len(values) % parts:
         raise errors.InvalidArgumentError(
-            f"{where}: shape {list(shape)} of {dtype.name} takes {count} elements "
+            f"{location}: shape {list(shape)} of {dtype.name} takes {count} elements "
             f"and {field} has {len(values)} values"
         )
-    given = _from_values(values, dtype, where)
-    if given.size == count:
-        return given.reshape(shape)
+    stored = _from_values(values, dtype, location)
+    if stored.size == count:
+        return stored.reshape(shape)
     empty: Any = b"" if dtype is dtypes.string else 0
-    last = given[-1] if given.size else empty
+    last = stored[-1] if stored.size else empty
     if dtype is dtypes.string:
-        budget.take_strings(count - given.size, last, where)
-    budget.take((count - given.size) * dtype.numpy.itemsize, where)
+        budget.take_strings(count - stored.size, last, location)
+    budget.take((count - stored.size) * dtype.numpy.itemsize, location)
     result = np.empty(count, dtype.numpy)
-    result[: given.size] = given
-    result[given.size :] = last
+    result[: stored.size] = stored
+    result[stored.size :] = last
     return result.reshape(shape)
 
 
-def _variants_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> np.ndarray:
-    shape = _shape(tensor.tensor_shape, where)
+def _variants_from_proto(tensor: proto.TensorProto, location: str, budget: Budget) -> np.ndarray:
+    shape = _shape(tensor.tensor_shape, location)
     count = math.prod(shape)
     messages = list(tensor.variant_val)
     if tensor.tensor_content:
         messages = [
-            _parsed_variant(item, where)
-            for item in _strings_from_content(tensor.tensor_content, count, where)
+            _parsed_variant(item, location)
+            for item in _strings_from_content(tensor.tensor_content, count, location)
         ]
     if len(messages) != count:
         raise errors.InvalidArgumentError(
-            f"{where}: shape {list(shape)} of variant takes {count} elements and variant_val has "
+            f"{location}: shape {list(shape)} requires {count} variants and variant_val has "
             f"{len(messages)}; empty variants cannot be read"
         )
     result = np.empty(count, object)
     for i, message in enumerate(messages):
         result[i] = variant_from_proto(
-            message, where, lambda part: array_from_proto(part, where, budget)
+            message, location, lambda part: array_from_proto(part, location, budget)
         )
     return result.reshape(shape)
 
 
-def _parsed_variant(data: bytes, where: str) -> proto.VariantTensorDataProto:
+def _parsed_variant(data: bytes, location: str) -> proto.VariantTensorDataProto:
     from google.protobuf.message import DecodeError
 
     try:
         return proto.VariantTensorDataProto.FromString(data)
     except DecodeError as cause:
         raise errors.InvalidArgumentError(
-            f"{where}: tensor_content has bytes that are no VariantTensorDataProto: {cause}"
+            f"{location}: tensor_content has bytes that are no VariantTensorDataProto: {cause}"
         ) from cause
 
 
@@ -310,63 +310,65 @@ def _fill_values(message: proto.TensorProto, array: np.ndarray, dtype: DType) ->
     getattr(message, field).extend(flat.tolist())
 
 
-def _shape(message: proto.TensorShapeProto, where: str) -> tuple[int, ...]:
+def _shape(message: proto.TensorShapeProto, location: str) -> tuple[int, ...]:
     shape = tuple([dim.size for dim in message.dim])
     if message.unknown_rank or any(size < 0 for size in shape):
-        raise errors.InvalidArgumentError(f"{where}: the shape of a value must be known")
+        raise errors.InvalidArgumentError(f"{location}: the shape of a value must be known")
     if len(shape) > _MAX_RANK:
         raise errors.InvalidArgumentError(
-            f"{where}: rank {len(shape)} is more than the {_MAX_RANK} that arrays can have"
+            f"{location}: rank {len(shape)} is more than the {_MAX_RANK} that arrays can have"
         )
     # NumPy refuses sizes whose product overflows even where another size is zero.
     if math.prod(size or 1 for size in shape) > 2**60:
-        raise errors.InvalidArgumentError(f"{where}: shape {list(shape)} has too many elements")
+        raise errors.InvalidArgumentError(f"{location}: shape {list(shape)} has too many elements")
     return shape
 
 
-def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> np.ndarray:
+def _from_content(
+    content: bytes, dtype: DType, shape: tuple[int, ...], location: str
+) -> np.ndarray:
     if dtype is dtypes.string:
-        return _strings_from_content(content, math.prod(shape), where).reshape(shape)
-    wanted = math.prod(shape) * dtype.numpy.itemsize
-    if len(content) != wanted:
+        return _strings_from_content(content, math.prod(shape), location).reshape(shape)
+    num_bytes = math.prod(shape) * dtype.numpy.itemsize
+    if len(content) != num_bytes:
         raise errors.InvalidArgumentError(
-            f"{where}: shape {list(shape)} of {dtype.name} takes {wanted} bytes "
+            f"{location}: shape {list(shape)} of {dtype.name} takes {num_bytes} bytes "
             f"and tensor_content has {len(content)}"
         )
     if dtype.is_bool and content.strip(b"\0\1"):
-        check_bool_bytes(np.frombuffer(content, np.uint8), where)
+        check_bool_bytes(np.frombuffer(content, np.uint8), location)
     return little_endian(np.frombuffer(content, dtype.numpy).reshape(shape))
 
 
-def _strings_from_content(content: bytes, count: int, where: str) -> np.ndarray:
+def _strings_from_content(content: bytes, count: int, location: str) -> np.ndarray:
     """Strings as TensorFlow's SerializeTensor writes them: all lengths as varints, then the bytes.
 
     Raises: InvalidArgumentError: there are not so many, or the bytes are not theirs.
     """
     lengths: list[int] = []
-    at = 0
+    position = 0
     while len(lengths) < count:
         length, shift = 0, 0
         while True:
-            if at >= len(content) or shift > 28:
+            if position >= len(content) or shift > 28:
                 raise errors.InvalidArgumentError(
-                    f"{where}: tensor_content has the lengths of {len(lengths)} strings, and "
+                    f"{location}: tensor_content has the lengths of {len(lengths)} strings, and "
                     f"{count} are required"
                 )
-            byte = content[at]
-            at, length, shift = at + 1, length | (byte & 127) << shift, shift + 7
+            byte = content[position]
+            position, length, shift = position + 1, length | (byte & 127) << shift, shift + 7
             if byte < 128:
                 break
         lengths.append(length)
-    if at + sum(lengths) != len(content):
+    if position + sum(lengths) != len(content):
         raise errors.InvalidArgumentError(
-            f"{where}: strings of {sum(lengths)} bytes are required, and tensor_content has "
-            f"{len(content) - at}"
+            f"{location}: strings of {sum(lengths)} bytes are required, and tensor_content has "
+            f"{len(content) - position}"
         )
     result = np.empty(count, object)
     for i, length in enumerate(lengths):
-        result[i] = content[at : at + length]
-        at += length
+        result[i] = content[position : position + length]
+        position += length
     return result
 
 
@@ -375,7 +377,7 @@ def little_endian(array: np.ndarray) -> np.ndarray:
     return array if _LITTLE_ENDIAN else array.byteswap()
 
 
-def check_bool_bytes(content: np.ndarray, where: str) -> None:
+def check_bool_bytes(content: np.ndarray, location: str) -> None:
     """Refuse bytes that are neither 0 nor 1, on which NumPy's logic is undefined.
 
     Raises: InvalidArgumentError: there is one.
@@ -383,11 +385,11 @@ def check_bool_bytes(content: np.ndarray, where: str) -> None:
     bad = np.flatnonzero(content > 1)
     if bad.size:
         raise errors.InvalidArgumentError(
-            f"{where}: byte {int(bad[0])} of a bool tensor is {int(content[bad[0]])}"
+            f"{location}: byte {int(bad[0])} of a bool tensor is {int(content[bad[0]])}"
         )
 
 
-def _from_values(values: Any, dtype: DType, where: str) -> np.ndarray:
+def _from_values(values: Any, dtype: DType, location: str) -> np.ndarray:
     if dtype is dtypes.string:
         strings = np.empty(len(values), object)
         strings[:] = list(values)
@@ -403,7 +405,7 @@ def _from_values(values: Any, dtype: DType, where: str) -> np.ndarray:
     limits: Any = dtype if dtype.is_integer else np.iinfo(numpy)
     if wide.size and (wide.min() < limits.min or wide.max() > limits.max):
         raise errors.InvalidArgumentError(
-            f"{where}: {wide.min()} to {wide.max()} is out of the range of {numpy.name}"
+            f"{location}: {wide.min()} to {wide.max()} is out of the range of {numpy.name}"
         )
     narrow = wide.astype(numpy)
     return narrow.view(dtype.numpy) if numpy is not dtype.numpy else narrow

@@ -54,9 +54,9 @@ class _Names:
         self._prefix = "" if not import_scope else import_scope.rstrip("/") + "/"
 
     def node(self, name: str) -> Node:
-        found = self._graph.as_graph_element(self._prefix + name, allow_tensor=False)
-        assert isinstance(found, Node)
-        return found
+        element = self._graph.as_graph_element(self._prefix + name, allow_tensor=False)
+        assert isinstance(element, Node)
+        return element
 
     def output(self, name: str) -> Output:
         return self._graph.get_tensor_by_name(self._prefix + name)

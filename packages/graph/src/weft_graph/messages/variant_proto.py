@@ -46,12 +46,12 @@ def variant_to_proto(
 
 
 def variant_from_proto(
-    message: proto.VariantTensorDataProto, where: str, read: Callable[[proto.TensorProto], Array]
+    message: proto.VariantTensorDataProto, location: str, read: Callable[[proto.TensorProto], Array]
 ) -> RaggedVariant | TensorVariant:
     """Return the variant of one message.
 
     Args:
-      where: what is read, for messages.
+      location: what is read, for messages.
       read: returns the array of a message.
     Raises:
       InvalidTypeError: variants of its type, or within a variant, cannot be read.
@@ -59,24 +59,24 @@ def variant_from_proto(
     """
     if message.type_name not in (_RAGGED, _TENSOR):
         raise errors.InvalidTypeError(
-            f"{where}: a variant of type {message.type_name or '(none)'!r} cannot be read; "
+            f"{location}: a variant of type {message.type_name or '(none)'!r} cannot be read; "
             f"{_READABLE} can"
         )
     if any(tensor.dtype == proto.DT_VARIANT for tensor in message.tensors):
-        raise errors.InvalidTypeError(f"{where}: variants within a variant cannot be read")
+        raise errors.InvalidTypeError(f"{location}: variants within a variant cannot be read")
     arrays = [read(tensor) for tensor in message.tensors]
     if message.type_name == _RAGGED and arrays:
         *splits, values = arrays
-        _check_levels(splits, values, where)
+        _check_levels(splits, values, location)
         return RaggedVariant(splits, values)
     if len(arrays) != 1:
         raise errors.InvalidArgumentError(
-            f"{where}: a variant of type {message.type_name!r} needs a tensor, got {len(arrays)}"
+            f"{location}: a variant of type {message.type_name!r} needs a tensor, got {len(arrays)}"
         )
     return TensorVariant(arrays[0])
 
 
-def _check_levels(splits: list[Array], values: Array, where: str) -> None:
+def _check_levels(splits: list[Array], values: Array, location: str) -> None:
     """Require row splits that fit each other and the values.
 
     Raises: InvalidArgumentError: they do not.
@@ -86,6 +86,6 @@ def _check_levels(splits: list[Array], values: Array, where: str) -> None:
         rows = level.ndim == 1 and level.size > 0 and level.dtype in (np.int32, np.int64)
         if not rows or level[0] != 0 or level[-1] != count or (np.diff(level) < 0).any():
             raise errors.InvalidArgumentError(
-                f"{where}: row splits of a ragged tensor must be int32 or int64 and rise from 0 "
+                f"{location}: row splits of a ragged tensor must be int32 or int64 and rise from 0 "
                 f"to the {count} rows inside, got {level!r}"
             )

@@ -95,10 +95,10 @@ def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
     if weights is None:
         return values, None
     factor = casting.cast(convert_to_tensor(weights), values.dtype)
-    _, values, found = match_ranks(values, values, factor, expand_weights=True)
-    assert found is not None
-    with get_default_graph().control_dependencies(required_broadcast(found, values)):
-        full = spread(found, values)
+    _, values, matched = match_ranks(values, values, factor, expand_weights=True)
+    assert matched is not None
+    with get_default_graph().control_dependencies(required_broadcast(matched, values)):
+        full = spread(matched, values)
     return out("Mul", [values, full]), full
 
 
@@ -146,12 +146,12 @@ def mean(
         count = metric_variable([], dtypes.float32, name="count")
         products, full = weighted(values, weights)
         if full is None:
-            added = casting.cast(shapes.size(values), dtypes.float32)
+            count_increment = casting.cast(shapes.size(values), dtypes.float32)
         else:
-            added = reduce_sum(full)
+            count_increment = reduce_sum(full)
         new_total = accumulate(total, reduce_sum(products))
         with _after_check(products, full):
-            new_count = accumulate(count, added)
+            new_count = accumulate(count, count_increment)
         value = ratio(total, count, "value")
         update = ratio(new_total, new_count, "update_op")
         return collect(value, update, metrics_collections, updates_collections)
@@ -222,7 +222,7 @@ def accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How often predictions equal labels.
+    """Compute how often predictions equal labels.
 
     Args:
       labels, predictions: any type, the same shape.

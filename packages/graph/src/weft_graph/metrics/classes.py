@@ -31,7 +31,7 @@ def confusion_matrix(
     name: str | None = None,
     weights: Any = None,
 ) -> Output:
-    """How often each class was taken for each other.
+    """Count how often each class was predicted for each label.
 
     Args:
       labels, predictions: integers in [0, num_classes), shape (N,) or (N, 1).
@@ -71,15 +71,15 @@ def confusion_matrix(
 
 def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output, Output]:
     """Both, after assertions at run time that they are in range."""
-    found = []
+    checked = []
     for name, value in (("labels", labels), ("predictions", predictions)):
         inside = out("LogicalAnd", [out("GreaterEqual", [value, 0]), out("Less", [value, count])])
         text = f"{name} must be in [0, num_classes); they and num_classes are"
         good = out("All", [inside, list(range(len(value.dims or (None,))))])
         check = control.Assert(good, [text, value, count])
         with get_default_graph().control_dependencies([check]):
-            found.append(out("Identity", [value]))
-    return found[0], found[1]
+            checked.append(out("Identity", [value]))
+    return checked[0], checked[1]
 
 
 def _streamed_matrix(
@@ -91,8 +91,8 @@ def _streamed_matrix(
     )
     truth, guess = [shapes.reshape(convert_to_tensor(v), [-1]) for v in (labels, predictions)]
     factor = None if weights is None else shapes.reshape(convert_to_tensor(weights), [-1])
-    added = confusion_matrix(truth, guess, num_classes, dtypes.float64, weights=factor)
-    return convert_to_tensor(total), accumulate(total, added)
+    batch_matrix = confusion_matrix(truth, guess, num_classes, dtypes.float64, weights=factor)
+    return convert_to_tensor(total), accumulate(total, batch_matrix)
 
 
 def mean_iou(
@@ -136,7 +136,7 @@ def mean_iou(
 def _margins(matrix: Output) -> tuple[Output, Output, Output]:
     """Row sums, column sums and the diagonal, in float32."""
     sums = [reduce_sum(matrix, 1), reduce_sum(matrix, 0), diagonals.diag_part(matrix)]
-    rows, columns, right = [casting.cast(each, dtypes.float32) for each in sums]
+    rows, columns, right = [casting.cast(total_of_axis, dtypes.float32) for total_of_axis in sums]
     return rows, columns, right
 
 
@@ -169,12 +169,12 @@ def mean_per_class_accuracy(
         predictions = shapes.reshape(predictions, [-1])
         total = metric_variable([num_classes], dtypes.float32, name="total")
         count = metric_variable([num_classes], dtypes.float32, name="count")
-        ones = array.ones_like(labels, dtype=dtypes.float32)
+        totals = array.ones_like(labels, dtype=dtypes.float32)
         right = casting.cast(out("Equal", [labels, predictions]), dtypes.float32)
         if weights is not None:
             factor = shapes.reshape(casting.cast(convert_to_tensor(weights), dtypes.float32), [-1])
-            right, ones = out("Mul", [right, factor]), out("Mul", [ones, factor])
-        counts = out("UnsortedSegmentSum", [ones, labels, num_classes])
+            right, totals = out("Mul", [right, factor]), out("Mul", [totals, factor])
+        counts = out("UnsortedSegmentSum", [totals, labels, num_classes])
         hits = out("UnsortedSegmentSum", [right, labels, num_classes])
         new_count, new_total = accumulate(count, counts), accumulate(total, hits)
         shares = ratio(total, count, "per_class_accuracy")

@@ -38,22 +38,22 @@ def _count(
     weights: Any,
     collections: tuple[Any, Any],
     name: str | None,
-    wanted: tuple[bool, bool],
+    outcome: tuple[bool, bool],
 ) -> Metric:
-    """How often label and prediction are `wanted`, by weight."""
+    """Count the examples whose label and prediction equal `outcome`, by weight."""
     with variable_scope(name, default, (predictions, labels, weights)):
         labels, predictions, factor = aligned(labels, predictions, weights)
-        both = out("LogicalAnd", [_is(labels, wanted[0]), _is(predictions, wanted[1])])
-        values, _ = weighted(casting.cast(both, dtypes.float32), factor)
+        matches = out("LogicalAnd", [_is(labels, outcome[0]), _is(predictions, outcome[1])])
+        values, _ = weighted(casting.cast(matches, dtypes.float32), factor)
         count = metric_variable([], dtypes.float32, name="count")
         value = current(count)
         update = accumulate(count, reduce_sum(values))
         return collect(value, update, *collections)
 
 
-def _is(value: Output, wanted: bool) -> Output:
-    found: Output = casting.cast(value, dtypes.bool_)
-    return found if wanted else out("LogicalNot", [found])
+def _is(value: Output, value_sought: bool) -> Output:
+    flags: Output = casting.cast(value, dtypes.bool_)
+    return flags if value_sought else out("LogicalNot", [flags])
 
 
 def true_positives(
@@ -64,7 +64,7 @@ def true_positives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many positives were predicted so, by weight.
+    """Count positives that were predicted positive, by weight.
 
     Args:
       labels, predictions: bool or numbers that are 0 for negatives, the same shape.
@@ -82,8 +82,8 @@ def true_positives(
       2.0
     """
     places = metrics_collections, updates_collections
-    wanted = True, True
-    return _count("true_positives", labels, predictions, weights, places, name, wanted)
+    outcome = True, True
+    return _count("true_positives", labels, predictions, weights, places, name, outcome)
 
 
 def false_positives(
@@ -94,7 +94,7 @@ def false_positives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many negatives were predicted positive; arguments as for `true_positives`.
+    """Count negatives that were predicted positive; arguments as for `true_positives`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -108,8 +108,8 @@ def false_positives(
       1.0
     """
     places = metrics_collections, updates_collections
-    wanted = False, True
-    return _count("false_positives", labels, predictions, weights, places, name, wanted)
+    outcome = False, True
+    return _count("false_positives", labels, predictions, weights, places, name, outcome)
 
 
 def true_negatives(
@@ -120,7 +120,7 @@ def true_negatives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many negatives were predicted so; arguments as for `true_positives`.
+    """Count negatives that were predicted negative; arguments as for `true_positives`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -134,8 +134,8 @@ def true_negatives(
       1.0
     """
     places = metrics_collections, updates_collections
-    wanted = False, False
-    return _count("true_negatives", labels, predictions, weights, places, name, wanted)
+    outcome = False, False
+    return _count("true_negatives", labels, predictions, weights, places, name, outcome)
 
 
 def false_negatives(
@@ -146,7 +146,7 @@ def false_negatives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many positives were predicted negative; arguments as for `true_positives`.
+    """Count positives that were predicted negative; arguments as for `true_positives`.
 
     Args:
       labels, predictions, weights, metrics_collections, updates_collections: as for
@@ -160,13 +160,13 @@ def false_negatives(
       1.0
     """
     places = metrics_collections, updates_collections
-    wanted = True, False
-    return _count("false_negatives", labels, predictions, weights, places, name, wanted)
+    outcome = True, False
+    return _count("false_negatives", labels, predictions, weights, places, name, outcome)
 
 
-def share(part: Any, rest: Any, name: str | None = None) -> Output:
+def share(part: Any, remainder: Any, name: str | None = None) -> Output:
     """part / (part + rest), 0 where both are."""
-    return out("DivNoNan", [part, out("AddV2", [part, rest])], name=name)
+    return out("DivNoNan", [part, out("AddV2", [part, remainder])], name=name)
 
 
 def _share_of(

@@ -42,7 +42,7 @@ def _counts(
     predictions: Any,
     thresholds: Sequence[float],
     weights: Any,
-    wanted: Sequence[str] = ("tp", "fn", "tn", "fp"),
+    kinds: Sequence[str] = ("tp", "fn", "tn", "fp"),
 ) -> tuple[dict[str, Variable], Counts]:
     """Variables with one count per threshold, and their updates, for each wanted kind."""
     predictions = casting.cast(convert_to_tensor(predictions), dtypes.float32)
@@ -59,11 +59,11 @@ def _counts(
     actual = {True: truth, False: out("LogicalNot", [truth])}
     variables: dict[str, Variable] = {}
     updates: Counts = {}
-    for kind in wanted:
+    for kind in kinds:
         name, label, prediction = _KINDS[kind]
         variables[kind] = metric_variable([len(thresholds)], dtypes.float32, name=name)
-        both = out("LogicalAnd", [actual[label], opposite[prediction]])
-        hits = casting.cast(both, dtypes.float32)
+        is_hit = out("LogicalAnd", [actual[label], opposite[prediction]])
+        hits = casting.cast(is_hit, dtypes.float32)
         hits = hits if factor is None else out("Mul", [hits, factor])
         updates[kind] = accumulate(variables[kind], reduce_sum(hits, 1))
     return variables, updates
@@ -207,9 +207,9 @@ def _share_at(
     name: str | None,
 ) -> Metric:
     with variable_scope(name, default, (predictions, labels, weights)):
-        now, then = _counts(labels, predictions, thresholds, weights, ["tp", other])
-        value = share(now["tp"], now[other], "value")
-        return collect(value, share(then["tp"], then[other], "update_op"), *collections)
+        totals, updates = _counts(labels, predictions, thresholds, weights, ["tp", other])
+        value = share(totals["tp"], totals[other], "value")
+        return collect(value, share(updates["tp"], updates[other], "update_op"), *collections)
 
 
 def precision_at_thresholds(
@@ -325,9 +325,9 @@ def auc(
     else:
         edges = [-_EDGE, *sorted(thresholds), 1 + _EDGE]
     with variable_scope(name, "auc", (labels, predictions, weights)):
-        now, then = _counts(labels, predictions, edges, weights)
-        value = _area(now, curve, summation_method, "value")
-        update = _area(then, curve, summation_method, "update_op")
+        totals, updates = _counts(labels, predictions, edges, weights)
+        value = _area(totals, curve, summation_method, "value")
+        update = _area(updates, curve, summation_method, "update_op")
         return collect(value, update, metrics_collections, updates_collections)
 
 
@@ -445,10 +445,10 @@ def specificity_at_sensitivity(
     return _chosen(choose, default, labels, predictions, edges, weights, places, name)
 
 
-def _distance(part: Any, rest: Any, wanted: float) -> Output:
-    """How far from `wanted` shares are; of few examples one above is nearer than one below."""
-    found = out("RealDiv", [part, out("AddV2", [out("AddV2", [part, rest]), _EDGE])])
-    return out("Abs", [found - wanted])
+def _distance(part: Any, remainder: Any, target: float) -> Output:
+    """Return the distance of ratios from `target`; with few examples a ratio above it is nearer."""
+    ratio = out("RealDiv", [part, out("AddV2", [out("AddV2", [part, remainder]), _EDGE])])
+    return out("Abs", [ratio - target])
 
 
 def _chosen(
@@ -462,10 +462,10 @@ def _chosen(
     name: str | None,
 ) -> Metric:
     with variable_scope(name, default, (predictions, labels, weights)):
-        now, then = _counts(labels, predictions, edges, weights)
-        return collect(choose(now, "value"), choose(then, "update_op"), *collections)
+        totals, updates = _counts(labels, predictions, edges, weights)
+        return collect(choose(totals, "value"), choose(updates, "update_op"), *collections)
 
 
-def _ratio_at(part: Any, rest: Any, place: Output, name: str) -> Output:
-    a, b = [out("GatherV2", [convert_to_tensor(each), place, 0]) for each in (part, rest)]
+def _ratio_at(part: Any, remainder: Any, place: Output, name: str) -> Output:
+    a, b = [out("GatherV2", [convert_to_tensor(counts), place, 0]) for counts in (part, remainder)]
     return share(a, b, name)

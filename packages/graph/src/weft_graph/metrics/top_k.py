@@ -44,36 +44,38 @@ def _label_sets(labels: Any, predictions: Output) -> Labels:
 
     Raises: InvalidArgumentError: the ranks are not known, or do not fit.
     """
-    found: Labels
+    label_sets: Labels
     if is_sparse(labels):
         sparse = SparseTensor.from_value(labels)
-        found = sparse.with_values(casting.cast(sparse.values, dtypes.int64))
+        label_sets = sparse.with_values(casting.cast(sparse.values, dtypes.int64))
         (rank,) = sparse.dense_shape.dims or (None,)
     else:
-        found = casting.cast(convert_to_tensor(labels), dtypes.int64)
-        rank = None if found.dims is None else len(found.dims)
+        label_sets = casting.cast(convert_to_tensor(labels), dtypes.int64)
+        rank = None if label_sets.dims is None else len(label_sets.dims)
     if rank is None or predictions.dims is None:
         raise errors.InvalidArgumentError("labels and predictions must have known ranks")
     missing = len(predictions.dims) - rank
     if missing == 1:
         return (
-            expand_dims(found) if isinstance(found, SparseTensor) else shapes.expand_dims(found, -1)
+            expand_dims(label_sets)
+            if isinstance(label_sets, SparseTensor)
+            else shapes.expand_dims(label_sets, -1)
         )
     if missing:
         raise errors.InvalidArgumentError(
             f"labels must have the rank of predictions, {len(predictions.dims)}, or one less, got "
             f"rank {rank}"
         )
-    return found
+    return label_sets
 
 
 def _of_class(ids: Labels, class_id: int | None) -> Labels:
-    """Those ids that are of one class; all of them for None."""
+    """Return the ids of one class; all ids for None."""
     if class_id is None:
         return ids
     if isinstance(ids, SparseTensor):
-        kept = out("Where", [out("Equal", [ids.values, class_id])])
-        rows = out("Squeeze", [kept], {"squeeze_dims": [1]})
+        matches = out("Where", [out("Equal", [ids.values, class_id])])
+        rows = out("Squeeze", [matches], {"squeeze_dims": [1]})
         places = out("GatherV2", [ids.indices, rows, 0])
         return SparseTensor(places, out("GatherV2", [ids.values, rows, 0]), ids.dense_shape)
     places = out("Where", [out("Equal", [ids, class_id])])
@@ -107,13 +109,13 @@ def _at_top(
     other = "false_positive" if kind == "precision" else "false_negative"
     with variable_scope(name, kind + suffix, (predictions_idx, labels, weights)):
         best = casting.cast(convert_to_tensor(predictions_idx), dtypes.int64)
-        wanted = _of_class(_label_sets(labels, best), class_id)
-        chosen = _of_class(best, class_id)
-        right = _size(set_intersection(chosen, wanted))
-        wrong = _size(set_difference(chosen, wanted, aminusb=kind == "precision"))
+        true_ids = _of_class(_label_sets(labels, best), class_id)
+        top_ids = _of_class(best, class_id)
+        right = _size(set_intersection(top_ids, true_ids))
+        wrong = _size(set_difference(top_ids, true_ids, aminusb=kind == "precision"))
         streams = []
-        for what, values in (("true_positive", right), (other, wrong)):
-            variable = metric_variable([], dtypes.float64, name=f"{what}{suffix}")
+        for kind_name, values in (("true_positive", right), (other, wrong)):
+            variable = metric_variable([], dtypes.float64, name=f"{kind_name}{suffix}")
             total = reduce_sum(weighted(values, weights)[0])
             streams.append((convert_to_tensor(variable), accumulate(variable, total)))
         value = _share_or_nan(streams[0][0], streams[1][0])
@@ -121,14 +123,14 @@ def _at_top(
         return collect(value, update, *collections)
 
 
-def _share_or_nan(part: Output, rest: Output) -> Output:
+def _share_or_nan(part: Output, remainder: Output) -> Output:
     """part / (part + rest): NaN without data, unlike `precision` and `recall`."""
-    return out("RealDiv", [part, out("AddV2", [part, rest])])
+    return out("RealDiv", [part, out("AddV2", [part, remainder])])
 
 
 def _best(predictions: Any, k: int) -> Output:
-    found: Output = top_k(predictions, arguments.integer(k, "k", 1)).indices
-    return found
+    indices: Output = top_k(predictions, arguments.integer(k, "k", 1)).indices
+    return indices
 
 
 def recall_at_k(
@@ -271,7 +273,7 @@ def sparse_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The former name of `precision_at_k`.
+    """The deprecated name of `precision_at_k`.
 
     Args:
       labels, predictions, k, ...: as for `recall_at_k`.
@@ -298,8 +300,8 @@ def _average_precision(labels: Labels, best: Output, classes: Output) -> Output:
 
     Of dense labels those that are no class do not count, and repeated ones count each time.
     """
-    known = set_union(labels, labels)  # without repetitions, next to each other
-    table = sparse_tensor_to_dense(known, np.int64(np.iinfo(np.int64).min))
+    unique_labels = set_union(labels, labels)  # without repetitions, next to each other
+    table = sparse_tensor_to_dense(unique_labels, np.int64(np.iinfo(np.int64).min))
     pairs = out("Equal", [shapes.expand_dims(best, -1), shapes.expand_dims(table, -2)])
     hits = casting.cast(reduce_any(pairs, -1), dtypes.float64)
     k = shapes.shape(best)[-1]
@@ -307,7 +309,7 @@ def _average_precision(labels: Labels, best: Output, classes: Output) -> Output:
     precision = out("RealDiv", [cumsum(hits, -1), places])
     total = reduce_sum(out("Mul", [precision, hits]), -1)
     if isinstance(labels, SparseTensor):
-        count = set_size(known)
+        count = set_size(unique_labels)
     else:
         is_class = out(
             "LogicalAnd", [out("GreaterEqual", [labels, 0]), out("Less", [labels, classes])]
@@ -355,8 +357,8 @@ def average_precision_at_k(
         products, full = weighted(averages, weights)
         count = shapes.size(averages) if full is None else reduce_sum(full)
         streams = []
-        for what, total in (("max", casting.cast(count, dtypes.float64)), ("total", products)):
-            variable = metric_variable([], dtypes.float64, name=what)
+        for label, total in (("max", casting.cast(count, dtypes.float64)), ("total", products)):
+            variable = metric_variable([], dtypes.float64, name=label)
             streams.append((convert_to_tensor(variable), accumulate(variable, reduce_sum(total))))
         value = ratio(streams[1][0], streams[0][0], "mean")
         update = ratio(streams[1][1], streams[0][1], "update")
@@ -372,7 +374,7 @@ def sparse_average_precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The former name of `average_precision_at_k`.
+    """The deprecated name of `average_precision_at_k`.
 
     Args:
       labels, predictions, k, ...: as for `average_precision_at_k`.

@@ -30,8 +30,8 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
     """
     with scope(name, "CRelu") as full:
         features = convert_to_tensor(features)
-        both = out("ConcatV2", [[features, out("Neg", [features])], axis])
-        return nn.relu(both, name=full)
+        doubled = out("ConcatV2", [[features, out("Neg", [features])], axis])
+        return nn.relu(doubled, name=full)
 
 
 def swish(features: Any, name: str | None = None, beta: Any = 1.0) -> Output:
@@ -119,8 +119,8 @@ def zero_fraction(value: Any, name: str | None = None) -> Output:
     with scope(name, "zero_fraction") as full:
         value = convert_to_tensor(value)
         size = shapes.size(value, out_type=dtypes.int64)
-        others = reduction.count_nonzero(value, dtype=dtypes.int64)
-        zeros = casting.cast(size - others, dtypes.float32)
+        num_nonzero = reduction.count_nonzero(value, dtype=dtypes.int64)
+        zeros = casting.cast(size - num_nonzero, dtypes.float32)
         return out("RealDiv", [zeros, casting.cast(size, dtypes.float32)], name=full)
 
 
@@ -184,10 +184,10 @@ def dropped_by(
 ) -> Output:
     """Dropout by the uniform numbers that `sample(shape=..., dtype=...)` gives."""
     if isinstance(x, AppliesOps):
-        found: Output = x.map_elements(
+        dropped: Output = x.map_elements(
             lambda flat: dropped_by(flat, rate, sample, noise_shape, name)
         )
-        return found
+        return dropped
     with scope(name, "dropout") as full:
         x = convert_to_tensor(x)
         if not x.dtype.is_floating:
@@ -208,8 +208,8 @@ def dropped_by(
             scale = out("RealDiv", [1, out("Sub", [1, rate])])
         shape = _noise_shape(x, noise_shape)
         noise = sample(shape=shape, dtype=x.dtype.base_dtype)
-        kept = casting.cast(out("GreaterEqual", [noise, rate]), x.dtype.base_dtype)
-        result = out("Mul", [out("Mul", [x, scale]), kept], name=full)
+        keep_mask = casting.cast(out("GreaterEqual", [noise, rate]), x.dtype.base_dtype)
+        result = out("Mul", [out("Mul", [x, scale]), keep_mask], name=full)
         result.dims = x.dims
         return result
 
@@ -217,8 +217,8 @@ def dropped_by(
 def _noise_shape(x: Output, noise_shape: Any) -> Any:
     if noise_shape is None:
         return shapes.shape(x)
-    known = isinstance(noise_shape, list | tuple) and x.dims is not None
-    if not known or len(noise_shape) != len(x.dims or ()):
+    is_static = isinstance(noise_shape, list | tuple) and x.dims is not None
+    if not is_static or len(noise_shape) != len(x.dims or ()):
         return noise_shape
     pairs = zip(noise_shape, x.dims or (), strict=True)
-    return [size if given is None else given for given, size in pairs]
+    return [size if noise_size is None else noise_size for noise_size, size in pairs]

@@ -128,6 +128,6 @@ def _exchanged(value: Output, axis: int) -> list[int] | None:
             f"operand must have a known rank for reduction_dimension {axis}"
         )
     order = list(range(len(value.dims)))
-    at = normal_axis(axis, len(order), "reduction_dimension")
-    order[at], order[-1] = order[-1], order[at]
+    dim = normal_axis(axis, len(order), "reduction_dimension")
+    order[dim], order[-1] = order[-1], order[dim]
     return order

@@ -136,8 +136,8 @@ def conv1d_transpose(
         if isinstance(output_shape, list | tuple):
             sizes: Any = [*output_shape[:axis], 1, *output_shape[axis:]]
         else:
-            given = convert_to_tensor(output_shape)
-            sizes = out("ConcatV2", [[given[:axis], [1], given[axis:]], 0])
+            output_sizes = convert_to_tensor(output_shape)
+            sizes = out("ConcatV2", [[output_sizes[:axis], [1], output_sizes[axis:]], 0])
         result = conv2d_transpose(
             value,
             filters,
@@ -383,15 +383,15 @@ def _one(value: Any) -> Any:
 
 
 def _spatial_rank(x: Dims, kernel: Dims, data_format: str | None) -> int:
-    known = [len(dims) - 2 for dims in (x, kernel) if dims is not None]
+    ranks = [len(dims) - 2 for dims in (x, kernel) if dims is not None]
     if data_format is not None and data_format.startswith("N"):
-        known.append(len(data_format) - 2)
-    if not known or min(known) != max(known) or known[0] not in _LAYOUTS:
+        ranks.append(len(data_format) - 2)
+    if not ranks or min(ranks) != max(ranks) or ranks[0] not in _LAYOUTS:
         raise errors.InvalidArgumentError(
             "convolution requires input, filter and data_format of one rank from 3 to 5, got "
             f"{format_dims(x)}, {format_dims(kernel)} and {data_format!r}"
         )
-    return known[0]
+    return ranks[0]
 
 
 def pool(

@@ -62,9 +62,9 @@ def sigmoid_cross_entropy_with_logits(
         zeros = array.zeros_like(logits)
         positive = out("GreaterEqual", [logits, zeros])
         above = out("SelectV2", [positive, logits, zeros])
-        away = out("SelectV2", [positive, out("Neg", [logits]), logits])
+        negative_abs = out("SelectV2", [positive, out("Neg", [logits]), logits])
         linear = out("Sub", [above, out("Mul", [logits, labels])])
-        return out("AddV2", [linear, out("Log1p", [out("Exp", [away])])], name=full)
+        return out("AddV2", [linear, out("Log1p", [out("Exp", [negative_abs])])], name=full)
 
 
 def weighted_cross_entropy_with_logits(
@@ -133,5 +133,5 @@ def log_poisson_loss(
             "LogicalAnd",
             [out("GreaterEqual", [targets, 0.0]), out("LessEqual", [targets, 1.0])],
         )
-        chosen = out("SelectV2", [inside, zeros, stirling])
-        return out("AddV2", [result, chosen], name=full)
+        correction = out("SelectV2", [inside, zeros, stirling])
+        return out("AddV2", [result, correction], name=full)

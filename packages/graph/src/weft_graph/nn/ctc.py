@@ -170,14 +170,14 @@ def ctc_unique_labels(labels: Any, name: str | None = None) -> tuple[Output, Out
     with scope(name, "ctc_unique_labels"):
         labels = convert_to_tensor(labels)
         width = shape(labels)[1]
-        same = cast(equal(expand_dims(labels, 2), expand_dims(labels, 1)), dtypes.int32)
-        first = argmax(same, 2, output_type=dtypes.int32)
+        equal_pairs = cast(equal(expand_dims(labels, 2), expand_dims(labels, 1)), dtypes.int32)
+        first = argmax(equal_pairs, 2, output_type=dtypes.int32)
         new = equal(first, range_(width))
         rank = cumsum(cast(new, dtypes.int32), 1) - 1
         positions = gather(rank, first, batch_dims=1)
         places = where(new, rank, zeros_like(rank) - 1)
-        chosen = one_hot(places, width, dtype=labels.dtype.base_dtype)
-        return reduce_sum(chosen * expand_dims(labels, 2), 1), positions
+        one_hots = one_hot(places, width, dtype=labels.dtype.base_dtype)
+        return reduce_sum(one_hots * expand_dims(labels, 2), 1), positions
 
 
 def collapse_repeated(
@@ -201,10 +201,10 @@ def collapse_repeated(
         lengths = convert_to_tensor(seq_length, name="seq_length")
         inside = sequence_mask(lengths, shape(labels)[1])
         changed = not_equal(labels[:, 1:], labels[:, :-1])
-        kept = logical_and(concat([inside[:, :1], changed], 1), inside)
-        count = reduce_sum(cast(kept, lengths.dtype.base_dtype), 1)
-        indices = where(kept)
-        column = cumsum(cast(kept, dtypes.int64), 1) - 1
+        keep_mask = logical_and(concat([inside[:, :1], changed], 1), inside)
+        count = reduce_sum(cast(keep_mask, lengths.dtype.base_dtype), 1)
+        indices = where(keep_mask)
+        column = cumsum(cast(keep_mask, dtypes.int64), 1) - 1
         places = stack([indices[:, 0], gather_nd(column, indices)], 1)
         longest = cast(reduce_max(count), dtypes.int64)
         size = stack([shape(labels, out_type=dtypes.int64)[0], longest])

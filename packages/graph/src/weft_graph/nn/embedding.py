@@ -65,12 +65,12 @@ def embedding_lookup(
       array([1., 0.], dtype=float32)
     """
     if isinstance(ids, AppliesOps):
-        found: Output = ids.map_elements(
+        embedded: Output = ids.map_elements(
             lambda flat: embedding_lookup(
                 params, flat, partition_strategy, name, validate_indices, max_norm
             )
         )
-        return found
+        return embedded
     parts = parts_of(params)
     with scope(name, "embedding_lookup") as full:
         ids = convert_to_tensor(ids)
@@ -91,12 +91,12 @@ def _looked_up(
     owner, local = _assigned(parts, flat, strategy)
     count = len(parts)
     per_part = gather.dynamic_partition(local, casting.cast(owner, dtypes.int32), count)
-    where = gather.dynamic_partition(places, casting.cast(owner, dtypes.int32), count)
+    indices_by_shard = gather.dynamic_partition(places, casting.cast(owner, dtypes.int32), count)
     rows = []
     for part, part_ids in zip(parts, per_part, strict=True):
         with _beside(part):
             rows.append(_clipped(gather.gather(part, part_ids), part_ids, max_norm))
-    stitched = gather.dynamic_stitch(where, rows)
+    stitched = gather.dynamic_stitch(indices_by_shard, rows)
     inner = None
     for part in parts:
         dims = convert_to_tensor(part).dims
@@ -137,9 +137,9 @@ def _assigned(parts: Sequence[Any], ids: Output, strategy: str) -> tuple[Output,
 def _total_rows(parts: Sequence[Any], ids: Output) -> Any:
     tables = [convert_to_tensor(part) for part in parts]
     sizes = [None if table.dims is None else table.dims[0] for table in tables]
-    known = [size for size in sizes if size is not None]
-    if len(known) == len(sizes):
-        return sum(known)
+    static_sizes = [size for size in sizes if size is not None]
+    if len(static_sizes) == len(sizes):
+        return sum(static_sizes)
     rows = [shapes.shape(table)[0] for table in tables]
     return casting.cast(out("AddN", [rows]), ids.dtype)
 

@@ -142,11 +142,11 @@ def with_space_to_batch(
     return batch_to_space_nd(result, block, crops)
 
 
-def _known(value: Any, what: str) -> list[int]:
+def _known(value: Any, label: str) -> list[int]:
     """The entries of a vector that must be known while the graph is built."""
-    found = constant_value(convert_to_tensor(value))
-    if found is None or found.ndim != 1 or found.size == 0 or found.min() < 1:
+    static = constant_value(convert_to_tensor(value))
+    if static is None or static.ndim != 1 or static.size == 0 or static.min() < 1:
         raise errors.InvalidArgumentError(
-            f"with_space_to_batch requires {what} of positive numbers that are known, got {found}"
+            f"with_space_to_batch requires {label} of positive numbers that are known, got {static}"
         )
-    return [int(entry) for entry in found]
+    return [int(entry) for entry in static]

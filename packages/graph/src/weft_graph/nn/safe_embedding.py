@@ -63,14 +63,14 @@ def safe_embedding_lookup_sparse(
         ids, empty = sparse_shapes.sparse_fill_empty_rows(ids, default_id or 0)
         if weights is not None:
             weights, _ = sparse_shapes.sparse_fill_empty_rows(weights, 1.0)
-        found = embedding_lookup_sparse(
+        rows = embedding_lookup_sparse(
             embedding_weights, ids, weights, partition_strategy, None, combiner, max_norm
         )
         if default_id is None:
-            rank = len(found.dims) if found.dims is not None else 2
+            rank = len(rows.dims) if rows.dims is not None else 2
             flags = shapes.reshape(empty, [-1] + [1] * (rank - 1))
-            found = out("SelectV2", [flags, out("ZerosLike", [found]), found])
-        return _in_batches(found, shape, sparse_ids, full)
+            rows = out("SelectV2", [flags, out("ZerosLike", [rows]), rows])
+        return _in_batches(rows, shape, sparse_ids, full)
 
 
 def _check_type(tables: Sequence[Any], weights: SparseTensor) -> None:
@@ -100,21 +100,21 @@ def _as_matrix(ids: SparseTensor) -> SparseTensor:
 def _with_positive_ids(
     ids: SparseTensor, weights: SparseTensor | None, combiner: str | None
 ) -> tuple[SparseTensor, SparseTensor | None]:
-    kept = out("GreaterEqual", [ids.values, 0])
+    keep_mask = out("GreaterEqual", [ids.values, 0])
     if weights is None:
-        return sparse.sparse_retain(ids, kept), None
+        return sparse.sparse_retain(ids, keep_mask), None
     if combiner != "sum":
-        kept = out("LogicalAnd", [kept, out("Greater", [weights.values, 0])])
-    each = ids.with_values(weights.values)
-    return sparse.sparse_retain(ids, kept), sparse.sparse_retain(each, kept)
+        keep_mask = out("LogicalAnd", [keep_mask, out("Greater", [weights.values, 0])])
+    weight_tensor = ids.with_values(weights.values)
+    return sparse.sparse_retain(ids, keep_mask), sparse.sparse_retain(weight_tensor, keep_mask)
 
 
-def _in_batches(found: Output, shape: Output, ids: SparseTensor, name: str) -> Output:
+def _in_batches(rows: Output, shape: Output, ids: SparseTensor, name: str) -> Output:
     """Rows in the leading axes of the ids."""
     lead = out("Cast", [shape[:-1]], {"DstT": dtypes.int32})
-    full = out("ConcatV2", [[lead, shapes.shape(found)[1:]], 0])
-    result = shapes.reshape(found, full, name=name)
+    full = out("ConcatV2", [[lead, shapes.shape(rows)[1:]], 0])
+    result = shapes.reshape(rows, full, name=name)
     dims = ids.dims
-    if dims is not None and found.dims is not None:
-        result.dims = merge_dims(result.dims, (*dims[:-1], *found.dims[1:]))
+    if dims is not None and rows.dims is not None:
+        result.dims = merge_dims(result.dims, (*dims[:-1], *rows.dims[1:]))
     return result

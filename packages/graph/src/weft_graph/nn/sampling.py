@@ -157,9 +157,9 @@ def _sampled_logits(
         true_logits -= casting.cast(out("Log", [true_count]), kind)
         sampled_logits -= casting.cast(out("Log", [sampled_count]), kind)
     logits = out("ConcatV2", [[true_logits, sampled_logits], 1])
-    ones = array.ones_like(true_logits)
-    ones = ones if num_true == 1 else ones / num_true
-    targets = out("ConcatV2", [[ones, array.zeros_like(sampled_logits)], 1])
+    true_targets = array.ones_like(true_logits)
+    true_targets = true_targets if num_true == 1 else true_targets / num_true
+    targets = out("ConcatV2", [[true_targets, array.zeros_like(sampled_logits)], 1])
     return logits, targets
 
 
@@ -175,10 +175,10 @@ def _true_logits(inputs: Output, rows: Output, num_true: int) -> Output:
 
 def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> Output:
     """The most negative float32 where a sampled class is a true one of the row, else 0."""
-    found = candidates.compute_accidental_hits(labels, sampled, num_true)
-    ids = casting.cast(found.ids, dtypes.int32)
-    places = out("Pack", [[found.indices, ids]], {"axis": 1})
+    hits = candidates.compute_accidental_hits(labels, sampled, num_true)
+    ids = casting.cast(hits.ids, dtypes.int32)
+    places = out("Pack", [[hits.indices, ids]], {"axis": 1})
     batch = shapes.shape(labels)[0]
     shape = out("Pack", [[batch, num_sampled]])
     # One sampled class may hit twice in a row, and then counts once.
-    return out("SparseToDense", [places, shape, found.weights, 0.0], {"validate_indices": False})
+    return out("SparseToDense", [places, shape, hits.weights, 0.0], {"validate_indices": False})

@@ -231,7 +231,7 @@ def batch_norm_with_global_normalization(
     mean: Any = None,
     variance: Any = None,
 ) -> Output:
-    """`batch_normalization` of images under its former name.
+    """`batch_normalization` of images under its deprecated name.
 
     Args:
       t: floating, shape (N, H, W, C); also `input`.
@@ -277,7 +277,7 @@ def l2_normalize(
       >>> wf.Session().run(wf.nn.l2_normalize([3.0, 4.0], axis=0))
       array([0.6, 0.8], dtype=float32)
     """
-    axis = reduction.former("axis", axis, "dim", dim)
+    axis = shapes.deprecated_argument("axis", axis, "dim", dim)
     with scope(name, "l2_normalize") as full:
         x = convert_to_tensor(x)
         total = reduction.reduce_sum(out("Square", [x]), axis, keepdims=True)

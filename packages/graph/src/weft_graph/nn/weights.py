@@ -10,7 +10,7 @@ from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
 
 def _fits(weights: Dims, values: Dims) -> bool | None:
-    """Whether weights have rank 0, or the rank of the values with sizes equal or 1.
+    """Return True if weights have rank 0, or the rank of the values with sizes equal or 1.
 
     None where the static shapes do not tell.
     """
@@ -27,7 +27,7 @@ def _fits(weights: Dims, values: Dims) -> bool | None:
 
 
 def required_broadcast(weights: Output, values: Output) -> list[Node]:
-    """What to wait for so that weights fit: nothing, or an assertion at run time.
+    """Return control inputs that check that weights fit: none, or an assertion at run time.
 
     Raises: InvalidArgumentError: they cannot fit.
     """
@@ -41,16 +41,16 @@ def required_broadcast(weights: Output, values: Output) -> list[Node]:
         return []
     pair = [shapes.shape(weights), shapes.shape(values)]
     if weights.dims is None or values.dims is None:
-        both = out("BroadcastArgs", pair)
-        good = out("Equal", [shapes.size(both), shapes.size(pair[1])])
-        joined = out("Prod", [out("Cast", [both], {"DstT": "int64"}), [0]])
+        broadcast_shape = out("BroadcastArgs", pair)
+        good = out("Equal", [shapes.size(broadcast_shape), shapes.size(pair[1])])
+        joined = out("Prod", [out("Cast", [broadcast_shape], {"DstT": "int64"}), [0]])
         good = out(
             "LogicalAnd", [good, out("Equal", [joined, shapes.size(values, out_type="int64")])]
         )
     else:
-        same = out("Equal", pair)
+        equal_sizes = out("Equal", pair)
         single = out("Equal", [pair[0], 1])
-        good = reduction.reduce_all(out("LogicalOr", [same, single]))
+        good = reduction.reduce_all(out("LogicalOr", [equal_sizes, single]))
     text = "weights must broadcast to values; the shapes of weights and values are"
     return [control.Assert(good, [text, *pair])]
 

@@ -57,8 +57,8 @@ def _clip_shape(node: NodeSpec) -> Sequence[Dims]:
             continue
         lead = len(t) - len(bound)
         if lead < 0 or builtins.any(
-            size not in (1, None) and size != whole and whole is not None
-            for size, whole in zip(bound, t[lead:], strict=True)
+            size not in (1, None) and size != t_size and t_size is not None
+            for size, t_size in zip(bound, t[lead:], strict=True)
         ):
             raise errors.InvalidArgumentError(
                 f"a bound of shape {format_dims(bound)} does not broadcast to the clipped value's "
@@ -422,8 +422,8 @@ def accumulate_n(
         raise errors.InvalidArgumentError(
             f"accumulate_n requires a list of at least one tensor, got {inputs!r}"
         )
-    wanted = None if tensor_dtype is None else dtypes.as_dtype(tensor_dtype)
-    values = [convert_to_tensor(value, wanted) for value in inputs]
+    element_type = None if tensor_dtype is None else dtypes.as_dtype(tensor_dtype)
+    values = [convert_to_tensor(value, element_type) for value in inputs]
     dims = as_dims(shape)
     for value in values:
         dims = merge_dims(dims, value.dims)

@@ -83,12 +83,12 @@ def _placeholder_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _with_default_shape(node: NodeSpec) -> Sequence[Dims]:
-    wanted, default = node.attrs["shape"], node.inputs[0].dims
-    if not compatible_dims(wanted, default):
+    declared, default = node.attrs["shape"], node.inputs[0].dims
+    if not compatible_dims(declared, default):
         raise errors.InvalidArgumentError(
-            f"the default must fit shape {format_dims(wanted)}, got shape {format_dims(default)}"
+            f"the default must fit shape {format_dims(declared)}, got shape {format_dims(default)}"
         )
-    return (wanted,)
+    return (declared,)
 
 
 def _fill_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -97,9 +97,9 @@ def _fill_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"the shape must be a vector, got shape {format_dims(dims.dims)}"
         )
-    known = partial_value(dims)
-    if known is not None and any(size is not None and size < 0 for size in known.tolist()):
-        raise errors.InvalidArgumentError(f"sizes must be at least 0, got {known.tolist()}")
+    static = partial_value(dims)
+    if static is not None and any(size is not None and size < 0 for size in static.tolist()):
+        raise errors.InvalidArgumentError(f"sizes must be at least 0, got {static.tolist()}")
     with_rank(value.dims, 0, "the value")
     return (constant_value_as_dims(dims),)
 
@@ -337,13 +337,18 @@ def ones_like(
 def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
     value = convert_to_tensor(tensor)
     if isinstance(value, AppliesOps):
-        found: Output = value.map_elements(lambda flat: _like(flat, dtype, name, False, number))
-        return found
+        filled: Output = value.map_elements(lambda flat: _like(flat, dtype, name, False, number))
+        return filled
     have = value.dtype.base_dtype
-    wanted = have if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    element_type = have if dtype is None else dtypes.as_dtype(dtype).base_dtype
     count = num_elements(value.dims) if is_fully_defined(value.dims) else None
-    if optimize and count is not None and count < SMALL_CONSTANT and wanted.is_numpy_compatible:
-        return constant_of(_full(value.dims, wanted, number), wanted, name)
-    if wanted is have:
+    if (
+        optimize
+        and count is not None
+        and count < SMALL_CONSTANT
+        and element_type.is_numpy_compatible
+    ):
+        return constant_of(_full(value.dims, element_type, number), element_type, name)
+    if element_type is have:
         return out("OnesLike" if number else "ZerosLike", [value], name=name)
-    return _filled(shape_internal(value, optimize=optimize), wanted, number, name)
+    return _filled(shape_internal(value, optimize=optimize), element_type, number, name)

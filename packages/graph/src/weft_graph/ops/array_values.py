@@ -110,12 +110,12 @@ def broadcast_args_value(node: Node, index: int, values: Values) -> Array | None
 def gradient_axes_value(node: Node, index: int, values: Values) -> Array | None:
     """The axes along which one of two shapes is repeated."""
     shapes = [tuple(value.tolist()) for value in arrays(values)]
-    whole = broadcast_dims(*shapes)
-    assert whole is not None
-    return np.array(repeated_axes(shapes[index], whole), np.int64)
+    broadcast = broadcast_dims(*shapes)
+    assert broadcast is not None
+    return np.array(repeated_axes(shapes[index], broadcast), np.int64)
 
 
-def repeated_axes(shape: Sequence[int], whole: Sequence[int | None]) -> list[int]:
+def repeated_axes(shape: Sequence[int], broadcast: Sequence[int | None]) -> list[int]:
     """The axes of a whole along which a shape that broadcasts to it is repeated."""
-    lead = len(whole) - len(shape)
-    return [i for i, n in enumerate(whole) if i < lead or (shape[i - lead] == 1 and n != 1)]
+    lead = len(broadcast) - len(shape)
+    return [i for i, n in enumerate(broadcast) if i < lead or (shape[i - lead] == 1 and n != 1)]

@@ -1,4 +1,4 @@
-"""What graphs that recognise speech take of sounds: spectrograms, and coefficients of mel bands."""
+"""Ops of speech recognition: audio spectrograms, and mel-frequency cepstral coefficients."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ def _spectrogram_shape(node: NodeSpec) -> Sequence[Dims]:
 def _mfcc_shape(node: NodeSpec) -> Sequence[Dims]:
     channels, frames, _ = with_rank(node.inputs[0].dims, 3, "Mfcc: spectrogram")
     with_rank(node.inputs[1].dims, 0, "Mfcc: sample_rate")
-    bands, kept = node.attrs["filterbank_channel_count"], node.attrs["dct_coefficient_count"]
-    if max(bands, kept) > _MOST:
+    bands, num_coefficients = (
+        node.attrs["filterbank_channel_count"],
+        node.attrs["dct_coefficient_count"],
+    )
+    if max(bands, num_coefficients) > _MOST:
         raise errors.InvalidArgumentError(
-            f"Mfcc takes at most {_MOST} bands and coefficients, got {bands} and {kept}"
+            f"Mfcc takes at most {_MOST} bands and coefficients, got {bands} and {num_coefficients}"
         )
-    return ((channels, frames, kept),)
+    return ((channels, frames, num_coefficients),)
 
 
 register_op(

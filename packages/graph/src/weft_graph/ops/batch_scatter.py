@@ -35,10 +35,10 @@ def batch_scatter_update(
       array([[10,  2,  3],
              [ 4,  5, 60]], dtype=int32)
     """
-    where = convert_to_tensor(indices)
-    if not where.dims:
+    index_tensor = convert_to_tensor(indices)
+    if not index_tensor.dims:
         raise errors.InvalidArgumentError(
-            f"indices must have a known rank of at least 1, got {where!r}"
+            f"indices must have a known rank of at least 1, got {index_tensor!r}"
         )
-    points = with_batch_positions(out("ExpandDims", [where, -1]), len(where.dims) - 1)
+    points = with_batch_positions(out("ExpandDims", [index_tensor, -1]), len(index_tensor.dims) - 1)
     return scatter_nd_update(ref, points, updates, use_locking, name)

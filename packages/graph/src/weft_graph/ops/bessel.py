@@ -34,13 +34,15 @@ from weft_graph.ops.series import chebyshev, in_float64
 def _waves(order: int, x: Scalar, exact: bool) -> tuple[Scalar, Scalar]:
     """J and Y from 8 on: an amplitude and a phase that change slowly, and a wave of both."""
     far = scalar.maximum(x, 8)
-    at = 2 * scalar.square(8 / far) - 1
-    p = chebyshev((fits.P0, fits.P1)[order], at, exact)
-    q = chebyshev((fits.Q0, fits.Q1)[order], at, exact) * (8 / far)
+    argument = 2 * scalar.square(8 / far) - 1
+    p = chebyshev((fits.P0, fits.P1)[order], argument, exact)
+    q = chebyshev((fits.Q0, fits.Q1)[order], argument, exact) * (8 / far)
     # The cosine and the sine of far - pi / 4 - order * pi / 2, without a rounded difference.
     steady = scalar.where(scalar.is_inf(far), 0, far)
-    both, rest = (op(scalar.sin(steady), scalar.cos(steady)) for op in (scalar.add, scalar.sub))
-    cosine, sine = (both, rest) if order == 0 else (rest, scalar.neg(both))
+    sum_part, difference = (
+        op(scalar.sin(steady), scalar.cos(steady)) for op in (scalar.add, scalar.sub)
+    )
+    cosine, sine = (sum_part, difference) if order == 0 else (difference, scalar.neg(sum_part))
     scale = scalar.sqrt(1 / (math.pi * far))
     return scale * (p * cosine - q * sine), scale * (p * sine + q * cosine)
 
@@ -107,18 +109,18 @@ def _grown(x: Scalar, scaled: Scalar, limit: Scalar) -> Scalar:
 def _k0_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
     """K0 up to 2, exp(x) times K0 beyond, and x held to the first range."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
-    at = near * near / 2 - 1
-    smooth = chebyshev(fits.K0_NEAR, at, exact)
-    low = smooth - scalar.log(near) * chebyshev(fits.I0_NEAR, at, exact)
+    argument = near * near / 2 - 1
+    smooth = chebyshev(fits.K0_NEAR, argument, exact)
+    low = smooth - scalar.log(near) * chebyshev(fits.I0_NEAR, argument, exact)
     return low, chebyshev(fits.K0_FAR, 4 / far - 1, exact) / scalar.sqrt(far), near
 
 
 def _k1_parts(x: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar]:
     """The same of K1."""
     near, far = scalar.minimum(x, 2), scalar.maximum(x, 2)
-    at = near * near / 2 - 1
-    bent = _log_or_0(near) * near * chebyshev(fits.I1_NEAR, at, exact)
-    low = chebyshev(fits.K1_NEAR, at, exact) / scalar.absolute(near) + bent
+    argument = near * near / 2 - 1
+    bent = _log_or_0(near) * near * chebyshev(fits.I1_NEAR, argument, exact)
+    low = chebyshev(fits.K1_NEAR, argument, exact) / scalar.absolute(near) + bent
     return low, chebyshev(fits.K1_FAR, 4 / far - 1, exact) / scalar.sqrt(far), near
 
 

@@ -42,8 +42,8 @@ def _rule(op: str, inputs: Shapes, outputs: Shapes) -> ShapeRule:
                     f"{op} requires weights with a row for each input and for each of the {width} "
                     f"elements of a state, got {rows}"
                 )
-            what = f"{op}: rows of the weights less the width, and inputs,"
-            sizes["I"] = merge_size(rows - width, depth, what)
+            label = f"{op}: rows of the weights less the width, and inputs,"
+            sizes["I"] = merge_size(rows - width, depth, label)
         elif width is not None and depth is not None:
             sizes["R"] = depth + width
         if "seq_len_max" in inputs:
@@ -55,16 +55,16 @@ def _rule(op: str, inputs: Shapes, outputs: Shapes) -> ShapeRule:
     return rule
 
 
-def _bind(sizes: dict[str, int | None], symbols: list[str], dims: Dims, what: str) -> None:
-    for symbol, size in zip(symbols, with_rank(dims, len(symbols), what), strict=True):
+def _bind(sizes: dict[str, int | None], symbols: list[str], dims: Dims, label: str) -> None:
+    for symbol, size in zip(symbols, with_rank(dims, len(symbols), label), strict=True):
         factor, name = int(symbol[:-1] or 1), symbol[-1]
         if size is not None and size % factor:
             raise errors.InvalidArgumentError(
-                f"{what} must have a multiple of {factor} columns, got {size}"
+                f"{label} must have a multiple of {factor} columns, got {size}"
             )
         size = None if size is None else size // factor
         sizes[name] = merge_size(
-            sizes.get(name), size, f"{what}, {symbol} in {symbols}: sizes {name}"
+            sizes.get(name), size, f"{label}, {symbol} in {symbols}: sizes {name}"
         )
 
 

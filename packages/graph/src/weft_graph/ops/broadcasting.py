@@ -36,20 +36,20 @@ from weft_tensor.shape import (
 def _broadcast_to_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
     with_rank(node.inputs[1].dims, 1, "shape")
-    wanted = constant_value_as_dims(node.inputs[1])
-    if dims is None or wanted is None:
-        return (wanted,)
-    if len(dims) > len(wanted):
+    target = constant_value_as_dims(node.inputs[1])
+    if dims is None or target is None:
+        return (target,)
+    if len(dims) > len(target):
         raise errors.InvalidArgumentError(
             f"shape {format_dims(dims)} cannot be broadcast to the lower rank of "
-            f"{format_dims(wanted)}"
+            f"{format_dims(target)}"
         )
-    for have, want in zip(reversed(dims), reversed(wanted), strict=False):
+    for have, want in zip(reversed(dims), reversed(target), strict=False):
         if have not in (1, None, want) and want is not None:
             raise errors.InvalidArgumentError(
-                f"shape {format_dims(dims)} cannot be broadcast to {format_dims(wanted)}"
+                f"shape {format_dims(dims)} cannot be broadcast to {format_dims(target)}"
             )
-    return (wanted,)
+    return (target,)
 
 
 def _broadcast_args_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -59,8 +59,8 @@ def _broadcast_args_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _two_vectors(node: NodeSpec) -> Sequence[Dims]:
-    for value, what in zip(node.inputs, ("s0", "s1"), strict=True):
-        with_rank(value.dims, 1, what)
+    for value, label in zip(node.inputs, ("s0", "s1"), strict=True):
+        with_rank(value.dims, 1, label)
     return (None,), (None,)
 
 

@@ -92,7 +92,7 @@ register_op(
 
 
 class Candidates(NamedTuple):
-    """What a candidate sampler gives.
+    """The result of a candidate sampler.
 
     Attributes:
       sampled_candidates: int64, shape (num_sampled,).
@@ -312,7 +312,7 @@ def all_candidate_sampler(
 
 
 class AccidentalHits(NamedTuple):
-    """Where sampled classes are true ones; see `compute_accidental_hits`."""
+    """Matches of sampled classes with true ones; see `compute_accidental_hits`."""
 
     indices: Output
     ids: Output
@@ -326,7 +326,7 @@ def compute_accidental_hits(
     seed: int | None = None,
     name: str | None = None,
 ) -> AccidentalHits:
-    """Where sampled classes are true ones.
+    """Return the sampled classes that are true ones.
 
     Args:
       true_classes: int64, shape (N, num_true).

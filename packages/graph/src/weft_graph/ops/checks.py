@@ -49,7 +49,7 @@ from weft_tensor.shape import format_dims
 def _asserted(
     condition: Output,
     statement: str,
-    given: Sequence[Output],
+    operands: Sequence[Output],
     data: Sequence[Any] | None,
     summarize: int | None,
     message: str | None,
@@ -58,22 +58,22 @@ def _asserted(
 
     Raises: InvalidArgumentError: the condition is known not to hold.
     """
-    known = constant_value(condition)
+    static = constant_value(condition)
     prefix = f"{message}. " if message else ""
-    if known is not None:
-        if known.all():
+    if static is not None:
+        if static.all():
             return control.no_op()
-        values = "; ".join(f"{value.name} = {constant_value(value)!r}" for value in given)
+        values = "; ".join(f"{value.name} = {constant_value(value)!r}" for value in operands)
         raise errors.InvalidArgumentError(f"{prefix}{statement} did not hold: {values}")
-    whole = condition
+    all_hold = condition
     if condition.dims != ():
         rank = out("Range", [0, shape_ops.rank(condition), 1])
-        whole = out("All", [condition, rank])
+        all_hold = out("All", [condition, rank])
     if data is None:
         data = [f"{prefix}{statement} did not hold element-wise:"]
-        for value in given:
+        for value in operands:
             data += [f"{value.name} = ", value]
-    return control.Assert(whole, data, summarize)
+    return control.Assert(all_hold, data, summarize)
 
 
 def _relation(
@@ -230,12 +230,12 @@ def assert_near(
 
 
 def _epsilon(dtype: DType) -> float:
-    one = np.ones((), dtype.numpy)
-    return float(np.nextafter(one, one + one) - one)
+    unit = np.ones((), dtype.numpy)
+    return float(np.nextafter(unit, unit + unit) - unit)
 
 
 def is_non_decreasing(x: Any, name: str | None = None) -> Output:
-    """Whether the elements, in row-major order, never decrease: bool, rank 0.
+    """Return True if the elements, in row-major order, never decrease: bool, rank 0.
 
     Args:
       x: real, any shape.
@@ -248,7 +248,7 @@ def is_non_decreasing(x: Any, name: str | None = None) -> Output:
 
 
 def is_strictly_increasing(x: Any, name: str | None = None) -> Output:
-    """Whether the elements, in row-major order, always increase: bool, rank 0.
+    """Return True if the elements, in row-major order, always increase: bool, rank 0.
 
     Args:
       x: real, any shape.
@@ -278,22 +278,22 @@ def _rank_check(
     options: tuple[Sequence[Any] | None, int | None, str | None],
 ) -> Node:
     value = convert_to_tensor(x)
-    wanted = convert_to_tensor(rank, dtypes.int32)
-    if wanted.dims not in ((), None):
-        raise errors.InvalidArgumentError(f"rank must be one integer, got {wanted!r}")
+    rank_tensor = convert_to_tensor(rank, dtypes.int32)
+    if rank_tensor.dims not in ((), None):
+        raise errors.InvalidArgumentError(f"rank must be one integer, got {rank_tensor!r}")
     data, summarize, message = options
     prefix = f"{message}. " if message else ""
-    known = constant_value(wanted)
+    static = constant_value(rank_tensor)
     statement = f"{prefix}Tensor {value.name} must have rank {relation}"
-    if known is not None and value.dims is not None:
-        if not holds(len(value.dims), int(known)):
+    if static is not None and value.dims is not None:
+        if not holds(len(value.dims), int(static)):
             raise errors.InvalidArgumentError(
-                f"{statement} {int(known)}. Received rank {len(value.dims)}, shape "
+                f"{statement} {int(static)}. Received rank {len(value.dims)}, shape "
                 f"{format_dims(value.dims)}"
             )
         return control.no_op("static_checks_determined_all_ok")
-    shown = data or [statement, wanted, "Received shape: ", shape_ops.shape(value)]
-    return control.Assert(out(op, [shape_ops.rank(value), wanted]), shown, summarize)
+    shown = data or [statement, rank_tensor, "Received shape: ", shape_ops.shape(value)]
+    return control.Assert(out(op, [shape_ops.rank(value), rank_tensor]), shown, summarize)
 
 
 def assert_rank(
@@ -415,11 +415,11 @@ def assert_type(
     Examples:
       >>> wf.Session().run(wf.assert_type(wf.constant(1), wf.int32))
     """
-    wanted = dtypes.as_dtype(tf_type)
+    element_type = dtypes.as_dtype(tf_type)
     value = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
-    if value.dtype.base_dtype is not wanted:
+    if value.dtype.base_dtype is not element_type:
         prefix = f"{message}. " if message else ""
-        raise errors.InvalidTypeError(f"{prefix}required type {wanted.name}, got {value!r}")
+        raise errors.InvalidTypeError(f"{prefix}required type {element_type.name}, got {value!r}")
     return control.no_op(name or "statically_determined_correct_type")
 
 
@@ -453,20 +453,20 @@ def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = N
       >>> wf.assert_same_float_dtype([wf.constant(1.0)])
       weft.float32
     """
-    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    element_type = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     for tensor in tensors or ():
         if tensor is None:
             continue
         got = tensor.dtype.base_dtype
-        wanted = wanted or got
-        if got is not wanted:
+        element_type = element_type or got
+        if got is not element_type:
             raise errors.InvalidTypeError(
-                f"required {wanted.name} as of the others, got {tensor!r}"
+                f"required {element_type.name} as of the others, got {tensor!r}"
             )
-    wanted = wanted or dtypes.float32
-    if not wanted.is_floating:
-        raise errors.InvalidTypeError(f"required a floating type, got {wanted.name}")
-    return wanted
+    element_type = element_type or dtypes.float32
+    if not element_type.is_floating:
+        raise errors.InvalidTypeError(f"required a floating type, got {element_type.name}")
+    return element_type
 
 
 def assert_proper_iterable(values: Any) -> None:
@@ -491,7 +491,7 @@ def assert_proper_iterable(values: Any) -> None:
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
-    """Whether `tensor` is a tensor of numbers.
+    """Return True if `tensor` is a tensor of numbers.
 
     Args:
       tensor: anything.

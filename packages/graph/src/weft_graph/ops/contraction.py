@@ -73,7 +73,7 @@ def _late_axes(axes: Any, rank_x: Output, rank_y: Output) -> tuple[Output, Outpu
             f"axes must be a number or a pair, got {len(pair_of)} entries"
         )
     ends = zip(pair_of, (rank_x, rank_y), strict=True)
-    x, y = (_from_the_front(convert_to_tensor(each), rank) for each, rank in ends)
+    x, y = (_from_the_front(convert_to_tensor(operand), rank) for operand, rank in ends)
     return x, y
 
 
@@ -93,9 +93,9 @@ def _late_matrix(value: Output, axes: Output, last: bool) -> tuple[Output, Outpu
     groups = [free, axes] if last else [axes, free]
     sizes = [out("GatherV2", [shape, group, 0]) for group in groups]
     turned = out("Transpose", [value, out("ConcatV2", [groups, 0])])
-    flat = out("Pack", [[out("Prod", [each, [0]]) for each in sizes]])
-    kept, summed = sizes if last else reversed(sizes)
-    return out("Reshape", [turned, flat]), kept, summed
+    flat = out("Pack", [[out("Prod", [axis_sizes, [0]]) for axis_sizes in sizes]])
+    free_size, summed = sizes if last else reversed(sizes)
+    return out("Reshape", [turned, flat]), free_size, summed
 
 
 def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[int]]:
@@ -113,7 +113,7 @@ def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[in
         raise errors.InvalidArgumentError(
             f"axes must be a number or a pair, got {len(array)} entries"
         )
-    first, second = (np.atleast_1d(np.asarray(each)).tolist() for each in array)
+    first, second = (np.atleast_1d(np.asarray(axes)).tolist() for axes in array)
     if len(first) != len(second):
         raise errors.InvalidArgumentError(
             f"axes must name as many axes of each operand, got {first} and {second}"
@@ -187,8 +187,8 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
     terms, result = parse_equation(equation, len(inputs))
     values: list[Output] = []
     for item in inputs:
-        wanted = values[0].dtype.base_dtype if values else None
-        values.append(convert_to_tensor(item, wanted))
+        element_type = values[0].dtype.base_dtype if values else None
+        values.append(convert_to_tensor(item, element_type))
     operands = [_Term(v, term) for v, term in zip(values, _spelled(terms, values), strict=True)]
     ellipsis = max((t.labels for t in operands), key=lambda s: sum(c.isdigit() for c in s))
     dots = "".join(c for c in ellipsis if c.isdigit())
@@ -219,9 +219,9 @@ class _Term:
 
     def size(self, label: str) -> int | None:
         """The static size of the axis of a label; 1 where there is none."""
-        at = self.labels.find(label)
+        position = self.labels.find(label)
         dims = self.value.dims
-        return 1 if at < 0 else None if dims is None else dims[at]
+        return 1 if position < 0 else None if dims is None else dims[position]
 
 
 def parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
@@ -265,8 +265,8 @@ def _spelled(terms: list[str], values: list[Output]) -> list[str]:
 
 
 def _check_result(equation: str, labels: str, operands: list[_Term]) -> None:
-    known = set().union(*(term.labels for term in operands))
-    if len(set(labels)) != len(labels) or not set(labels) <= known:
+    known_labels = set().union(*(term.labels for term in operands))
+    if len(set(labels)) != len(labels) or not set(labels) <= known_labels:
         raise errors.InvalidArgumentError(
             f"the result of {equation!r} must name axes of the operands, each once"
         )
@@ -280,8 +280,8 @@ def _check_result(equation: str, labels: str, operands: list[_Term]) -> None:
                 merged = broadcast_dims((sizes[label],), (have,))
                 sizes[label] = merged[0] if merged else None
             else:
-                what = f"the sizes of axis {label!r} of {equation!r}"
-                sizes[label] = shape_rules.merge_size(sizes[label], have, what)
+                subject = f"the sizes of axis {label!r} of {equation!r}"
+                sizes[label] = shape_rules.merge_size(sizes[label], have, subject)
 
 
 def _diagonal(term: _Term) -> _Term:
@@ -290,19 +290,19 @@ def _diagonal(term: _Term) -> _Term:
         label = next(c for c in term.labels if term.labels.count(c) > 1)
         first = term.labels.index(label)
         second = term.labels.index(label, first + 1)
-        rest = [i for i in range(len(term.labels)) if i not in (first, second)]
-        order = [*rest, first, second]
+        other_axes = [i for i in range(len(term.labels)) if i not in (first, second)]
+        order = [*other_axes, first, second]
         value = out("Transpose", [term.value, np.array(order, np.int32)])
-        labels = "".join(term.labels[i] for i in rest) + label
+        labels = "".join(term.labels[i] for i in other_axes) + label
         term = _Term(out("MatrixDiagPart", [value]), labels)
     return term
 
 
 def _sum_out(term: _Term, keep: set[str]) -> _Term:
-    gone = [i for i, label in enumerate(term.labels) if label not in keep]
-    if not gone:
+    summed_axes = [i for i, label in enumerate(term.labels) if label not in keep]
+    if not summed_axes:
         return term
-    total = out("Sum", [term.value, np.array(gone, np.int32)])
+    total = out("Sum", [term.value, np.array(summed_axes, np.int32)])
     return _Term(total, "".join(label for label in term.labels if label in keep))
 
 
@@ -310,15 +310,15 @@ def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
     """The product of two operands, summed over the labels that nothing later needs."""
     a = _sum_out(a, later | set(b.labels))
     b = _sum_out(b, later | set(a.labels))
-    shared = [label for label in a.labels if label in b.labels]
-    if any(label.isdigit() and _may_broadcast(a, b, label) for label in shared):
+    common = [label for label in a.labels if label in b.labels]
+    if any(label.isdigit() and _may_broadcast(a, b, label) for label in common):
         return _multiply(a, b, later)
-    batch = [label for label in shared if label in later]
-    inner = [label for label in shared if label not in later]
+    batch = [label for label in common if label in later]
+    inner = [label for label in common if label not in later]
     if not inner:
         return _multiply(a, b, later)
-    left = [label for label in a.labels if label not in shared]
-    right = [label for label in b.labels if label not in shared]
+    left = [label for label in a.labels if label not in common]
+    right = [label for label in b.labels if label not in common]
     x = _grouped(a, batch, left, inner)
     y = _grouped(b, batch, inner, right)
     op = "BatchMatMulV2" if batch else "MatMul"
@@ -367,9 +367,9 @@ def _grouped(term: _Term, batch: list[str], rows: list[str], columns: list[str])
     parts = [_sizes_of([(term, batch)])] if batch else []
     for group in (rows, columns):
         sizes = [term.size(label) for label in group]
-        known = num_elements(tuple(sizes))
-        if known is not None:
-            parts.append(constant_of(np.array([known], np.int32)))
+        static_size = num_elements(tuple(sizes))
+        if static_size is not None:
+            parts.append(constant_of(np.array([static_size], np.int32)))
         else:
             flat = out("Prod", [_sizes_of([(term, group)]), np.array([0], np.int32)])
             parts.append(out("ExpandDims", [flat, 0]))

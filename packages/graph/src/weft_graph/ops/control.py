@@ -286,8 +286,8 @@ def Assert(  # noqa: N802 - TensorFlow's name
       np.int32(1)
     """
     attrs = {} if summarize is None else {"summarize": summarize}
-    wanted = convert_to_tensor(condition, dtypes.bool_)
-    return create("Assert", [wanted, list(data)], attrs, name)
+    predicate = convert_to_tensor(condition, dtypes.bool_)
+    return create("Assert", [predicate, list(data)], attrs, name)
 
 
 def Print(  # noqa: N802 - TensorFlow's name
@@ -311,8 +311,8 @@ def Print(  # noqa: N802 - TensorFlow's name
       array([1., 2.], dtype=float32)
     """
     attrs = {"message": message, "first_n": first_n, "summarize": summarize}
-    known = {key: value for key, value in attrs.items() if value is not None}
-    return out("Print", [input_, list(data)], known, name)
+    given_attrs = {key: value for key, value in attrs.items() if value is not None}
+    return out("Print", [input_, list(data)], given_attrs, name)
 
 
 def print_v2(
@@ -377,11 +377,12 @@ def _stream_name(stream: Any) -> str:
     for level in ("info", "warning", "error"):
         if stream == getattr(log, level):  # as in wf.logging
             return f"log({level})"
-    known = ("log(info)", "log(warning)", "log(error)", "stderr", "stdout")
-    if isinstance(stream, str) and (stream in known or stream.startswith("file://")):
+    stream_names = ("log(info)", "log(warning)", "log(error)", "stderr", "stdout")
+    if isinstance(stream, str) and (stream in stream_names or stream.startswith("file://")):
         return stream
     raise errors.InvalidArgumentError(
-        f"output_stream must be sys.stdout, sys.stderr, one of {known} or file://…, got {stream!r}"
+        f"output_stream must be sys.stdout, sys.stderr, one of {stream_names} or file://…, got "
+        f"{stream!r}"
     )
 
 

@@ -130,7 +130,7 @@ register_op(
 
 
 class MergeResult(NamedTuple):
-    """What a Merge gives."""
+    """The result of a Merge."""
 
     output: Output
     value_index: Output

@@ -168,7 +168,7 @@ _CONV3D = {
 def convolution_traits(
     kernel: int | None, positions: int | None, depthwise: bool, differentiable: bool = True
 ) -> Traits:
-    """What is known of a convolution, as `cost_rules.convolution` and `Traits` have it."""
+    """Return the traits of a convolution: its cost and scratch memory."""
     return Traits(
         cost=cost_rules.convolution(kernel, positions, depthwise),
         cost_attrs=("strides", "padding", "dilations", "data_format"),
@@ -232,7 +232,7 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
     if value is None:
         value = 1
     several = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0
-    entries = [whole(each, name) for each in (value if several else [value])]
+    entries = [whole(entry, name) for entry in (value if several else [value])]
     if len(entries) == spatial + 2:
         return entries
     if len(entries) == 1:
@@ -262,7 +262,7 @@ def padding_attrs(padding: Any, data_format: str) -> dict[str, Any]:
             f"padding must be 'SAME', 'VALID' or {len(data_format)} pairs [before, after], "
             f"got {padding!r}"
         )
-    flat = [whole(each, "padding") for pair in padding for each in pair]
+    flat = [whole(size, "padding") for pair in padding for size in pair]
     if not any(flat):
         return {"padding": "VALID"}
     return {"padding": "EXPLICIT", "explicit_paddings": flat}

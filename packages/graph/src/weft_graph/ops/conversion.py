@@ -34,7 +34,7 @@ def convert_to_tensor(
       >>> wf.convert_to_tensor([1.0, wf.constant(2.0)])
       <weft.Tensor 'Pack:0' shape=[2] dtype=float32>
     """
-    found = builder.convert_to_tensor(value, dtype, name, preferred_dtype, dtype_hint)
-    if isinstance(found, AppliesOps):
-        raise errors.InvalidTypeError(f"{found!r} is no tensor: to_tensor() makes one of it")
-    return found
+    converted = builder.convert_to_tensor(value, dtype, name, preferred_dtype, dtype_hint)
+    if isinstance(converted, AppliesOps):
+        raise errors.InvalidTypeError(f"{converted!r} is no tensor: to_tensor() makes one of it")
+    return converted

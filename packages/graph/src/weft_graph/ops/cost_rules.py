@@ -84,9 +84,11 @@ def pool(windows: int | None) -> CostRule:
     """
 
     def flops(sizes: Sizes) -> float:
-        where = sizes.outputs[0] if windows is None else dims_at(sizes.inputs, windows, 1)
+        window_positions = (
+            sizes.outputs[0] if windows is None else dims_at(sizes.inputs, windows, 1)
+        )
         window: tuple[int, ...] = sizes.attrs.get("ksize", ())
-        return prod(where) * prod(window)
+        return prod(window_positions) * prod(window)
 
     return computes(flops)
 
@@ -149,9 +151,11 @@ def convolution(kernel: int | None, positions: int | None, depthwise: bool = Fal
 
     def flops(sizes: Sizes) -> float:
         shape = sizes.outputs[0] if kernel is None else dims_at(sizes.inputs, kernel, 2)
-        where = sizes.outputs[0] if positions is None else dims_at(sizes.inputs, positions, 1)
-        each = shape[:-2] if depthwise else shape[:-1]
-        return 2 * prod(where) * prod(each) * _arithmetic(sizes)
+        output_positions = (
+            sizes.outputs[0] if positions is None else dims_at(sizes.inputs, positions, 1)
+        )
+        filter_sizes = shape[:-2] if depthwise else shape[:-1]
+        return 2 * prod(output_positions) * prod(filter_sizes) * _arithmetic(sizes)
 
     return computes(flops)
 
@@ -193,8 +197,8 @@ def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> Cost
         *batch, m, n = dims_at(sizes.inputs, 0, 2)
         right = dims_at(sizes.inputs, 1, 2)[-1] if len(sizes.inputs) > 1 else 1
         rows, least = (n, n) if square else (m, min(m, n))
-        each = cube(sizes) * rows * n * least + columns * rows * n * right
-        return prod(batch) * each * _arithmetic(sizes)
+        per_matrix = cube(sizes) * rows * n * least + columns * rows * n * right
+        return prod(batch) * per_matrix * _arithmetic(sizes)
 
     return computes(flops)
 
@@ -272,7 +276,7 @@ def update(factor: int, states: int, gradient: int, indices: int | None) -> Cost
     """
 
     def nbytes(sizes: Sizes) -> float:
-        where = 0 if indices is None else sizes.input_bytes[indices]
-        return sizes.input_bytes[gradient] * (1 + 2 * states) + where
+        index_bytes = 0 if indices is None else sizes.input_bytes[indices]
+        return sizes.input_bytes[gradient] * (1 + 2 * states) + index_bytes
 
     return takes(lambda sizes: factor * prod(sizes.inputs[gradient]), nbytes)

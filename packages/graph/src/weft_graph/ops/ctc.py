@@ -181,7 +181,7 @@ def ctc_beam_search_decoder(
     node = create("CTCBeamSearchDecoder", [inputs, sequence_length], attrs, name)
     *parts, score = node.outputs
     lists = (parts[:top_paths], parts[top_paths : 2 * top_paths], parts[2 * top_paths :])
-    return [SparseTensor(*each) for each in zip(*lists, strict=True)], score
+    return [SparseTensor(*parts) for parts in zip(*lists, strict=True)], score
 
 
 def ctc_beam_search_decoder_v2(

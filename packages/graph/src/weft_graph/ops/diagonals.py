@@ -70,8 +70,8 @@ def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
     diagonal = shape_rules.with_rank_at_least(node.inputs[1].dims, 1, "diagonal")
     if dims is None or diagonal is None:
         return (dims,)
-    wanted = (*dims[:-2], smaller(dims[-2], dims[-1]))
-    lead = merge_dims(wanted, diagonal)
+    diagonal_dims = (*dims[:-2], smaller(dims[-2], dims[-1]))
+    lead = merge_dims(diagonal_dims, diagonal)
     assert lead is not None
     return ((*lead[:-1], *dims[-2:]),)
 
@@ -125,10 +125,12 @@ def _matrix_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
             f"{format_dims(diagonal)}"
         )
     lead = diagonal[: -1 - several]
-    given = [shape_rules.constant_int(size) for size in node.inputs[2:4]]
-    if diagonal[-1] is None or None in given:
+    given_sizes = [shape_rules.constant_int(size) for size in node.inputs[2:4]]
+    if diagonal[-1] is None or None in given_sizes:
         return ((*lead, None, None),)
-    return ((*lead, *sizes_for(diagonal[-1], lower, upper, given[0] or 0, given[1] or 0)),)
+    return (
+        (*lead, *sizes_for(diagonal[-1], lower, upper, given_sizes[0] or 0, given_sizes[1] or 0)),
+    )
 
 
 def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> tuple[int, int]:
@@ -141,14 +143,15 @@ def sizes_for(longest: int, lower: int, upper: int, rows: int, columns: int) -> 
     least = longest - min(upper, 0), longest + max(lower, 0)
     if rows == columns == -1:
         return (max(least),) * 2
-    made = least[0] if rows == -1 else rows, least[1] if columns == -1 else columns
-    fits = made[0] >= least[0] and made[1] >= least[1]
-    if not fits or (made[0] > least[0] and made[1] > least[1]):
+    matrix_sizes = least[0] if rows == -1 else rows, least[1] if columns == -1 else columns
+    fits = matrix_sizes[0] >= least[0] and matrix_sizes[1] >= least[1]
+    if not fits or (matrix_sizes[0] > least[0] and matrix_sizes[1] > least[1]):
         raise errors.InvalidArgumentError(
             f"diagonals {lower} to {upper} of at most {longest} elements do not make matrices of "
-            f"shape {list(made)}; the least is {list(least)}, and only one size may be larger"
+            f"shape {list(matrix_sizes)}; the least is {list(least)}, and only one size may be "
+            "larger"
         )
-    return made
+    return matrix_sizes
 
 
 def _matrix_diag_part_v3_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -158,9 +161,9 @@ def _matrix_diag_part_v3_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _matrix_set_diag_v3_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
-    wanted = _of_diagonals(dims, _bounds(node.inputs[2]))
-    if wanted is not None:
-        merge_dims(wanted, node.inputs[1].dims)
+    diagonal_dims = _of_diagonals(dims, _bounds(node.inputs[2]))
+    if diagonal_dims is not None:
+        merge_dims(diagonal_dims, node.inputs[1].dims)
     return (dims,)
 
 
@@ -295,8 +298,8 @@ def matrix_diag(
              [0, 0, 2],
              [0, 0, 0]], dtype=int32)
     """
-    whole = all(isinstance(size, int) and size == -1 for size in (num_rows, num_cols))
-    if _is_zero(k) and whole and _is_zero(padding_value):
+    default_size = all(isinstance(size, int) and size == -1 for size in (num_rows, num_cols))
+    if _is_zero(k) and default_size and _is_zero(padding_value):
         return out("MatrixDiag", [diagonal], name=name)
     x = convert_to_tensor(diagonal)
     inputs = [x, k, num_rows, num_cols, _padding(padding_value, x)]
@@ -432,8 +435,8 @@ def eye(
         return matrix_diag(out("Fill", [shape, one]), name or "eye")
     least = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
     diagonal = out("Fill", [out("ConcatV2", [[head, least], 0]), one])
-    whole = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
-    zeros = array.zeros(whole, element)
+    full_shape = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
+    zeros = array.zeros(full_shape, element)
     return matrix_set_diag(zeros, diagonal, name or "eye")
 
 

@@ -65,8 +65,8 @@ def _truncated_integers(x: int, y: int) -> int:
 def _truncated(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if x.dtype.kind not in "iu":
         return np.asarray(np.trunc(np.divide(x, y)))
-    found = np.frompyfunc(_truncated_integers, 2, 1)(x, y)  # which refuses zeros
-    return np.asarray(found).astype(x.dtype)
+    quotients = np.frompyfunc(_truncated_integers, 2, 1)(x, y)  # which refuses zeros
+    return np.asarray(quotients).astype(x.dtype)
 
 
 # ------------------------------------------------------------------------ declarations
@@ -125,7 +125,7 @@ TRUE_QUOTIENT: dict[DType, DType] = {
     dtypes.int64: dtypes.float64,
     dtypes.uint64: dtypes.float64,
 }
-"""What integers are divided in."""
+"""Result types of true division, by type of the integer operands."""
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Output:

@@ -31,22 +31,22 @@ def einsum_dims(equation: str, operands: Sequence[Dims]) -> Dims:
     """
     terms, result = einsum_terms(equation, len(operands))
     sizes: dict[str, int | None] = {}
-    shared: Dims = ()
+    batch_dims: Dims = ()
     for term, dims in zip(terms, operands, strict=True):
         letters, inside = _fitted(term, dims)
         for letter, size in letters:
-            what = f"the sizes of axis {letter!r} of {equation!r}"
-            sizes[letter] = merge_size(sizes.get(letter), size, what)
-        shared = broadcast_dims(shared, inside)
+            label = f"the sizes of axis {letter!r} of {equation!r}"
+            sizes[letter] = merge_size(sizes.get(letter), size, label)
+        batch_dims = broadcast_dims(batch_dims, inside)
     unknown = set(result.replace("...", "")) - set(sizes)
-    if unknown or (shared and "..." not in result):
+    if unknown or (batch_dims and "..." not in result):
         raise errors.InvalidArgumentError(
             f"the result of {equation!r} lacks '...', or has axes of no operand: {sorted(unknown)}"
         )
     head, dots, tail = result.partition("...")
-    if dots and shared is None:
+    if dots and batch_dims is None:
         return None
-    return (*(sizes[c] for c in head), *(shared or ()), *(sizes[c] for c in tail))
+    return (*(sizes[c] for c in head), *(batch_dims or ()), *(sizes[c] for c in tail))
 
 
 def _fitted(term: str, dims: Dims) -> tuple[list[tuple[str, int | None]], Dims]:

@@ -239,7 +239,7 @@ def nextafter(x1: Any, x2: Any, name: str | None = None) -> Output:
 
 
 def is_nan(x: Any, name: str | None = None) -> Output:
-    """Whether x is not a number; floating to bool, any shape.
+    """Return True where x is NaN; floating to bool, any shape.
 
     Args:
       x: floating, any shape.
@@ -253,7 +253,7 @@ def is_nan(x: Any, name: str | None = None) -> Output:
 
 
 def is_inf(x: Any, name: str | None = None) -> Output:
-    """Whether x is infinite, of either sign; floating to bool, any shape.
+    """Return True where x is infinite, of either sign; floating to bool, any shape.
 
     Args:
       x: floating, any shape.
@@ -267,7 +267,7 @@ def is_inf(x: Any, name: str | None = None) -> Output:
 
 
 def is_finite(x: Any, name: str | None = None) -> Output:
-    """Whether x is neither infinite nor NaN; floating to bool, any shape.
+    """Return True where x is neither infinite nor NaN; floating to bool, any shape.
 
     Args:
       x: floating, any shape.

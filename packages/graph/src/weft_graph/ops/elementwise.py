@@ -1,4 +1,4 @@
-"""What declarations of elementwise ops have in common, and the functions that add their nodes."""
+"""Shared parts of the declarations of elementwise ops, and functions that add their nodes."""
 
 from __future__ import annotations
 

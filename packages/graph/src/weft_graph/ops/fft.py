@@ -56,12 +56,14 @@ def _same_shape(rank: int) -> ShapeRule:
 def _lengths(node: NodeSpec, count: int | None) -> list[int] | None:
     """The sizes in fft_length where they are known."""
     vector = node.inputs[1]
-    (given,) = shape_rules.with_rank(vector.dims, 1, "fft_length")
-    shape_rules.merge_size(given, count, "the sizes in fft_length and the axes of the transform")
-    known = shape_rules.constant_array(vector)
-    if known is None:
+    (num_lengths,) = shape_rules.with_rank(vector.dims, 1, "fft_length")
+    shape_rules.merge_size(
+        num_lengths, count, "the sizes in fft_length and the axes of the transform"
+    )
+    static = shape_rules.constant_array(vector)
+    if static is None:
         return None
-    lengths: list[int] = known.tolist()
+    lengths: list[int] = static.tolist()
     if min(lengths, default=0) < 0:
         raise errors.InvalidArgumentError(
             f"fft_length must have sizes of at least 0, got {lengths}"
@@ -70,7 +72,7 @@ def _lengths(node: NodeSpec, count: int | None) -> list[int] | None:
 
 
 def half(size: int) -> int:
-    """How many elements of the transform of `size` real numbers are kept."""
+    """Return the number of stored elements of the transform of `size` real numbers."""
     return size // 2 + 1 if size else 0
 
 
@@ -84,19 +86,19 @@ def _transformed(
     """
     result = list(dims)
     last = axes[-1] if axes else None
-    known: Sequence[int | None] = [None] * len(axes) if lengths is None else lengths
-    for axis, size in zip(axes, known, strict=True):
-        needs, gives = size, size
+    static_lengths: Sequence[int | None] = [None] * len(axes) if lengths is None else lengths
+    for axis, size in zip(axes, static_lengths, strict=True):
+        needs, output_size = size, size
         if size is not None and axis == last:
             needs = half(size) if halved == "input" else size
-            gives = half(size) if halved == "output" else size
+            output_size = half(size) if halved == "output" else size
         have = dims[axis]
         if needs is not None and have is not None and have < needs:
             raise errors.InvalidArgumentError(
                 f"a transform of length {size} requires at least {needs} elements along axis "
                 f"{axis}, got shape {format_dims(dims)}"
             )
-        result[axis] = gives
+        result[axis] = output_size
     return (tuple(result),)
 
 
@@ -119,8 +121,8 @@ def _axes_shape(halved: str) -> ShapeRule:
         dims = node.inputs[0].dims
         if dims is None or axes is None:
             return (None if dims is None else (None,) * len(dims),)
-        where = shape_rules.normal_axes(axes.tolist(), len(dims))
-        return _transformed(dims, where, lengths, halved)
+        positions = shape_rules.normal_axes(axes.tolist(), len(dims))
+        return _transformed(dims, positions, lengths, halved)
 
     return rule
 
@@ -142,13 +144,27 @@ _REAL_INVERSES = frozenset({"IRFFT", "IRFFT2D", "IRFFT3D", "IRFFTND"})
 def _declare(rank: int | None) -> None:
     """Declare the four transforms over so many innermost axes, or over given ones."""
     suffix = "ND" if rank is None else "" if rank == 1 else f"{rank}D"
-    where = "over given axes" if rank is None else f"over the {rank} innermost axes"
+    axes_text = "over given axes" if rank is None else f"over the {rank} innermost axes"
     lengths = ("fft_length: int32", "axes: int32") if rank is None else ("fft_length: int32",)
-    own = lengths if rank is None else ()
+    length_args = lengths if rank is None else ()
     real = {"Treal": _REAL, "Tcomplex": _COMPLEX}
     for op, inputs, output, attrs, halved, doc in (
-        ("FFT", ("input: Tcomplex", *own), "Tcomplex", {"Tcomplex": _COMPLEX}, "", "transforms"),
-        ("IFFT", ("input: Tcomplex", *own), "Tcomplex", {"Tcomplex": _COMPLEX}, "", "inverses"),
+        (
+            "FFT",
+            ("input: Tcomplex", *length_args),
+            "Tcomplex",
+            {"Tcomplex": _COMPLEX},
+            "",
+            "transforms",
+        ),
+        (
+            "IFFT",
+            ("input: Tcomplex", *length_args),
+            "Tcomplex",
+            {"Tcomplex": _COMPLEX},
+            "",
+            "inverses",
+        ),
         ("RFFT", ("input: Treal", *lengths), "Tcomplex", real, "output", "of real numbers"),
         ("IRFFT", ("input: Tcomplex", *lengths), "Treal", real, "input", "back to real numbers"),
     ):
@@ -163,7 +179,7 @@ def _declare(rank: int | None) -> None:
             attrs,
             rule,
             traits=_TRAITS,
-            doc=f"Fourier transforms {where}: {doc}.",
+            doc=f"Fourier transforms {axes_text}: {doc}.",
         )
 
 
@@ -392,9 +408,11 @@ def _own_lengths(x: Output, axes: Any, inverse: bool) -> Any:
 def shape_of(x: Output, axes: Any) -> Any:
     """The sizes along axes, as an array where they are known, else as an output."""
     if x.dims is not None:
-        known = [x.dims[axis] for axis in shape_rules.normal_axes(map(int, axes), len(x.dims))]
-        if None not in known:
-            return np.array(known, np.int32)
+        static_sizes = [
+            x.dims[axis] for axis in shape_rules.normal_axes(map(int, axes), len(x.dims))
+        ]
+        if None not in static_sizes:
+            return np.array(static_sizes, np.int32)
     picked = axes if x.dims is None else np.array(axes, np.int32) % max(len(x.dims), 1)
     if x.dims is None and len(axes) and min(axes) < 0:
         picked = out("AddV2", [axes, out("Rank", [x])])
@@ -403,12 +421,12 @@ def shape_of(x: Output, axes: Any) -> Any:
 
 def _filled(x: Output, lengths: Output, axes: Any, inverse: bool) -> Output:
     """The input with zeros at the ends of axes that are shorter than the transform."""
-    sizes, wanted = shape_of(x, axes), constant_value(lengths)
-    if isinstance(sizes, np.ndarray) and wanted is not None:
-        needed = wanted.copy()
-        if inverse and len(needed):
-            needed[-1] = half(int(needed[-1]))
-        if needed.shape == sizes.shape and not (needed > sizes).any():
+    sizes, static_lengths = shape_of(x, axes), constant_value(lengths)
+    if isinstance(sizes, np.ndarray) and static_lengths is not None:
+        required = static_lengths.copy()
+        if inverse and len(required):
+            required[-1] = half(int(required[-1]))
+        if required.shape == sizes.shape and not (required > sizes).any():
             return x
     need = lengths
     if inverse:
@@ -528,16 +546,16 @@ def _over_axes(op: str, value: Any, fft_length: Any, axes: Any, norm: Any, name:
         )
     with name_scope(name) as scope:
         x = _converted(value, op in ("FFTND", "IFFTND", "IRFFTND"))
-        known = _known_axes(x, axes)
+        static_axes = _known_axes(x, axes)
         inverse = op in _REAL_INVERSES
         if fft_length is None:
-            fft_length = _own_lengths(x, known, inverse)
+            fft_length = _own_lengths(x, static_axes, inverse)
         lengths = convert_to_tensor(fft_length, dtypes.int32)
-        x = _filled(x, lengths, known, inverse)
+        x = _filled(x, lengths, static_axes, inverse)
         divided = op[0] == "I"
         if norm in (None, "backward"):
-            return out(op, [x, lengths, known], _result_type(x, op), scope)
-        result = out(op, [x, lengths, known], _result_type(x, op))
+            return out(op, [x, lengths, static_axes], _result_type(x, op), scope)
+        result = out(op, [x, lengths, static_axes], _result_type(x, op))
         power = (1 if divided else -1) * (0.5 if norm == "ortho" else 1)
         count = cast(out("Prod", [lengths, [0]]), result.dtype.real_dtype)
         factor = cast(out("Pow", [count, power]), result.dtype)
@@ -546,13 +564,15 @@ def _over_axes(op: str, value: Any, fft_length: Any, axes: Any, norm: Any, name:
 
 def _known_axes(x: Output, axes: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
     """The axes, counted from the front."""
-    given = constant_value(convert_to_tensor(axes, dtypes.int32)) if axes is not None else None
-    if x.dims is None or (axes is not None and given is None):
+    static_axes = (
+        constant_value(convert_to_tensor(axes, dtypes.int32)) if axes is not None else None
+    )
+    if x.dims is None or (axes is not None and static_axes is None):
         raise errors.InvalidArgumentError(
             "transforms over given axes require an input of known rank and constant axes, got "
             f"{x!r} and {axes!r}"
         )
-    every = range(len(x.dims)) if given is None else given.reshape(-1).tolist()
+    every = range(len(x.dims)) if static_axes is None else static_axes.reshape(-1).tolist()
     return np.array(shape_rules.normal_axes(every, len(x.dims)), np.int32)
 
 

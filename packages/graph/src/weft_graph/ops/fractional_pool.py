@@ -23,9 +23,9 @@ from weft_tensor.shape import Dims, merge_dims
 
 
 def pooled_size(size: int, ratio: float) -> int:
-    """How many regions an axis is divided into.
+    """Return the number of regions along an axis.
 
-    Raises: InvalidArgumentError: there are none.
+    Raises: InvalidArgumentError: there would be no region.
     """
     count = floor(size / ratio)
     if size and not count:

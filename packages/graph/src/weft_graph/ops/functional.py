@@ -13,7 +13,7 @@ from weft_tensor.shape import Dims
 
 
 def _result_shapes(node: NodeSpec) -> Sequence[Dims]:
-    """What the body says; nothing where the function is not there, or is being defined."""
+    """Return the result shapes of the body; unknown ones if it is undefined or being read."""
     library = node.inputs[0].graph.functions if node.inputs else _default_library()
     name = node.attrs["f"].name
     types = node.attrs["Tout"]

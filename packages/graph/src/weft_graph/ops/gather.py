@@ -43,16 +43,16 @@ _INDEX = "{int32, int64}"
 # ------------------------------------------------------------------------------ shape rules
 
 
-def check_bounds(indices: np.ndarray[Any, Any], size: int, what: str = "indices") -> None:
+def check_bounds(indices: np.ndarray[Any, Any], size: int, label: str = "indices") -> None:
     """Raise InvalidArgumentError, naming the element, unless all indices are in [0, size)."""
     if indices.size == 0:
         return
     if indices.min() < 0 or indices.max() >= size:
         bad = (indices < 0) | (indices >= size)
-        at = [int(i) for i in np.argwhere(np.atleast_1d(bad))[0]] if indices.ndim else []
-        value = int(indices[tuple(at)])
+        bad_index = [int(i) for i in np.argwhere(np.atleast_1d(bad))[0]] if indices.ndim else []
+        value = int(indices[tuple(bad_index)])
         raise errors.InvalidArgumentError(
-            f"{what}{at or ''} = {value} is not in [0, {size})",
+            f"{label}{bad_index or ''} = {value} is not in [0, {size})",
             details={"index": value, "size": size},
         )
 
@@ -84,28 +84,28 @@ def _batch_dims(batch: int, rank: int) -> int:
 
 
 def _gathered(params: Output, indices: Output, axis: int, batch: int) -> Dims:
-    dims, which = params.dims, indices.dims
+    dims, index_dims = params.dims, indices.dims
     if dims is None:
         return None
-    at = normal_axis(axis, len(dims))
-    if which is None:
+    dim = normal_axis(axis, len(dims))
+    if index_dims is None:
         return None
-    if batch > at:
-        raise errors.InvalidArgumentError(f"axis must be at least batch_dims {batch}, got {at}")
-    size = dims[at]
+    if batch > dim:
+        raise errors.InvalidArgumentError(f"axis must be at least batch_dims {batch}, got {dim}")
+    size = dims[dim]
     if size is not None and indices.node.role is Role.CONSTANT:
         check_bounds(indices.node.attrs["value"], size)
-    if not compatible_dims(dims[:batch], which[:batch]):
+    if not compatible_dims(dims[:batch], index_dims[:batch]):
         raise errors.InvalidArgumentError(
             f"the first {batch} sizes of params and indices must agree, got "
-            f"{format_dims(dims)} and {format_dims(which)}"
+            f"{format_dims(dims)} and {format_dims(index_dims)}"
         )
-    lead = merge_dims(dims[:batch], which[:batch]) or ()
-    return (*lead, *dims[batch:at], *which[batch:], *dims[at + 1 :])
+    lead = merge_dims(dims[:batch], index_dims[:batch]) or ()
+    return (*lead, *dims[batch:dim], *index_dims[batch:], *dims[dim + 1 :])
 
 
 def _depth(indices: Output) -> int | None:
-    """How many axes an index vector addresses."""
+    """Return the number of axes that an index vector addresses."""
     dims = indices.dims
     if dims is not None and not dims:
         raise errors.InvalidArgumentError("indices must have rank at least 1, got rank 0")
@@ -133,10 +133,11 @@ def _check_updates(target: Dims, indices: Output, updates: Output) -> None:
         raise errors.InvalidArgumentError(
             f"indices of {depth} numbers address more axes than shape {format_dims(target)} has"
         )
-    wanted = (*indices.dims[:-1], *target[depth:])
-    if not compatible_dims(updates.dims, wanted):
+    required_dims = (*indices.dims[:-1], *target[depth:])
+    if not compatible_dims(updates.dims, required_dims):
         raise errors.InvalidArgumentError(
-            f"updates must have shape {format_dims(wanted)} (the shape of indices without its "
+            f"updates must have shape {format_dims(required_dims)} (the shape of indices without "
+            "its "
             f"last axis, then the sizes not addressed), got {format_dims(updates.dims)}"
         )
 
@@ -173,18 +174,19 @@ def _stitch_shape(node: NodeSpec) -> Sequence[Dims]:
     indices, data = node.inputs[:count], node.inputs[count:]
     inner: Dims = None
     size: int | None = 0
-    for which, part in zip(indices, data, strict=True):
-        known = constant_array(which)
-        if known is None or size is None:
+    for index_part, part in zip(indices, data, strict=True):
+        static = constant_array(index_part)
+        if static is None or size is None:
             size = None
-        elif known.size:
-            size = max(size, int(known.max()) + 1)
-        if which.dims is None or part.dims is None:
+        elif static.size:
+            size = max(size, int(static.max()) + 1)
+        if index_part.dims is None or part.dims is None:
             continue
-        rank = len(which.dims)
-        if not compatible_dims(part.dims[:rank], which.dims):
+        rank = len(index_part.dims)
+        if not compatible_dims(part.dims[:rank], index_part.dims):
             raise errors.InvalidArgumentError(
-                f"data's shape must start with that of its indices, {format_dims(which.dims)}, "
+                "data's shape must start with that of its indices, "
+                f"{format_dims(index_part.dims)}, "
                 f"got {format_dims(part.dims)}"
             )
         inner = merge_dims(inner, part.dims[rank:])
@@ -192,11 +194,11 @@ def _stitch_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _one_hot_shape(node: NodeSpec) -> Sequence[Dims]:
-    indices, depth, on, off = node.inputs
-    for value, what in ((depth, "depth"), (on, "on_value"), (off, "off_value")):
+    indices, depth, on, off_value = node.inputs
+    for value, label in ((depth, "depth"), (on, "on_value"), (off_value, "off_value")):
         if value.dims not in ((), None):
             raise errors.InvalidArgumentError(
-                f"{what} must have rank 0, got shape {format_dims(value.dims)}"
+                f"{label} must have rank 0, got shape {format_dims(value.dims)}"
             )
     size = scalar_int(depth, "depth")
     if size is not None and size < 0:
@@ -204,8 +206,8 @@ def _one_hot_shape(node: NodeSpec) -> Sequence[Dims]:
     if indices.dims is None:
         return (None,)
     axis = node.attrs["axis"]
-    at = normal_axis(axis, len(indices.dims) + 1)
-    return ((*indices.dims[:at], size, *indices.dims[at:]),)
+    dim = normal_axis(axis, len(indices.dims) + 1)
+    return ((*indices.dims[:dim], size, *indices.dims[dim:]),)
 
 
 def _where_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -221,11 +223,11 @@ def _gather_value(node: Node, index: int, values: Values) -> Array | None:
     value, indices, *axis = arrays(values)
     if node.attrs.get("batch_dims", 0):
         return None
-    at = int(axis[0]) if axis else 0
+    dim = int(axis[0]) if axis else 0
     positions = indices.astype(np.int64)
     if positions.size and positions.min() < 0:
         return None
-    return np.take(value, positions, axis=at)
+    return np.take(value, positions, axis=dim)
 
 
 # ------------------------------------------------------------------------------ declarations
@@ -375,8 +377,8 @@ def gather(
     if not batch_dims and isinstance(axis, int) and axis == 0:
         sparse_read = getattr(params, "sparse_read", None)
         if sparse_read is not None:
-            found: Output = sparse_read(indices, name=name)
-            return found
+            gathered: Output = sparse_read(indices, name=name)
+            return gathered
     return out("GatherV2", [params, indices, axis], {"batch_dims": batch_dims}, name)
 
 
@@ -393,11 +395,11 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Output:
       array([[2],
              [3]], dtype=int32)
     """
-    which = convert_to_tensor(indices)
-    if which.dims is None:
+    index_tensor = convert_to_tensor(indices)
+    if index_tensor.dims is None:
         raise errors.InvalidArgumentError("batch_gather requires indices of a known rank")
-    count = len(which.dims) - 1
-    return gather(params, which, axis=count, batch_dims=count, name=name)
+    count = len(index_tensor.dims) - 1
+    return gather(params, index_tensor, axis=count, batch_dims=count, name=name)
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Output:
@@ -419,8 +421,8 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
         indices = with_batch_positions(convert_to_tensor(indices), batch_dims)
         params = values
     elif hasattr(params, "gather_nd"):  # a resource variable
-        found: Output = params.gather_nd(indices, name=name)
-        return found
+        gathered: Output = params.gather_nd(indices, name=name)
+        return gathered
     return out("GatherNd", [params, indices], name=name)
 
 
@@ -432,14 +434,14 @@ def with_batch_positions(indices: Output, batch_dims: int) -> Output:
         )
     dtype = indices.dtype.base_dtype
     shape = out("Shape", [indices], {"out_type": dtype})
-    whole = out("ConcatV2", [[_part(shape, 0, -1), [1]], 0])
+    column_shape = out("ConcatV2", [[_part(shape, 0, -1), [1]], 0])
     columns = []
     for axis in range(batch_dims):
         size = out("Reshape", [_part(shape, axis, axis + 1), constant_of(np.array([], np.int32))])
-        zero, one = constant_of(np.array(0, dtype.numpy)), constant_of(np.array(1, dtype.numpy))
-        counted = out("Range", [zero, size, one])
+        zero, unit = constant_of(np.array(0, dtype.numpy)), constant_of(np.array(1, dtype.numpy))
+        counted = out("Range", [zero, size, unit])
         column = out("Reshape", [counted, _along(indices, axis)])
-        columns.append(out("BroadcastTo", [column, whole]))
+        columns.append(out("BroadcastTo", [column, column_shape]))
     return out("ConcatV2", [[*columns, indices], -1])
 
 
@@ -454,9 +456,9 @@ def _along(value: Output, axis: int) -> Output:
 
 
 def _part(vector: Output, begin: int, end: int) -> Output:
-    one = constant_of(np.array([1], np.int32))
+    unit = constant_of(np.array([1], np.int32))
     bounds = [constant_of(np.array([n], np.int32)) for n in (begin, end)]
-    return out("StridedSlice", [vector, *bounds, one])
+    return out("StridedSlice", [vector, *bounds, unit])
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Output:
@@ -616,24 +618,28 @@ def one_hot(
       array([[1., 0., 0.],
              [0., 0., 1.]], dtype=float32)
     """
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    element_type = None if dtype is None else dtypes.as_dtype(dtype)
     typed = {v.dtype for v in (on_value, off_value) if hasattr(v, "dtype")}
-    if len({dtypes.as_dtype(each).base_dtype for each in typed} | ({wanted} - {None})) > 1:
-        names = ", ".join(sorted(dtypes.as_dtype(each).name for each in typed))
+    if (
+        len({dtypes.as_dtype(tensor).base_dtype for tensor in typed} | ({element_type} - {None}))
+        > 1
+    ):
+        names = ", ".join(sorted(dtypes.as_dtype(tensor).name for tensor in typed))
         raise errors.InvalidTypeError(
             f"one_hot requires on_value, off_value and dtype to agree, got values of {names}"
-            + (f" for {wanted.name}" if wanted is not None else "")
+            + (f" for {element_type.name}" if element_type is not None else "")
         )
-    if wanted is None:
-        given = [convert_to_tensor(v).dtype for v in (on_value, off_value) if v is not None]
-        wanted = given[0].base_dtype if given else dtypes.float32
-        if len(given) == 2 and given[1].base_dtype is not wanted:
+    if element_type is None:
+        value_types = [convert_to_tensor(v).dtype for v in (on_value, off_value) if v is not None]
+        element_type = value_types[0].base_dtype if value_types else dtypes.float32
+        if len(value_types) == 2 and value_types[1].base_dtype is not element_type:
             raise errors.InvalidTypeError(
                 "one_hot requires on_value and off_value of one type, got "
-                f"{wanted.name} and {given[1].base_dtype.name}; pass dtype= to convert numbers"
+                f"{element_type.name} and {value_types[1].base_dtype.name}; pass dtype= to "
+                "convert numbers"
             )
-    on = convert_to_tensor(1 if on_value is None else on_value, wanted, "on_value")
-    off = convert_to_tensor(0 if off_value is None else off_value, wanted, "off_value")
-    which = convert_to_tensor(indices)
+    on = convert_to_tensor(1 if on_value is None else on_value, element_type, "on_value")
+    off_tensor = convert_to_tensor(0 if off_value is None else off_value, element_type, "off_value")
+    index_tensor = convert_to_tensor(indices)
     attrs = {"axis": -1 if axis is None else axis}
-    return out("OneHot", [which, depth, on, off], attrs, name or "one_hot")
+    return out("OneHot", [index_tensor, depth, on, off_tensor], attrs, name or "one_hot")

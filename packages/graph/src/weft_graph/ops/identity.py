@@ -210,7 +210,7 @@ def add_check_numerics_ops() -> Node:
 
 
 def _may_be_skipped(node: Node) -> bool:
-    """Whether a step may leave the outputs of a node without a value, or give them several."""
+    """Return True if a step may leave a node's outputs without a value, or run it several times."""
     context = node.context
     if context is not None and node.role is Role.EXIT:
         context = context.outer

@@ -26,23 +26,23 @@ def _check_zeros(zeros: Dims, x: Dims, axis: int) -> None:
     """Refuse zero points that do not broadcast, or differ along the axis that is summed over."""
     if x is None:
         return
-    alike = (*x[:axis], 1, *x[len(x) + axis + 1 :])
+    per_row = (*x[:axis], 1, *x[len(x) + axis + 1 :])
     try:
-        merge_dims(broadcast_dims(zeros, alike), alike)
+        merge_dims(broadcast_dims(zeros, per_row), per_row)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"MatMulInteger requires zero points that broadcast with {format_dims(alike)}, for "
+            f"MatMulInteger requires zero points that broadcast with {format_dims(per_row)}, for "
             f"the operand {format_dims(x)}, got {format_dims(zeros)}"
         ) from None
 
 
 def _product_shape(node: NodeSpec) -> Sequence[Dims]:
     plain = NodeSpec(node.inputs, {**node.attrs, "adj_x": False, "adj_y": False})
-    a, b, a_zero, b_zero = [each.dims for each in node.inputs]
-    found = shape_rules.batch_matmul(plain)
+    a, b, a_zero, b_zero = [input_.dims for input_ in node.inputs]
+    product_dims = shape_rules.batch_matmul(plain)
     _check_zeros(a_zero, a, -1)
     _check_zeros(b_zero, b, -2)
-    return found
+    return product_dims
 
 
 def _conv_shape(op: str, depthwise: bool) -> ShapeRule:
@@ -97,5 +97,5 @@ def matmul_integer(
     Raises: InvalidArgumentError: the inner sizes differ, or zero points do not broadcast.
     """
     zeros = [convert_to_tensor(zero, dtypes.int32) for zero in (a_zero, b_zero)]
-    given = [convert_to_tensor(a), convert_to_tensor(b), *zeros]
-    return create("MatMulInteger", given, {}, name).outputs[0]
+    operands = [convert_to_tensor(a), convert_to_tensor(b), *zeros]
+    return create("MatMulInteger", operands, {}, name).outputs[0]

@@ -46,18 +46,18 @@ _BEND: Final = 1.75  # from where on Fresnel's integrals are waves about 1 / 2
 def _fresnel_waves(size: Scalar, exact: bool) -> tuple[Scalar, Scalar, Scalar, Scalar]:
     """The amplitudes of the waves beyond the bend, and the sine and cosine of their phase."""
     far = scalar.maximum(size, _BEND)
-    at = 2 * scalar.square(scalar.square(_BEND / far)) - 1
+    argument = 2 * scalar.square(scalar.square(_BEND / far)) - 1
     first = 1 / (math.pi * far)
-    f = first * chebyshev(fits.FRESNEL_F, at, exact)
-    g = scalar.square(first) / far * chebyshev(fits.FRESNEL_G, at, exact)
+    f = first * chebyshev(fits.FRESNEL_F, argument, exact)
+    g = scalar.square(first) / far * chebyshev(fits.FRESNEL_G, argument, exact)
     # From 1e8 on neighbouring numbers are more than a period apart.
     turns = scalar.trunc_mod(scalar.square(scalar.minimum(far, 1e8)), 4)
     return f, g, scalar.sin((math.pi / 2) * turns), scalar.cos((math.pi / 2) * turns)
 
 
 def _fresnel_near(fit: tuple[float, ...], near: Scalar, exact: bool) -> Scalar:
-    at = scalar.square(scalar.square(near)) * (2 / _BEND**4) - 1
-    return chebyshev(fit, at, exact)
+    argument = scalar.square(scalar.square(near)) * (2 / _BEND**4) - 1
+    return chebyshev(fit, argument, exact)
 
 
 @in_float64

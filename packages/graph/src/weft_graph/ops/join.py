@@ -58,20 +58,22 @@ def concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
         )
     if axis is None:
         return (None,) * rank
-    at = normal_axis(axis, rank)
+    dim = normal_axis(axis, rank)
     total: int | None = 0
-    rest: list[int | None] = [None] * rank
+    merged: list[int | None] = [None] * rank
     for part in parts:
         if part.dims is None:
             total = None
             continue
         for i, size in enumerate(part.dims):
-            if i != at:
-                rest[i] = merge_size(rest[i], size, f"sizes at axis {i} of concatenated tensors")
-        size = part.dims[at]
+            if i != dim:
+                merged[i] = merge_size(
+                    merged[i], size, f"sizes at axis {i} of concatenated tensors"
+                )
+        size = part.dims[dim]
         total = None if total is None or size is None else total + size
-    rest[at] = total
-    return tuple(rest)
+    merged[dim] = total
+    return tuple(merged)
 
 
 def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -90,20 +92,20 @@ def _concat_offset_shape(node: NodeSpec) -> Sequence[Dims]:
 def _split_shape(node: NodeSpec) -> Sequence[Dims]:
     axis, value = node.inputs
     count: int = node.attrs["num_split"]
-    at = scalar_int(axis, "split_dim")
+    dim = scalar_int(axis, "split_dim")
     if value.dims is None:
         return (None,) * count
-    if at is None:
+    if dim is None:
         return ((None,) * len(value.dims),) * count
-    at = normal_axis(at, len(value.dims))
-    size = value.dims[at]
+    dim = normal_axis(dim, len(value.dims))
+    size = value.dims[dim]
     if size is not None and size % count:
         raise errors.InvalidArgumentError(
-            f"the size at axis {at} must be a multiple of {count} to be split evenly, "
+            f"the size at axis {dim} must be a multiple of {count} to be split evenly, "
             f"got shape {format_dims(value.dims)}"
         )
     part = None if size is None else size // count
-    return ((*value.dims[:at], part, *value.dims[at + 1 :]),) * count
+    return ((*value.dims[:dim], part, *value.dims[dim + 1 :]),) * count
 
 
 def _split_v_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -113,41 +115,41 @@ def _split_v_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"size_splits must have shape [{count}], got {format_dims(sizes.dims)}"
         )
-    at = scalar_int(axis, "split_dim")
+    dim = scalar_int(axis, "split_dim")
     if value.dims is None:
         return (None,) * count
-    if at is None:
+    if dim is None:
         return ((None,) * len(value.dims),) * count
-    at = normal_axis(at, len(value.dims))
-    known = partial_value(sizes)
-    wanted = [None] * count if known is None else known.tolist()
-    parts = split_sizes(wanted, value.dims[at], at)
-    return [(*value.dims[:at], part, *value.dims[at + 1 :]) for part in parts]
+    dim = normal_axis(dim, len(value.dims))
+    static = partial_value(sizes)
+    part_sizes = [None] * count if static is None else static.tolist()
+    parts = split_sizes(part_sizes, value.dims[dim], dim)
+    return [(*value.dims[:dim], part, *value.dims[dim + 1 :]) for part in parts]
 
 
-def split_sizes(wanted: Sequence[int | None], size: int | None, axis: int) -> list[int | None]:
+def split_sizes(size_list: Sequence[int | None], size: int | None, axis: int) -> list[int | None]:
     """The sizes of the parts of an axis; one of those wanted may be -1, the rest.
 
     Raises: InvalidArgumentError: they do not add up to `size`, or -1 is given twice.
     """
-    parts = list(wanted)
+    parts = list(size_list)
     if any(part is not None and part < -1 for part in parts) or parts.count(-1) > 1:
         raise errors.InvalidArgumentError(
             f"sizes of parts must be at least 0, and one may be -1, got {parts}"
         )
     if None in parts:
         return [None if part == -1 else part for part in parts]
-    given = sum(part for part in parts if part is not None and part >= 0)
+    total = sum(part for part in parts if part is not None and part >= 0)
     if -1 in parts:
-        if size is not None and given > size:
+        if size is not None and total > size:
             raise errors.InvalidArgumentError(
                 f"sizes {parts} exceed the size {size} at axis {axis}"
             )
-        parts[parts.index(-1)] = None if size is None else size - given
-    elif size is not None and given != size:
+        parts[parts.index(-1)] = None if size is None else size - total
+    elif size is not None and total != size:
         raise errors.InvalidArgumentError(
             f"sizes of parts must add up to {size}, the size at axis {axis}, "
-            f"got {parts} with the sum {given}"
+            f"got {parts} with the sum {total}"
         )
     return parts
 
@@ -158,8 +160,8 @@ def _pack_shape(node: NodeSpec) -> Sequence[Dims]:
         dims = merge_dims(dims, value.dims)
     if dims is None:
         return (None,)
-    at = normal_axis(node.attrs["axis"], len(dims) + 1)
-    return ((*dims[:at], len(node.inputs), *dims[at:]),)
+    dim = normal_axis(node.attrs["axis"], len(dims) + 1)
+    return ((*dims[:dim], len(node.inputs), *dims[dim:]),)
 
 
 def _unpack_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -169,32 +171,32 @@ def _unpack_shape(node: NodeSpec) -> Sequence[Dims]:
         return (None,) * count
     if not dims:
         raise errors.InvalidArgumentError("a tensor of rank 0 cannot be unstacked")
-    at = normal_axis(node.attrs["axis"], len(dims))
-    if dims[at] not in (None, count):
+    dim = normal_axis(node.attrs["axis"], len(dims))
+    if dims[dim] not in (None, count):
         raise errors.InvalidArgumentError(
-            f"num must be the size {dims[at]} at axis {at}, got {count}"
+            f"num must be the size {dims[dim]} at axis {dim}, got {count}"
         )
-    return ((*dims[:at], *dims[at + 1 :]),) * count
+    return ((*dims[:dim], *dims[dim + 1 :]),) * count
 
 
 def _tile_shape(node: NodeSpec) -> Sequence[Dims]:
     dims, vector = node.inputs[0].dims, node.inputs[1]
     with_rank(vector.dims, 1, "multiples")
-    known = partial_value(vector)
-    if known is not None and any(n is not None and n < 0 for n in known.tolist()):
-        raise errors.InvalidArgumentError(f"multiples must be at least 0, got {known.tolist()}")
+    static = partial_value(vector)
+    if static is not None and any(n is not None and n < 0 for n in static.tolist()):
+        raise errors.InvalidArgumentError(f"multiples must be at least 0, got {static.tolist()}")
     if dims is None:
-        if known is None:
+        if static is None:
             return (None,)
-        dims = (None,) * len(known)
+        dims = (None,) * len(static)
     if vector.dims is not None and vector.dims not in ((len(dims),), (None,)):
         raise errors.InvalidArgumentError(
             f"multiples must have one entry per axis of {format_dims(dims)}, "
             f"got shape {format_dims(vector.dims)}"
         )
-    if known is None:
+    if static is None:
         return ((None,) * len(dims),)
-    return (tuple(map(_product, dims, known.tolist())),)
+    return (tuple(map(_product, dims, static.tolist())),)
 
 
 def _product(a: int | None, b: int | None) -> int | None:
@@ -350,9 +352,11 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Output:
     parts = list(values) if isinstance(values, list | tuple) else [values]
     if len(parts) == 1:
         only = convert_to_tensor(parts[0])
-        at = constant_int(convert_to_tensor(axis, dtypes.int32)) if not _is_int(axis) else int(axis)
-        if at is not None and only.dims is not None:
-            normal_axis(at, len(only.dims))
+        dim = (
+            constant_int(convert_to_tensor(axis, dtypes.int32)) if not _is_int(axis) else int(axis)
+        )
+        if dim is not None and only.dims is not None:
+            normal_axis(dim, len(only.dims))
         return out("Identity", [only], name=name or "concat")
     return out("ConcatV2", [parts, axis], name=name or "concat")
 

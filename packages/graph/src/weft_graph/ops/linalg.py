@@ -48,12 +48,12 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 _TYPES = "{float32, float64, complex64, complex128}"
 
 
-def square_dims(dims: Dims, what: str) -> Dims:
+def square_dims(dims: Dims, label: str) -> Dims:
     """`dims` of square matrices, with one size standing in for the other."""
-    shape_rules.with_rank_at_least(dims, 2, what)
+    shape_rules.with_rank_at_least(dims, 2, label)
     if dims is None:
         return None
-    size = shape_rules.merge_size(dims[-2], dims[-1], f"the rows and columns of {what}")
+    size = shape_rules.merge_size(dims[-2], dims[-1], f"the rows and columns of {label}")
     return (*dims[:-2], size, size)
 
 
@@ -306,8 +306,10 @@ def slogdet(input: Any, name: str | None = None) -> tuple[Output, Output]:
       >>> sign, np.round(log, 3)
       (np.float32(-1.0), np.float32(0.0))
     """
-    found: tuple[Output, Output] = named_results(create("LogMatrixDeterminant", [input], name=name))
-    return found
+    sign_and_log: tuple[Output, Output] = named_results(
+        create("LogMatrixDeterminant", [input], name=name)
+    )
+    return sign_and_log
 
 
 log_matrix_determinant = slogdet
@@ -511,10 +513,10 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
       array([[3., 0.],
              [0., 4.]], dtype=float32)
     """
-    found: tuple[Output, Output] = named_results(
+    factors: tuple[Output, Output] = named_results(
         create("Qr", [input], {"full_matrices": full_matrices}, name)
     )
-    return found
+    return factors
 
 
 def expm(input: Any, name: str | None = None) -> Output:
@@ -559,7 +561,7 @@ def _longest_side(value: Output, factor: float) -> Output:
 def matrix_rank(
     a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """How many singular values exceed a threshold.
+    """Return the number of singular values above a threshold.
 
     Args:
       a: float32, float64 or complex, shape (..., M, N).
@@ -600,7 +602,7 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
     s, u, v = svd(value)
     ratio = _longest_side(value, 10.0) if rcond is None else convert_to_tensor(rcond, s.dtype)
     cutoff = out("Mul", [ratio, reduction.reduce_max(s, -1)])
-    kept = out("Greater", [s, out("ExpandDims", [cutoff, -1])])
-    inverse = out("SelectV2", [kept, out("Reciprocal", [s]), out("ZerosLike", [s])])
+    is_large = out("Greater", [s, out("ExpandDims", [cutoff, -1])])
+    inverse = out("SelectV2", [is_large, out("Reciprocal", [s]), out("ZerosLike", [s])])
     factors = cast(out("ExpandDims", [inverse, -2]), value.dtype.base_dtype)
     return out("BatchMatMulV2", [out("Mul", [v, factors]), u], {"adj_y": True}, name or "pinv")

@@ -61,8 +61,8 @@ def lu(
 
 def lower_factor(factors: Output) -> Output:
     """L, with its diagonal of ones, of what `lu` gives."""
-    ones = out("OnesLike", [diagonals.matrix_diag_part(factors)])
-    return diagonals.matrix_set_diag(diagonals.matrix_band_part(factors, -1, 0), ones)
+    unit_diagonal = out("OnesLike", [diagonals.matrix_diag_part(factors)])
+    return diagonals.matrix_set_diag(diagonals.matrix_band_part(factors, -1, 0), unit_diagonal)
 
 
 def rows_of(value: Output, rows: Output) -> Output:
@@ -159,7 +159,7 @@ def _spread(factors: Output, rows: Output, value: Output) -> tuple[Output, Outpu
     a, b = factors.dims, value.dims
     if a is not None and b is not None and a[:-2] == b[:-2] and None not in a[:-2]:
         return factors, rows, value
-    shapes = [out("Shape", [each]) for each in (factors, value)]
+    shapes = [out("Shape", [tensor]) for tensor in (factors, value)]
     lead = out("BroadcastArgs", [shapes[0][:-2], shapes[1][:-2]])
 
     def onto(part: Output, tail: Output) -> Output:

@@ -45,51 +45,53 @@ def boolean_mask(
     """
     with _name_scope(name):
         values = convert_to_tensor(tensor)
-        chosen = convert_to_tensor(mask, dtypes.bool_)
-        if chosen.dims is None or not chosen.dims:
+        mask_tensor = convert_to_tensor(mask, dtypes.bool_)
+        if mask_tensor.dims is None or not mask_tensor.dims:
             raise errors.InvalidArgumentError(
                 "the rank of a mask must be known and at least 1, got shape "
-                f"{format_dims(chosen.dims)}"
+                f"{format_dims(mask_tensor.dims)}"
             )
-        count = len(chosen.dims)
-        at = _mask_axis(axis, values)
+        count = len(mask_tensor.dims)
+        dim = _mask_axis(axis, values)
         if values.dims is not None and not compatible_dims(
-            values.dims[at : at + count], chosen.dims
+            values.dims[dim : dim + count], mask_tensor.dims
         ):
             raise errors.InvalidArgumentError(
-                f"the mask must fit the axes from {at} on of shape {format_dims(values.dims)}, "
-                f"got shape {format_dims(chosen.dims)}"
+                f"the mask must fit the axes from {dim} on of shape {format_dims(values.dims)}, "
+                f"got shape {format_dims(mask_tensor.dims)}"
             )
         if count > 1:
-            values = shapes.reshape(values, _merged_shape(values, at, count))
-        flat = chosen if count == 1 else shapes.reshape(chosen, [-1])
+            values = shapes.reshape(values, _merged_shape(values, dim, count))
+        flat = mask_tensor if count == 1 else shapes.reshape(mask_tensor, [-1])
         positions = shapes.squeeze(out("Where", [flat]), axis=[1])
-        return gather.gather(values, positions, axis=at)
+        return gather.gather(values, positions, axis=dim)
 
 
 def _mask_axis(axis: Any, values: Output) -> int:
     if axis is None:
         return 0
     if isinstance(axis, Output):
-        known = constant_array(axis)
-        if known is None:
+        static = constant_array(axis)
+        if static is None:
             raise errors.InvalidArgumentError("axis must be known while the graph is built")
-        axis = int(known)
+        axis = int(static)
     if axis < 0 and values.dims is None:
         raise errors.InvalidArgumentError("a negative axis requires a tensor of known rank")
     return int(axis) if values.dims is None else normal_axis(int(axis), len(values.dims))
 
 
-def _merged_shape(values: Output, at: int, count: int) -> Any:
-    """The shape with `count` axes from `at` on merged into one."""
+def _merged_shape(values: Output, dim: int, count: int) -> Any:
+    """The shape with `count` axes from `dim` on merged into one."""
     dims = values.dims
     if dims is not None:
-        middle = num_elements(dims[at : at + count])
-        rest: Dims = (*dims[:at], middle, *dims[at + count :])
-        if rest is not None and rest.count(None) <= 1:
-            return [-1 if size is None else size for size in rest]
+        middle = num_elements(dims[dim : dim + count])
+        merged: Dims = (*dims[:dim], middle, *dims[dim + count :])
+        if merged is not None and merged.count(None) <= 1:
+            return [-1 if size is None else size for size in merged]
     shape = shapes.shape(values)
-    return join.concat([shape[:at], constant_of(np.array([-1], np.int32)), shape[at + count :]], 0)
+    return join.concat(
+        [shape[:dim], constant_of(np.array([-1], np.int32)), shape[dim + count :]], 0
+    )
 
 
 def _name_scope(name: str | None) -> Any:
@@ -175,11 +177,15 @@ def sequence_mask(
                     for x in (counts, longest)
                 )
                 kind = wide
-        zero, one = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
-        row = out("Range", [zero, longest, one])
+        zero, unit = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
+        row = out("Range", [zero, longest, unit])
         result = out("Less", [row, shapes.expand_dims(counts, -1)])
-        wanted = dtypes.as_dtype(dtype)
-        return result if wanted is dtypes.bool_ else out("Cast", [result], {"DstT": wanted})
+        element_type = dtypes.as_dtype(dtype)
+        return (
+            result
+            if element_type is dtypes.bool_
+            else out("Cast", [result], {"DstT": element_type})
+        )
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Output]:
@@ -213,8 +219,8 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
         sizes: list[Any] = [None] * count
         for place, vector in zip(places, vectors, strict=True):
             sizes[place] = shapes.size(vector)
-        known = [constant_array(size) for size in sizes]
-        static = [int(n) for n in known if n is not None]
+        static_sizes = [constant_array(size) for size in sizes]
+        static = [int(n) for n in static_sizes if n is not None]
         dims: Any = static if len(static) == count else join.stack(sizes)
         return [broadcasting.broadcast_to(value, dims) for value in spread]
 
@@ -242,8 +248,10 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
             axis = normal_axis(axis, len(values.dims))
         counts = _counts(repeats)
         size = shapes.shape(values)[axis]
-        each = broadcasting.broadcast_to(shapes.reshape(counts, [-1]), shapes.reshape(size, [1]))
-        mask = sequence_mask(each)
+        counts_by_element = broadcasting.broadcast_to(
+            shapes.reshape(counts, [-1]), shapes.reshape(size, [1])
+        )
+        mask = sequence_mask(counts_by_element)
         longest = shapes.shape(mask)[1]
         grid = broadcasting.broadcast_to(
             shapes.expand_dims(out("Range", [0, size, 1]), 1), join.stack([size, longest])

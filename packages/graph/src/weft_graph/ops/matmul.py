@@ -213,8 +213,8 @@ def sparse_matmul(
       >>> wf.Session().run(wf.sparse_matmul([[1.0, 2.0]], [[3.0], [4.0]]))
       array([[11.]], dtype=float32)
     """
-    x, y = (convert_to_tensor(each, preferred_dtype=dtypes.float32) for each in (a, b))
-    x, y = (_widened(each) for each in (x, y))
+    x, y = (convert_to_tensor(operand, preferred_dtype=dtypes.float32) for operand in (a, b))
+    x, y = (_widened(operand) for operand in (x, y))
     return matmul(x, y, transpose_a, transpose_b, name=name)
 
 

@@ -69,8 +69,10 @@ def _bias_shape(node: NodeSpec) -> Sequence[Dims]:
     if value is None:
         return (None,)
     axis = 1 if channels_first else len(value) - 1
-    what = f"BiasAdd of {format_dims(value)} in {node.attrs['data_format']}: channels and bias size"
-    channels = merge_size(value[axis], size, what)
+    label = (
+        f"BiasAdd of {format_dims(value)} in {node.attrs['data_format']}: channels and bias size"
+    )
+    channels = merge_size(value[axis], size, label)
     return ((*value[:axis], channels, *value[axis + 1 :]),)
 
 
@@ -93,14 +95,14 @@ def _cross_entropy_shape(node: NodeSpec) -> Sequence[Dims]:
     features = with_rank(node.inputs[0].dims, 2, f"{op}: features")
     labels = with_rank(node.inputs[1].dims, 2, f"{op}: labels")
     try:
-        both = broadcast_dims(features, labels)
+        broadcast = broadcast_dims(features, labels)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
             f"{op} requires features and labels of the same shape, "
             f"got {format_dims(features)} and {format_dims(labels)}"
         ) from None
-    assert both is not None
-    return ((both[0],), both)
+    assert broadcast is not None
+    return ((broadcast[0],), broadcast)
 
 
 def _sparse_cross_entropy_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -481,8 +483,8 @@ def log_softmax(
 def _axis(axis: int | None, dim: int | None) -> int:
     if axis is not None and dim is not None:
         raise errors.InvalidArgumentError("give either axis or dim, got both")
-    chosen = dim if axis is None else axis
-    return -1 if chosen is None else integer(chosen, "axis")
+    axis_or_dim = dim if axis is None else axis
+    return -1 if axis_or_dim is None else integer(axis_or_dim, "axis")
 
 
 def _along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:
@@ -508,8 +510,8 @@ def _with_last(value: Output, axis: int, rank: int) -> Output:
     axis = normal_axis(axis, rank)
     if axis == rank - 1:
         return value
-    others = [i for i in range(rank) if i != axis]
-    return out("Transpose", [value, [*others, axis]])
+    other_axes = [i for i in range(rank) if i != axis]
+    return out("Transpose", [value, [*other_axes, axis]])
 
 
 def swap_with_last(value: Output, axis: int, name: str | None = None) -> Output:
@@ -638,8 +640,8 @@ def softmax_cross_entropy_with_logits(
     """
     _named_only("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     fixed_labels = out("StopGradient", [convert_to_tensor(labels)])
-    chosen = dim if axis is None else axis
-    return softmax_cross_entropy_with_logits_v2(fixed_labels, logits, axis=chosen, name=name)
+    axis_or_dim = dim if axis is None else axis
+    return softmax_cross_entropy_with_logits_v2(fixed_labels, logits, axis=axis_or_dim, name=name)
 
 
 def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:

@@ -30,8 +30,8 @@ def _channels(op: str, node: NodeSpec, vectors: range) -> tuple[Dims, int | None
         (size,) = with_rank(node.inputs[i].dims, 1, f"{op}: input {i}")
         if size == 0 and node.attrs["is_training"]:
             continue
-        what = f"{op} of {format_dims(x)} in {data_format}: channels and size of input {i}"
-        channels = merge_size(channels, size, what)
+        label = f"{op} of {format_dims(x)} in {data_format}: channels and size of input {i}"
+        channels = merge_size(channels, size, label)
     return (*x[:axis], channels, *x[axis + 1 :]), channels
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.ops import arithmetic, reduction, shape_rules
+from weft_graph.ops import arithmetic, reduction, shape_rules, shapes
 from weft_graph.ops.casting import cast
 from weft_graph.ops.linalg import svd
 from weft_tensor import errors
@@ -39,7 +39,7 @@ def norm(
       >>> wf.Session().run(wf.norm([3.0, 4.0]))
       np.float32(5.0)
     """
-    keep = bool(reduction.former("keepdims", keepdims, "keep_dims", keep_dims))
+    keep = bool(shapes.deprecated_argument("keepdims", keepdims, "keep_dims", keep_dims))
     value = convert_to_tensor(tensor)
     matrices = isinstance(axis, list | tuple) and len(axis) == 2
     if isinstance(axis, list | tuple) and len(axis) not in (1, 2):

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def is_operator(value: Any) -> bool:
-    """Whether something is a LinearOperator, of which this layer knows nothing else."""
+    """Return True if a value is a LinearOperator, whose class this layer must not import."""
     return getattr(type(value), "_acts_as_matrices", False) is True
 
 
@@ -38,14 +38,14 @@ def or_method(method: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def _by_method(method: str, bound: BoundArguments) -> Any:
     operator, *_ = bound.arguments.values()
-    taken, given = signature(getattr(operator, method)).parameters, {}
+    parameters, arguments = signature(getattr(operator, method)).parameters, {}
     for name, value in list(bound.arguments.items())[1:]:
-        if name in taken:
-            given[name] = value
+        if name in parameters:
+            arguments[name] = value
         elif name == "adjoint":
             operator = operator.adjoint() if value else operator
         elif name != "name" and value != bound.signature.parameters[name].default:
             raise errors.InvalidArgumentError(
                 f"{method} of a LinearOperator does not take {name}, got {value!r}"
             )
-    return getattr(operator, method)(**{k: v for k, v in given.items() if v is not None})
+    return getattr(operator, method)(**{k: v for k, v in arguments.items() if v is not None})

@@ -1,4 +1,4 @@
-"""What Python's operators on tensors and variables build.
+"""Python's operators on tensors and variables, built as nodes.
 
 Nodes are named as TensorFlow names them ("add", "mul", "and").
 """

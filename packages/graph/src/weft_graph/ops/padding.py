@@ -22,24 +22,24 @@ _INT = "{int32, int64} = int32"
 # ------------------------------------------------------------------------------ shape rules
 
 
-def paddings_table(dims: Dims, vector: Output, what: str) -> list[list[int | None]] | None:
+def paddings_table(dims: Dims, vector: Output, label: str) -> list[list[int | None]] | None:
     """A table of (before, after) per axis, entries None where not known, or None altogether."""
     if vector.dims is not None:
-        with_rank(vector.dims, 2, what)
+        with_rank(vector.dims, 2, label)
         rows, columns = vector.dims
         wrong_rows = rows is not None and dims is not None and rows != len(dims)
         if wrong_rows or columns not in (2, None):
-            wanted = "n" if dims is None else len(dims)
+            num_rows = "n" if dims is None else len(dims)
             raise errors.InvalidArgumentError(
-                f"{what} must have shape [{wanted},2], got {format_dims(vector.dims)}"
+                f"{label} must have shape [{num_rows},2], got {format_dims(vector.dims)}"
             )
-    known = partial_value(vector)
-    if known is None:
+    static = partial_value(vector)
+    if static is None:
         return None
-    table: list[list[int | None]] = known.reshape(-1, 2).tolist()
+    table: list[list[int | None]] = static.reshape(-1, 2).tolist()
     for row in table:
         if any(entry is not None and entry < 0 for entry in row):
-            raise errors.InvalidArgumentError(f"{what} must be at least 0, got {table}")
+            raise errors.InvalidArgumentError(f"{label} must be at least 0, got {table}")
     return table
 
 

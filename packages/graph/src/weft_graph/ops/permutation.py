@@ -39,7 +39,7 @@ _INT = "{int32, int64} = int32"
 
 def _transpose_shape(node: NodeSpec) -> Sequence[Dims]:
     dims, perm = node.inputs[0].dims, node.inputs[1]
-    known = constant_array(perm)
+    static = constant_array(perm)
     if dims is None:
         length = perm.dims[0] if perm.dims else None
         return (None if length is None else (None,) * length,)
@@ -48,9 +48,9 @@ def _transpose_shape(node: NodeSpec) -> Sequence[Dims]:
             f"perm must have one entry per axis of {format_dims(dims)}, "
             f"got shape {format_dims(perm.dims)}"
         )
-    if known is None:
+    if static is None:
         return ((None,) * len(dims),)
-    order = known.tolist()
+    order = static.tolist()
     check_permutation(order, len(dims))
     return (tuple([dims[i] for i in order]),)
 
@@ -273,7 +273,7 @@ def reverse_sequence(
     Args:
       input: any type, shape (..., B, ..., L, ...).
       seq_lengths: integers in [0, L], shape (B,).
-      seq_dim, batch_dim: former names of the axes.
+      seq_dim, batch_dim: deprecated names of the axes.
 
     Examples:
       >>> wf.Session().run(wf.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1))

@@ -39,16 +39,16 @@ def pooled_dims(op: str, node: NodeSpec, x: Dims) -> Dims:
     if ksize is None or strides is None:
         return (None,) * rank
     check_window(op, rank, ksize, strides)
-    ones = (1,) * rank
-    return tuple(slide_dims(x, ksize, strides, ones, node.attrs["padding"], ((0, 0),) * rank))
+    dilations = (1,) * rank
+    return tuple(slide_dims(x, ksize, strides, dilations, node.attrs["padding"], ((0, 0),) * rank))
 
 
 def _window(node: NodeSpec) -> tuple[Any, Any]:
     """The sizes and strides of windows: attributes, or the last two inputs; None if not known."""
     if "ksize" in node.attrs:
         return node.attrs["ksize"], node.attrs["strides"]
-    known = [constant_value(value) for value in node.inputs[-2:]]
-    ksize, strides = (None if value is None else value.tolist() for value in known)
+    static_values = [constant_value(value) for value in node.inputs[-2:]]
+    ksize, strides = (None if value is None else value.tolist() for value in static_values)
     return ksize, strides
 
 
@@ -79,8 +79,8 @@ def _max_grad_rule(op: str) -> Any:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs[:3]]
         expected = pooled_dims(op, node, x)
-        for what, got in (("orig_output", y), ("grad", grad)):
-            _require(op, what, expected, got)
+        for argument, got in (("orig_output", y), ("grad", grad)):
+            _require(op, argument, expected, got)
         return (require_rank(op, "orig_input", x, len(node.attrs["data_format"])),)
 
     return rule
@@ -99,12 +99,12 @@ def _max_grad_grad_rule(op: str) -> Any:
     return rule
 
 
-def _require(op: str, what: str, expected: Dims, got: Dims) -> None:
+def _require(op: str, label: str, expected: Dims, got: Dims) -> None:
     try:
         merge_dims(expected, got)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"{op} requires {what} of shape {format_dims(expected)}, got {format_dims(got)}"
+            f"{op} requires {label} of shape {format_dims(expected)}, got {format_dims(got)}"
         ) from None
 
 
@@ -319,15 +319,15 @@ def _known(sizes: Any) -> Any:
     """Sizes as numbers; as a tensor where that has no constant value."""
     if isinstance(sizes, list | tuple) and any(isinstance(size, Output) for size in sizes):
         sizes = convert_to_tensor(sizes)
-    known = constant_value(sizes) if isinstance(sizes, Output) else None
-    return sizes if known is None else known.tolist()
+    static = constant_value(sizes) if isinstance(sizes, Output) else None
+    return sizes if static is None else static.tolist()
 
 
-def _as_vector(sizes: Any, what: str, data_format: str) -> Output:
+def _as_vector(sizes: Any, label: str, data_format: str) -> Output:
     """Sizes with an entry for each axis, as int32."""
     if not isinstance(sizes, Output):
-        return convert_to_tensor(expand(sizes, what, 2, data_format), dtypes.int32)
-    with_rank(sizes.dims, 1, f"{what} as a tensor")
+        return convert_to_tensor(expand(sizes, label, 2, data_format), dtypes.int32)
+    with_rank(sizes.dims, 1, f"{label} as a tensor")
     result: Output = out("Cast", [sizes], {"DstT": dtypes.int32})
     return result
 
@@ -362,8 +362,8 @@ def max_pool(
     ksize, strides = _known(ksize), _known(strides)
     if isinstance(ksize, Output) or isinstance(strides, Output):
         window = [
-            _as_vector(each, what, data_format)
-            for each, what in ((ksize, "ksize"), (strides, "strides"))
+            _as_vector(sizes, argument, data_format)
+            for sizes, argument in ((ksize, "ksize"), (strides, "strides"))
         ]
         attrs = {"padding": padding.upper(), "data_format": data_format}
         return out("MaxPoolV2", [value, *window], attrs, name)
@@ -488,8 +488,8 @@ def max_pool_with_argmax(
         "include_batch_in_index": include_batch_in_index,
     }
     node = create("MaxPoolWithArgmax", [convert_to_tensor(input)], attrs, name)
-    found: tuple[Output, Output] = named_results(node)
-    return found
+    pooled: tuple[Output, Output] = named_results(node)
+    return pooled
 
 
 def max_pool_grad(

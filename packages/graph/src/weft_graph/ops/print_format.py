@@ -1,4 +1,4 @@
-"""What `print` shows of tensors, Python values, and structures of both."""
+"""Text of tensors, Python values, and structures of both, as `print` shows them."""
 
 from __future__ import annotations
 

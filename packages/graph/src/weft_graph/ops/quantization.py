@@ -62,14 +62,14 @@ def _vars_rule(op: str, *, per_channel: bool, gradient: bool) -> ShapeRule:
         *values, low, high = [value.dims for value in node.inputs]
         x = merge_dims(values[0], values[-1])
         if not per_channel:
-            for what, dims in (("min", low), ("max", high)):
-                with_rank(dims, 0, f"{op}: {what}")
+            for label, dims in (("min", low), ("max", high)):
+                with_rank(dims, 0, f"{op}: {label}")
             return (x, (), ()) if gradient else (x,)
         x = with_rank_at_least(x, 1, f"{op}: inputs")
         channels = None if x is None else x[-1]
-        for what, dims in (("min", low), ("max", high)):
-            (size,) = with_rank(dims, 1, f"{op}: {what}")
-            channels = merge_size(channels, size, f"{op}: channels and size of {what}")
+        for label, dims in (("min", low), ("max", high)):
+            (size,) = with_rank(dims, 1, f"{op}: {label}")
+            channels = merge_size(channels, size, f"{op}: channels and size of {label}")
         x = x if x is None else (*x[:-1], channels)
         return (x, (channels,), (channels,)) if gradient else (x,)
 
@@ -83,10 +83,10 @@ def _range_dims(op: str, node: NodeSpec, x: Dims, low: int) -> tuple[Dims, Dims]
         raise errors.InvalidArgumentError(f"{op} requires an axis of -1 or more, got {axis}")
     if axis >= 0 and x is not None:
         size = x[normal_axis(axis, len(x))]
-    for position, what in ((low, "the range's minimum"), (low + 1, "the range's maximum")):
-        dims = with_rank(node.inputs[position].dims, 0 if axis < 0 else 1, f"{op}: {what}")
+    for position, label in ((low, "the range's minimum"), (low + 1, "the range's maximum")):
+        dims = with_rank(node.inputs[position].dims, 0 if axis < 0 else 1, f"{op}: {label}")
         if axis >= 0:
-            size = merge_size(size, dims[0], f"{op}: size of axis {axis} and of {what}")
+            size = merge_size(size, dims[0], f"{op}: size of axis {axis} and of {label}")
     if axis < 0:
         return x, ()
     return x if x is None else (*x[:axis], size, *x[axis + 1 :]), (size,)

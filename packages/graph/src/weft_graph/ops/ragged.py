@@ -31,10 +31,10 @@ def _check_splits(node: NodeSpec, count: int) -> None:
 
 def _range_shape(node: NodeSpec) -> Sequence[Dims]:
     rows: int | None = None
-    for value, what in zip(node.inputs, ("starts", "limits", "deltas"), strict=True):
+    for value, label in zip(node.inputs, ("starts", "limits", "deltas"), strict=True):
         if value.dims is not None and len(value.dims) > 1:
             raise errors.InvalidArgumentError(
-                f"{what} must have rank 0 or 1, got shape {format_dims(value.dims)}"
+                f"{label} must have rank 0 or 1, got shape {format_dims(value.dims)}"
             )
         if value.dims:
             rows = merge_size(rows, value.dims[0], "the sizes of starts, limits and deltas")
@@ -44,17 +44,18 @@ def _range_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
-    given, made = node.attrs["PARAMS_RAGGED_RANK"], node.attrs["OUTPUT_RAGGED_RANK"]
-    _check_splits(node, given)
-    values, indices = node.inputs[given].dims, node.inputs[given + 1].dims
+    params_rank, output_rank = node.attrs["PARAMS_RAGGED_RANK"], node.attrs["OUTPUT_RAGGED_RANK"]
+    _check_splits(node, params_rank)
+    values, indices = node.inputs[params_rank].dims, node.inputs[params_rank + 1].dims
     values = with_rank_at_least(values, 1, "params_dense_values")
-    if indices is not None and len(indices) - 1 != made - given:
+    if indices is not None and len(indices) - 1 != output_rank - params_rank:
         raise errors.InvalidArgumentError(
-            f"OUTPUT_RAGGED_RANK must be {given + len(indices) - 1} for {given} levels and indices "
-            f"of shape {format_dims(indices)}, got {made}"
+            f"OUTPUT_RAGGED_RANK must be {params_rank + len(indices) - 1} for {params_rank} "
+            "levels and indices "
+            f"of shape {format_dims(indices)}, got {output_rank}"
         )
-    splits: list[Dims] = [(None,)] * made
-    if indices and indices[0] is not None and made:
+    splits: list[Dims] = [(None,)] * output_rank
+    if indices and indices[0] is not None and output_rank:
         splits[0] = (indices[0] + 1,)
     return (*splits, None if values is None else (None, *values[1:]))
 
@@ -81,15 +82,17 @@ def _to_tensor_shape(node: NodeSpec) -> Sequence[Dims]:
             f"default_value must have a lower rank than values, got shape "
             f"{format_dims(default.dims)} for {format_dims(inner)}"
         )
-    found: Dims = (*(None,) * (levels + 1), *inner[1:])
-    given = constant_array(shape)
-    if given is not None and given.ndim:
-        if len(given) != levels + len(inner):
+    dense_dims: Dims = (*(None,) * (levels + 1), *inner[1:])
+    static_shape = constant_array(shape)
+    if static_shape is not None and static_shape.ndim:
+        if len(static_shape) != levels + len(inner):
             raise errors.InvalidArgumentError(
-                f"shape must have rank {levels + len(inner)}, got {given.tolist()}"
+                f"shape must have rank {levels + len(inner)}, got {static_shape.tolist()}"
             )
-        found = merge_dims(found, tuple([None if n < 0 else int(n) for n in given.tolist()]))
-    return (found,)
+        dense_dims = merge_dims(
+            dense_dims, tuple([None if n < 0 else int(n) for n in static_shape.tolist()])
+        )
+    return (dense_dims,)
 
 
 def with_rank_at_most(dims: Dims, rank: int) -> None:
@@ -114,26 +117,28 @@ def check_kinds(kinds: Sequence[str | bytes], count: int) -> int:
             f"row_partition_types must be as many as partitions, {count}, got {names}"
         )
     sized = names[:1] == [FIRST_DIM_SIZE]
-    rest = names[1:] if sized else names
-    known = {VALUE_ROWIDS} if sized else {ROW_SPLITS}
-    if (sized and not rest) or not set(rest) <= (known | {ROW_SPLITS, ROW_LENGTHS}):
+    level_names = names[1:] if sized else names
+    first_kinds = {VALUE_ROWIDS} if sized else {ROW_SPLITS}
+    if (sized and not level_names) or not set(level_names) <= (
+        first_kinds | {ROW_SPLITS, ROW_LENGTHS}
+    ):
         raise errors.InvalidArgumentError(
             f"row_partition_types must be {ROW_SPLITS}s, or {FIRST_DIM_SIZE} and {VALUE_ROWIDS}s, "
             f"got {names}"
         )
-    return len(rest)
+    return len(level_names)
 
 
 def _from_variant_shape(node: NodeSpec) -> Sequence[Dims]:
-    inner, made = node.attrs["input_ragged_rank"], node.attrs["output_ragged_rank"]
+    inner, output_rank = node.attrs["input_ragged_rank"], node.attrs["output_ragged_rank"]
     dims = node.inputs[0].dims
-    if dims is not None and inner >= 0 and inner + len(dims) != made:
+    if dims is not None and inner >= 0 and inner + len(dims) != output_rank:
         raise errors.InvalidArgumentError(
             f"output_ragged_rank must be input_ragged_rank {inner} and the rank of variants of "
-            f"shape {format_dims(dims)} together, got {made}"
+            f"shape {format_dims(dims)} together, got {output_rank}"
         )
-    splits: list[Dims] = [(None,)] * made
-    if made and dims and dims[0] is not None:
+    splits: list[Dims] = [(None,)] * output_rank
+    if output_rank and dims and dims[0] is not None:
         splits[0] = (dims[0] + 1,)
     return (*splits, None)
 

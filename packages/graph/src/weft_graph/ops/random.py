@@ -359,7 +359,7 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     """
     with _scope(name, "random_crop") as scope:
         value = convert_to_tensor(value, name="value")
-        wanted = convert_to_tensor(size, dtypes.int32, name="size")
+        crop_size = convert_to_tensor(size, dtypes.int32, name="size")
         if value.dims is not None and isinstance(size, list | tuple):
             pairs = zip(value.dims, size, strict=True)
             if any(have is not None and have < want for have, want in pairs):
@@ -367,10 +367,10 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
                     f"random_crop needs a value of at least shape {list(size)}, got {value!r}"
                 )
         shape = out("Shape", [value])
-        room = out("AddV2", [out("Sub", [shape, wanted]), 1])
+        room = out("AddV2", [out("Sub", [shape, crop_size]), 1])
         rank = out("Shape", [shape])
         draw = random_uniform(rank, maxval=dtypes.int32.max, dtype=dtypes.int32, seed=seed)
-        return out("Slice", [value, out("FloorMod", [draw, room]), wanted], None, scope)
+        return out("Slice", [value, out("FloorMod", [draw, room]), crop_size], None, scope)
 
 
 def multinomial(
@@ -447,8 +447,8 @@ def random_gamma(
         if beta is None:
             return _above_zero(out("RandomGamma", [size, alpha], _seeds(seed)), scope)
         beta = convert_to_tensor(beta, dtype, name="beta")
-        ones = out("OnesLike", [beta])
-        alpha = out("Mul", [alpha, ones])
+        unit = out("OnesLike", [beta])
+        alpha = out("Mul", [alpha, unit])
         draws = out("RandomGamma", [size, alpha], _seeds(seed))
         return _above_zero(out("RealDiv", [draws, beta]), scope)
 

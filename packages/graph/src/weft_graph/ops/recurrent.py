@@ -22,7 +22,7 @@ GATES: Final = {"rnn": 1, "gru": 3, "gru_reset_after": 3, "lstm": 4}
 """Of each kind of cell."""
 
 _FIRST: Final = 6
-"""Where states begin."""
+"""Position of the first state among the inputs."""
 
 
 def _layer_shapes(node: NodeSpec) -> Sequence[Dims]:

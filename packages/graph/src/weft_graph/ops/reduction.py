@@ -34,6 +34,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ir.value_rules import of_axes
 from weft_graph.ops import cost_rules, shape_rules
+from weft_graph.ops.shapes import deprecated_argument
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
@@ -144,20 +145,6 @@ def _declare() -> None:
 _declare()
 
 
-def former(new_name: str, new: Any, old_name: str, old: Any) -> Any:
-    """The value of an argument that has a deprecated name as well.
-
-    Raises: InvalidArgumentError: both are given.
-    """
-    if old is None:
-        return new
-    if new is not None:
-        raise errors.InvalidArgumentError(
-            f"{old_name} is the former name of {new_name}: give only one of them"
-        )
-    return old
-
-
 def reduction_axes(x: Output, axis: Any) -> Output:
     """The axes to reduce over as an integer output; all of them for None."""
     if axis is None:
@@ -174,8 +161,8 @@ def reduction_axes(x: Output, axis: Any) -> Output:
 def _reduce(
     op: str, x: Any, axis: Any, keepdims: Any, name: str | None, old_axis: Any, old_keep: Any
 ) -> Output:
-    axis = former("axis", axis, "reduction_indices", old_axis)
-    keep = former("keepdims", keepdims, "keep_dims", old_keep)
+    axis = deprecated_argument("axis", axis, "reduction_indices", old_axis)
+    keep = deprecated_argument("keepdims", keepdims, "keep_dims", old_keep)
     value = convert_to_tensor(x, preferred_dtype=dtypes.bool_ if op in ("All", "Any") else None)
     attrs = {"keep_dims": True} if keep else None
     result = out(op, [value, reduction_axes(value, axis)], attrs, name)
@@ -198,7 +185,7 @@ def reduce_sum(
       input_tensor: numeric, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -225,7 +212,7 @@ def reduce_mean(
       input_tensor: numeric, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -252,7 +239,7 @@ def reduce_prod(
       input_tensor: numeric, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -279,7 +266,7 @@ def reduce_max(
       input_tensor: real, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -306,7 +293,7 @@ def reduce_min(
       input_tensor: real, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -327,13 +314,13 @@ def reduce_all(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Whether all are true over axes, true of none; bool, any shape.
+    """Return True if all elements along axes are true, or there are none; bool, any shape.
 
     Args:
       input_tensor: bool, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -354,13 +341,13 @@ def reduce_any(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Output:
-    """Whether one is true over axes, false of none; bool, any shape.
+    """Return True if any element along axes is true; bool, any shape.
 
     Args:
       input_tensor: bool, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -407,7 +394,7 @@ def reduce_logsumexp(
       input_tensor: floating, any shape.
       axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
     Returns: the remaining axes; dtype of `input_tensor`.
     Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
@@ -417,8 +404,8 @@ def reduce_logsumexp(
       >>> np.round(wf.Session().run(wf.reduce_logsumexp(x, axis=0)), 3)
       array([3.127, 4.127], dtype=float32)
     """
-    axis = former("axis", axis, "reduction_indices", reduction_indices)
-    keep = former("keepdims", keepdims, "keep_dims", keep_dims)
+    axis = deprecated_argument("axis", axis, "reduction_indices", reduction_indices)
+    keep = deprecated_argument("keepdims", keepdims, "keep_dims", keep_dims)
     value = convert_to_tensor(input_tensor)
     axes = reduction_axes(value, axis)
     peak = out("Max", [value, axes], {"keep_dims": True})
@@ -510,7 +497,7 @@ def count_nonzero(
     keep_dims: bool | None = None,
     input: Any = None,
 ) -> Output:
-    """How many elements differ from 0 (from false, from the empty string) over axes.
+    """Count the elements along axes that differ from 0 (from false, from the empty string).
 
     Args:
       input_tensor: numeric, bool or string; any shape.
@@ -521,18 +508,18 @@ def count_nonzero(
       >>> wf.Session().run(wf.count_nonzero([0, 3, 0, 5]))
       np.int64(2)
     """
-    axis = former("axis", axis, "reduction_indices", reduction_indices)
-    keep = former("keepdims", keepdims, "keep_dims", keep_dims)
-    value = convert_to_tensor(former("input", input, "input_tensor", input_tensor))
+    axis = deprecated_argument("axis", axis, "reduction_indices", reduction_indices)
+    keep = deprecated_argument("keepdims", keepdims, "keep_dims", keep_dims)
+    value = convert_to_tensor(deprecated_argument("input", input, "input_tensor", input_tensor))
     zero: Any = b"" if value.dtype.base_dtype is dtypes.string else 0
     if value.dtype.is_bool:
         zero = False
     differs = out("NotEqual", [value, convert_to_tensor(zero, value.dtype.base_dtype)])
-    ones = out("Cast", [differs], {"DstT": dtypes.int64})
+    flags = out("Cast", [differs], {"DstT": dtypes.int64})
     attrs = {"keep_dims": bool(keep)}
-    count = out("Sum", [ones, reduction_axes(value, axis)], attrs, name or "count_nonzero")
-    wanted = dtypes.as_dtype(dtype)
-    return count if wanted is dtypes.int64 else out("Cast", [count], {"DstT": wanted})
+    count = out("Sum", [flags, reduction_axes(value, axis)], attrs, name or "count_nonzero")
+    element_type = dtypes.as_dtype(dtype)
+    return count if element_type is dtypes.int64 else out("Cast", [count], {"DstT": element_type})
 
 
 def argmax(
@@ -542,7 +529,7 @@ def argmax(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Where along an axis the largest element is, the first of several.
+    """Return the index of the largest element along an axis, the first of several.
 
     Args:
       input: real or bool, rank at least 1.
@@ -555,7 +542,11 @@ def argmax(
       array([1, 0])
     """
     return _position(
-        "ArgMax", input, former("axis", axis, "dimension", dimension), output_type, name
+        "ArgMax",
+        input,
+        deprecated_argument("axis", axis, "dimension", dimension),
+        output_type,
+        name,
     )
 
 
@@ -566,7 +557,7 @@ def argmin(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Where along an axis the smallest element is, the first of several; see `argmax`.
+    """Return the index of the smallest element along an axis, the first of several.
 
     Args:
       input: real, rank at least 1.
@@ -580,7 +571,11 @@ def argmin(
       array([0, 1])
     """
     return _position(
-        "ArgMin", input, former("axis", axis, "dimension", dimension), output_type, name
+        "ArgMin",
+        input,
+        deprecated_argument("axis", axis, "dimension", dimension),
+        output_type,
+        name,
     )
 
 

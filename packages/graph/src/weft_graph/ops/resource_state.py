@@ -61,13 +61,14 @@ def checked_dims(handle: Output, dtype: DType) -> Dims:
 # --------------------------------------------------------------------------- shape rules
 
 
-def same_dims(wanted: Dims, got: Dims, what: str) -> Dims:
-    """What both shapes say; InvalidArgumentError, starting with `what`, when they differ."""
-    if not compatible_dims(wanted, got):
+def same_dims(variable_dims: Dims, got: Dims, label: str) -> Dims:
+    """Return the combined shapes, or raise InvalidArgumentError if they differ."""
+    if not compatible_dims(variable_dims, got):
         raise errors.InvalidArgumentError(
-            f"{what} must have the variable's shape {format_dims(wanted)}, got {format_dims(got)}"
+            f"{label} must have the variable's shape {format_dims(variable_dims)}, got "
+            f"{format_dims(got)}"
         )
-    return merge_dims(wanted, got)
+    return merge_dims(variable_dims, got)
 
 
 def _read_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -75,8 +76,8 @@ def _read_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _initialized_shape(node: NodeSpec) -> Sequence[Dims]:
-    known = checked_dims(node.inputs[0], node.attrs["dtype"])
-    return (same_dims(known, node.inputs[1].dims, "the initial value"),)
+    variable_dims = checked_dims(node.inputs[0], node.attrs["dtype"])
+    return (same_dims(variable_dims, node.inputs[1].dims, "the initial value"),)
 
 
 def _assign_handle_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -90,10 +91,11 @@ def check_rows(ref: Dims, indices: Dims, updates: Dims) -> None:
         return
     if not ref:
         raise errors.InvalidArgumentError("a scatter needs a variable of rank at least 1, got []")
-    wanted = (*indices, *ref[1:])
-    if not compatible_dims(wanted, updates):
+    required_dims = (*indices, *ref[1:])
+    if not compatible_dims(required_dims, updates):
         raise errors.InvalidArgumentError(
-            f"updates must have shape indices.shape + ref.shape[1:] = {format_dims(wanted)} or "
+            "updates must have shape indices.shape + ref.shape[1:] = "
+            f"{format_dims(required_dims)} or "
             f"rank 0, got {format_dims(updates)} (indices {format_dims(indices)}, "
             f"ref {format_dims(ref)})"
         )
@@ -118,11 +120,11 @@ def check_points(ref: Dims, indices: Dims, updates: Dims) -> None:
         raise errors.InvalidArgumentError(
             f"the last size of indices, {depth}, must not exceed the variable's rank, {len(ref)}"
         )
-    wanted = (*indices[:-1], *ref[depth:])
-    if not compatible_dims(wanted, updates):
+    required_dims = (*indices[:-1], *ref[depth:])
+    if not compatible_dims(required_dims, updates):
         raise errors.InvalidArgumentError(
             f"updates must have shape indices.shape[:-1] + ref.shape[{depth}:] = "
-            f"{format_dims(wanted)}, got {format_dims(updates)}"
+            f"{format_dims(required_dims)}, got {format_dims(updates)}"
         )
 
 
@@ -181,9 +183,9 @@ SCATTER_TYPES = {"Update": "type", "Min": "{realnumbertype}", "Max": "{realnumbe
 """The element types of a scatter, where they are not all numbers."""
 
 
-def scatter_traits(how: str) -> Traits:
+def scatter_traits(mode: str) -> Traits:
     """The traits of the scatter that a key of SCATTERS names."""
-    return _REPLACES if how == "Update" else _SUMS
+    return _REPLACES if mode == "Update" else _SUMS
 
 
 _REPLACES = Traits(state=State.WRITES, differentiable=False, cost=cost_rules.scatters)
@@ -405,7 +407,7 @@ def assign_variable_op(resource: Any, value: Any, name: str | None = None) -> No
 
 
 def var_is_initialized_op(resource: Any, name: str | None = None) -> Output:
-    """Whether there is a value behind a handle: bool, shape ()."""
+    """Return True if the variable behind a handle has a value: bool, shape ()."""
     return out("VarIsInitializedOp", [resource], None, name)
 
 

@@ -50,8 +50,8 @@ def _unique_counts_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _list_diff_shape(node: NodeSpec) -> Sequence[Dims]:
-    for value, what in zip(node.inputs, ("x", "y"), strict=True):
-        with_rank(value.dims, 1, what)
+    for value, label in zip(node.inputs, ("x", "y"), strict=True):
+        with_rank(value.dims, 1, label)
     return (None,), (None,)
 
 
@@ -298,7 +298,7 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Output:
-    """Whether the target's prediction is among the k largest of its row.
+    """Return True where the target's prediction is among the k largest of its row.
 
     Args:
       predictions: float32, shape (n, classes); ties at the border count as inside.
@@ -368,8 +368,8 @@ def _in_order(values: Any, axis: int, direction: str) -> tuple[Output, Output]:
     if direction == "ASCENDING":
         turn = "Invert" if keys.dtype.base_dtype.is_integer else "Neg"
     rows = out(turn, [out("Transpose", [keys, swap]) if swap is not None else keys])
-    found, indices = create("TopKV2", [rows, _last_size(rows)]).outputs
-    ordered = out(turn, [found])
+    sorted_values, indices = create("TopKV2", [rows, _last_size(rows)]).outputs
+    ordered = out(turn, [sorted_values])
     if swap is None:
         return ordered, indices
     return out("Transpose", [ordered, swap]), out("Transpose", [indices, swap])
@@ -401,7 +401,7 @@ def searchsorted(
     out_type: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """Where each value would be put into its sorted row so that the row stays sorted.
+    """Return the index at which each value can be inserted to keep its row sorted.
 
     Args:
       sorted_sequence: ascending along the last axis, shape (..., n).
@@ -419,14 +419,14 @@ def searchsorted(
     if side not in ops:
         raise errors.InvalidArgumentError(f"side must be 'left' or 'right', got {side!r}")
     keys = convert_to_tensor(sorted_sequence)
-    wanted = convert_to_tensor(values, keys.dtype)
-    if keys.dims is not None and wanted.dims is not None:
-        merge_dims(keys.dims[:-1], wanted.dims[:-1])
-    rows = [_as_rows(value) for value in (keys, wanted)]
-    found = out(ops[side], rows, {"out_type": out_type}, name)
-    if wanted.dims is not None and len(wanted.dims) == 2:
-        return found
-    return out("Reshape", [found, out("Shape", [wanted])])
+    queries = convert_to_tensor(values, keys.dtype)
+    if keys.dims is not None and queries.dims is not None:
+        merge_dims(keys.dims[:-1], queries.dims[:-1])
+    rows = [_as_rows(value) for value in (keys, queries)]
+    insert_positions = out(ops[side], rows, {"out_type": out_type}, name)
+    if queries.dims is not None and len(queries.dims) == 2:
+        return insert_positions
+    return out("Reshape", [insert_positions, out("Shape", [queries])])
 
 
 def _as_rows(value: Output) -> Output:

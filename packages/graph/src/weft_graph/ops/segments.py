@@ -41,8 +41,8 @@ def _segment_shape(node: NodeSpec) -> Sequence[Dims]:
     ids = shape_rules.with_rank(node.inputs[1].dims, 1, "segment_ids")
     if data is not None:
         shape_rules.merge_size(data[0], ids[0], "the rows of data and segment_ids")
-    known = shape_rules.constant_array(node.inputs[1])
-    count = None if known is None else int(known[-1]) + 1 if known.size else 0
+    static_ids = shape_rules.constant_array(node.inputs[1])
+    count = None if static_ids is None else int(static_ids[-1]) + 1 if static_ids.size else 0
     return (_rows(data, count),)
 
 
@@ -73,8 +73,8 @@ def _sparse_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.merge_size(indices[0], ids[0], "the sizes of indices and segment_ids")
     if len(node.inputs) == 4:
         return (_rows(data, _count(node.inputs[3])),)
-    known = shape_rules.constant_array(node.inputs[2])
-    count = None if known is None else int(known[-1]) + 1 if known.size else 0
+    static_ids = shape_rules.constant_array(node.inputs[2])
+    count = None if static_ids is None else int(static_ids[-1]) + 1 if static_ids.size else 0
     return (_rows(data, count),)
 
 
@@ -307,10 +307,10 @@ def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Outp
     value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
     total = out("UnsortedSegmentSum", [value, ids, num_segments])
     if isinstance(value, AppliesOps):
-        each = out("UnsortedSegmentSum", [out("OnesLike", [value]), ids, num_segments])
-        return value, total, out("Maximum", [each, out("OnesLike", [each])])
-    ones = out("OnesLike", [out("Cast", [ids], {"DstT": value.dtype.base_dtype})])
-    count = out("UnsortedSegmentSum", [ones, ids, num_segments])
+        segment_sizes = out("UnsortedSegmentSum", [out("OnesLike", [value]), ids, num_segments])
+        return value, total, out("Maximum", [segment_sizes, out("OnesLike", [segment_sizes])])
+    unit_values = out("OnesLike", [out("Cast", [ids], {"DstT": value.dtype.base_dtype})])
+    count = out("UnsortedSegmentSum", [unit_values, ids, num_segments])
     count = out("Maximum", [count, convert_to_tensor(1, value.dtype.base_dtype)])
     if ids.dims is None or value.dims is None or len(value.dims) != len(ids.dims):
         inner = out("Sub", [out("Rank", [value]), out("Rank", [ids])])

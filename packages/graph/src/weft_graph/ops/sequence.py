@@ -30,7 +30,7 @@ from weft_tensor.shape import Dims
 
 
 def range_length(start: Any, limit: Any, delta: Any) -> int:
-    """How many elements a range has.
+    """Return the number of elements of a range.
 
     Args:
       start: a number; also `limit` and `delta`.
@@ -57,8 +57,8 @@ def range_length(start: Any, limit: Any, delta: Any) -> int:
 def _range_shape(node: NodeSpec) -> Sequence[Dims]:
     for value in node.inputs:
         shape_rules.with_rank(value.dims, 0, "start, limit and delta")
-    known = [shape_rules.constant_array(value) for value in node.inputs]
-    bounds = [None if array is None else array.reshape(()).item() for array in known]
+    static_bounds = [shape_rules.constant_array(value) for value in node.inputs]
+    bounds = [None if array is None else array.reshape(()).item() for array in static_bounds]
     if None in bounds:
         return ((None,),)
     return ((range_length(*bounds),),)
@@ -161,26 +161,26 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    values = [_bound(value, wanted) for value in (start, limit, delta)]
-    if wanted is None:
-        wanted = _widest(values)
-    return out("Range", [cast(value, wanted) for value in values], name=name)
+    element_type = None if dtype is None else dtypes.as_dtype(dtype)
+    values = [_bound(value, element_type) for value in (start, limit, delta)]
+    if element_type is None:
+        element_type = _widest(values)
+    return out("Range", [cast(value, element_type) for value in values], name=name)
 
 
-def _bound(value: Any, wanted: DType | None) -> Output:
-    if isinstance(value, Output) or wanted is None:
+def _bound(value: Any, element_type: DType | None) -> Output:
+    if isinstance(value, Output) or element_type is None:
         return convert_to_tensor(value)
     is_float = isinstance(value, float | np.floating)
-    if wanted.is_integer and is_float and float(value).is_integer():
+    if element_type.is_integer and is_float and float(value).is_integer():
         value = int(value)
-    return convert_to_tensor(value, wanted)
+    return convert_to_tensor(value, element_type)
 
 
 def _widest(values: Sequence[Output]) -> DType:
-    found = {value.dtype.base_dtype for value in values}
-    if found <= set(_RANKING):
-        return max(found, key=_RANKING.index)
+    dtypes_used = {value.dtype.base_dtype for value in values}
+    if dtypes_used <= set(_RANKING):
+        return max(dtypes_used, key=_RANKING.index)
     typed = [value.dtype.base_dtype for value in values if value.dtype.base_dtype not in _RANKING]
     if len(set(typed)) != 1:
         raise errors.InvalidTypeError(
@@ -216,7 +216,7 @@ def bincount(
     maxlength: Any = None,
     dtype: Any = dtypes.int32,
 ) -> Output:
-    """How often each non-negative integer occurs, or the sum of the weights where it does.
+    """Count the occurrences of each non-negative integer, or sum their weights.
 
     Args:
       arr: int32, any shape, values at least 0; of a SparseTensor its stored elements.
@@ -244,8 +244,8 @@ def bincount(
         size = out("Minimum", [convert_to_tensor(maxlength, dtypes.int32), size])
     if weights is not None:
         return out("Bincount", [values, size, weights], name="bincount")
-    wanted = dtypes.as_dtype(dtype)
-    none = convert_to_tensor(np.zeros(0, wanted.numpy))
+    element_type = dtypes.as_dtype(dtype)
+    none = convert_to_tensor(np.zeros(0, element_type.numpy))
     return out("Bincount", [values, size, none], name="bincount")
 
 
@@ -290,7 +290,7 @@ def histogram_fixed_width(
     dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """How many values fall into each of equal parts of a range.
+    """Count the values in each of several equal parts of a range.
 
     Args:
       values: int32, int64, float32 or float64, any shape; those outside count at the ends.

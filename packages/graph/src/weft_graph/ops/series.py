@@ -1,4 +1,4 @@
-"""How scalar definitions sum series."""
+"""Evaluation of series in scalar definitions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar],
 def chebyshev(coefficients: Sequence[float], t: Scalar, exact: bool) -> Scalar:
     """A Chebyshev series over t in [-1, 1], by Clenshaw's recurrence."""
     least = 0.0 if exact else _ROUNDING * max(map(abs, coefficients))
-    terms = max(at for at, c in enumerate(coefficients) if abs(c) > least) + 1
+    terms = max(order for order, c in enumerate(coefficients) if abs(c) > least) + 1
     twice = 2 * t
     last, current = scalar.constant(0.0, t.dtype), scalar.constant(coefficients[terms - 1], t.dtype)
     for coefficient in reversed(coefficients[1 : terms - 1]):

@@ -86,8 +86,8 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tupl
     """
     with device(_keeper(handle)):
         holder = placeholder(dtypes.string, [])
-        kept = create("GetSessionTensor", [holder], {"dtype": dtypes.as_dtype(dtype)}, name)
-    return holder, kept.outputs[0]
+        tensor_node = create("GetSessionTensor", [holder], {"dtype": dtypes.as_dtype(dtype)}, name)
+    return holder, tensor_node.outputs[0]
 
 
 def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output, Node]:

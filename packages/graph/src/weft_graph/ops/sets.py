@@ -20,8 +20,8 @@ _TYPES: Final = "{int8, int16, int32, int64, uint8, uint16, string}"
 # ------------------------------------------------------------------------------ shape rules
 
 
-def _form_of_dense(value: Output, what: str) -> Form:
-    dims = with_rank_at_least(value.dims, 2, what)
+def _form_of_dense(value: Output, label: str) -> Form:
+    dims = with_rank_at_least(value.dims, 2, label)
     return Form(None, None if dims is None else len(dims), dims)
 
 
@@ -145,7 +145,7 @@ def _operation(a: Any, b: Any, kind: str, validate_indices: bool) -> SparseTenso
 
 
 def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """What is in both of two sets, for each pair along the last axis.
+    """Return the elements of both of two sets, for each pair along the last axis.
 
     Args:
       a, b: integers or text, Tensor or SparseTensor, of one rank of 2 or more and equal sizes but
@@ -163,7 +163,7 @@ def set_intersection(a: Any, b: Any, validate_indices: bool = True) -> SparseTen
 
 
 def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
-    """What is in one of two sets, for each pair along the last axis.
+    """Return the elements of either of two sets, for each pair along the last axis.
 
     Args:
       a, b, validate_indices: as for `intersection`.
@@ -180,7 +180,7 @@ def set_union(a: Any, b: Any, validate_indices: bool = True) -> SparseTensor:
 def set_difference(
     a: Any, b: Any, aminusb: bool = True, validate_indices: bool = True
 ) -> SparseTensor:
-    """What is in one of two sets and not in the other, for each pair along the last axis.
+    """Return the elements of one set that are not in the other, for each pair along the last axis.
 
     Args:
       a, b, validate_indices: as for `intersection`.
@@ -196,7 +196,7 @@ def set_difference(
 
 
 def set_size(a: Any, validate_indices: bool = True) -> Output:
-    """How many different elements each set along the last axis has.
+    """Count the distinct elements of each set along the last axis.
 
     Args:
       a: SparseTensor of integers or text.
@@ -219,7 +219,7 @@ def set_size(a: Any, validate_indices: bool = True) -> Output:
 def edit_distance(
     hypothesis: Any, truth: Any, normalize: bool = True, name: str | None = "edit_distance"
 ) -> Output:
-    """How many insertions, deletions and substitutions turn one sequence into another.
+    """Count the insertions, deletions and substitutions that turn one sequence into another.
 
     Args:
       hypothesis: SparseTensor of any type, rank 1 or more: sequences along the last axis.
@@ -235,9 +235,9 @@ def edit_distance(
       >>> wf.Session().run(wf.edit_distance(said, meant))
       array([0.5], dtype=float32)
     """
-    for value, what in ((hypothesis, "hypothesis"), (truth, "truth")):
+    for value, argument in ((hypothesis, "hypothesis"), (truth, "truth")):
         if not is_sparse(value):
-            raise errors.InvalidTypeError(f"{what} must be a SparseTensor, got {value!r}")
+            raise errors.InvalidTypeError(f"{argument} must be a SparseTensor, got {value!r}")
     pair = [SparseTensor.from_value(value) for value in (hypothesis, truth)]
     inputs = [*_parts(pair[0]), *_parts(pair[1])]
     return out("EditDistance", inputs, {"normalize": bool(normalize)}, name)

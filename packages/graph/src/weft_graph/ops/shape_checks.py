@@ -43,20 +43,20 @@ def assert_shapes(
     options = (data, summarize, message)
     with get_default_graph().name_scope(name or "assert_shapes"):
         meaning: dict[str, Any] = {}
-        found: list[Node | None] = []
+        assertions: list[Node | None] = []
         for tensor, sizes in pairs:
             value = _Shaped(tensor)
-            wanted, inner = _wanted_sizes(value, sizes)
-            if wanted is None:
+            size_list, inner = _wanted_sizes(value, sizes)
+            if size_list is None:
                 continue
-            found.append(value.check_rank(len(wanted), inner, options))
-            for axis, size in enumerate(wanted, -len(wanted) if inner else 0):
+            assertions.append(value.check_rank(len(size_list), inner, options))
+            for axis, size in enumerate(size_list, -len(size_list) if inner else 0):
                 if size is None or size == ".":
                     continue
-                have = value.size(axis, len(wanted), inner)
+                have = value.size(axis, len(size_list), inner)
                 want = meaning.setdefault(size, have) if isinstance(size, str) else size
-                found.append(_same_size(have, want, value, axis, options))
-        return control.group(*[check for check in found if check is not None])
+                assertions.append(_same_size(have, want, value, axis, options))
+        return control.group(*[check for check in assertions if check is not None])
 
 
 _Options = tuple[Sequence[Any] | None, int | None, str | None]
@@ -108,8 +108,8 @@ class _Shaped:
         """The size of an axis: an integer if it is known, else a tensor of rank 0."""
         single = count == 1 and not inner
         if self.dims is not None:
-            known = 1 if single and not self.dims else self.dims[axis]
-            return self._shape[axis] if known is None else known
+            static_size = 1 if single and not self.dims else self.dims[axis]
+            return self._shape[axis] if static_size is None else static_size
         # The product is the size of a vector, and 1 for a scalar.
         return out("Prod", [self._shape, [0]]) if single else self._shape[axis]
 
@@ -127,14 +127,14 @@ def _wanted_sizes(value: _Shaped, sizes: Any) -> tuple[list[Any] | None, bool]:
         raise errors.InvalidArgumentError(
             f"the shape of {value.name} must be a list of sizes and symbols, got {sizes!r}"
         )
-    wanted = [_size(size) for size in sizes]
-    inner = bool(wanted) and wanted[0] in (Ellipsis, "*")
-    wanted = wanted[1:] if inner else wanted or [1]
-    if Ellipsis in wanted or "*" in wanted:
+    size_list = [_size(size) for size in sizes]
+    inner = bool(size_list) and size_list[0] in (Ellipsis, "*")
+    size_list = size_list[1:] if inner else size_list or [1]
+    if Ellipsis in size_list or "*" in size_list:
         raise errors.InvalidArgumentError(
             f"'...' and '*' are for the first axes only, got {sizes!r} for {value.name}"
         )
-    return wanted, inner
+    return size_list, inner
 
 
 def _size(size: Any) -> Any:

@@ -46,10 +46,10 @@ def scalar(node: NodeSpec) -> Sequence[Dims]:
 
 def reduce(node: NodeSpec) -> Sequence[Dims]:
     """The first input reduced over the axes in the second, with the attribute keep_dims."""
-    dims, given = node.inputs[0].dims, node.inputs[1].dims
-    if given is not None and len(given) > 1:
+    dims, axes_dims = node.inputs[0].dims, node.inputs[1].dims
+    if axes_dims is not None and len(axes_dims) > 1:
         raise errors.InvalidArgumentError(
-            f"axes must have rank 0 or 1, got shape {format_dims(given)}"
+            f"axes must have rank 0 or 1, got shape {format_dims(axes_dims)}"
         )
     if dims is None:
         return (None,)
@@ -57,10 +57,10 @@ def reduce(node: NodeSpec) -> Sequence[Dims]:
     axes = constant_array(node.inputs[1])
     if axes is None:
         return ((None,) * len(dims) if keep else None,)
-    gone = normal_axes(axes.reshape(-1).tolist(), len(dims))
+    reduced = normal_axes(axes.reshape(-1).tolist(), len(dims))
     if keep:
-        return (tuple([1 if i in gone else size for i, size in enumerate(dims)]),)
-    return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
+        return (tuple([1 if i in reduced else size for i, size in enumerate(dims)]),)
+    return (tuple([size for i, size in enumerate(dims) if i not in reduced]),)
 
 
 def matmul(node: NodeSpec) -> Sequence[Dims]:
@@ -114,10 +114,10 @@ def merged_with(*inputs: int) -> ShapeRule:
 
 def checked(rule: ShapeRule, **ranks: int) -> ShapeRule:
     """`rule` after a check that the named inputs, `_0`, `_1`, …, have these ranks."""
-    wanted = [(int(key.lstrip("_")), rank) for key, rank in ranks.items()]
+    input_ranks = [(int(key.lstrip("_")), rank) for key, rank in ranks.items()]
 
     def with_ranks(node: NodeSpec) -> Sequence[Dims]:
-        for i, rank in wanted:
+        for i, rank in input_ranks:
             with_rank(node.inputs[i].dims, rank, f"input {i}")
         return rule(node)
 
@@ -127,42 +127,42 @@ def checked(rule: ShapeRule, **ranks: int) -> ShapeRule:
 # --------------------------------------------------------------------------- parts of rules
 
 
-def with_rank(dims: Dims, rank: int, what: str) -> tuple[int | None, ...]:
+def with_rank(dims: Dims, rank: int, label: str) -> tuple[int | None, ...]:
     """`dims`, all sizes unknown where nothing was known.
 
-    Raises: InvalidArgumentError: the rank is another one; the message starts with `what`.
+    Raises: InvalidArgumentError: the rank is another one; the message starts with `label`.
     """
     if dims is None:
         return (None,) * rank
     if len(dims) != rank:
         raise errors.InvalidArgumentError(
-            f"{what} must have rank {rank}, got shape {format_dims(dims)}"
+            f"{label} must have rank {rank}, got shape {format_dims(dims)}"
         )
     return dims
 
 
-def with_rank_at_least(dims: Dims, rank: int, what: str) -> Dims:
+def with_rank_at_least(dims: Dims, rank: int, label: str) -> Dims:
     """`dims` when their rank is `rank` or more, or unknown.
 
-    Raises: InvalidArgumentError: the rank is smaller; the message starts with `what`.
+    Raises: InvalidArgumentError: the rank is smaller; the message starts with `label`.
     """
     if dims is not None and len(dims) < rank:
         raise errors.InvalidArgumentError(
-            f"{what} must have rank at least {rank}, got shape {format_dims(dims)}"
+            f"{label} must have rank at least {rank}, got shape {format_dims(dims)}"
         )
     return dims
 
 
-def merge_size(a: int | None, b: int | None, what: str) -> int | None:
+def merge_size(a: int | None, b: int | None, label: str) -> int | None:
     """The size that two axes must share.
 
-    Raises: InvalidArgumentError: both are known and differ; the message starts with `what`.
+    Raises: InvalidArgumentError: both are known and differ; the message starts with `label`.
     """
     if a is None or a == b:
         return b
     if b is None:
         return a
-    raise errors.InvalidArgumentError(f"{what} must agree, got {a} and {b}")
+    raise errors.InvalidArgumentError(f"{label} must agree, got {a} and {b}")
 
 
 def check_inner(k: int | None, k2: int | None, a: Dims, b: Dims) -> None:
@@ -177,14 +177,14 @@ def check_inner(k: int | None, k2: int | None, a: Dims, b: Dims) -> None:
         )
 
 
-def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
+def normal_axis(axis: int, rank: int, label: str = "axis") -> int:
     """`axis` counted from the front.
 
     Raises: InvalidArgumentError: it is not in [-rank, rank).
     """
     if not -rank <= axis < rank:
         raise errors.InvalidArgumentError(
-            f"{what} must be in [{-rank}, {rank}) for rank {rank}, got {axis}"
+            f"{label} must be in [{-rank}, {rank}) for rank {rank}, got {axis}"
         )
     return axis + rank if axis < 0 else axis
 
@@ -194,13 +194,13 @@ def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
 
     Raises: InvalidArgumentError: one is out of range or given twice.
     """
-    found: list[int] = []
+    positions: list[int] = []
     for axis in axes:
         position = normal_axis(axis, rank)
-        if position in found:
+        if position in positions:
             raise errors.InvalidArgumentError(f"axis {axis} is given twice, rank is {rank}")
-        found.append(position)
-    return found
+        positions.append(position)
+    return positions
 
 
 def constant_array(value: Output) -> Array | None:
@@ -211,10 +211,10 @@ def constant_array(value: Output) -> Array | None:
     return constant_value(value)
 
 
-def check_filler(value: Dims, dims: Dims, what: str) -> None:
+def check_filler(value: Dims, dims: Dims, label: str) -> None:
     """Check that what fills a shape is one value, or can be spread over it.
 
-    Raises: InvalidArgumentError: it cannot; the message starts with `what`.
+    Raises: InvalidArgumentError: it cannot; the message starts with `label`.
     """
     if value is None or dims is None:
         return
@@ -222,31 +222,31 @@ def check_filler(value: Dims, dims: Dims, what: str) -> None:
     pairs = zip(reversed(value), reversed(spread), strict=False)
     if any(n not in (1, None, m) and m is not None for n, m in pairs):
         raise errors.InvalidArgumentError(
-            f"{what} must be one value, or be spread over {format_dims(dims)}, got shape "
+            f"{label} must be one value, or be spread over {format_dims(dims)}, got shape "
             f"{format_dims(value)}"
         )
 
 
-def scalar_int(value: Output, what: str) -> int | None:
+def scalar_int(value: Output, label: str) -> int | None:
     """As `constant_int`, of an input that must have rank 0.
 
-    Raises: InvalidArgumentError: it has another rank; the message starts with `what`.
+    Raises: InvalidArgumentError: it has another rank; the message starts with `label`.
     """
-    with_rank(value.dims, 0, what)
+    with_rank(value.dims, 0, label)
     return constant_int(value)
 
 
-def vector_as_dims(value: Output, what: str) -> Dims:
+def vector_as_dims(value: Output, label: str) -> Dims:
     """The sizes in a shape, an input that must have rank 1, as `constant_value_as_dims` gives them.
 
     Raises: InvalidArgumentError: it has another rank, or a size is negative; the message starts
-      with `what`.
+      with `label`.
     """
-    with_rank(value.dims, 1, what)
-    known = constant_array(value)
-    if known is not None and (known < 0).any():
+    with_rank(value.dims, 1, label)
+    static = constant_array(value)
+    if static is not None and (static < 0).any():
         raise errors.InvalidArgumentError(
-            f"{what} must have sizes of at least 0, got {known.tolist()}"
+            f"{label} must have sizes of at least 0, got {static.tolist()}"
         )
     return constant_value_as_dims(value)
 

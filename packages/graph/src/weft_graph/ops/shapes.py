@@ -57,72 +57,73 @@ def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"shape must be a vector, got shape {format_dims(vector.dims)}"
         )
-    wanted = partial_value(vector)
-    if wanted is None:
+    target = partial_value(vector)
+    if target is None:
         return (constant_value_as_dims(vector),)
-    return (reshaped(dims, wanted.tolist()),)
+    return (reshaped(dims, target.tolist()),)
 
 
-def reshaped(dims: Dims, wanted: list[int | None]) -> Dims:
-    """The shape after a Reshape of `dims` to `wanted`, with None for entries not known.
+def reshaped(dims: Dims, target: list[int | None]) -> Dims:
+    """The shape after a Reshape of `dims` to `target`, with None for entries not known.
 
     Raises: InvalidArgumentError: the sizes do not fit, or -1 is given twice.
     """
     sizes: list[int | None] = []
     free: int | None = None
-    for i, size in enumerate(wanted):
+    for i, size in enumerate(target):
         if size is not None and size < -1:
             raise errors.InvalidArgumentError(f"size {i} of shape must be at least -1, got {size}")
         if size == -1:
             if free is not None:
-                raise errors.InvalidArgumentError(f"only one size of shape may be -1, got {wanted}")
+                raise errors.InvalidArgumentError(f"only one size of shape may be -1, got {target}")
             free = i
         sizes.append(None if size == -1 else size)
     have = num_elements(dims)
     missing = [i for i, size in enumerate(sizes) if size is None]
-    rest = 1
+    remaining = 1
     for size in sizes:
-        rest *= 1 if size is None else size
+        remaining *= 1 if size is None else size
     if len(missing) == 1:
-        if free is not None and rest == 0:
-            sizes[free] = _free_of_none(dims, wanted)
-        elif have is not None and rest and not (have == 0 and free is None):
-            if have % rest:
-                raise _reshape_misfit(dims, wanted, have, rest)
-            sizes[missing[0]] = have // rest
-        elif have is None and dims is not None and rest:
-            sizes[missing[0]] = _cancelled(dims, rest)
-    elif not missing and have is not None and have != rest:
-        raise _reshape_misfit(dims, wanted, have, rest)
+        if free is not None and remaining == 0:
+            sizes[free] = _free_of_none(dims, target)
+        elif have is not None and remaining and not (have == 0 and free is None):
+            if have % remaining:
+                raise _reshape_misfit(dims, target, have, remaining)
+            sizes[missing[0]] = have // remaining
+        elif have is None and dims is not None and remaining:
+            sizes[missing[0]] = _cancelled(dims, remaining)
+    elif not missing and have is not None and have != remaining:
+        raise _reshape_misfit(dims, target, have, remaining)
     return tuple(sizes)
 
 
-def _free_of_none(dims: Dims, wanted: list[int | None]) -> int | None:
+def _free_of_none(dims: Dims, target: list[int | None]) -> int | None:
     """The free size beside a size of 0: it stands for all other elements."""
     if dims is None or None in dims:
         return None
     have = prod(size for size in dims if size is not None)
-    kept = prod(size for size in dims if size)
-    rest = prod(size for size in wanted if size and size > 0)
-    if have or kept % rest:
+    nonzero_count = prod(size for size in dims if size)
+    target_count = prod(size for size in target if size and size > 0)
+    if have or nonzero_count % target_count:
         raise errors.InvalidArgumentError(
-            f"no size in place of -1 gives shape {wanted} the elements of {format_dims(dims)}"
+            f"no size in place of -1 gives shape {target} the elements of {format_dims(dims)}"
         )
-    return kept // rest
+    return nonzero_count // target_count
 
 
-def _cancelled(dims: tuple[int | None, ...], rest: int) -> int | None:
+def _cancelled(dims: tuple[int | None, ...], remaining: int) -> int | None:
     """The free size when one unknown size of `dims` is all that is left; known only if 0."""
-    known = num_elements(tuple([size for size in dims if size is not None]))
-    return 0 if known == 0 and rest else None
+    static_count = num_elements(tuple([size for size in dims if size is not None]))
+    return 0 if static_count == 0 and remaining else None
 
 
 def _reshape_misfit(
-    dims: Dims, wanted: list[int | None], have: int, rest: int
+    dims: Dims, target: list[int | None], have: int, required: int
 ) -> errors.InvalidArgumentError:
-    kind = "a multiple of " if -1 in wanted else ""
+    kind = "a multiple of " if -1 in target else ""
     return errors.InvalidArgumentError(
-        f"shape {format_dims(dims)} has {have} elements, but shape {wanted} requires {kind}{rest}"
+        f"shape {format_dims(dims)} has {have} elements, but shape {target} requires "
+        f"{kind}{required}"
     )
 
 
@@ -135,8 +136,8 @@ def _expand_shape(node: NodeSpec) -> Sequence[Dims]:
         return (None,)
     if axis is None:
         return ((None,) * (len(dims) + 1),)
-    at = normal_axis(int(axis.reshape(-1)[0]), len(dims) + 1)
-    return ((*dims[:at], 1, *dims[at:]),)
+    dim = normal_axis(int(axis.reshape(-1)[0]), len(dims) + 1)
+    return ((*dims[:dim], 1, *dims[dim:]),)
 
 
 def _squeeze_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -146,13 +147,13 @@ def _squeeze_shape(node: NodeSpec) -> Sequence[Dims]:
         return (None,)
     if not axes:
         return (None if None in dims else tuple([size for size in dims if size != 1]),)
-    gone = {normal_axis(axis, len(dims)) for axis in axes}
-    for axis in sorted(gone):
+    squeezed = {normal_axis(axis, len(dims)) for axis in axes}
+    for axis in sorted(squeezed):
         if dims[axis] not in (1, None):
             raise errors.InvalidArgumentError(
                 f"axis {axis} must have size 1 to be squeezed, got shape {format_dims(dims)}"
             )
-    return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
+    return (tuple([size for i, size in enumerate(dims) if i not in squeezed]),)
 
 
 # ------------------------------------------------------------------------------ declarations
@@ -301,13 +302,13 @@ def shape_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Output:
     """`shape`; with `optimize` a static shape gives a constant."""
-    wanted = dtypes.as_dtype(out_type)
+    element_type = dtypes.as_dtype(out_type)
     if is_sparse(input):
-        return _cast(convert_to_tensor(input.dense_shape), wanted, name)
+        return _cast(convert_to_tensor(input.dense_shape), element_type, name)
     value = convert_to_tensor(input)
     if optimize and is_fully_defined(value.dims):
-        return constant_of(np.array(value.dims, wanted.numpy), name=name or "Shape")
-    return out("Shape", [value], {"out_type": wanted}, name)
+        return constant_of(np.array(value.dims, element_type.numpy), name=name or "Shape")
+    return out("Shape", [value], {"out_type": element_type}, name)
 
 
 def shape_n(
@@ -338,16 +339,16 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
       >>> wf.Session().run(wf.size([[1, 2], [3, 4]]))
       np.int32(4)
     """
-    wanted = dtypes.as_dtype(out_type)
+    element_type = dtypes.as_dtype(out_type)
     if is_sparse(input):
         axes = constant_of(np.array([0], np.int32))
         sizes = convert_to_tensor(input.dense_shape)
-        return out("Prod", [_cast(sizes, wanted), axes], name=name)
+        return out("Prod", [_cast(sizes, element_type), axes], name=name)
     value = convert_to_tensor(input)
     count = num_elements(value.dims)
     if count is not None:
-        return constant_of(np.array(count, wanted.numpy), name=name or "Size")
-    return out("Size", [value], {"out_type": wanted}, name)
+        return constant_of(np.array(count, element_type.numpy), name=name or "Size")
+    return out("Size", [value], {"out_type": element_type}, name)
 
 
 def rank(input: Any, name: str | None = None) -> Output:
@@ -394,14 +395,14 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     """An axis of size 1 inserted before `axis`; negative ones count from the end of the result.
 
     Args:
-      dim: former name of `axis`.
+      dim: deprecated name of `axis`.
     Raises: InvalidArgumentError: `axis` is not in [-1 - rank, rank], or not given.
 
     Examples:
       >>> wf.expand_dims(wf.zeros([2, 3]), 0).shape
       TensorShape([Dimension(1), Dimension(2), Dimension(3)])
     """
-    axis = renamed("axis", axis, "dim", dim)
+    axis = deprecated_argument("axis", axis, "dim", dim)
     if axis is None:
         raise errors.InvalidArgumentError("expand_dims requires axis")
     return out("ExpandDims", [input, axis], name=name)
@@ -423,13 +424,13 @@ def squeeze(
       array([[1],
              [2]], dtype=int32)
     """
-    axis = renamed("axis", axis, "squeeze_dims", squeeze_dims)
+    axis = deprecated_argument("axis", axis, "squeeze_dims", squeeze_dims)
     axes = () if axis is None else (axis,) if np.ndim(axis) == 0 else tuple(axis)
     return out("Squeeze", [input], {"squeeze_dims": axes}, name)
 
 
-def renamed(new_name: str, new: Any, old_name: str, old: Any) -> Any:
-    """The value of an argument that has a former name as well.
+def deprecated_argument(new_name: str, new: Any, old_name: str, old: Any) -> Any:
+    """Return the value of an argument that also has a deprecated name.
 
     Raises: InvalidArgumentError: both are given.
     """
@@ -437,6 +438,6 @@ def renamed(new_name: str, new: Any, old_name: str, old: Any) -> Any:
         return new
     if new is not None:
         raise errors.InvalidArgumentError(
-            f"{old_name} is the former name of {new_name}: give only one of them"
+            f"{old_name} is the deprecated name of {new_name}: give only one of them"
         )
     return old

@@ -184,8 +184,8 @@ def _slice_dims(node: NodeSpec, dims: Dims, begin: Output, end: Output, strides:
     if count is None:
         return None
     blank = [None] * count
-    known = [partial_value(vector) for vector in (begin, end, strides)]
-    first, last, step = [blank if vector is None else vector.tolist() for vector in known]
+    static_values = [partial_value(vector) for vector in (begin, end, strides)]
+    first, last, step = [blank if vector is None else vector.tolist() for vector in static_values]
     return sliced_dims(dims, first, last, step, masks_of(node.attrs))
 
 
@@ -255,8 +255,8 @@ def _slice_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"begin and size must have one entry per axis of {format_dims(dims)}, got {count}"
         )
-    known = [partial_value(vector) for vector in vectors]
-    begin, size = [[None] * len(dims) if v is None else v.tolist() for v in known]
+    static_values = [partial_value(vector) for vector in vectors]
+    begin, size = [[None] * len(dims) if v is None else v.tolist() for v in static_values]
     return (tuple(map(_slice_size, range(len(dims)), dims, begin, size)),)
 
 
@@ -380,21 +380,21 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output
 
 def _same_type(*vectors: Any) -> list[Output]:
     """Vectors of integers in one type: int64 if any is that, or int32."""
-    wanted = dtypes.int32
+    index_type = dtypes.int32
     for vector in vectors:
         items = vector if isinstance(vector, list | tuple) else [vector]
         if any(getattr(item, "dtype", None) == dtypes.int64 for item in items):
-            wanted = dtypes.int64
+            index_type = dtypes.int64
     result = []
     for vector in vectors:
         if isinstance(vector, list | tuple):
             vector = [item.value if isinstance(item, Dimension) else item for item in vector]
-            vector = [_cast(i, wanted) if isinstance(i, Output) else i for i in vector]
+            vector = [_cast(i, index_type) if isinstance(i, Output) else i for i in vector]
         elif isinstance(vector, np.ndarray):
-            vector = vector.astype(wanted.numpy)
+            vector = vector.astype(index_type.numpy)
         if not isinstance(vector, Output):
-            vector = convert_to_tensor(vector, wanted)
-        result.append(_cast(vector, wanted))
+            vector = convert_to_tensor(vector, index_type)
+        result.append(_cast(vector, index_type))
     return result
 
 

@@ -44,7 +44,7 @@ def _blocks(node: NodeSpec, to_batch: bool) -> Dims:
     value, block_input, margin_input = node.inputs
     dims = value.dims
     (count,) = with_rank(block_input.dims, 1, "block_shape")
-    known = partial_value(block_input)
+    static = partial_value(block_input)
     if dims is None or count is None:
         return None
     if len(dims) < count + 1:
@@ -52,11 +52,11 @@ def _blocks(node: NodeSpec, to_batch: bool) -> Dims:
             f"the input must have rank at least {count + 1} for a block_shape of {count} sizes, "
             f"got shape {format_dims(dims)}"
         )
-    blocks = [None] * count if known is None else known.tolist()
+    blocks = [None] * count if static is None else static.tolist()
     if any(block is not None and block < 1 for block in blocks):
         raise errors.InvalidArgumentError(f"block_shape must be at least 1, got {blocks}")
-    what = "paddings" if to_batch else "crops"
-    margins = paddings_table(dims[1 : count + 1], margin_input, what) or [[None, None]] * count
+    argument = "paddings" if to_batch else "crops"
+    margins = paddings_table(dims[1 : count + 1], margin_input, argument) or [[None, None]] * count
     inner = dims[1 : count + 1]
     move = _to_batch if to_batch else _to_space
     sizes = [move(i, *row) for i, row in enumerate(zip(inner, blocks, margins, strict=True))]
@@ -107,10 +107,10 @@ def _depth_to_space_shape(node: NodeSpec) -> Sequence[Dims]:
     return (_exchange(node, lambda h, w, c: (h * block, w * block, _divide(c, block**2))),)
 
 
-def _divide(size: int, by: int) -> int:
-    if size % by:
-        raise errors.InvalidArgumentError(f"sizes must be multiples of {by}, got {size}")
-    return size // by
+def _divide(size: int, block: int) -> int:
+    if size % block:
+        raise errors.InvalidArgumentError(f"sizes must be multiples of {block}, got {size}")
+    return size // block
 
 
 class _Unknown(int):
@@ -129,8 +129,8 @@ class _Unknown(int):
 def _exchange(node: NodeSpec, move: Any) -> Dims:
     dims = with_rank(node.inputs[0].dims, 4, "the input")
     first = node.attrs["data_format"] == "NCHW"
-    batch, *rest = dims
-    c, h, w = (rest[0], *rest[1:]) if first else (rest[2], *rest[:2])
+    batch, *image_dims = dims
+    c, h, w = (image_dims[0], *image_dims[1:]) if first else (image_dims[2], *image_dims[:2])
     sizes = [_Unknown() if size is None else size for size in (h, w, c)]
     h, w, c = [None if isinstance(size, _Unknown) else size for size in move(*sizes)]
     return (batch, c, h, w) if first else (batch, h, w, c)
@@ -146,19 +146,19 @@ def _patches_shape(node: NodeSpec) -> Sequence[Dims]:
                 f"got {list(map(list, lists))}"
             )
     batch, *inner, depth = with_rank(node.inputs[0].dims, len(sizes), "images")
-    same, inside = node.attrs["padding"] == "SAME", slice(1, -1)
+    is_same, inside = node.attrs["padding"] == "SAME", slice(1, -1)
     steps, rates = node.attrs["strides"][inside], node.attrs.get("rates", [1] * len(sizes))[inside]
-    each = zip(inner, sizes[inside], steps, rates, strict=True)
-    counts = [_window_count(n, (k - 1) * rate + 1, step, same) for n, k, step, rate in each]
+    axis_args = zip(inner, sizes[inside], steps, rates, strict=True)
+    counts = [_window_count(n, (k - 1) * rate + 1, step, is_same) for n, k, step, rate in axis_args]
     return ((batch, *counts, None if depth is None else depth * math.prod(sizes)),)
 
 
-def _window_count(size: int | None, extent: int, stride: int, same: bool) -> int | None:
+def _window_count(size: int | None, extent: int, stride: int, is_same: bool) -> int | None:
     if size is None:
         return None
-    if not same and extent > size:
+    if not is_same and extent > size:
         raise errors.InvalidArgumentError(f"a window of {extent} does not fit a size of {size}")
-    return -(-size // stride) if same else (size - extent) // stride + 1
+    return -(-size // stride) if is_same else (size - extent) // stride + 1
 
 
 # ------------------------------------------------------------------------------ declarations

@@ -37,10 +37,10 @@ def _to_dense_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"default_value must have rank 0, got shape {format_dims(default.dims)}"
         )
-    for value, most, what in ((indices, 2, "sparse_indices"), (values, 1, "sparse_values")):
+    for value, most, label in ((indices, 2, "sparse_indices"), (values, 1, "sparse_values")):
         if value.dims is not None and len(value.dims) > most:
             raise errors.InvalidArgumentError(
-                f"{what} must have rank at most {most}, got shape {format_dims(value.dims)}"
+                f"{label} must have rank at most {most}, got shape {format_dims(value.dims)}"
             )
     return (constant_value_as_dims(shape),)
 
@@ -193,7 +193,7 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
-    """Those of the stored elements that are wanted.
+    """Return a sparse tensor with the selected stored elements.
 
     Args:
       sp_input: SparseTensor with n stored elements.
@@ -209,9 +209,9 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     sparse = SparseTensor.from_value(sp_input)
     flags = convert_to_tensor(to_retain, dtypes.bool_)
     merge_dims(with_rank(flags.dims, 1, "to_retain"), sparse.values.dims)
-    kept = out("Reshape", [out("Where", [flags]), [-1]])
-    indices = out("GatherV2", [sparse.indices, kept, 0])
-    return SparseTensor(indices, out("GatherV2", [sparse.values, kept, 0]), sparse.dense_shape)
+    retained = out("Reshape", [out("Where", [flags]), [-1]])
+    indices = out("GatherV2", [sparse.indices, retained, 0])
+    return SparseTensor(indices, out("GatherV2", [sparse.values, retained, 0]), sparse.dense_shape)
 
 
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:

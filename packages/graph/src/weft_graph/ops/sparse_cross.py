@@ -189,7 +189,7 @@ def cross_hashed(
       array([86, 64])
     """
     sparse, dense = _features(inputs)
-    types = [value.dtype for value in (*[each.values for each in sparse], *dense)]
+    types = [value.dtype for value in (*[tensor.values for tensor in sparse], *dense)]
     attrs = {
         "N": len(sparse),
         "hashed_output": True,
@@ -203,9 +203,9 @@ def cross_hashed(
 
 def _parts(sparse: Sequence[SparseTensor]) -> list[list[Output]]:
     return [
-        [each.indices for each in sparse],
-        [each.values for each in sparse],
-        [each.dense_shape for each in sparse],
+        [tensor.indices for tensor in sparse],
+        [tensor.values for tensor in sparse],
+        [tensor.dense_shape for tensor in sparse],
     ]
 
 
@@ -217,8 +217,8 @@ def _features(inputs: Any) -> tuple[list[SparseTensor], list[Output]]:
     dense = [convert_to_tensor(value) for value in inputs if not is_sparse(value)]
     if not inputs:
         raise errors.InvalidArgumentError("inputs must have at least one tensor, got none")
-    found = [each.with_values(_as_feature(each.values)) for each in sparse]
-    return found, [_as_feature(value) for value in dense]
+    features = [tensor.with_values(_as_feature(tensor.values)) for tensor in sparse]
+    return features, [_as_feature(value) for value in dense]
 
 
 def _as_feature(values: Output) -> Output:
@@ -239,7 +239,7 @@ def bincount(
     binary_output: bool = False,
     name: str | None = None,
 ) -> SparseTensor:
-    """How often each non-negative integer occurs, for those that do.
+    """Count the occurrences of each non-negative integer, storing nonzero counts only.
 
     Args:
       values: integers, a tensor, a SparseTensor, of which stored elements count, or a RaggedTensor;
@@ -274,11 +274,13 @@ def bincount(
     if is_sparse(values):
         return _count_of_sparse(SparseTensor.from_value(values), weights, axis, attrs, name)
     dense = _int(convert_to_tensor(values))
-    given = _no_weights(dense) if weights is None else convert_to_tensor(weights)
+    weight_tensor = _no_weights(dense) if weights is None else convert_to_tensor(weights)
     if axis != -1:
         dense = out("Reshape", [dense, [-1]])
-        given = given if weights is None else out("Reshape", [given, [-1]])
-    return SparseTensor(*create("DenseCountSparseOutput", [dense, given], attrs, name).outputs)
+        weight_tensor = weight_tensor if weights is None else out("Reshape", [weight_tensor, [-1]])
+    return SparseTensor(
+        *create("DenseCountSparseOutput", [dense, weight_tensor], attrs, name).outputs
+    )
 
 
 def _no_weights(values: Output) -> Output:
@@ -294,15 +296,15 @@ def _int(values: Output) -> Output:
 def _count_of_sparse(
     values: SparseTensor, weights: Any, axis: int | None, attrs: Any, name: str | None
 ) -> SparseTensor:
-    given = None
+    given_weights = None
     if weights is not None:
         if not is_sparse(weights):
             raise errors.InvalidTypeError(
                 f"weights of a SparseTensor must be a SparseTensor, got {weights!r}"
             )
-        given = _at_same_places(values, SparseTensor.from_value(weights))
+        given_weights = _at_same_places(values, SparseTensor.from_value(weights))
     counted = _int(values.values)
-    last = _no_weights(counted) if given is None else given
+    last = _no_weights(counted) if given_weights is None else given_weights
     if axis != -1:
         return SparseTensor(*create("DenseCountSparseOutput", [counted, last], attrs, name).outputs)
     inputs = [values.indices, counted, values.dense_shape, last]
@@ -316,5 +318,5 @@ def _at_same_places(values: SparseTensor, weights: SparseTensor) -> Output:
         assert_equal(values.dense_shape, weights.dense_shape, message=message),
         assert_equal(values.indices, weights.indices, message=message),
     ]
-    found: Output = with_dependencies(checks, weights.values)
-    return found
+    weight_values: Output = with_dependencies(checks, weights.values)
+    return weight_values

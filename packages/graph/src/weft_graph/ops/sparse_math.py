@@ -25,8 +25,8 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.division import TRUE_QUOTIENT
-from weft_graph.ops.reduction import former
 from weft_graph.ops.shape_rules import merge_size, with_rank
+from weft_graph.ops.shapes import deprecated_argument
 from weft_graph.ops.sparse_rules import Form, axes_of, form_at, same_shape, value_from
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -49,7 +49,7 @@ def _sum_shape(node: NodeSpec) -> Sequence[Dims]:
 def _sum_grad_shape(node: NodeSpec) -> Sequence[Dims]:
     grad, a, b, total = [value.dims for value in node.inputs]
     (count,) = with_rank(grad, 1, "backprop_val_grad")
-    tables = [with_rank(each, 2, "indices") for each in (a, b, total)]
+    tables = [with_rank(table, 2, "indices") for table in (a, b, total)]
     merge_size(count, tables[2][0], "the numbers of backprop_val_grad and sum_indices")
     for table in tables[1:]:
         merge_size(tables[0][1], table[1], "the axes of indices")
@@ -233,7 +233,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
       >>> wf.Session().run(wf.sparse.add(a, wf.ones([4])))
       array([2., 1., 3., 1.], dtype=float32)
     """
-    least = former("threshold", threshold, "thresh", thresh)
+    least = deprecated_argument("threshold", threshold, "thresh", thresh)
     if not is_sparse(a) and not is_sparse(b):
         raise errors.InvalidTypeError(f"at least one operand must be sparse, got {a!r} and {b!r}")
     if is_sparse(a) and is_sparse(b):
@@ -247,17 +247,21 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
     return out("SparseTensorDenseAdd", [*parts(sparse), b])
 
 
-def _former_reduction(
+def _deprecated_reduction(
     axis: Any, keepdims: Any, old_axes: Any, old_keep: Any
 ) -> tuple[Any, dict[str, Any]]:
-    keep = former("keepdims", keepdims, "keep_dims", old_keep)
-    return former("axis", axis, "reduction_axes", old_axes), {"keep_dims": bool(keep)}
+    keep = deprecated_argument("keepdims", keepdims, "keep_dims", old_keep)
+    return deprecated_argument("axis", axis, "reduction_axes", old_axes), {"keep_dims": bool(keep)}
 
 
 def _axes(sparse: SparseTensor, axis: Any) -> Any:
     if axis is not None:
-        found = convert_to_tensor(axis, dtypes.int32)
-        return found if found.dims is None or found.dims else out("Reshape", [found, [1]])
+        axes_tensor = convert_to_tensor(axis, dtypes.int32)
+        return (
+            axes_tensor
+            if axes_tensor.dims is None or axes_tensor.dims
+            else out("Reshape", [axes_tensor, [1]])
+        )
     (rank,) = sparse.dense_shape.dims or (None,)
     if rank is not None:
         return np.arange(rank, dtype=np.int32)
@@ -266,13 +270,13 @@ def _axes(sparse: SparseTensor, axis: Any) -> Any:
 
 def _reduce(op: str, sp_input: Any, *arguments: Any) -> Output:
     sparse = SparseTensor.from_value(sp_input)
-    axis, attrs = _former_reduction(*arguments)
+    axis, attrs = _deprecated_reduction(*arguments)
     return out(op, [*parts(sparse), _axes(sparse, axis)], attrs)
 
 
 def _reduce_sparse(op: str, sp_input: Any, *arguments: Any) -> SparseTensor:
     sparse = SparseTensor.from_value(sp_input)
-    axis, attrs = _former_reduction(*arguments)
+    axis, attrs = _deprecated_reduction(*arguments)
     return SparseTensor(*create(op, [*parts(sparse), _axes(sparse, axis)], attrs).outputs)
 
 

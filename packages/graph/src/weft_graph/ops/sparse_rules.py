@@ -15,7 +15,7 @@ from weft_tensor.shape import Dims, merge_dims
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What is known of a sparse input: stored elements, rank, and the dense shape."""
+    """The static facts about a sparse input: stored elements, rank, and the dense shape."""
 
     count: int | None
     rank: int | None
@@ -27,26 +27,26 @@ class Form:
         return (self.count, self.rank)
 
 
-def form_of(parts: Sequence[Output], what: str = "") -> Form:
+def form_of(parts: Sequence[Output], label: str = "") -> Form:
     """The form of a sparse input.
 
     Raises: InvalidArgumentError: the shapes of its parts do not fit, or a size is negative.
     """
     indices, values, shape = parts
-    count, rank = with_rank(indices.dims, 2, f"{what}indices")
-    (values_count,) = with_rank(values.dims, 1, f"{what}values")
-    dims = vector_as_dims(shape, f"{what}shape")
-    (length,) = with_rank(shape.dims, 1, f"{what}shape")
+    count, rank = with_rank(indices.dims, 2, f"{label}indices")
+    (values_count,) = with_rank(values.dims, 1, f"{label}values")
+    dims = vector_as_dims(shape, f"{label}shape")
+    (length,) = with_rank(shape.dims, 1, f"{label}shape")
     return Form(
-        merge_size(count, values_count, f"the numbers of {what}indices and {what}values"),
-        merge_size(rank, length, f"the axes of {what}indices and {what}shape"),
+        merge_size(count, values_count, f"the numbers of {label}indices and {label}values"),
+        merge_size(rank, length, f"the axes of {label}indices and {label}shape"),
         dims,
     )
 
 
-def form_at(node: NodeSpec, at: int = 0, what: str = "") -> Form:
-    """The form of the sparse input whose parts are the inputs from `at` on."""
-    return form_of(node.inputs[at : at + 3], what)
+def form_at(node: NodeSpec, position: int = 0, label: str = "") -> Form:
+    """The form of the sparse input whose parts are the inputs from `position` on."""
+    return form_of(node.inputs[position : position + 3], label)
 
 
 def same_shape(node: NodeSpec) -> tuple[Form, Form]:
@@ -65,16 +65,16 @@ def axes_of(value: Output, rank: int | None) -> Sequence[int] | None:
 
     Raises: InvalidArgumentError: one is out of range.
     """
-    known = constant_array(value)
-    if known is None or rank is None:
+    static = constant_array(value)
+    if static is None or rank is None:
         return None
-    found = known.reshape(-1).tolist()
-    for axis in found:
+    axis_list = static.reshape(-1).tolist()
+    for axis in axis_list:
         if not -rank <= axis < rank:
             raise errors.InvalidArgumentError(
                 f"a reduction axis must be in [{-rank}, {rank}) for rank {rank}, got {axis}"
             )
-    return sorted({axis % rank for axis in found})
+    return sorted({axis % rank for axis in axis_list})
 
 
 def value_from(output: int, source: int) -> ValueRule:

@@ -31,7 +31,6 @@ from weft_graph.ir.value_rules import value_rule
 from weft_graph.ops.casting import cast
 from weft_graph.ops.checks import assert_less_equal
 from weft_graph.ops.control import with_dependencies
-from weft_graph.ops.reduction import former
 from weft_graph.ops.shape_rules import (
     constant_int,
     merge_size,
@@ -39,6 +38,7 @@ from weft_graph.ops.shape_rules import (
     vector_as_dims,
     with_rank,
 )
+from weft_graph.ops.shapes import deprecated_argument
 from weft_graph.ops.sparse import sparse_reorder, sparse_tensor_to_dense
 from weft_graph.ops.sparse_rules import form_at, form_of
 from weft_tensor import arguments, dtypes, errors
@@ -61,10 +61,12 @@ def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
     total = None if None in counts else sum([n for n in counts if n is not None])
     if rank is not None:
         axis = normal_axis(node.attrs["concat_dim"], rank, "concat_dim")
-        others: Dims = None
+        other_sizes: Dims = None
         for form in forms:
             if form.dims is not None:
-                others = merge_dims(others, (*form.dims[:axis], None, *form.dims[axis + 1 :]))
+                other_sizes = merge_dims(
+                    other_sizes, (*form.dims[:axis], None, *form.dims[axis + 1 :])
+                )
     return (total, rank), (total,), (rank,)
 
 
@@ -73,12 +75,12 @@ def _concat_value(node: Node, index: int, values: Values) -> Array | None:
     count: int = node.attrs["N"]
     if index != 2:
         return None
-    known = [value for value in values[2 * count :] if value is not None]
-    if len(known) < count:
+    static_values = [value for value in values[2 * count :] if value is not None]
+    if len(static_values) < count:
         return None
     axis = node.attrs["concat_dim"]
-    result = known[0].astype(object)
-    sizes = [shape[axis] for shape in known]
+    result = static_values[0].astype(object)
+    sizes = [shape[axis] for shape in static_values]
     result[axis] = None if None in sizes else sum(sizes)
     return result if None in result else result.astype(np.int64)
 
@@ -87,8 +89,8 @@ def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
     count, rank = with_rank(node.inputs[0].dims, 2, "input_indices")
     (length,) = with_rank(node.inputs[1].dims, 1, "input_shape")
     merge_size(rank, length, "the axes of input_indices and input_shape")
-    (wanted,) = with_rank(node.inputs[2].dims, 1, "new_shape")
-    return (count, wanted), (wanted,)
+    (target_rank,) = with_rank(node.inputs[2].dims, 1, "new_shape")
+    return (count, target_rank), (target_rank,)
 
 
 @value_rule(needs=(1, 2), partial=True)
@@ -98,19 +100,19 @@ def _reshape_value(node: Node, index: int, values: Values) -> Array | None:
         return None
     if (new >= 0).all():
         return new
-    rest = math.prod(int(n) for n in new if n >= 0)
-    if old is None or None in old or rest == 0 or (new < 0).sum() > 1:
+    static_product = math.prod(int(n) for n in new if n >= 0)
+    if old is None or None in old or static_product == 0 or (new < 0).sum() > 1:
         return np.array([n if n >= 0 else None for n in new.tolist()], object)
-    return np.where(new < 0, math.prod(old.tolist()) // rest, new)
+    return np.where(new < 0, math.prod(old.tolist()) // static_product, new)
 
 
 def _slice_shape(node: NodeSpec) -> Sequence[Dims]:
     form = form_at(node)
     rank = form.rank
-    for i, what in ((3, "start"), (4, "size")):
-        (length,) = with_rank(node.inputs[i].dims, 1, what)
-        vector_as_dims(node.inputs[i], what)
-        rank = merge_size(rank, length, f"the rank and the length of {what}")
+    for i, label in ((3, "start"), (4, "size")):
+        (length,) = with_rank(node.inputs[i].dims, 1, label)
+        vector_as_dims(node.inputs[i], label)
+        rank = merge_size(rank, length, f"the rank and the length of {label}")
     return (None, rank), (None,), (rank,)
 
 
@@ -119,16 +121,16 @@ def _slice_value(node: Node, index: int, values: Values) -> Array | None:
     shape, start, size = values[2:5]
     if index != 2 or shape is None or start is None or size is None:
         return None
-    found: Array = np.clip(shape - start, 0, size)
-    return found
+    slice_shape: Array = np.clip(shape - start, 0, size)
+    return slice_shape
 
 
 def _slice_grad_shape(node: NodeSpec) -> Sequence[Dims]:
-    grad, table, start, kept = [value.dims for value in node.inputs]
+    grad, table, start, kept_dims = [value.dims for value in node.inputs]
     (count,) = with_rank(grad, 1, "backprop_val_grad")
     rows, rank = with_rank(table, 2, "input_indices")
     (length,) = with_rank(start, 1, "input_start")
-    kept_rows, kept_rank = with_rank(kept, 2, "output_indices")
+    kept_rows, kept_rank = with_rank(kept_dims, 2, "output_indices")
     merge_size(count, kept_rows, "the numbers of backprop_val_grad and output_indices")
     merge_size(merge_size(rank, length, "the axes of indices"), kept_rank, "the axes of indices")
     return ((rows,),)
@@ -149,9 +151,9 @@ def _split_value(node: Node, index: int, values: Values) -> Array | None:
     part = index - 2 * count
     if part < 0 or axis is None or shape is None:
         return None
-    at = int(axis.reshape(-1)[0])
+    dim = int(axis.reshape(-1)[0])
     result = shape.copy()
-    result[at] = shape[at] // count + (part < shape[at] % count)
+    result[dim] = shape[dim] // count + (part < shape[dim] % count)
     return result
 
 
@@ -246,9 +248,9 @@ register_op(
 # ---------------------------------------------------------------------------------- functions
 
 
-def _all_sparse(values: Any, what: str) -> list[SparseTensor]:
+def _all_sparse(values: Any, label: str) -> list[SparseTensor]:
     if not isinstance(values, list | tuple) or not values:
-        raise errors.InvalidTypeError(f"{what} must be a list of SparseTensors, got {values!r}")
+        raise errors.InvalidTypeError(f"{label} must be a list of SparseTensors, got {values!r}")
     return [SparseTensor.from_value(value) for value in values]
 
 
@@ -275,7 +277,7 @@ def sparse_concat(
       >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.concat(0, [a, b])))
       array([1, 0, 0, 2, 0], dtype=int32)
     """
-    at = arguments.integer(former("axis", axis, "concat_dim", concat_dim), "axis")
+    dim = arguments.integer(deprecated_argument("axis", axis, "concat_dim", concat_dim), "axis")
     if expand_nonconcat_dims is not None:
         expand_nonconcat_dim = expand_nonconcat_dims
     tensors = _all_sparse(sp_inputs, "sp_inputs")
@@ -283,9 +285,9 @@ def sparse_concat(
         return tensors[0]
     shapes = [tensor.dense_shape for tensor in tensors]
     if expand_nonconcat_dim:
-        shapes = _widest_but(tensors, at)
+        shapes = _widest_but(tensors, dim)
     places, values = [t.indices for t in tensors], [t.values for t in tensors]
-    attrs = {"concat_dim": at}
+    attrs = {"concat_dim": dim}
     return SparseTensor(*create("SparseConcat", [places, values, shapes], attrs, name).outputs)
 
 
@@ -295,17 +297,19 @@ def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
     (rank,) = shapes[0].dims or (None,)
     if rank is not None:
         axis = normal_axis(axis, rank)
-    known = [tensor.dims for tensor in tensors]
-    sizes = [dims for dims in known if dims is not None and len(dims) == rank and None not in dims]
-    if len(sizes) == len(known):
+    static_dims = [tensor.dims for tensor in tensors]
+    sizes = [
+        dims for dims in static_dims if dims is not None and len(dims) == rank and None not in dims
+    ]
+    if len(sizes) == len(static_dims):
         table = np.array(sizes, np.int64)
         widest = np.tile(table.max(0), (len(table), 1))
         widest[:, axis] = table[:, axis]
         return [constant_of(row.copy()) for row in widest]
     most = out("Max", [out("Pack", [shapes]), 0])
     length = out("Size", [shapes[0]])
-    own = out("OneHot", [out("FloorMod", [np.int32(axis), length]), length, True, False])
-    return [out("SelectV2", [own, shape, most]) for shape in shapes]
+    is_axis = out("OneHot", [out("FloorMod", [np.int32(axis), length]), length, True, False])
+    return [out("SelectV2", [is_axis, shape, most]) for shape in shapes]
 
 
 def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
@@ -323,11 +327,11 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
              [2, 1]])
     """
     sparse = SparseTensor.from_value(sp_input)
-    wanted = convert_to_tensor(shape, dtypes.int64 if not isinstance(shape, Output) else None)
-    wanted = out("Cast", [wanted], {"DstT": dtypes.int64}) if _is_other(wanted) else wanted
-    _check_reshape(sparse.dims, constant_value(wanted))
+    target = convert_to_tensor(shape, dtypes.int64 if not isinstance(shape, Output) else None)
+    target = out("Cast", [target], {"DstT": dtypes.int64}) if _is_other(target) else target
+    _check_reshape(sparse.dims, constant_value(target))
     indices, dense = create(
-        "SparseReshape", [sparse.indices, sparse.dense_shape, wanted], None, name
+        "SparseReshape", [sparse.indices, sparse.dense_shape, target], None, name
     ).outputs
     return SparseTensor(indices, sparse.values, dense)
 
@@ -346,9 +350,13 @@ def _check_reshape(old: Dims, new: Array | None) -> None:
         )
     if old is None or None in old or new.ndim != 1:
         return
-    total, given = math.prod([n for n in old if n]), math.prod(new[new >= 0].tolist())
+    total, static_product = math.prod([n for n in old if n]), math.prod(new[new >= 0].tolist())
     total = 0 if 0 in old else total
-    fits = given and total % given == 0 if (new < 0).any() else given == total
+    fits = (
+        static_product and total % static_product == 0
+        if (new < 0).any()
+        else static_product == total
+    )
     if not fits:
         raise errors.InvalidArgumentError(
             f"{format_dims(old)} has {total} elements, which cannot be reshaped to {new.tolist()}"
@@ -371,7 +379,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
              [0, 7]], dtype=int32)
     """
     sparse = SparseTensor.from_value(sp_input)
-    bounds = [convert_to_tensor(each, dtypes.int64) for each in (start, size)]
+    bounds = [convert_to_tensor(bound, dtypes.int64) for bound in (start, size)]
     inputs = [sparse.indices, sparse.values, sparse.dense_shape, *bounds]
     return SparseTensor(*create("SparseSlice", inputs, None, name).outputs)
 
@@ -411,17 +419,17 @@ def sparse_split(
     """
     if keyword_required is not _BY_KEYWORD:
         raise errors.InvalidArgumentError("Keyword arguments are required for this function.")
-    at = former("axis", axis, "split_dim", split_dim)
-    for value, what in ((sp_input, "sp_input"), (num_split, "num_split"), (at, "axis")):
+    axis_value = deprecated_argument("axis", axis, "split_dim", split_dim)
+    for value, argument in ((sp_input, "sp_input"), (num_split, "num_split"), (axis_value, "axis")):
         if value is None:
-            raise errors.InvalidArgumentError(f"{what} must be given")
+            raise errors.InvalidArgumentError(f"{argument} must be given")
     sparse = SparseTensor.from_value(sp_input)
     count = arguments.integer(num_split, "num_split", 1)
-    place = convert_to_tensor(at)
+    place = convert_to_tensor(axis_value)
     place = out("Cast", [place], {"DstT": dtypes.int64}) if _is_other(place) else place
-    known, rank = constant_int(place), sparse.dense_shape.dims
-    if known is not None and rank and rank[0] is not None:
-        place = constant_of(np.array(normal_axis(known, rank[0]), np.int64))
+    static_axis, rank = constant_int(place), sparse.dense_shape.dims
+    if static_axis is not None and rank and rank[0] is not None:
+        place = constant_of(np.array(normal_axis(static_axis, rank[0]), np.int64))
     inputs = [place, sparse.indices, sparse.values, sparse.dense_shape]
     parts = create("SparseSplit", inputs, {"num_split": count}, name).outputs
     return [SparseTensor(*parts[i::count]) for i in range(count)]
@@ -472,15 +480,19 @@ def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -
         last = out("Sub", [out("Size", [sparse.dense_shape]), 1]) if rank is None else rank - 1
         perm = out("Range", [last, -1, -1])
     order = convert_to_tensor(perm)
-    known = constant_value(order)
-    if rank is not None and known is not None and sorted(known.tolist()) != list(range(rank)):
+    static_order = constant_value(order)
+    if (
+        rank is not None
+        and static_order is not None
+        and sorted(static_order.tolist()) != list(range(rank))
+    ):
         raise errors.InvalidArgumentError(
-            f"perm must have each axis of rank {rank} once, got {known.tolist()}"
+            f"perm must have each axis of rank {rank} once, got {static_order.tolist()}"
         )
     indices = out("GatherV2", [sparse.indices, order, 1])
     shape = out("GatherV2", [sparse.dense_shape, order, 0])
-    if known is not None and (dims := sparse.dims) is not None:
-        sizes = [dims[i] for i in known.tolist()]
+    if static_order is not None and (dims := sparse.dims) is not None:
+        sizes = [dims[i] for i in static_order.tolist()]
         if None not in sizes:
             shape = constant_of(np.array(sizes, np.int64))
     return sparse_reorder(SparseTensor(indices, sparse.values, shape), name)
@@ -507,21 +519,21 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
         return SparseTensor(
             sparse.indices, sparse.values, out("Maximum", [out("AddV2", [highest, 1]), 0])
         )
-    wanted = cast(convert_to_tensor(new_shape, preferred_dtype=dtypes.int64), dtypes.int64)
-    (length,) = with_rank(wanted.dims, 1, "new_shape")
+    target = cast(convert_to_tensor(new_shape, preferred_dtype=dtypes.int64), dtypes.int64)
+    (length,) = with_rank(target.dims, 1, "new_shape")
     (rank,) = sparse.dense_shape.dims or (None,)
     merge_size(rank, length, "the ranks of sp_input and new_shape")
-    old, new = sparse.dims, constant_value(wanted)
+    old, new = sparse.dims, constant_value(target)
     if old is not None and new is not None:
         if any(n is not None and n > m for n, m in zip(old, new.tolist(), strict=True)):
             raise errors.InvalidArgumentError(
                 f"new_shape must not be smaller than {format_dims(old)}, got {new.tolist()}"
             )
         if None not in old:
-            return SparseTensor(sparse.indices, sparse.values, wanted)
+            return SparseTensor(sparse.indices, sparse.values, target)
     message = "new_shape must not be smaller than the shape of sp_input"
-    check = assert_less_equal(sparse.dense_shape, wanted, message=message)
-    return SparseTensor(sparse.indices, sparse.values, with_dependencies([check], wanted))
+    check = assert_less_equal(sparse.dense_shape, target, message=message)
+    return SparseTensor(sparse.indices, sparse.values, with_dependencies([check], target))
 
 
 def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> IndexedSlices:
@@ -539,8 +551,8 @@ def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> IndexedSl
     if not isinstance(a, IndexedSlices):
         raise errors.InvalidTypeError(f"a must be IndexedSlices, got {a!r}")
     masked = convert_to_tensor(mask_indices, a.indices.dtype)
-    indices, kept = create("ListDiff", [a.indices, masked]).outputs
-    values = out("GatherV2", [a.values, kept, 0], name=name)
+    indices, kept_positions = create("ListDiff", [a.indices, masked]).outputs
+    values = out("GatherV2", [a.values, kept_positions, 0], name=name)
     return IndexedSlices(values, indices, a.dense_shape)
 
 
@@ -580,7 +592,7 @@ def sparse_merge(
     sizes = [vocab_size] if single else list(vocab_size)
     values = SparseTensor.from_value(sp_values)
     columns = [out("Slice", [ids[0].indices, [0, 0], _all_but_last(ids[0].indices)])]
-    columns += [out("ExpandDims", [_int64(each.values), 1]) for each in ids]
+    columns += [out("ExpandDims", [_int64(id_column.values), 1]) for id_column in ids]
     lengths = [out("Slice", [ids[0].dense_shape, [0], _shorter(ids[0].dense_shape)])]
     lengths += [out("Reshape", [_int64(size), [1]]) for size in sizes]
     merged = SparseTensor(
@@ -647,19 +659,19 @@ def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> Spa
     sparse = SparseTensor.from_value(sp_input)
     (rank,) = sparse.dense_shape.dims or (None,)
     place = -1 if axis is None else axis
-    known = constant_value(axis) if isinstance(axis, Output) else None
-    if known is not None:
-        place = known.item()
+    static = constant_value(axis) if isinstance(axis, Output) else None
+    if static is not None:
+        place = static.item()
     with sparse.graph.name_scope(name or "expand_dims"):
         if rank is not None and not isinstance(place, Output):
-            at: Any = normal_axis(arguments.integer(place, "axis"), rank + 1)
+            dim: Any = normal_axis(arguments.integer(place, "axis"), rank + 1)
         else:
             count = out("AddV2", [out("Size", [sparse.dense_shape]), 1])
-            at = out("FloorMod", [convert_to_tensor(place, dtypes.int32), count])
+            dim = out("FloorMod", [convert_to_tensor(place, dtypes.int32), count])
         rows = out("Shape", [sparse.indices])[0]
         column = out("Fill", [out("Pack", [[rows, 1]]), np.int64(0)])
-        left, right = sparse.indices[:, :at], sparse.indices[:, at:]
-        sizes = [sparse.dense_shape[:at], np.ones(1, np.int64), sparse.dense_shape[at:]]
+        left, right = sparse.indices[:, :dim], sparse.indices[:, dim:]
+        sizes = [sparse.dense_shape[:dim], np.ones(1, np.int64), sparse.dense_shape[dim:]]
         shape = out("ConcatV2", [sizes, 0])
         return SparseTensor(out("ConcatV2", [[left, column, right], 1]), sparse.values, shape)
 
@@ -682,14 +694,14 @@ def eye(
     element = dtypes.as_dtype(dtype)
     rows = _int64(num_rows)
     columns = rows if num_columns is None else _int64(num_columns)
-    for size, what in ((rows, "num_rows"), (columns, "num_columns")):
-        known = constant_int(size)
-        if known is not None and known < 0:
-            raise errors.InvalidArgumentError(f"{what} must be at least 0, got {known}")
+    for size, argument in ((rows, "num_rows"), (columns, "num_columns")):
+        static_size = constant_int(size)
+        if static_size is not None and static_size < 0:
+            raise errors.InvalidArgumentError(f"{argument} must be at least 0, got {static_size}")
     with rows.graph.name_scope(name or "eye"):
         count = out("Minimum", [rows, columns])
         diagonal = out("Range", [np.int64(0), count, np.int64(1)])
-        one = constant_of(np.ones((), element.numpy), element)
-        values = out("Fill", [out("Reshape", [count, [1]]), one])
+        unit = constant_of(np.ones((), element.numpy), element)
+        values = out("Fill", [out("Reshape", [count, [1]]), unit])
         shape = out("Pack", [[rows, columns]])
         return SparseTensor(out("Pack", [[diagonal, diagonal]], {"axis": 1}), values, shape)

@@ -214,7 +214,7 @@ def variable_op_v2(
 
 
 def is_variable_initialized(ref: Any, name: str | None = None) -> Output:
-    """Whether a variable has a value: bool, shape ()."""
+    """Return True if a variable has a value: bool, shape ()."""
     if _is_ref(ref):
         with _beside(ref):
             return out("IsVariableInitialized", [ref], None, name)
@@ -237,9 +237,11 @@ def _beside(ref: Any) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _update(op: str, ref: Any, rest: Sequence[Any], attrs: dict[str, Any], name: Any) -> Output:
+def _update(
+    op: str, ref: Any, other_inputs: Sequence[Any], attrs: dict[str, Any], name: Any
+) -> Output:
     with _beside(ref):
-        return out(op, [ref, *rest], attrs, name)
+        return out(op, [ref, *other_inputs], attrs, name)
 
 
 def assign(

@@ -210,7 +210,7 @@ def stateless_binomial(
     output_dtype: Any = dtypes.int32,
     name: str | None = None,
 ) -> Output:
-    """How many of some tries succeed, as a function of `seed`.
+    """Draw binomial numbers of successes as a function of `seed`.
 
     Args:
       shape: of the result, to which the parameters broadcast.
@@ -316,9 +316,9 @@ def stateless_shuffle(
       [1, 2, 3]
     """
     with name_scope(name, "stateless_shuffle") as scope:
-        given = convert_to_tensor(value)
-        shape_rules.with_rank_at_least(given.dims, 1, "value")
-        count = out("Shape", [given])[:1]
+        tensor = convert_to_tensor(value)
+        shape_rules.with_rank_at_least(tensor.dims, 1, "value")
+        count = out("Shape", [tensor])[:1]
         keys = out("StatelessRandomUniform", [count, seed], {"dtype": dtypes.float64})
         order = out("TopKV2", [keys, count[0]]).node.outputs[1]
-        return out("GatherV2", [given, order, 0], name=scope)
+        return out("GatherV2", [tensor, order, 0], name=scope)

@@ -42,8 +42,8 @@ def _decode_raw_shape(node: NodeSpec) -> Sequence[Dims]:
 def _decode_padded_raw_shape(node: NodeSpec) -> Sequence[Dims]:
     strings, length = node.inputs
     with_rank(length.dims, 0, "DecodePaddedRaw: fixed_length")
-    known = constant_value(length)
-    count = None if known is None else num_padded(int(known), node.attrs["out_type"].size)
+    static = constant_value(length)
+    count = None if static is None else num_padded(int(static), node.attrs["out_type"].size)
     return (None if strings.dims is None else (*strings.dims, count),)
 
 
@@ -64,11 +64,11 @@ def _as_string_shape(node: NodeSpec) -> Sequence[Dims]:
     if attrs["scientific"] and attrs["shortest"]:
         raise errors.InvalidArgumentError("a number is either scientific or shortest, not both")
     if not (value.dtype.is_floating or value.dtype.is_complex):
-        given = [name for name in ("scientific", "shortest") if attrs[name]]
-        given += ["precision"] * (attrs["precision"] >= 0)
-        if given:
+        number_options = [name for name in ("scientific", "shortest") if attrs[name]]
+        number_options += ["precision"] * (attrs["precision"] >= 0)
+        if number_options:
             raise errors.InvalidArgumentError(
-                f"{given[0]} requires floating numbers, got {value!r}"
+                f"{number_options[0]} requires floating numbers, got {value!r}"
             )
     return (value.dims,)
 
@@ -386,7 +386,7 @@ def decode_raw(
     r"""The bytes of strings as numbers: a last axis of (length / size of the type) elements.
 
     Args:
-      input_bytes: strings of one length, any shape; `bytes` is the former name.
+      input_bytes: strings of one length, any shape; `bytes` is the deprecated name.
       out_type: element type.
       little_endian: whether numbers begin with the byte of the lowest digits.
       fixed_length: bytes of each string, a multiple of the type's size, rank 0; shorter strings

@@ -150,23 +150,23 @@ def ngrams(
     sizes = shape(tokens, out_type=dtypes.int64)
     rows = reduce_prod(sizes[:-1])
     splits = numbers(rows + 1) * sizes[-1]
-    found = create("StringNGrams", [reshape(tokens, [-1]), splits], attrs, name).outputs
+    values_and_splits = create("StringNGrams", [reshape(tokens, [-1]), splits], attrs, name).outputs
     if len(tokens.dims) == 1:
-        return found[0]
+        return values_and_splits[0]
     # Rows of one length have equally many n-grams; without rows nobody can tell how many.
-    count = concat([found[1][1:2], convert_to_tensor([0], dtypes.int64)], 0)[:1]
-    result = reshape(found[0], concat([sizes[:-1], count], 0))
+    count = concat([values_and_splits[1][1:2], convert_to_tensor([0], dtypes.int64)], 0)[:1]
+    result = reshape(values_and_splits[0], concat([sizes[:-1], count], 0))
     result.set_shape((*tokens.dims[:-1], None))
     return result
 
 
 def _widths(ngram_width: int | Sequence[int]) -> list[int]:
-    given = list(ngram_width) if isinstance(ngram_width, list | tuple) else [ngram_width]
-    return [integer(width, "ngram_width", 1) for width in given]
+    widths = list(ngram_width) if isinstance(ngram_width, list | tuple) else [ngram_width]
+    return [integer(width, "ngram_width", 1) for width in widths]
 
 
 def _padding(pad_values: Any, padding_width: int | None) -> tuple[Any, Any, int]:
-    """What stands before and behind, and how often; -1 for as often as is of use."""
+    """Return the left and right padding and its width; -1 for the largest useful width."""
     if padding_width is not None:
         if pad_values is None:
             raise errors.InvalidArgumentError(

@@ -50,10 +50,10 @@ def _reduce_join_shape(node: NodeSpec) -> Sequence[Dims]:
         return (None,)
     if axes is None:
         return ((None,) * len(dims) if keep else None,)
-    gone = set(normal_axes(axes.reshape(-1).tolist(), len(dims)))
+    reduced = set(normal_axes(axes.reshape(-1).tolist(), len(dims)))
     if keep:
-        return (tuple([1 if i in gone else size for i, size in enumerate(dims)]),)
-    return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
+        return (tuple([1 if i in reduced else size for i, size in enumerate(dims)]),)
+    return (tuple([size for i, size in enumerate(dims) if i not in reduced]),)
 
 
 def _substr_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -65,16 +65,16 @@ def _substr_shape(node: NodeSpec) -> Sequence[Dims]:
     return (broadcast_dims(text, pos),)
 
 
-def _check_one(value: Output, what: str) -> None:
+def _check_one(value: Output, label: str) -> None:
     if num_elements(value.dims) not in (1, None):
         raise errors.InvalidArgumentError(
-            f"{what} must be one string, got shape {format_dims(value.dims)}"
+            f"{label} must be one string, got shape {format_dims(value.dims)}"
         )
 
 
 def _pattern_shape(node: NodeSpec) -> Sequence[Dims]:
-    for value, what in zip(node.inputs[1:], ("the pattern", "the rewrite"), strict=False):
-        _check_one(value, what)
+    for value, label in zip(node.inputs[1:], ("the pattern", "the rewrite"), strict=False):
+        _check_one(value, label)
     return unchanged(node)
 
 
@@ -217,9 +217,9 @@ def reduce_join(
     Args:
       inputs: strings of any shape.
       axis: axes to join along; by default all, the last first.
-      keepdims: keep them with size 1; `keep_dims` is a former name.
+      keepdims: keep them with size 1; `keep_dims` is a deprecated name.
       separator: what comes between the strings.
-      reduction_indices: former name of `axis`.
+      reduction_indices: deprecated name of `axis`.
 
     Examples:
       >>> wf.Session().run(wf.reduce_join([["a", "b"], ["c", "d"]], 1))
@@ -280,7 +280,7 @@ def string_split(
 
     Args:
       source: strings, shape (n,).
-      sep: string of rank 0, a space by default; `delimiter` is its former name.
+      sep: string of rank 0, a space by default; `delimiter` is its deprecated name.
       skip_empty: leave out parts that are empty.
       result_type: "SparseTensor" or "RaggedTensor".
     Returns: strings of dense shape (n, most parts), or a RaggedTensor of shape (n, (parts)).
@@ -295,15 +295,15 @@ def string_split(
     ragged = _wants_ragged(result_type)
     if ragged or isinstance(source, AppliesOps):
         attrs = {"skip_empty": bool(skip_empty)}
-        found = makers.lookup("split")(source, "StringSplit", sep, attrs, name)
-        return found if ragged else found.to_sparse()
+        rows = makers.lookup("split")(source, "StringSplit", sep, attrs, name)
+        return rows if ragged else rows.to_sparse()
     inputs = [source, sep]
     indices, values, shape = create("StringSplit", inputs, {"skip_empty": skip_empty}, name).outputs
     return SparseTensor(indices, values, shape)
 
 
 def _wants_ragged(result_type: str) -> bool:
-    """Whether rows of strings come as a RaggedTensor.
+    """Return True if rows of strings are returned as a RaggedTensor.
 
     Raises: InvalidArgumentError: there is no such kind.
     """
@@ -398,7 +398,7 @@ def regex_replace(
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Output:
-    """Whether each string matches a regular expression as a whole.
+    """Return True where a string matches a regular expression as a whole.
 
     Args:
       input: string, any shape.
@@ -426,7 +426,7 @@ def split(
     """`string_split_v2` by its newer name.
 
     Args:
-      source: former name of `input`.
+      source: deprecated name of `input`.
       result_type: "SparseTensor" or "RaggedTensor"; of this kind `input` may have any rank, or be
         ragged itself.
     Raises: InvalidArgumentError: another kind of result is asked for.

@@ -58,21 +58,21 @@ def array_dims(handle: Output, dtype: DType) -> Dims:
 
 
 def _check_element(node: NodeSpec, got: Dims) -> None:
-    wanted = array_dims(node.inputs[0], node.attrs["T"])
-    if not compatible_dims(wanted, got):
+    element_dims = array_dims(node.inputs[0], node.attrs["T"])
+    if not compatible_dims(element_dims, got):
         raise errors.InvalidArgumentError(
-            f"the elements of the TensorArray must have shape {format_dims(wanted)}, "
+            f"the elements of the TensorArray must have shape {format_dims(element_dims)}, "
             f"got {format_dims(got)}"
         )
 
 
 def _rows(value: Output, count: Output) -> Dims:
     """The shape of a value's rows, after a check that there are as many as `count` has entries."""
-    (wanted,) = with_rank(count.dims, 1, "indices")
+    (num_indices,) = with_rank(count.dims, 1, "indices")
     dims = with_rank_at_least(value.dims, 1, "the value")
     if dims is None:
         return None
-    merge_size(dims[0], wanted, "the number of indices and the first size of the value")
+    merge_size(dims[0], num_indices, "the number of indices and the first size of the value")
     return dims[1:]
 
 
@@ -81,10 +81,10 @@ def piece_sizes(dims: Dims, lengths: Output) -> list[int] | None:
 
     Raises: InvalidArgumentError: one is negative, or they do not add up to the first size.
     """
-    known = constant_array(lengths)
-    if known is None:
+    static = constant_array(lengths)
+    if static is None:
         return None
-    sizes: list[int] = known.reshape(-1).tolist()
+    sizes: list[int] = static.reshape(-1).tolist()
     total = dims[0] if dims else None
     if any(size < 0 for size in sizes) or (total is not None and sum(sizes) != total):
         raise errors.InvalidArgumentError(
@@ -154,10 +154,10 @@ def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(flow.dims, 0, "flow_in")
     declared = array_dims(handle, node.attrs["dtype"])
     with_rank_at_least(declared, 1, "the elements to concatenate")
-    rest: Dims = merge_dims(
+    inner_dims: Dims = merge_dims(
         None if declared is None else declared[1:], node.attrs["element_shape_except0"]
     )
-    return (None if rest is None else (None, *rest), (None,))
+    return (None if inner_dims is None else (None, *inner_dims), (None,))
 
 
 def _split_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -335,8 +335,8 @@ def tensor_array_grad_v3(
       flow_in: orders it after the writes to the forward array.
       source: tells the gradient arrays of one forward array apart.
     """
-    found = create("TensorArrayGradV3", [handle, flow_in], {"source": source}, name)
-    return found.outputs[0], found.outputs[1]
+    node = create("TensorArrayGradV3", [handle, flow_in], {"source": source}, name)
+    return node.outputs[0], node.outputs[1]
 
 
 def tensor_array_grad_with_shape(
@@ -348,8 +348,8 @@ def tensor_array_grad_with_shape(
       shape_to_prepend: int32, rank 1: their sizes.
     """
     inputs = [handle, flow_in, shape_to_prepend]
-    found = create("TensorArrayGradWithShape", inputs, {"source": source}, name)
-    return found.outputs[0], found.outputs[1]
+    node = create("TensorArrayGradWithShape", inputs, {"source": source}, name)
+    return node.outputs[0], node.outputs[1]
 
 
 def tensor_array_write_v3(
@@ -429,8 +429,8 @@ def tensor_array_concat_v3(
       elements have rank 0.
     """
     attrs = {"dtype": _type(dtype), "element_shape_except0": as_dims(element_shape_except0)}
-    found = create("TensorArrayConcatV3", [handle, flow_in], attrs, name)
-    return found.outputs[0], found.outputs[1]
+    node = create("TensorArrayConcatV3", [handle, flow_in], attrs, name)
+    return node.outputs[0], node.outputs[1]
 
 
 def tensor_array_split_v3(

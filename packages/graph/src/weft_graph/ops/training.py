@@ -186,12 +186,12 @@ RULES: Final[Mapping[str, UpdateRule]] = {
 """The update rules by name."""
 
 
-def _merge(what: str, want: Dims, got: Dims) -> Dims:
+def _merge(label: str, want: Dims, got: Dims) -> Dims:
     try:
         return merge_dims(want, got)
     except errors.InvalidArgumentError:
         raise errors.InvalidArgumentError(
-            f"requires {what} to have shape {format_dims(want)}, got {format_dims(got)}"
+            f"requires {label} to have shape {format_dims(want)}, got {format_dims(got)}"
         ) from None
 
 
@@ -302,16 +302,17 @@ def apply_update(
     Returns: the node; its output, if any, is the reference to the variable.
     Raises: InvalidArgumentError: shapes do not fit, or an argument is missing.
     """
-    found = RULES[rule]
+    update_rule = RULES[rule]
     handles = [getattr(state, "handle", None) for state in states]
     resource = isinstance(handles[0], Output) and handles[0].dtype is dtypes.resource
     sparse = "indices" in arguments
-    wanted = found.arguments(sparse)
-    missing = [key for key in wanted if key not in arguments]
-    if missing or not wanted:
+    argument_names = update_rule.arguments(sparse)
+    missing = [key for key in argument_names if key not in arguments]
+    if missing or not argument_names:
         raise errors.InvalidArgumentError(
-            f"{op_type(rule, sparse, resource)} requires {', '.join(wanted) or 'no indices'}, "
+            f"{op_type(rule, sparse, resource)} requires "
+            f"{', '.join(argument_names) or 'no indices'}, "
             f"got {', '.join(arguments)}"
         )
-    inputs = [*(handles if resource else states), *(arguments[key] for key in wanted)]
+    inputs = [*(handles if resource else states), *(arguments[key] for key in argument_names)]
     return create(op_type(rule, sparse, resource), inputs, attrs, name)

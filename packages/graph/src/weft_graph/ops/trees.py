@@ -19,7 +19,7 @@ from weft_tensor.shape import Dims
 WALK: Final = "_TreeLeaves"
 
 TESTS: Final = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
-"""What a value is compared with a split by."""
+"""Comparisons of a value with the split of a node."""
 
 
 def _leaves_shape(node: NodeSpec) -> Sequence[Dims]:

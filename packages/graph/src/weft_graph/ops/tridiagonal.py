@@ -73,19 +73,19 @@ register_op(
 )
 
 
-def three_diagonals(diagonals: Any, given: str) -> list[Output]:
+def three_diagonals(diagonals: Any, diagonals_format: str) -> list[Output]:
     """The diagonal above, the main one and the one below, all of shape (..., M).
 
     Raises: InvalidArgumentError: there is no such format, or there are not three diagonals.
     """
-    if given == "compact":
+    if diagonals_format == "compact":
         return _of_compact(convert_to_tensor(diagonals))
-    if given == "sequence":
+    if diagonals_format == "sequence":
         return _of_sequence(diagonals)
-    if given == "matrix":
+    if diagonals_format == "matrix":
         return _of_matrix(convert_to_tensor(diagonals))
     raise errors.InvalidArgumentError(
-        f"diagonals_format must be 'compact', 'sequence' or 'matrix', got {given!r}"
+        f"diagonals_format must be 'compact', 'sequence' or 'matrix', got {diagonals_format!r}"
     )
 
 
@@ -201,7 +201,7 @@ def tridiagonal_solve(
 
 
 def _is_vector(value: Output, compact: Output) -> bool:
-    """Whether there is one right-hand side without an axis of its own; not if a rank is unknown."""
+    """Return True if there is one right-hand side as a vector; False if a rank is unknown."""
     if value.dims is None or compact.dims is None:
         return False
     return len(value.dims) == len(compact.dims) - 1
@@ -228,7 +228,10 @@ def tridiagonal_matmul(
              [4.],
              [3.]], dtype=float32)
     """
-    rows = [out("ExpandDims", [each, -2]) for each in three_diagonals(diagonals, diagonals_format)]
+    rows = [
+        out("ExpandDims", [diagonal, -2])
+        for diagonal in three_diagonals(diagonals, diagonals_format)
+    ]
     return out("TridiagonalMatMul", [*rows, rhs], name=name)
 
 
@@ -277,9 +280,9 @@ def eigh_tridiagonal(
             low, high = (convert_to_tensor(x, values.dtype) for x in select_range)
             inside = out("LogicalAnd", [out("Greater", [values, low]),
                                         out("LessEqual", [values, high])])  # fmt: skip
-            kept = out("Squeeze", [out("Where", [inside])], {"squeeze_dims": [1]})
-            values = out("GatherV2", [values, kept, 0])
-            vectors = vectors if eigvals_only else out("GatherV2", [vectors, kept, 1])
+            selected = out("Squeeze", [out("Where", [inside])], {"squeeze_dims": [1]})
+            values = out("GatherV2", [values, selected, 0])
+            vectors = vectors if eigvals_only else out("GatherV2", [vectors, selected, 1])
         return values if eigvals_only else (values, vectors)
 
 

@@ -212,10 +212,10 @@ def unicode_encode(
     rows = reduce_prod(sizes[:-1])
     splits = numbers(rows + 1) * sizes[-1]
     flat = out("UnicodeEncode", [reshape(codes, [-1]), splits], attrs, name)
-    found = reshape(flat, sizes[:-1])
+    encoded = reshape(flat, sizes[:-1])
     assert codes.dims is not None
-    found.set_shape(codes.dims[:-1])
-    return found
+    encoded.set_shape(codes.dims[:-1])
+    return encoded
 
 
 def _check_rank(codes: Output) -> None:

@@ -22,14 +22,14 @@ def spatial_axes(data_format: str) -> tuple[int, ...]:
 
 
 def window_extent(kernel: int, dilation: int) -> int:
-    """How many positions a window of `kernel` taps spans."""
+    """Return the number of positions that a window of `kernel` taps spans."""
     return (kernel - 1) * dilation + 1
 
 
 def slide(
     size: int, kernel: int, stride: int, dilation: int, padding: str, pads: tuple[int, int] = (0, 0)
 ) -> tuple[int, int, int]:
-    """How a window slides along one axis.
+    """Return the number of windows along one axis and its padding.
 
     Args:
       size: of the input along the axis.
@@ -127,15 +127,15 @@ def check_padding(op: str, attrs: dict[str, Any], data_format: str) -> Pads:
             f"{op} requires explicit_paddings exactly when padding is 'EXPLICIT', "
             f"got {list(explicit)} with {attrs['padding']!r}"
         )
-    found = pairs(explicit, len(data_format))
-    if any(found[axis] != (0, 0) for axis in (0, channel_axis(data_format))):
+    pad_pairs = pairs(explicit, len(data_format))
+    if any(pad_pairs[axis] != (0, 0) for axis in (0, channel_axis(data_format))):
         raise errors.InvalidArgumentError(
             f"{op} cannot pad the batch or the channels, got explicit_paddings {list(explicit)}"
         )
-    return found
+    return pad_pairs
 
 
-def require_rank(op: str, what: str, dims: Dims, rank: int) -> tuple[int | None, ...]:
+def require_rank(op: str, label: str, dims: Dims, rank: int) -> tuple[int | None, ...]:
     """`dims`, unknown sizes where nothing is known.
 
     Raises: InvalidArgumentError: the rank is another one.
@@ -144,6 +144,6 @@ def require_rank(op: str, what: str, dims: Dims, rank: int) -> tuple[int | None,
         return (None,) * rank
     if len(dims) != rank:
         raise errors.InvalidArgumentError(
-            f"{op} requires {what} of rank {rank}, got shape {format_dims(dims)}"
+            f"{op} requires {label} of rank {rank}, got shape {format_dims(dims)}"
         )
     return dims

@@ -38,19 +38,19 @@ def batch_equal(step: StepGraph) -> int:
             continue
         parts = [source.node for source in node.inputs]
         places = {source.index for source in node.inputs}
-        if len(places) == 1 and all(_unstacks_rows(each) for each in parts) and _is_small(node):
+        if len(places) == 1 and all(_unstacks_rows(part) for part in parts) and _is_small(node):
             attrs = tuple([(name, hashable(node.attrs[name])) for name in sorted(node.attrs)])
             key = (node.type, tuple(parts), attrs, node.device)
             groups.setdefault(key, {}).setdefault(places.pop(), node)
     replaced: list[Node] = []
     for group in groups.values():
         nodes = [group[place] for place in sorted(group)]
-        whole = [source.node.inputs[0] for source in nodes[0].inputs]
+        stacked = [source.node.inputs[0] for source in nodes[0].inputs]
         counts = {len(source.node.outputs) for source in nodes[0].inputs}
         if counts != {len(nodes)} or len(nodes) < _MANY:
             continue
-        certain = all(shapes.hold_for(each.node) for each in whole)
-        if certain and _batch(step, nodes, whole):
+        certain = all(shapes.hold_for(stacked_value.node) for stacked_value in stacked)
+        if certain and _batch(step, nodes, stacked):
             replaced += nodes
     if replaced:
         place_new_nodes(step, step.live_nodes(), {})
@@ -59,7 +59,7 @@ def batch_equal(step: StepGraph) -> int:
 
 
 def _unstacks_rows(node: Node) -> bool:
-    """Whether a node gives the parts of its input along its first axis."""
+    """Return True if a node unstacks its input along the first axis."""
     return (
         node.traits.unstacks
         and node.attrs["axis"] == 0
@@ -69,34 +69,36 @@ def _unstacks_rows(node: Node) -> bool:
 
 
 def _is_small(node: Node) -> bool:
-    """Whether shapes are known, and what it takes and gives is small."""
+    """Return True if static shapes are known and inputs and outputs are small."""
     values = [*node.inputs, *node.outputs]
-    sizes = [_bytes_of(each) for each in values]
+    sizes = [_bytes_of(value) for value in values]
     return all(0 < size <= _SMALL for size in sizes)
 
 
 def _bytes_of(value: Output) -> int:
     """Bytes of a value; 0 if nobody knows."""
     size = value.dtype.size
-    for each in value.dims or (0,):
-        size *= each or 0
+    for dim in value.dims or (0,):
+        size *= dim or 0
     return size
 
 
-def _batch(step: StepGraph, nodes: Sequence[Node], whole: Sequence[Output]) -> bool:
+def _batch(step: StepGraph, nodes: Sequence[Node], stacked: Sequence[Output]) -> bool:
     """Let one op of whole tensors, and its parts, stand for nodes, if there is such an op."""
     first = nodes[0]
-    found = None if first.traits.batch is None else first.traits.batch(first.attrs)
-    if found is None:
+    op_and_attrs = None if first.traits.batch is None else first.traits.batch(first.attrs)
+    if op_and_attrs is None:
         return False
-    op, attrs = found
+    op, attrs = op_and_attrs
     count, result = len(nodes), first.outputs[0]
     dims = (count, *(result.dims or ()))
-    own = {name: value for name, value in first.attrs.items() if name not in first.op_def.attrs}
-    made = _added(step, first, op, tuple(whole), {**own, **attrs}, [dims])
+    extra_attrs = {
+        name: value for name, value in first.attrs.items() if name not in first.op_def.attrs
+    }
+    batched = _added(step, first, op, tuple(stacked), {**extra_attrs, **attrs}, [dims])
     split = {"num": count, "T": result.dtype, "axis": 0}
     unstack = first.inputs[0].node.type
-    parts = _added(step, first, unstack, made.outputs, split, [result.dims] * count)
+    parts = _added(step, first, unstack, batched.outputs, split, [result.dims] * count)
     for node, part in zip(nodes, parts.outputs, strict=True):
         step.replace(node.outputs[0], part, reason="batch")
     return True
@@ -113,6 +115,6 @@ def _added(
     graph = step.graph
     name = graph.unique_name(f"{origin.name}_batch")
     types = [origin.outputs[0].dtype] * len(shapes)
-    made = graph.add_derived(origin, lookup_op(op), name, inputs, attrs, types, shapes)
-    made.device = origin.device
-    return made
+    node = graph.add_derived(origin, lookup_op(op), name, inputs, attrs, types, shapes)
+    node.device = origin.device
+    return node

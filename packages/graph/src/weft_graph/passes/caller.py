@@ -74,8 +74,8 @@ def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[i
         )
         send.device = home
         sends.append(send)
-        needed = reachable([send])
-        needs.append(frozenset(p for node, p in position_of.items() if node in needed))
+        before_send = reachable([send])
+        needs.append(frozenset(p for node, p in position_of.items() if node in before_send))
     met = StepGraph(step.graph, (), (), [*step.targets, *sends])
     met.changes = step.changes
     return met, needs

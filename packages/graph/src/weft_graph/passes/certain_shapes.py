@@ -28,34 +28,34 @@ class CertainShapes:
         self._found: dict[Node, bool] = {}
 
     def hold_for(self, node: Node) -> bool:
-        """Whether the static shapes of a node's outputs are those that every run finds."""
-        found = self._found
+        """Return True if the static shapes of a node's outputs hold in every run."""
+        certain = self._found
         opened: set[Node] = set()
         stack = [node]
         while stack:
             top = stack[-1]
-            if top in found:
+            if top in certain:
                 stack.pop()
             elif top in opened:  # a source that is not found yet is behind a back edge
-                sources = all([found.get(source.node, False) for source in top.inputs])
-                found[top] = sources and _follow(top)
+                sources = all([certain.get(source.node, False) for source in top.inputs])
+                certain[top] = sources and _follow(top)
             elif len(opened) == MAX_NODES or not _may_follow(top):
-                found[top] = False
+                certain[top] = False
             else:
                 opened.add(top)
                 stack.extend([s.node for s in top.inputs if s.node not in opened])
-        return found[node]
+        return certain[node]
 
 
 def _may_follow(node: Node) -> bool:
-    """Whether the shapes of a node can follow from those of its inputs, or are known by itself."""
+    """Return True if a node's shapes can follow from those of its inputs."""
     if node.role is Role.ARGUMENT:
         return True
     return node.traits.state is State.NONE and node.role not in _SAID
 
 
 def _follow(node: Node) -> bool:
-    """Whether the shape rule alone says as much of a node as its outputs do."""
+    """Return True if the shape rule alone implies the static shapes of the outputs."""
     if node.op_def.shape_rule is None:
         return all([output.dims is None for output in node.outputs])
     try:

@@ -10,7 +10,7 @@ from weft_graph.ir.transfers import LOSSY
 from weft_tensor import dtypes
 
 Lossy = Callable[[Output, str, str], bool]
-"""Whether a value may lose bits on the way from one device to another."""
+"""Predicate of a value and two devices: True if the transfer may lose precision."""
 
 
 def nothing_is_lossy(value: Output, source: str, target: str) -> bool:
@@ -19,7 +19,7 @@ def nothing_is_lossy(value: Output, source: str, target: str) -> bool:
 
 
 def lossy_where_asked(everything: bool, able: Callable[[str], bool]) -> Lossy:
-    """What users have asked for.
+    """Return the predicate of the transfers for which users allowed it.
 
     Args:
       everything: of all float32 values, rather than those of `lossy_transfers`.
@@ -29,10 +29,10 @@ def lossy_where_asked(everything: bool, able: Callable[[str], bool]) -> Lossy:
     def lossy(value: Output, source: str, target: str) -> bool:
         if value.dtype.base_dtype is not dtypes.float32:
             return False
-        wanted = everything or any(
+        requested = everything or any(
             DeviceSpec.from_string(spec.decode()).matches(DeviceSpec.from_string(target))
             for spec in value.node.attrs.get(LOSSY, ())
         )
-        return wanted and able(source) and able(target)
+        return requested and able(source) and able(target)
 
     return lossy

@@ -1,4 +1,4 @@
-"""What control flow means for each node of a step: its frame, and when it runs (paper, 4.4).
+"""Control flow of a step: the frame of each node, and when it runs (paper, 4.4).
 
 Everything is read from the primitives alone, so it holds for graphs that were built by hand or
 imported.  A node's frame is the loop it is in.  Its guard says when it runs in its frame: the
@@ -161,18 +161,18 @@ class Flow:
         self._guard[node] = guard
 
     def _frame_around(self, node: Node) -> Frame:
-        found: Frame | None = None
+        innermost_frame: Frame | None = None
         first: Node | None = None
         for need in needs_of(node):
             if is_free(need):
                 continue
             frame = self.frame[need]
-            if found is None:
-                found, first = frame, need
-            elif frame is not found:
+            if innermost_frame is None:
+                innermost_frame, first = frame, need
+            elif frame is not innermost_frame:
                 assert first is not None
-                raise _mixed(node, first, found, need, frame)
-        return found or self.root
+                raise _mixed(node, first, innermost_frame, need, frame)
+        return innermost_frame or self.root
 
     def _common_guard(self, node: Node) -> Guard:
         guard = ALWAYS
@@ -216,13 +216,13 @@ class Flow:
         back = [source for source in node.inputs if is_back_edge(node, source)]
         ahead = [source for source in node.inputs if not is_back_edge(node, source)]
         controls = [self._control_guard(control) for control in node.controls]
-        rest = frozenset().union(*controls) if controls else ALWAYS
+        combined = frozenset().union(*controls) if controls else ALWAYS
         if back:
             frame.merges.append(node)
             plain = len(back) == len(ahead) == 1 and ahead[0].node.role is Role.ENTER
             if (
                 not plain
-                or rest
+                or combined
                 or ahead[0].node.attrs["is_constant"]
                 or node.outputs[1].consumers()
             ):
@@ -232,7 +232,7 @@ class Flow:
         if guard is None:
             frame.problem = frame.problem or f"{node.name!r} does not join the sides of a Switch"
             guard = frozenset({(node, -1)})
-        return guard | rest
+        return guard | combined
 
     # ------------------------------------------------------------------ one frame
 
@@ -274,7 +274,7 @@ def _mixed(
 
 
 def only_waits(node: Node) -> bool:
-    """Whether a node is there for its control inputs alone, as what groups others is."""
+    """Return True if a node only groups its control inputs."""
     return not (node.inputs or node.outputs or node.op_def.traits.stateful)
 
 
@@ -327,14 +327,15 @@ def complement(guards: Sequence[Guard]) -> Guard | None:
 
 
 def exclusive(a: Guard, b: Guard) -> bool:
-    """Whether two guards never hold together, as those of the branches of one conditional."""
+    """Return True if two guards never hold together, as in two branches of a conditional."""
     return any([(pred, 1 - side) in b for pred, side in a if side >= 0])
 
 
 def predicate(switch: Node) -> Output:
-    """What a Switch is decided by, copies of the same value being the same.
+    """Return the predicate of a Switch; copies of one value are the same predicate.
 
-    So is what another conditional hands on, but for the predicate of that one: it is known there.
+    Switches of other conditionals are traced too, except where they route their own predicate,
+    which is known in the branch.
     """
     output = switch.inputs[1]
     while not output.node.inputs or not output.node.inputs[0].dtype.is_ref:
@@ -349,7 +350,7 @@ def predicate(switch: Node) -> Output:
 
 
 def _decides_itself(switch: Node) -> bool:
-    """Whether a Switch hands on what it is decided by."""
+    """Return True if a Switch routes its own predicate."""
     return _uncopied(switch.inputs[0]) is _uncopied(switch.inputs[1])
 
 
@@ -360,10 +361,10 @@ def _uncopied(output: Output) -> Output:
 
 
 def has_control_flow(nodes: Iterable[Node]) -> bool:
-    """Whether any of the nodes is a control-flow primitive, or receives what may be dead."""
+    """Return True if any node is a control-flow primitive or may receive a dead value."""
     return any([node.traits.routes or GUARD in node.attrs for node in nodes])
 
 
 def is_free(node: Node) -> bool:
-    """Whether a node is the same in every frame: a constant that waits for nothing."""
+    """Return True if a node is the same in every frame: a constant without control inputs."""
     return node.role is Role.CONSTANT and not node.controls

@@ -53,13 +53,13 @@ def _ones(step: StepGraph, mask: Output, shape: Output) -> Output:
     graph, dtype = step.graph, mask.dtype
     attrs = {"value": np.ones((), dtype.as_numpy_dtype), "dtype": dtype}
     name = graph.unique_name(f"{mask.node.name}/one")
-    one = graph.add_derived(mask.node, lookup_op("Const"), name, (), attrs, [dtype], [()])
-    graph.set_control_inputs(one, mask.node.controls, reason=_REASON)
+    constant = graph.add_derived(mask.node, lookup_op("Const"), name, (), attrs, [dtype], [()])
+    graph.set_control_inputs(constant, mask.node.controls, reason=_REASON)
     return graph.add_derived(
         mask.node,
         lookup_op("Fill"),
         graph.unique_name(f"{mask.node.name}/ones"),
-        (shape, one.outputs[0]),
+        (shape, constant.outputs[0]),
         {"T": dtype, "index_type": shape.dtype},
         [dtype],
         [mask.dims],
@@ -103,7 +103,7 @@ def _masks_of_ones(step: StepGraph) -> Iterator[tuple[Output, Node]]:
             pair = node.inputs[0].node.inputs
             for keep, numbers in (pair, pair[::-1]):
                 noise = _uniform(numbers)
-                if noise is not None and _is_constant(keep, lambda kept: kept == 1):
+                if noise is not None and _is_constant(keep, lambda keep_value: keep_value == 1):
                     yield node.outputs[0], noise
 
 

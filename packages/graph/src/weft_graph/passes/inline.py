@@ -3,11 +3,11 @@
 The nodes of a body get the names `call/node`.  A call waits for all of its inputs, and its results
 wait for its effects and for what the call waits for, so the copies get control inputs where that
 would not follow from the body alone: a node without inputs, for example, that is called in a branch
-must stay in that branch.  The functional form of a step, and merging of what its gradient computes
-again with what is there already, follow from there being no call any more.
+must stay in that branch.  Without calls, common-subexpression elimination also merges values that
+a gradient recomputes with the forward ones.
 
-Which calls stay, `keeping.py` says. A function may be marked as computing the same as an op: then
-the op takes the place of the call where there is a kernel, and the body elsewhere.
+`inlining_policy.py` decides which calls are inlined. A function may be marked as computing the same
+as an op: the op replaces the call if it has a kernel, else the body does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, has_control_flow, is_free
-from weft_graph.passes.keeping import Keeping, Waits
+from weft_graph.passes.inlining_policy import InliningPolicy, Waits
 from weft_tensor import errors
 
 
@@ -47,7 +47,7 @@ def inline_calls(
     calls = [node for node in step.graph.nodes if node.role is Role.CALL]
     if not calls:
         return 0
-    keeping = Keeping([function_of(call) for call in calls], waits or (lambda _: False))
+    keeping = InliningPolicy([function_of(call) for call in calls], waits or (lambda _: False))
     return _Inliner(step, keeping, has_kernel or (lambda _: False)).run()
 
 
@@ -83,7 +83,7 @@ class _Anchor:
 
 
 class _Scope:
-    """Where the copies of some nodes go.
+    """The destination of the copies of some nodes.
 
     Attributes:
       prefix: of their names.
@@ -106,12 +106,12 @@ class _Scope:
         self.colocation: tuple[str, ...] = ()
 
     def ends_of(self, nodes: Iterable[Node]) -> list[Node]:
-        """What is over when all of `nodes` are."""
+        """Return the nodes that are over when all of `nodes` are."""
         return [end for node in nodes for end in self.ends.get(node, ())]
 
 
 class _Part:
-    """What one call needs of a body.
+    """The part of a body that one call needs.
 
     Attributes:
       nodes: sources before users.
@@ -134,7 +134,7 @@ class _Part:
             self.waited.update(node.controls)
 
     def is_at_the_top(self, node: Node) -> bool:
-        """Whether a node runs whenever the body does, once."""
+        """Return True if a node runs exactly once whenever the body does."""
         flow = self.flow
         if flow is None:
             return True
@@ -145,12 +145,12 @@ class _Part:
         return frame is flow.root and not flow.guard(node)
 
     def is_in_frame(self, node: Node) -> bool:
-        """Whether a node is in a loop of the body."""
+        """Return True if a node is in a loop of the body."""
         return self.flow is not None and self.flow.frame[node] is not self.flow.root
 
 
 class _Inliner:
-    def __init__(self, step: StepGraph, keeping: Keeping, has_kernel: HasKernel) -> None:
+    def __init__(self, step: StepGraph, keeping: InliningPolicy, has_kernel: HasKernel) -> None:
         self._step = step
         self._has_kernel = has_kernel
         self._keeping = keeping
@@ -248,11 +248,11 @@ class _Inliner:
             self._graph.set_control_inputs(twin, controls, reason="inline")
         return twin
 
-    def _name(self, wanted: str) -> str:
-        name, number = wanted, 0
+    def _name(self, base_name: str) -> str:
+        name, number = base_name, 0
         while name in self._taken:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{base_name}_{number}"
         self._taken.add(name)
         return name
 
@@ -290,8 +290,8 @@ class _Inliner:
             self._copy(call, part, scope, instead=substitute)
             return
         if self._keeping.keeps(function):
-            kept = {"_used": tuple(sorted(used)), "_reads_only": not function.effects}
-            self._copy(call, part, scope, kept)
+            call_attrs = {"_used": tuple(sorted(used)), "_reads_only": not function.effects}
+            self._copy(call, part, scope, call_attrs)
             return
         self._count += 1
         if ended:
@@ -317,8 +317,8 @@ class _Inliner:
             results = [function.outputs[i] for i in sorted(used)]
             arguments = [output.node for output in function.inputs]
             stops = set(function.inputs)
-            found = reachable([o.node for o in results] + list(function.effects), stops)
-            nodes = ordered(found.difference(arguments), stops)
+            members = reachable([o.node for o in results] + list(function.effects), stops)
+            nodes = ordered(members.difference(arguments), stops)
             part = self._parts[function, used] = _Part(nodes, arguments, results)
         return part
 
@@ -451,18 +451,18 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
     values = scope.values
     if node.role is not Role.MERGE:
         return tuple([values[source] for source in node.inputs])
-    there = next(values[source] for source in node.inputs if source in values)
-    return tuple([values.get(source, there) for source in node.inputs])
+    forward_value = next(values[source] for source in node.inputs if source in values)
+    return tuple([values.get(source, forward_value) for source in node.inputs])
 
 
 def _takes_time(value: Output) -> bool:
-    """Whether a value is there only when something has run."""
+    """Return True if a value is available only after some node has run."""
     ready = value.node.role in (Role.CONSTANT, Role.ARGUMENT)
     return bool(value.node.controls) or not (ready or is_handle(value))
 
 
 def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
-    """Whether a node itself waits for what its call waits for; results do in any case."""
+    """Return True if a node must wait for the control inputs of its call; results do anyway."""
     if node.role is Role.ENTER:
         return top
     if in_frame:
@@ -498,15 +498,17 @@ def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
         return scope.colocation
     if not scope.prefix:
         return node.colocation
-    found = []
+    locations = []
     for name in node.colocation:
         other = node.graph.find_node(name)
-        given = None if other is None or not other.outputs else scope.values.get(other.outputs[0])
-        if given is None:
-            found.append(scope.prefix + name)
-        elif given.node.role is not Role.ARGUMENT:  # what is fed is nowhere yet
-            found.append(given.node.name)
-    return tuple(found)
+        replacement = (
+            None if other is None or not other.outputs else scope.values.get(other.outputs[0])
+        )
+        if replacement is None:
+            locations.append(scope.prefix + name)
+        elif replacement.node.role is not Role.ARGUMENT:  # feeds have no device yet
+            locations.append(replacement.node.name)
+    return tuple(locations)
 
 
 def _device(node: Node, scope: _Scope) -> str:

@@ -18,7 +18,7 @@ def read_last(step: StepGraph) -> int:
     late = [i for i, o in enumerate(fetches) if o.dtype.is_ref and o not in feeds]
     if not late:
         return 0
-    others = dict.fromkeys([*[output.node for output in fetches], *step.targets])
+    predecessors = dict.fromkeys([*[output.node for output in fetches], *step.targets])
     last = step.graph.add_derived(
         fetches[late[0]].node,
         lookup_op("ControlTrigger"),  # which waits for branches that are not taken, too
@@ -28,7 +28,7 @@ def read_last(step: StepGraph) -> int:
         [],
         [],
     )
-    step.graph.set_control_inputs(last, list(others), reason=_REASON)
+    step.graph.set_control_inputs(last, list(predecessors), reason=_REASON)
     for position in late:
         step.isolate_fetch(position, [last])
     step.changes[_REASON] += len(late)

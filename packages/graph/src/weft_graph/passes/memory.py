@@ -1,8 +1,8 @@
-"""How much memory a step needs: sizes of values, and the most that live at a time (paper, 5.2).
+"""Memory of a step: sizes of values and the peak of live ones (paper, 5.2).
 
-A value lives from its node to its last user, one that is fetched to the end.  What only shows
-another value, such as a Reshape, makes that one live longer and takes nothing itself.  Constants,
-fed values and variables are there with or without the step, and do not count.
+A value lives from its node to its last user, a fetched one to the end.  A view of a value, such as
+a Reshape, extends its life and takes no memory.  Constants, feeds and variables exist without the
+step and do not count.
 """
 
 from __future__ import annotations
@@ -97,17 +97,17 @@ def estimate_memory(
       device_of, spaces: as of a `MemoryLimits`.
     """
     values = Values(nodes, fetches, bytes_of or static_bytes)
-    numbers, found = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
-    return _by_name(found.peaks(), nodes, list(numbers))
+    numbers, spread = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
+    return _by_name(spread.peaks(), nodes, list(numbers))
 
 
 def _by_name(
     peaks: Sequence[tuple[int, int]], nodes: Sequence[Node], names: Sequence[str]
 ) -> MemoryEstimate:
-    named = dict(zip(names, peaks, strict=False))
+    peak_of = dict(zip(names, peaks, strict=False))
     return MemoryEstimate(
-        {name: peak for name, (peak, _) in named.items()},
-        {name: nodes[place] for name, (_, place) in named.items() if nodes},
+        {name: peak for name, (peak, _) in peak_of.items()},
+        {name: nodes[place] for name, (_, place) in peak_of.items() if nodes},
     )
 
 
@@ -125,19 +125,19 @@ def shown(output: Output) -> Output:
 
 
 def _moves(node: Node) -> bool:
-    """Whether a node takes its value to another device, or tells when it is taken there."""
+    """Return True if an identity moves its value to another device, or delays it."""
     if not node.traits.identity or not node.device:
         return False
     return bool(node.controls) or node.device != node.inputs[0].node.device
 
 
 def takes_memory(output: Output) -> bool:
-    """Whether the value of an output is there because of the step alone."""
+    """Return True if the value of an output exists only because of the step."""
     return not (_stays(output) or _is_kept(output.node))
 
 
 def _is_kept(node: Node) -> bool:
-    """Whether what a node gives is there before the step: given, fed, or a variable's value."""
+    """Return True if a node's value exists before the step: a constant, feed or variable."""
     view = node.traits.view
     if view is not None and view != EACH:
         return node.inputs[view].dtype is dtypes.resource
@@ -145,13 +145,13 @@ def _is_kept(node: Node) -> bool:
 
 
 def _stays(output: Output) -> bool:
-    """Whether an output is no value that could be brought to other memory."""
+    """Return True if an output cannot be moved to other memory: a reference or handle."""
     dtype = output.dtype
     return dtype.is_ref or dtype in (dtypes.resource, dtypes.variant)
 
 
 def scratch_bytes(node: Node, bytes_of: BytesOf) -> int:
-    """What a kernel takes from its device's pool while it runs, and gives back."""
+    """Return the bytes that a kernel allocates as scratch memory while it runs."""
     rule = node.traits.scratch
     return 0 if rule is None else round(rule(sizes_of(node, bytes_of)))
 
@@ -193,25 +193,27 @@ class Values:
         self._bytes_of = bytes_of
         for node in nodes:
             self.reads.append(tuple(dict.fromkeys([self._number(s) for s in node.inputs])))
-            made = [(self._number(o), shown(o) is o) for o in node.outputs]
-            self.makes.append((*[number for number, own in made if own], *self._scratch(node)))
+            numbered = [(self._number(o), shown(o) is o) for o in node.outputs]
+            self.makes.append(
+                (*[number for number, is_new in numbered if is_new], *self._scratch(node))
+            )
         self.kept = {self._number(output) for output in fetches}
         self._devices: list[int] | None = None
 
     def _number(self, output: Output) -> int:
-        found = self.numbers.get(output)
-        if found is not None:
-            return found
+        number = self.numbers.get(output)
+        if number is not None:
+            return number
         root = shown(output)
         if root is not output:
-            found = self._number(root)
+            number = self._number(root)
         else:
-            found = len(self.sizes)
+            number = len(self.sizes)
             size = 0 if _stays(output) else self._bytes_of(output)
             self.sizes.append(size if takes_memory(output) else 0)
             self.moved.append(size)
-        self.numbers[output] = found
-        return found
+        self.numbers[output] = number
+        return number
 
     def _scratch(self, node: Node) -> tuple[int, ...]:
         """The number of what a kernel needs while it runs, if that is worth one."""
@@ -243,7 +245,7 @@ class Values:
             size if mine == device else 0
             for size, mine in zip(self.sizes, self._devices, strict=True)
         ]
-        return [sum([sizes[value] for value in made]) for made in self.makes]
+        return [sum([sizes[value] for value in new_values]) for new_values in self.makes]
 
     def peaks(self) -> list[tuple[int, int]]:
         """For each device the most bytes that live at a time, and the place of that node."""
@@ -282,8 +284,8 @@ def on_devices(
     all_reads: list[tuple[int, ...]] = []
     all_makes: list[tuple[int, ...]] = []
     copies: dict[tuple[int, int], int] = {}
-    for place, used, made in zip(places, reads, makes, strict=True):
-        mine, more = [], list(made)
+    for place, used, created in zip(places, reads, makes, strict=True):
+        mine, more = [], list(created)
         for value in used:
             home = devices[value]
             if home < 0 or spaces[home] == spaces[place]:
@@ -297,7 +299,7 @@ def on_devices(
                 all_sizes.append(moved[value])
                 devices.append(place)
             mine.append(copy)
-        for value in made:
+        for value in created:
             devices[value] = place
         all_reads.append(tuple(mine))
         all_makes.append(tuple(more))
@@ -308,7 +310,7 @@ def peaks(
     reads: Sequence[Sequence[int]],
     makes: Sequence[Sequence[int]],
     sizes: Sequence[int],
-    kept: Iterable[int],
+    to_the_end: Iterable[int],
     devices: Sequence[int] | None = None,
 ) -> list[tuple[int, int]]:
     """The most bytes that live at a time, and when: for one device, or for each.
@@ -316,24 +318,24 @@ def peaks(
     Args:
       reads, makes: the numbers of the values of each node, in the order in which they run.
       sizes, devices: by number of a value.
-      kept: what lives to the end.
+      to_the_end: what lives to the end.
     """
     count = 1 if devices is None else max(devices, default=0) + 1
     change = [[0] * (len(reads) + 1) for _ in range(count)]
-    for value, (begin, end) in lifetimes(reads, makes, kept).items():
+    for value, (begin, end) in lifetimes(reads, makes, to_the_end).items():
         row = change[0 if devices is None else devices[value]]
         row[begin] += sizes[value]
         row[end] -= sizes[value]
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for row in change:
         live = list(accumulate(row[: len(reads)])) or [0]
         most = max(live)
-        found.append((most, live.index(most)))
-    return found
+        result.append((most, live.index(most)))
+    return result
 
 
 def lifetimes(
-    reads: Sequence[Sequence[int]], makes: Sequence[Sequence[int]], kept: Iterable[int]
+    reads: Sequence[Sequence[int]], makes: Sequence[Sequence[int]], to_the_end: Iterable[int]
 ) -> dict[int, tuple[int, int]]:
     """For each value the place where it is made, and the one that follows its last use."""
     born: dict[int, int] = {}
@@ -343,5 +345,5 @@ def lifetimes(
         for value in makes[place]:
             born[value] = place
             end[value] = place + 1
-    end.update(dict.fromkeys(kept, len(reads)))
+    end.update(dict.fromkeys(to_the_end, len(reads)))
     return {value: (place, end[value]) for value, place in born.items()}

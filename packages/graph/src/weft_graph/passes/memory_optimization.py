@@ -24,7 +24,7 @@ MODES = frozenset({"DEFAULT_MEM_OPT", "NO_MEM_OPT"}) | _RECOMPUTES | _ORDERS | _
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """What is done about memory.
+    """Options of memory optimization.
 
     Attributes:
       mode: a name of `RewriterConfig.MemOptType`. DEFAULT_MEM_OPT does nothing without a limit, and
@@ -69,7 +69,7 @@ class MemoryOptions:
 
     @property
     def swaps(self) -> bool:
-        """Whether values may wait on the host."""
+        """True if values may be swapped to the host."""
         return self.applied in _SWAPS
 
 
@@ -103,20 +103,20 @@ def _reorder(step: StepGraph, options: MemoryOptions) -> int:
 
 def _recompute(step: StepGraph, options: MemoryOptions) -> int:
     """Follow hints in any case, and do more where it is wanted or a limit is passed."""
-    what = Recompute.HINTS if options.mode == "MANUAL" else Recompute.CHEAP
+    candidates = Recompute.HINTS if options.mode == "MANUAL" else Recompute.CHEAP
     memory = None
-    if options.limits and what is not Recompute.HINTS:
+    if options.limits and candidates is not Recompute.HINTS:
         nodes = list(options.run_order(step.live_nodes()))
         memory = MemoryLimits(options.limits, _devices(nodes, options), options.spaces)
-        found = estimate_memory(
+        estimate = estimate_memory(
             nodes, step.fetches, options.bytes_of, memory.device_of, memory.spaces
         )
-        if memory.excess(found.peak) <= 0:
+        if memory.excess(estimate.peak) <= 0:
             return 0
-        what = Recompute.ALL
+        candidates = Recompute.ALL
     return recompute(
         step,
-        what,
+        candidates,
         scope=options.scope,
         memory=memory,
         bytes_of=options.bytes_of,

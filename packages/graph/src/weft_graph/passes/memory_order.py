@@ -30,25 +30,29 @@ def ordered_for_memory(
     Returns: the same nodes, what they wait for before them, and those that touch state in the
       order given.
     """
-    given = list(nodes)
-    if has_control_flow(given):
-        return given
+    original = list(nodes)
+    if has_control_flow(original):
+        return original
     outputs = list(fetches)
     sizes = bytes_of or static_bytes
 
     def cost(order: Sequence[Node]) -> tuple[int, int]:
-        found: MemoryEstimate = estimate_memory(order, outputs, sizes, device_of)
-        return found.largest, found.total
+        estimate: MemoryEstimate = estimate_memory(order, outputs, sizes, device_of)
+        return estimate.largest, estimate.total
 
-    needs = _needs(given)
-    candidates = [given, _freeing_most(given, needs, outputs, sizes), _as_late(given, needs)]
+    needs = _needs(original)
+    candidates = [
+        original,
+        _freeing_most(original, needs, outputs, sizes),
+        _as_late(original, needs),
+    ]
     return min(candidates, key=cost)
 
 
 def _needs(nodes: Sequence[Node]) -> list[list[int]]:
     """The places of what each node has to wait for."""
     place = {node: i for i, node in enumerate(nodes)}
-    found: list[list[int]] = []
+    all_needs: list[list[int]] = []
     before = -1
     for i, node in enumerate(nodes):
         needs = {place[need] for need in needs_of(node) if need in place}
@@ -56,8 +60,8 @@ def _needs(nodes: Sequence[Node]) -> list[list[int]]:
             if before >= 0:
                 needs.add(before)
             before = i
-        found.append(sorted(needs))
-    return found
+        all_needs.append(sorted(needs))
+    return all_needs
 
 
 def _touches_state(node: Node) -> bool:
@@ -70,9 +74,9 @@ def _freeing_most(
     """List scheduling: of the nodes that are ready the one that frees most, less what it makes."""
     values = Values(nodes, fetches, sizes)
     users: list[list[int]] = [[] for _ in nodes]
-    pending = [len(each) for each in needs]
-    for i, each in enumerate(needs):
-        for need in each:
+    pending = [len(node_needs) for node_needs in needs]
+    for i, node_needs in enumerate(needs):
+        for need in node_needs:
             users[need].append(i)
     readers: dict[int, set[int]] = {}
     for i, reads in enumerate(values.reads):
@@ -81,18 +85,18 @@ def _freeing_most(
 
     def gain(i: int) -> int:
         freed = [v for v in values.reads[i] if len(readers[v]) == 1 and v not in values.kept]
-        made = [v for v in values.makes[i] if v in readers or v in values.kept]
-        return sum([values.sizes[v] for v in freed]) - sum([values.sizes[v] for v in made])
+        created = [v for v in values.makes[i] if v in readers or v in values.kept]
+        return sum([values.sizes[v] for v in freed]) - sum([values.sizes[v] for v in created])
 
     ready = [(-gain(i), i) for i, count in enumerate(pending) if not count]
     heapq.heapify(ready)
-    done: set[int] = set()
+    placed: set[int] = set()
     result: list[Node] = []
     while ready:
         _, i = heapq.heappop(ready)
-        if i in done:
+        if i in placed:
             continue
-        done.add(i)
+        placed.add(i)
         result.append(nodes[i])
         for user in users[i]:
             pending[user] -= 1
@@ -103,15 +107,15 @@ def _freeing_most(
             left.discard(i)
             if len(left) == 1:  # the last user frees it now: let it come earlier
                 (user,) = left
-                if not pending[user] and user not in done:
+                if not pending[user] and user not in placed:
                     heapq.heappush(ready, (-gain(user), user))
     return result
 
 
 def _as_late(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
     """Each node right before the first that waits for it."""
-    used = {need for each in needs for need in each}
-    done = [False] * len(nodes)
+    used = {need for node_needs in needs for need in node_needs}
+    placed = [False] * len(nodes)
     result: list[Node] = []
     for root in range(len(nodes)):
         if root in used:
@@ -119,12 +123,12 @@ def _as_late(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node
         stack = [(root, False)]
         while stack:
             i, ready = stack.pop()
-            if done[i]:
+            if placed[i]:
                 continue
             if ready:
-                done[i] = True
+                placed[i] = True
                 result.append(nodes[i])
                 continue
             stack.append((i, True))
-            stack.extend([(need, False) for need in reversed(needs[i]) if not done[need]])
+            stack.extend([(need, False) for need in reversed(needs[i]) if not placed[need]])
     return result

@@ -37,7 +37,7 @@ def partition(
     nodes: Sequence[Node],
     device_of: DeviceOf,
     home: str,
-    away: Mapping[str, str] = MappingProxyType({}),
+    gates: Mapping[str, str] = MappingProxyType({}),
     delays: Mapping[tuple[Output, str], Node] | None = None,
     lossy: Lossy = nothing_is_lossy,
 ) -> dict[str, Part] | None:
@@ -48,7 +48,7 @@ def partition(
       nodes: its live nodes, in the order in which they should run.
       device_of: the device of a node that has a kernel.
       home: the device of what could be anywhere.
-      away: devices with a memory that is not their host's, and the device of the host: what is fed
+      gates: devices with a memory that is not their host's, and the device of the host: what is fed
         and fetched goes to and from them by transfers through it.
       delays: by value and device, a node of that device that the Receive of the value waits for.
         It must run in every step, and not need what uses the value there.
@@ -58,17 +58,17 @@ def partition(
       task than its own.
     """
     flow = Flow(nodes)
-    devices = Assignment(nodes, flow, device_of, home, away)
+    devices = Assignment(nodes, flow, device_of, home, gates)
     if len(devices.used) < 2 and not devices.away:
         return None
     return _Partitioner(step, flow, devices, delays or {}, lossy).run(nodes)
 
 
 class Assignment:
-    """Where each node runs, those included that only route values or hand them on.
+    """The device of each node, including those that only route or forward values.
 
-    A loop variable is where its next value is computed, so that it stays there from iteration to
-    iteration; what else routes a value is where that comes from.
+    A loop variable is on the device that computes its next value, so that it is not moved in each
+    iteration; other routing nodes are on the device of their input.
 
     Args:
       home: the device of what comes from nowhere.
@@ -84,7 +84,7 @@ class Assignment:
         flow: Flow,
         device_of: DeviceOf,
         home: str,
-        away: Mapping[str, str] = MappingProxyType({}),
+        gates: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._device_of = device_of
         self.home = home
@@ -93,35 +93,35 @@ class Assignment:
             for merge in frame.merges:
                 self._assign_variable(merge)
         used = {self.of(node): None for node in nodes if not is_anywhere(node)}
-        self._gates = away
-        self.away = frozenset(away).intersection(used)
+        self._gates = gates
+        self.away = frozenset(gates).intersection(used)
         if self.away:
-            used = {**{away[name]: None for name in used if name in self.away}, **used}
+            used = {**{gates[name]: None for name in used if name in self.away}, **used}
         self.used = list(used) or [home]
 
     def of(self, node: Node) -> str:
         """The device of a node."""
-        found = self._found.get(node)
-        if found is None:
-            found = self._found[node] = self._traced(node)
-        return found
+        device = self._found.get(node)
+        if device is None:
+            device = self._found[node] = self._traced(node)
+        return device
 
     def gate(self, device: str) -> str:
-        """Where what is fed to a device enters, and what is fetched of it leaves."""
+        """Return the device where feeds enter and fetches leave a device."""
         return self._gates[device] if device in self.away else device
 
     def _traced(self, node: Node) -> str:
         while goes_along(node):
-            found = self._found.get(node)
-            if found is not None:
-                return found
+            device = self._found.get(node)
+            if device is not None:
+                return device
             node = next(s.node for s in node.inputs if not is_back_edge(node, s))
         if is_anywhere(node):
             return self.home
         return self._found.get(node) or self._device_of(node)
 
     def crosses(self, need: Node, node: Node) -> bool:
-        """Whether a node may have to wait for a transfer of what it needs."""
+        """Return True if a node may have to wait for a transfer of `need`."""
         if is_anywhere(need):
             return need.role is Role.ARGUMENT and bool(self.away) and self._may_be_away(node)
         return is_anywhere(node) or self.of(need) != self.of(node)
@@ -136,7 +136,7 @@ class Assignment:
 
 
 def goes_along(node: Node) -> bool:
-    """Whether a node is where its input is: it routes it, or hands it on and asks for no device."""
+    """Return True if a node is on the device of its input: it routes or forwards it."""
     if node.traits.routes or node.role is Role.LOOP_COND:
         return True
     return node.traits.identity and not node.device and "_class" not in node.attrs
@@ -148,13 +148,13 @@ def depths(
     devices: Assignment,
     delays: Mapping[tuple[Output, str], Node],
 ) -> dict[Node, int]:
-    """How many transfers come one after the other, at most, before each node.
+    """Return the largest number of sequential transfers before each node.
 
-    A node with fewer never waits for one with more, so those with as many may be run as one piece.
-    Nothing of a loop runs before all that enters it is there, since it may start on any device; and
-    nothing leaves it before all that is in it has run, in the iteration before.
+    A node never waits for one of a larger depth, so nodes of one depth may run as one piece. Nodes
+    of a loop have at least the depth of all that enters it, since it may start on any device;
+    nodes behind it have at least the depth of all nodes in it.
     """
-    found: dict[Node, int] = {}
+    depth_of: dict[Node, int] = {}
     begins: dict[Frame, int] = {}
     ends: dict[Frame, int] = {}
     loops = len(flow.frames) > 1
@@ -165,9 +165,9 @@ def depths(
         for node in nodes:
             depth = 0
             for need in needs_of(node):
-                depth = max(depth, found[need] + devices.crosses(need, node))
+                depth = max(depth, depth_of[need] + devices.crosses(need, node))
             for delay in _delays_of(node, devices, delays):
-                depth = max(depth, found.get(delay, 0) + 1)
+                depth = max(depth, depth_of.get(delay, 0) + 1)
             frame = flow.frame[node]
             if node.role is Role.ENTER:
                 begins[frame] = max(begins.get(frame, 0), depth + 1)
@@ -177,21 +177,21 @@ def depths(
                 depth = max(depth, ends.get(flow.frame[node.inputs[0].node], 0))
             if depth > most:
                 raise errors.InternalError(f"what {node.name!r} waits for waits for it")
-            changed = changed or found.get(node) != depth
-            found[node] = depth
+            changed = changed or depth_of.get(node) != depth
+            depth_of[node] = depth
             around: Frame | None = frame
             while around is not None and around.parent is not None:
                 ends[around] = max(ends.get(around, 0), depth)
                 around = around.parent
         if not loops and not delays:  # then what a node needs came before it
             break
-    return found
+    return depth_of
 
 
 def _delays_of(
     node: Node, devices: Assignment, delays: Mapping[tuple[Output, str], Node]
 ) -> list[Node]:
-    """What the Receives wait for that a node waits for."""
+    """Return the nodes that delay the Receives of a node's inputs."""
     if not delays or is_anywhere(node):
         return []
     device = devices.of(node)
@@ -199,7 +199,7 @@ def _delays_of(
 
 
 def is_anywhere(node: Node) -> bool:
-    """Whether each part that uses a node has its own: constants, what is fed, and Enters.
+    """Return True if each part has its own copy of a node: constants, feeds and Enters.
 
     References stay with their variable.
     """
@@ -210,7 +210,7 @@ def is_anywhere(node: Node) -> bool:
 
 
 def is_movable(dtype: DType) -> bool:
-    """Whether values of a type can be in the memory of any device: handles stay where they are."""
+    """Return True if values of a type can move between devices; handles cannot."""
     return dtype is not dtypes.resource and dtype is not dtypes.variant
 
 
@@ -340,9 +340,9 @@ class _Partitioner:
             twin.forward = part.nodes.get(node.forward)
         if node.controls:
             controls = [self._end(control, part) for control in node.controls]
-            kept = [control for control in controls if control is not None]
-            if kept:
-                part.graph.set_control_inputs(twin, kept, reason="partition")
+            controls_here = [control for control in controls if control is not None]
+            if controls_here:
+                part.graph.set_control_inputs(twin, controls_here, reason="partition")
         part.nodes[node] = twin
         part.values.update(zip(node.outputs, twin.outputs, strict=True))
         return twin
@@ -351,13 +351,13 @@ class _Partitioner:
         return {**node.attrs, DEPTH: self._depths[node]} if node.role is Role.EXIT else node.attrs
 
     def _inputs(self, node: Node, part: _Part) -> tuple[Output, ...]:
-        """What a copy takes; for back edges, whose sources are not there yet, other inputs."""
+        """Return the inputs of a copy; a back edge has a stand-in until its source exists."""
         if node.role is not Role.MERGE:
             return tuple([self._value(source, part) for source in node.inputs])
         ahead = [s for s in node.inputs if not is_back_edge(node, s)]
-        there = self._value(ahead[0], part)
+        placeholder = self._value(ahead[0], part)
         return tuple(
-            [there if is_back_edge(node, s) else self._value(s, part) for s in node.inputs]
+            [placeholder if is_back_edge(node, s) else self._value(s, part) for s in node.inputs]
         )
 
     def _close_loops(self, node: Node, part: _Part) -> None:
@@ -367,10 +367,10 @@ class _Partitioner:
                 part.graph.replace_input(twin, i, self._value(source, part), reason="partition")
 
     def _value(self, output: Output, part: _Part) -> Output:
-        """What stands for an output in a part."""
-        found = part.values.get(output)
-        if found is not None:
-            return found
+        """Return an output's counterpart in a part."""
+        counterpart = part.values.get(output)
+        if counterpart is not None:
+            return counterpart
         node = output.node
         fed = node in self._feeds
         if is_anywhere(node) and not (fed and self._is_away(part) and is_movable(output.dtype)):
@@ -398,14 +398,14 @@ class _Partitioner:
         return part.device in self._devices.away
 
     def _end(self, node: Node, part: _Part) -> Node | None:
-        """What is over in a part when a node is; None where there is nothing to wait for."""
+        """Return a node of a part that is over when `node` is; None if no wait is needed."""
         if is_anywhere(node):
             return self._value(node.outputs[0], part).node if node.role is Role.ENTER else None
         source = self._parts[self._devices.of(node)]
         if source is part:
             return part.nodes[node]
-        found = part.signals.get(node)
-        if found is None:
+        signal = part.signals.get(node)
+        if signal is None:
             token = source.add(
                 "Const",
                 f"{node.name}/over",
@@ -418,9 +418,9 @@ class _Partitioner:
             source.graph.set_control_inputs(token, [source.nodes[node]], reason="partition")
             guard = self._flow.guard(node)
             name = f"^{node.name}"
-            found = self._transfer(token.outputs[0], source, part, name, node, guard).node
-            part.signals[node] = found
-        return found
+            signal = self._transfer(token.outputs[0], source, part, name, node, guard).node
+            part.signals[node] = signal
+        return signal
 
     # ------------------------------------------------------------------ transfers
 
@@ -480,11 +480,11 @@ class _Partitioner:
 
     def _trigger(self, frame: Frame, part: _Part) -> Node:
         """A node of a part that runs in every iteration of a loop, the last one included."""
-        found = part.triggers.get(frame)
-        if found is None:
-            own = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]
-            found = part.triggers[frame] = own[0] if own else self._go_round(frame, part)
-        return found
+        trigger = part.triggers.get(frame)
+        if trigger is None:
+            merges = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]
+            trigger = part.triggers[frame] = merges[0] if merges else self._go_round(frame, part)
+        return trigger
 
     def _go_round(self, frame: Frame, part: _Part) -> Node:
         """A loop that goes round as often as one of other parts; the node that it starts with."""
@@ -501,8 +501,10 @@ class _Partitioner:
         }
         enter = part.add("Enter", f"{name}/Enter", [start], loop, [dtype], [()], like)
         types, shapes = [dtype, dtypes.int32], [(), ()]
-        again = [enter.outputs[0], enter.outputs[0]]
-        merge = part.add("Merge", f"{name}/Merge", again, {"T": dtype, "N": 2}, types, shapes, like)
+        loop_inputs = [enter.outputs[0], enter.outputs[0]]
+        merge = part.add(
+            "Merge", f"{name}/Merge", loop_inputs, {"T": dtype, "N": 2}, types, shapes, like
+        )
         part.triggers[frame] = merge
         pred = self._value(frame.cond.outputs[0], part)
         switch = part.add(

@@ -65,26 +65,26 @@ def limit_run_ahead(
     return count
 
 
-def _first_places(live: Sequence[int], made: Sequence[int], limit: int) -> list[int]:
+def _first_places(live: Sequence[int], created: Sequence[int], limit: int) -> list[int]:
     """For each node the earliest place `q` such that the limit holds if all before `q` have ended.
 
     If a node begins when those before `q` have ended, the values that are live at `q` may be there,
     and the results of all nodes from `q` up to it.
     """
-    totals = list(accumulate(made))
+    totals = list(accumulate(created))
     over: list[int] = []  # less what was made before: falls from one candidate to the next
-    at: list[int] = []
-    found: list[int] = []
+    stack: list[int] = []
+    first_places: list[int] = []
     for place, total in enumerate(totals):
         i = bisect_left(over, total - limit)  # `over` has the negatives, which rise
-        found.append(at[i - 1] + 1 if i else 0)
+        first_places.append(stack[i - 1] + 1 if i else 0)
         value = total - live[place]
         while over and over[-1] >= value:
             over.pop()
-            at.pop()
+            stack.pop()
         over.append(value)
-        at.append(place)
-    return found
+        stack.append(place)
+    return first_places
 
 
 class _Queue:
@@ -112,7 +112,7 @@ class _Queue:
         self._waiting = waiting
         self._place = {node: i for i, node in enumerate(nodes)}
         self._rank = [0, *accumulate(map(int, mine))]
-        self._places = [i for i, own in enumerate(mine) if own]
+        self._places = [i for i, is_mine in enumerate(mine) if is_mine]
         behind = [waiting.behind(nodes[i]) for i in self._places]
         self._behind = [0, *accumulate(behind, or_)]  # the nodes below a rank
         self._over = [0] * len(nodes)  # the nodes below that rank are over when a node begins
@@ -120,15 +120,20 @@ class _Queue:
         self._barred = 0
         self.held = 0
 
-    def hold(self, first: Sequence[int], made: Sequence[int]) -> None:
+    def hold(self, first: Sequence[int], created: Sequence[int]) -> None:
         """Let each node that makes something wait for all before its first place."""
         for i, node in enumerate(self._nodes):
             before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
             over = max(map(self._after, before), default=0)
-            wanted = self._rank[first[i]]
-            if self._mine[i] and made[i] and over < wanted and self._may_wait(node, wanted):
-                self._wait(node, wanted)
-                over = wanted
+            target_rank = self._rank[first[i]]
+            if (
+                self._mine[i]
+                and created[i]
+                and over < target_rank
+                and self._may_wait(node, target_rank)
+            ):
+                self._wait(node, target_rank)
+                over = target_rank
             self._over[i] = over
 
     def _may_wait(self, node: Node, rank: int) -> bool:
@@ -143,7 +148,7 @@ class _Queue:
         return not node.traits.routes and node.role is not Role.LOOP_COND and self._is_there(node)
 
     def _is_there(self, node: Node) -> bool:
-        """Whether a node is over once in each step, and alive."""
+        """Return True if a node runs exactly once per step and is alive."""
         flow = self._flow
         return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
 
@@ -178,7 +183,7 @@ class _Queue:
         return barrier
 
     def _is_end(self, i: int, last: int) -> bool:
-        """Whether no node of the device up to a place tells that a node is over."""
+        """Return True if no other node of the device up to `last` follows a node."""
         node = self._nodes[i]
         if not self._is_there(node):
             return False

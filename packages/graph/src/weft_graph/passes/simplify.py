@@ -90,11 +90,13 @@ def _holds_all(wide: DType, narrow: DType) -> bool:
 
 
 def _stack(node: Node, shapes: CertainShapes) -> Output | None:
-    """What all parts that are stacked were unstacked from."""
+    """Return the value whose unstacked parts a node stacks again, or None."""
     parts = node.inputs[0].node
     if not parts.traits.unstacks or parts.inputs[0].dtype.is_ref:
         return None
-    same = node.attrs["axis"] == parts.attrs["axis"] and list(node.inputs) == list(parts.outputs)
+    is_inverse = node.attrs["axis"] == parts.attrs["axis"] and list(node.inputs) == list(
+        parts.outputs
+    )
     dims = parts.inputs[0].dims
-    known = dims is not None and None not in dims and node.outputs[0].dims == dims
-    return parts.inputs[0] if same and known and shapes.hold_for(parts) else None
+    is_static = dims is not None and None not in dims and node.outputs[0].dims == dims
+    return parts.inputs[0] if is_inverse and is_static and shapes.hold_for(parts) else None

@@ -137,7 +137,7 @@ def _require_alive(step: StepGraph, dead: set[Output | Node]) -> None:
 
 
 def _joined(step: StepGraph, dead: set[Output | Node]) -> dict[Output, Output]:
-    """What replaces the outputs of each Merge that has one input left."""
+    """Return the replacements of the outputs of each Merge that has one input left."""
     result: dict[Output, Output] = {}
     for node in [node for node in step.graph.nodes if node.role is Role.MERGE]:
         alive = [i for i, source in enumerate(node.inputs) if source not in dead]

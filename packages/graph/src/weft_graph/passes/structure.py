@@ -112,7 +112,7 @@ class Structurer:
             self._members[self._flow.frame[element]].append(element)
 
     def _element(self, node: Node) -> Element | None:
-        """What is arranged for a node: itself, or the loop that it begins; else None."""
+        """Return the element to arrange for a node: itself, the loop that it begins, or None."""
         if node.role is Role.ENTER:
             return self._flow.frame[node]
         if node.role is Role.EXIT or node.role is Role.NEXT_ITERATION:
@@ -200,9 +200,9 @@ def block_of(steps: Iterable[tuple[Path, Step]]) -> Block:
     current: Path = ()
     stack = [block]
     for path, step in steps:
-        shared = _common(current, path)
-        del stack[shared + 1 :]
-        for atom in path[shared:]:
+        num_common = _common(current, path)
+        del stack[num_common + 1 :]
+        for atom in path[num_common:]:
             stack.append(_side(stack[-1], atom))
         current = path
         stack[-1].append(step)

@@ -130,12 +130,12 @@ class _Swapping:
         self.before: dict[Node, list[Node]] = {}
 
     def _depths(self) -> list[int]:
-        """How many nodes run one after the other before each."""
-        found: list[int] = []
+        """Return the length of the longest path of nodes before each node."""
+        depths: list[int] = []
         for i, node in enumerate(self._nodes):
-            before = [found[j] for n in needs_of(node) if (j := self._place.get(n, i)) < i]
-            found.append(1 + max(before, default=-1))
-        return found
+            before = [depths[j] for n in needs_of(node) if (j := self._place.get(n, i)) < i]
+            depths.append(1 + max(before, default=-1))
+        return depths
 
     def _is_plain(self, node: Node) -> bool:
         if node.traits.routes or node.role is Role.LOOP_COND:
@@ -149,15 +149,15 @@ class _Swapping:
         Returns: how many wait.
         """
         live = self._spread.live(self.devices[device])
-        held: dict[int, list[Node]] = {}
+        copies_by_end: dict[int, list[Node]] = {}
         waits = self._choose(device, live, limit)
         ends = self._ends_of_copies(waits, live, limit)
         for wait, end in ends:
             copy = self._carry_out(wait, device)
             if copy is not None:
-                held.setdefault(end, []).append(copy)
-        for begin, end in pairwise([*sorted(held), len(self._nodes)]):
-            self._hold_back(device, begin, end, held[begin])
+                copies_by_end.setdefault(end, []).append(copy)
+        for begin, end in pairwise([*sorted(copies_by_end), len(self._nodes)]):
+            self._hold_back(device, begin, end, copies_by_end[begin])
         return len(ends)
 
     # ------------------------------------------------------------------ choice
@@ -169,12 +169,12 @@ class _Swapping:
             return []
         waits = [w for i in range(len(self._nodes)) for w in self._waits_of(i, device)]
         waits.sort(key=lambda w: (-w.nbytes * (w.end - w.begin), w.begin))
-        chosen: list[_Wait] = []
+        selected: list[_Wait] = []
         for wait in waits:
             if tree.largest(wait.begin + 1, wait.call + 1) > limit:
                 tree.add(wait.begin + 1, wait.call + 1, -wait.nbytes)
-                chosen.append(wait)
-        return chosen
+                selected.append(wait)
+        return selected
 
     def _ends_of_copies(
         self, waits: Sequence[_Wait], live: Sequence[int], limit: int
@@ -186,26 +186,26 @@ class _Swapping:
         """
         begins = deque(sorted(waits, key=lambda wait: wait.begin))
         going: deque[_Wait] = deque()
-        gone: list[tuple[int, int]] = []
-        found: list[tuple[_Wait, int]] = []
-        away = 0
-        for place, needed in enumerate(live):
+        ended: list[tuple[int, int]] = []
+        ends: list[tuple[_Wait, int]] = []
+        bytes_away = 0
+        for place, live_bytes in enumerate(live):
             while begins and begins[0].begin < place:
                 going.append(begins.popleft())
             for wait in [wait for wait in going if not wait.copied]:
                 going.remove(wait)
-                found.append((wait, place))
-                away += wait.nbytes
-                heappush(gone, (wait.call, wait.nbytes))
-            while gone and gone[0][0] < place:
-                away -= heappop(gone)[1]
-            while going and (going[0].call < place or needed - away > limit):
+                ends.append((wait, place))
+                bytes_away += wait.nbytes
+                heappush(ended, (wait.call, wait.nbytes))
+            while ended and ended[0][0] < place:
+                bytes_away -= heappop(ended)[1]
+            while going and (going[0].call < place or live_bytes - bytes_away > limit):
                 wait = going.popleft()
                 if place <= wait.call:
-                    away += wait.nbytes
-                    heappush(gone, (wait.call, wait.nbytes))
-                    found.append((wait, place))
-        return found
+                    bytes_away += wait.nbytes
+                    heappush(ended, (wait.call, wait.nbytes))
+                    ends.append((wait, place))
+        return ends
 
     def _waits_of(self, i: int, device: str) -> list[_Wait]:
         """The longest wait on a device of each value that a node makes."""
@@ -215,8 +215,8 @@ class _Swapping:
             return []
         if not self._is_plain(node):
             return []
-        found = [self._longest_wait(i, output, device) for output in node.outputs]
-        return [wait for wait in found if wait is not None]
+        waits = [self._longest_wait(i, output, device) for output in node.outputs]
+        return [wait for wait in waits if wait is not None]
 
     def _longest_wait(self, i: int, output: Output, device: str) -> _Wait | None:
         mine = self._device[i] == device
@@ -225,7 +225,9 @@ class _Swapping:
         if nbytes <= _SMALL or shown(output) is not output or (mine and number in values.kept):
             return None
         uses = self._uses(output, device)
-        users = sorted([place for place, there in uses.items() if mine or there == device])
+        users = sorted(
+            [place for place, user_device in uses.items() if mine or user_device == device]
+        )
         points = [i, *users] if mine else users
         if len(points) < 2:
             return None
@@ -246,22 +248,22 @@ class _Swapping:
         Of nodes in other memory the first, which gets a copy for all of them.
         """
         number, home = self._values.numbers[output], self._device[self._place[output.node]]
-        found: dict[int, str] = {}
+        device_of: dict[int, str] = {}
         stack = [output]
         while stack:
             for user in stack.pop().consumers():
                 j = self._place.get(user)
                 if j is not None:
-                    found[j] = self._device[j]
+                    device_of[j] = self._device[j]
                     stack.extend([o for o in user.outputs if self._values.numbers[o] == number])
         copied: set[str] = set()
-        for j in sorted(found):
-            there = found[j]
-            if there not in (home, device):
-                if there in copied:
-                    del found[j]
-                copied.add(there)
-        return found
+        for j in sorted(device_of):
+            user_device = device_of[j]
+            if user_device not in (home, device):
+                if user_device in copied:
+                    del device_of[j]
+                copied.add(user_device)
+        return device_of
 
     def _call(self, begin: int, end: int, device: str) -> int | None:
         """The place of a node of a device some steps ahead of a use, and well after another.
@@ -287,19 +289,21 @@ class _Swapping:
         """
         name = wait.output.node.name
         uses = self._uses(wait.output, device)
-        called = [self._nodes[wait.call]]
+        controls = [self._nodes[wait.call]]
         out, copy = wait.output, None
         if wait.copied:
             early = [self._nodes[j] for j in sorted(uses) if j <= wait.begin]
             out = self._identity(out, f"{name}/swapped_out", self._host, early)
             copy = out.node
             self.before.setdefault(self._nodes[wait.begin + 1], []).append(copy)
-        held = self._identity(out, f"{name}/swap_in", self._host, called)
-        back = self._identity(held, f"{name}/swapped_in", device, called)
-        self.before.setdefault(self._nodes[wait.call + 1], []).extend([held.node, back.node])
-        for j, there in uses.items():
-            if j >= wait.end and (wait.copied or there == device):
-                self._replace(self._nodes[j], wait.output, back if there == device else held)
+        swapped = self._identity(out, f"{name}/swap_in", self._host, controls)
+        back = self._identity(swapped, f"{name}/swapped_in", device, controls)
+        self.before.setdefault(self._nodes[wait.call + 1], []).extend([swapped.node, back.node])
+        for j, user_device in uses.items():
+            if j >= wait.end and (wait.copied or user_device == device):
+                self._replace(
+                    self._nodes[j], wait.output, back if user_device == device else swapped
+                )
         return copy
 
     def _replace(self, user: Node, old: Output, new: Output) -> None:
@@ -307,10 +311,10 @@ class _Swapping:
             if source is old:
                 self._step.graph.replace_input(user, position, new, reason="swap")
 
-    def _may_follow(self, nodes: Sequence[Node], others: Sequence[Node]) -> bool:
-        """Whether nodes may be made to wait for others."""
+    def _may_follow(self, nodes: Sequence[Node], predecessors: Sequence[Node]) -> bool:
+        """Return True if nodes may be made to wait for `predecessors`."""
         behind = 0
-        for other in others:
+        for other in predecessors:
             behind |= self._waiting.behind(other)
         return all([self._waiting.may_follow(node, behind) for node in nodes])
 
@@ -334,8 +338,8 @@ class _Swapping:
                 after.add(node)
 
     def _takes(self, node: Node) -> bool:
-        own = [output for output in node.outputs if shown(output) is output]
-        return any([takes_memory(output) and self._bytes_of(output) for output in own])
+        new_outputs = [output for output in node.outputs if shown(output) is output]
+        return any([takes_memory(output) and self._bytes_of(output) for output in new_outputs])
 
     def _identity(self, value: Output, name: str, device: str, controls: Sequence[Node]) -> Output:
         return self._step.identity(value, name, device, controls, reason="swap")

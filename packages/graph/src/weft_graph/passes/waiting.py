@@ -42,20 +42,20 @@ class Waiting:
     def first(self, nodes: Sequence[Node]) -> list[Node]:
         """The nodes with those in front that lead up to help for others, and wait for none."""
         leads = [node for node in nodes if node in self._leads and not self.behind(node)]
-        rest = set(nodes).difference(leads)
-        return [*leads, *[node for node in nodes if node in rest]] if leads else list(nodes)
+        node_set = set(nodes).difference(leads)
+        return [*leads, *[node for node in nodes if node in node_set]] if leads else list(nodes)
 
     def behind(self, node: Node) -> int:
         """The nodes that wait for others and that a node comes after, itself included: as bits."""
         return self._behind.get(node, 0)
 
     def may_follow(self, node: Node, behind: int) -> bool:
-        """Whether a node may be made to wait for some with these behind them."""
+        """Return True if a node may wait for others that run after the leads in `behind`."""
         return not behind & ~self.behind(node) or node not in self._leads
 
 
 def _may_help(node: Node) -> bool:
-    """Whether others may wait for what a node does: for more than a change of variables."""
+    """Return True if other nodes may wait for a node's side effect, beyond variable updates."""
     if not has_effect(node) or any([arg.is_ref for arg in node.op_def.inputs]):
         return False
     handles = [source for source in node.inputs if source.dtype is dtypes.resource]

@@ -18,7 +18,7 @@ from weft_tensor import dtypes
 
 
 class Use(enum.Enum):
-    """What a loop does to a TensorArray or a stack.
+    """Uses of a TensorArray or a stack by a loop.
 
     READ, WRITE: elements of a TensorArray, by their indices.
     PUSH, POP: values of a stack.
@@ -51,7 +51,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a loop keeps in a TensorArray or a stack, or takes out of it.
+    """The use of one TensorArray or stack by a loop.
 
     Attributes:
       store: which it is.
@@ -68,7 +68,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is behind a `Store` in a run.
+    """The size and behavior of a `Store` in a run.
 
     Attributes:
       shape: the number of elements there is room for, then their sizes; of elements that are
@@ -114,13 +114,13 @@ class WholeLoop:
         first = [first_value(merge) for merge in frame.merges]
         self.enters = [*first, *[node for node in frame.enters if node not in first]]
         self.nodes = list(nodes_in([loop]))
-        self._position = {enter: at for at, enter in enumerate(self.enters)}
+        self._position = {enter: position for position, enter in enumerate(self.enters)}
         self.stacks = self._stacks()
         self.kept = self._kept()
         changed = {self.variable_at(source) for node in self.nodes for source in changed_by(node)}
-        self.updates = {at for at in changed if at is not None}
-        read = {at for node in self.nodes for at in self._variables_read_by(node)}
-        self.reads = {at for at in read if at is not None} - self.updates
+        self.updates = {position for position in changed if position is not None}
+        read = {position for node in self.nodes for position in self._variables_read_by(node)}
+        self.reads = {position for position in read if position is not None} - self.updates
         self.draws = [node for node in self.nodes if node.traits.random]
 
     @property
@@ -130,23 +130,23 @@ class WholeLoop:
 
     def wanted(self) -> list[bool]:
         """Of each variable whether its last value is taken."""
-        taken = {
+        used_merges = {
             exit_.inputs[0].node.inputs[0].node
             for exit_ in self.loop.frame.exits
             if exit_.consumers or exit_.outputs[0] in self._fetches
         }
-        return [merge in taken for merge in self.variables]
+        return [merge in used_merges for merge in self.variables]
 
     def store_of(self, handle: Output) -> Store | None:
-        """What is behind a handle inside; None where it does not come from outside."""
+        """Return the store behind a handle inside the loop; None if it is not from outside."""
         source = ""
         while True:
             node = handle.node
             if gradient_source(node) and not source:
                 source = gradient_source(node)
             elif node.role is Role.ENTER and node in self.enters:
-                at = self.enters.index(node)
-                return Store(at, source) if at >= len(self.variables) else None
+                position = self.enters.index(node)
+                return Store(position, source) if position >= len(self.variables) else None
             elif node.role not in (Role.ENTER, Role.SWITCH) and not node.traits.identity:
                 return None
             handle = node.inputs[0]
@@ -166,8 +166,8 @@ class WholeLoop:
 
     def variable_read_by(self, node: Node) -> int | None:
         """The position of the handle whose variable a node reads; None where it reads none."""
-        one = len(node.inputs) == 1 or reads_rows(node)
-        if node.traits.state is not State.READS or not one:
+        is_read = len(node.inputs) == 1 or reads_rows(node)
+        if node.traits.state is not State.READS or not is_read:
             return None
         handle = node.inputs[0]
         store = self.store_of(handle) if handle.dtype is dtypes.resource else None
@@ -183,18 +183,18 @@ class WholeLoop:
 
     def _stacks(self) -> dict[Node, Node]:
         """The stacks that are made in turns and whose handles are pushed, each by one node."""
-        found: dict[Node, list[Node]] = {}
+        users: dict[Node, list[Node]] = {}
         for node in self.nodes:
             if node.role is Role.PUSH and node.inputs[1].dtype is dtypes.resource:
-                found.setdefault(_origin(node.inputs[1]), []).append(node)
+                users.setdefault(_origin(node.inputs[1]), []).append(node)
         return {
-            made: pushes[0]
-            for made, pushes in found.items()
-            if made.role is Role.STACK and len(pushes) == 1 and is_unbounded(made)
+            stack: pushes[0]
+            for stack, pushes in users.items()
+            if stack.role is Role.STACK and len(pushes) == 1 and is_unbounded(stack)
         }
 
     def _kept(self) -> list[Kept]:
-        found: dict[tuple[Store, Use, Node | None], list[Node]] = {}
+        nodes_by_use: dict[tuple[Store, Use, Node | None], list[Node]] = {}
         for node in self.nodes:
             use = USES.get(node.type)
             if use is None or node.outputs[0].dtype is dtypes.resource:
@@ -203,32 +203,32 @@ class WholeLoop:
             way = [node] if by_index else self._way(node)
             store = self.store_of(way[0].inputs[0])
             if store is not None:
-                found.setdefault((store, use, None if by_index else node), []).extend(way)
-        order = {node: at for at, node in enumerate(self.nodes)}
-        every = [Kept(store, use, tuple(nodes)) for (store, use, _), nodes in found.items()]
-        return sorted(every, key=lambda kept: order[kept.nodes[0]])
+                nodes_by_use.setdefault((store, use, None if by_index else node), []).extend(way)
+        order = {node: position for position, node in enumerate(self.nodes)}
+        every = [Kept(store, use, tuple(nodes)) for (store, use, _), nodes in nodes_by_use.items()]
+        return sorted(every, key=lambda use_of_store: order[use_of_store.nodes[0]])
 
     def _way(self, node: Node) -> list[Node]:
-        """What pushes or pops handles that lead from outside to a stack, and then a node itself."""
-        found = [node]
-        while self.store_of(found[0].inputs[0]) is None:
-            origin = _origin(found[0].inputs[0])
+        """Return the nodes that push or pop handles on the way to a stack, and the node itself."""
+        path = [node]
+        while self.store_of(path[0].inputs[0]) is None:
+            origin = _origin(path[0].inputs[0])
             around = self.stacks.get(origin) if node.role is Role.PUSH else origin
-            if around is None or around.role is not node.role or around in found:
+            if around is None or around.role is not node.role or around in path:
                 break
-            found.insert(0, around)
-        return found
+            path.insert(0, around)
+        return path
 
 
 def _origin(handle: Output) -> Node:
-    """What gives a handle, as it comes into a loop or a branch."""
+    """Return the source of a handle, traced through Enters, Switches and identities."""
     while handle.node.role in (Role.ENTER, Role.SWITCH) or handle.node.traits.identity:
         handle = handle.node.inputs[0]
     return handle.node
 
 
 def is_unbounded(stack: Node) -> bool:
-    """Whether a stack may have any number of values."""
+    """Return True if a stack has no size limit."""
     size = stack.inputs[0].node
     return size.role is Role.CONSTANT and int(size.attrs["value"]) < 0
 
@@ -244,20 +244,20 @@ def changed_by(node: Node) -> Sequence[Output]:
 
 
 def reads_rows(node: Node) -> bool:
-    """Whether a node gives rows of the variable behind a handle, by indices of any rank."""
+    """Return True if a node reads rows of the variable behind a handle, by indices of any rank."""
     return node.traits.state is State.READS and node.attrs.get("batch_dims") == 0
 
 
 def passes_variable(node: Node) -> bool:
-    """Whether a node hands on a reference or a handle as it is."""
-    given = node.outputs[0].dtype if node.traits.identity else None
-    return given is not None and (given.is_ref or given is dtypes.resource)
+    """Return True if a node forwards a reference or a handle unchanged."""
+    output_type = node.outputs[0].dtype if node.traits.identity else None
+    return output_type is not None and (output_type.is_ref or output_type is dtypes.resource)
 
 
 def gradient_source(node: Node) -> str:
-    """Whose gradients of an array a node gives the TensorArray of; "" for other nodes."""
+    """Return the gradient source of a node that returns a gradient TensorArray; "" for others."""
     gives_handle = any(output.dtype is dtypes.resource for output in node.outputs)
-    takes_flow_alone = len(node.inputs) == 2  # of others the shapes are not those of the array
+    takes_flow_alone = len(node.inputs) == 2  # other forms change the shapes
     return node.attrs.get("source", "") if gives_handle and takes_flow_alone else ""
 
 
@@ -267,16 +267,16 @@ def first_value(merge: Node) -> Node:
 
 
 def next_value(merge: Node) -> Output:
-    """What a loop variable becomes after a turn."""
+    """Return the value of a loop variable after an iteration."""
     return next(s.node.inputs[0] for s in merge.inputs if is_back_edge(merge, s))
 
 
 def inside(frame: Frame, around: Frame) -> bool:
-    """Whether a frame is another one, or is in it."""
-    found: Frame | None = frame
-    while found is not None and found is not around:
-        found = found.parent
-    return found is around
+    """Return True if a frame equals `around` or is nested in it."""
+    outer: Frame | None = frame
+    while outer is not None and outer is not around:
+        outer = outer.parent
+    return outer is around
 
 
 class GeneratedLoop(Generated, Protocol):
@@ -343,7 +343,7 @@ class LoopGenerator(Protocol):
     def find_loop(
         self, whole: WholeLoop, shapes: Sequence[Shape], extents: Sequence[Extent], final: bool
     ) -> GeneratedLoop | None:
-        """What `generate_loop` makes, where it costs about a millisecond; None where it has to be.
+        """Return an earlier result of `generate_loop` if that takes about a millisecond, else None.
 
         Args:
           shapes, extents, final: as of `generate_loop`.

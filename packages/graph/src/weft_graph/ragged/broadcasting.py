@@ -18,8 +18,8 @@ from weft_graph.ops import reduction, sequence, shapes
 from weft_graph.ops.control import Assert
 from weft_graph.ops.identity import identity
 from weft_graph.ragged.conversion import uniform_levels
+from weft_graph.ragged.encodings import splits_of
 from weft_graph.ragged.indexing import expanded
-from weft_graph.ragged.making import splits_of
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
@@ -29,7 +29,7 @@ from weft_tensor.dtypes import DType
 def mapped(
     function: Callable[..., Sequence[Any]], values: Sequence[Any], one_shape: bool = False
 ) -> list[Any]:
-    """What a function makes of flat values, in the rows that all the ragged ones are brought to.
+    """Apply a function to flat values in the rows that all ragged values are broadcast to.
 
     Args:
       function: takes the flat values of ragged values, and others as they are; its results have as
@@ -39,12 +39,12 @@ def mapped(
     """
     ragged = [value for value in values if isinstance(value, RaggedTensor)]
     first = ragged[0]
-    others = [value for value in values if not isinstance(value, RaggedTensor)]
-    if _alike(ragged) and (one_shape or all(_fits_inside(first, each) for each in others)):
+    dense = [value for value in values if not isinstance(value, RaggedTensor)]
+    if _alike(ragged) and (one_shape or all(_fits_inside(first, value) for value in dense)):
         flat = [v.flat_values if isinstance(v, RaggedTensor) else v for v in values]
-        return [first.with_flat_values(each) for each in function(*flat)]
+        return [first.with_flat_values(flat_result) for flat_result in function(*flat)]
     common, flat = aligned(values, first.dtype)
-    return [_in_rows(common, each) for each in function(*flat)]
+    return [_in_rows(common, flat_result) for flat_result in function(*flat)]
 
 
 def _in_rows(levels: Sequence[Rows], flat: Any) -> Any:
@@ -54,7 +54,7 @@ def _in_rows(levels: Sequence[Rows], flat: Any) -> Any:
 
 
 def _alike(ragged: Sequence[RaggedTensor]) -> bool:
-    """Whether all have the same splits, as what is computed of each other has."""
+    """Return True if all have the same row splits, as values derived from each other have."""
     first = ragged[0].nested_row_splits
     rank = static_rank(ragged[0].flat_values)
     return all(
@@ -66,7 +66,7 @@ def _alike(ragged: Sequence[RaggedTensor]) -> bool:
 
 
 def _fits_inside(ragged: RaggedTensor, value: Any) -> bool:
-    """Whether a value broadcasts against the flat values alone."""
+    """Return True if a value broadcasts against the flat values alone."""
     if not isinstance(value, Output):
         rank: int | None = np.ndim(value)
     else:
@@ -80,28 +80,29 @@ def aligned(values: Sequence[Any], dtype: DType) -> tuple[list[Rows], list[Outpu
 
     Raises: InvalidArgumentError: a rank is not known; or, when it runs, lengths of rows differ.
     """
-    found = [
+    converted = [
         value
         if isinstance(value, RaggedTensor | Output) or np.ndim(value) == 0
         else convert_to_tensor(value, dtype)
         for value in values
     ]
-    ranks = [_rank(value) for value in found]
-    known = [rank for rank in ranks if rank is not None]
-    if len(known) < len(ranks):
+    ranks = [_rank(value) for value in converted]
+    static_ranks = [rank for rank in ranks if rank is not None]
+    if len(static_ranks) < len(ranks):
         raise errors.InvalidArgumentError(
             "ragged tensors are broadcast only against values of a known rank, got "
-            + ", ".join(repr(value) for value in found)
+            + ", ".join(repr(value) for value in converted)
         )
-    rank = max(known)
-    splits = _splits_type(found)
+    rank = max(static_ranks)
+    splits = _splits_type(converted)
     depth = max(
-        rank - own + value.ragged_rank
-        for value, own in zip(found, known, strict=True)
+        rank - value_rank + value.ragged_rank
+        for value, value_rank in zip(converted, static_ranks, strict=True)
         if isinstance(value, RaggedTensor)
     )
     operands = [
-        _Operand(value, rank - own, depth, splits) for value, own in zip(found, known, strict=True)
+        _Operand(value, rank - value_rank, depth, splits)
+        for value, value_rank in zip(converted, static_ranks, strict=True)
     ]
     return _descend(operands, depth, splits)
 
@@ -150,59 +151,61 @@ def _below(value: Any, depth: int) -> Any:
 
 def _descend(operands: list[_Operand], depth: int, dtype: DType) -> tuple[list[Rows], list[Output]]:
     """Bring operands to the same rows, level by level from the outermost."""
-    one = constant_of(np.array(1, dtype.numpy))
-    found = [operand for operand in operands if not operand.inside]
-    sizes = [(operand.rows, operand.static) for operand in found]
-    count, same = _common_size(sizes, one)
+    unit = constant_of(np.array(1, dtype.numpy))
+    outer_operands = [operand for operand in operands if not operand.inside]
+    sizes = [(operand.rows, operand.static) for operand in outer_operands]
+    count, is_equal = _common_size(sizes, unit)
     # For each operand the row that stands for each row of the result; None for all, in order.
     places: list[Output | None] = [
         None if equal else _repeated(count, static, size)
-        for equal, (size, static) in zip(same, sizes, strict=True)
+        for equal, (size, static) in zip(is_equal, sizes, strict=True)
     ]
     levels: list[Rows] = []
     for level in range(depth):
-        rows, places = _next_level([each.levels[level] for each in found], count, places, dtype)
+        rows, places = _next_level(
+            [operand.levels[level] for operand in outer_operands], count, places, dtype
+        )
         levels.append(rows)
         count = rows.nvals()
-    for operand, place in zip(found, places, strict=True):
+    for operand, place in zip(outer_operands, places, strict=True):
         if place is not None:
             operand.flat = out("GatherV2", [operand.flat, place, 0])
     return levels, [operand.flat for operand in operands]
 
 
 def _common_size(
-    sizes: Sequence[tuple[Output, int | None]], one: Output
+    sizes: Sequence[tuple[Output, int | None]], unit: Output
 ) -> tuple[Output, list[bool]]:
     """The size that all have or are broadcast to, and which have it.
 
     Raises: InvalidArgumentError: sizes are known to differ.
     """
-    known = {static for _, static in sizes if static not in (None, 1)}
-    if len(known) > 1:
+    static_sizes = {static for _, static in sizes if static not in (None, 1)}
+    if len(static_sizes) > 1:
         raise errors.InvalidArgumentError(
-            f"the numbers of rows must be equal or 1, got {sorted(known)}"
+            f"the numbers of rows must be equal or 1, got {sorted(static_sizes)}"
         )
     wide = [(size, static) for size, static in sizes if static != 1]
     if not wide:
-        return one, [True] * len(sizes)
+        return unit, [True] * len(sizes)
     # Who is known to have the size says it; of the others one tells it that is not 1.
     fixed = [size for size, static in wide if static is not None]
-    total = fixed[0] if fixed else _other_than_one([size for size, _ in wide], one)
+    total = fixed[0] if fixed else _other_than_one([size for size, _ in wide], unit)
     if len(wide) > 1 and not all(static is not None for _, static in wide):
-        fits = [_equal_or_one(size, total, one) for size, _ in wide]
+        fits = [_equal_or_one(size, total, unit) for size, _ in wide]
         total = _required(total, fits, "the numbers of rows must be equal or 1")
     return total, [static != 1 and (static is not None or len(wide) == 1) for _, static in sizes]
 
 
-def _other_than_one(sizes: Sequence[Output], one: Output) -> Output:
-    found = sizes[0]
+def _other_than_one(sizes: Sequence[Output], unit: Output) -> Output:
+    selected = sizes[0]
     for size in sizes[1:]:
-        found = out("SelectV2", [out("Equal", [found, one]), size, found])
-    return found
+        selected = out("SelectV2", [out("Equal", [selected, unit]), size, selected])
+    return selected
 
 
-def _required(value: Output, conditions: Sequence[Output], what: str) -> Output:
-    asserts = [Assert(condition, [what, value]) for condition in conditions]
+def _required(value: Output, conditions: Sequence[Output], message: str) -> Output:
+    asserts = [Assert(condition, [message, value]) for condition in conditions]
     with get_default_graph().control_dependencies(asserts):
         return identity(value)
 
@@ -212,9 +215,9 @@ def _repeated(count: Output, static: int | None, size: Output) -> Output:
     places = sequence.range(count)
     if static == 1:
         return out("ZerosLike", [places])
-    one = constant_of(np.array(1, count.dtype.base_dtype.numpy))
+    unit = constant_of(np.array(1, count.dtype.base_dtype.numpy))
     zeros = out("ZerosLike", [places])
-    return out("SelectV2", [out("Equal", [size, one]), zeros, places])
+    return out("SelectV2", [out("Equal", [size, unit]), zeros, places])
 
 
 def _next_level(
@@ -225,17 +228,19 @@ def _next_level(
     if all(p is None and r.splits is first.splits for p, r in zip(places, rows, strict=True)):
         return first, [None] * len(rows)
     lengths = [
-        each.row_lengths() if place is None else out("GatherV2", [each.row_lengths(), place, 0])
-        for each, place in zip(rows, places, strict=True)
+        level_rows.row_lengths()
+        if place is None
+        else out("GatherV2", [level_rows.row_lengths(), place, 0])
+        for level_rows, place in zip(rows, places, strict=True)
     ]
     result = _common_lengths(lengths, rows, count, dtype)
-    made = Rows(splits_of(result), lengths=result, uniform=_common_uniform(rows, dtype))
+    new_rows = Rows(splits_of(result), lengths=result, uniform=_common_uniform(rows, dtype))
     if first.static_nrows is not None and places[0] is None:
-        made.splits.set_shape([first.static_nrows + 1])
-    ids = made.ids()
-    within = sequence.range(made.nvals()) - out("GatherV2", [made.starts(), ids, 0])
+        new_rows.splits.set_shape([first.static_nrows + 1])
+    ids = new_rows.ids()
+    within = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
     pairs = zip(rows, places, strict=True)
-    return made, [_standing_for(each, place, ids, within) for each, place in pairs]
+    return new_rows, [_standing_for(level_rows, place, ids, within) for level_rows, place in pairs]
 
 
 def _standing_for(rows: Rows, place: Output | None, ids: Output, within: Output) -> Output:
@@ -246,14 +251,14 @@ def _standing_for(rows: Rows, place: Output | None, ids: Output, within: Output)
         return start + within
     if rows.static_uniform == 1:
         return start
-    one = constant_of(np.array(1, within.dtype.base_dtype.numpy))
-    single = out("Equal", [rows.uniform, one])
+    unit = constant_of(np.array(1, within.dtype.base_dtype.numpy))
+    single = out("Equal", [rows.uniform, unit])
     return start + out("SelectV2", [single, out("ZerosLike", [within]), within])
 
 
 def _common_uniform(rows: Sequence[Rows], dtype: DType) -> Output | None:
     """The length of all rows of the result, where it is known."""
-    sizes = {each.static_uniform for each in rows} - {1}
+    sizes = {level_rows.static_uniform for level_rows in rows} - {1}
     if None in sizes or len(sizes) > 1:
         return None
     return constant_of(np.array(next(iter(sizes), 1), dtype.numpy))
@@ -263,25 +268,25 @@ def _common_lengths(
     lengths: Sequence[Output], rows: Sequence[Rows], count: Output, dtype: DType
 ) -> Output:
     """The lengths that rows have, or are broadcast to where they are uniform and 1."""
-    one = constant_of(np.array(1, dtype.numpy))
+    unit = constant_of(np.array(1, dtype.numpy))
     fixed, may_be_one = [], []
-    for length, each in zip(lengths, rows, strict=True):
-        if each.uniform is None or each.static_uniform not in (None, 1):
+    for length, level_rows in zip(lengths, rows, strict=True):
+        if level_rows.uniform is None or level_rows.static_uniform not in (None, 1):
             fixed.append(length)
-        elif each.static_uniform is None:
+        elif level_rows.static_uniform is None:
             may_be_one.append(length)
     if not fixed and not may_be_one:
-        return out("Fill", [shapes.reshape(count, [1]), one])
-    result = fixed[0] if fixed else _other_than_one(may_be_one, one)
+        return out("Fill", [shapes.reshape(count, [1]), unit])
+    result = fixed[0] if fixed else _other_than_one(may_be_one, unit)
     checks = [_all(out("Equal", [length, result])) for length in fixed[1:]]
     if len(fixed) + len(may_be_one) > 1:
-        checks += [_equal_or_one(length, result, one) for length in may_be_one]
-    what = "ragged rows must have equal lengths"
-    return _required(result, checks, what) if checks else result
+        checks += [_equal_or_one(length, result, unit) for length in may_be_one]
+    message = "ragged rows must have equal lengths"
+    return _required(result, checks, message) if checks else result
 
 
-def _equal_or_one(length: Output, wanted: Output, one: Output) -> Output:
-    pair = [out("Equal", [length, wanted]), out("Equal", [length, one])]
+def _equal_or_one(length: Output, expected: Output, unit: Output) -> Output:
+    pair = [out("Equal", [length, expected]), out("Equal", [length, unit])]
     return _all(out("LogicalOr", pair))
 
 

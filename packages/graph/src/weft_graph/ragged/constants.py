@@ -51,13 +51,15 @@ def constant(
     """
     with get_default_graph().name_scope(name or "RaggedConstant"):
         value = constant_value(pylist, dtype, ragged_rank, inner_shape, row_splits_dtype)
-        wanted = None if dtype is None else dtypes.as_dtype(dtype)
+        element_type = None if dtype is None else dtypes.as_dtype(dtype)
         if not isinstance(value, RaggedTensorValue):
-            return plain_constant(value, wanted)
-        found: Any = plain_constant(value.flat_values, wanted, name="values")
+            return plain_constant(value, element_type)
+        ragged_value: Any = plain_constant(value.flat_values, element_type, name="values")
         for splits in reversed(value.nested_row_splits):
-            found = RaggedTensor(found, Rows(plain_constant(splits, name="row_splits")))
-        return found
+            ragged_value = RaggedTensor(
+                ragged_value, Rows(plain_constant(splits, name="row_splits"))
+            )
+        return ragged_value
 
 
 def constant_value(
@@ -83,12 +85,12 @@ def constant_value(
         raise errors.InvalidTypeError(
             f"row_splits_dtype must be int32 or int64, got {splits_type.name}"
         )
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    element_type = None if dtype is None else dtypes.as_dtype(dtype)
     inner = None if inner_shape is None else as_dims(inner_shape)
     if inner_shape is not None and (inner is None or None in inner):
         raise errors.InvalidArgumentError(f"inner_shape must be known, got {inner_shape!r}")
     if not isinstance(pylist, list | tuple | np.ndarray):
-        return _rank_0(pylist, wanted, ragged_rank, inner)
+        return _rank_0(pylist, element_type, ragged_rank, inner)
     depth, most = _depths(pylist)
     if depth is not None and most > depth:
         raise errors.InvalidArgumentError(
@@ -98,10 +100,10 @@ def constant_value(
     rows, splits = _rows(pylist, rank)
     if inner is None:
         inner = _inner_shape(rows)
-    flat = _flat(rows, wanted, tuple([size or 0 for size in inner]), pylist)
+    flat = _flat(rows, element_type, tuple([size or 0 for size in inner]), pylist)
     if not rank:
         return flat
-    return value_of(flat, [np.array(each, splits_type.numpy) for each in splits])
+    return value_of(flat, [np.array(level_splits, splits_type.numpy) for level_splits in splits])
 
 
 def _rank_0(value: Any, dtype: Any, ragged_rank: int | None, inner: Any) -> Any:
@@ -129,28 +131,28 @@ def _depths(value: Any) -> tuple[int | None, int]:
     most = 0
     try:
         for item in value:
-            found, levels = _depths(item)
+            depth, levels = _depths(item)
             most = max(most, levels)
-            if found is not None:
-                if leaf is not None and found != leaf:
+            if depth is not None:
+                if leaf is not None and depth != leaf:
                     raise errors.InvalidArgumentError(
                         "the leaves of a ragged constant must be of one depth, got depths "
-                        f"{leaf + 1} and {found + 1}"
+                        f"{leaf + 1} and {depth + 1}"
                     )
-                leaf = found
+                leaf = depth
     except RecursionError:
         raise too_deep(value) from None
     return (None if leaf is None else leaf + 1), most + 1
 
 
-def _ragged_rank(depth: int, given: int | None, inner: Any, empty: bool) -> int:
-    """How many axes are ragged, by the depth of the leaves."""
+def _ragged_rank(depth: int, ragged_rank: int | None, inner: Any, empty: bool) -> int:
+    """Return the number of ragged axes, from the depth of the leaves."""
     room = depth - 1
-    if given is not None and given < 0:
-        raise errors.InvalidArgumentError(f"ragged_rank must not be negative, got {given}")
+    if ragged_rank is not None and ragged_rank < 0:
+        raise errors.InvalidArgumentError(f"ragged_rank must not be negative, got {ragged_rank}")
     if inner is not None:
         fits = room - len(inner)
-        if given is None:
+        if ragged_rank is None:
             if fits < 0:
                 if empty:
                     return max(fits, 0)
@@ -158,23 +160,24 @@ def _ragged_rank(depth: int, given: int | None, inner: Any, empty: bool) -> int:
                     f"inner_shape {format_dims(inner)} does not fit lists of depth {depth}"
                 )
             return fits
-        if given != fits and not (empty and given >= fits):
+        if ragged_rank != fits and not (empty and ragged_rank >= fits):
             raise errors.InvalidArgumentError(
-                f"ragged_rank {given} and inner_shape {format_dims(inner)} do not fit lists of "
+                f"ragged_rank {ragged_rank} and inner_shape {format_dims(inner)} do not fit "
+                "lists of "
                 f"depth {depth}"
             )
-        return given
-    if given is None:
+        return ragged_rank
+    if ragged_rank is None:
         return max(room, 0)
-    if given > room and not empty:
+    if ragged_rank > room and not empty:
         raise errors.InvalidArgumentError(
-            f"ragged_rank must be less than the depth of the lists, {depth}, got {given}"
+            f"ragged_rank must be less than the depth of the lists, {depth}, got {ragged_rank}"
         )
-    return given
+    return ragged_rank
 
 
 def _rows(pylist: Any, rank: int) -> tuple[list[Any], list[list[int]]]:
-    """What is inside `rank` levels of lists, and the splits of these."""
+    """Return the items inside `rank` levels of lists, and the row splits of the levels."""
     rows: list[Any] = list(pylist)
     splits = []
     for _ in range(rank):
@@ -241,11 +244,11 @@ def placeholder(
     if not ragged_rank:
         return array.placeholder(dtype, inner if value_shape is not None else None, name)
     with get_default_graph().name_scope(name or "RaggedPlaceholder"):
-        found: Any = array.placeholder(dtype, dims, "flat_values")
+        ragged_value: Any = array.placeholder(dtype, dims, "flat_values")
         for level in range(ragged_rank, 0, -1):
             splits = array.placeholder(dtypes.int64, [None], f"row_splits_{level - 1}")
-            found = RaggedTensor(found, Rows(splits))
-        return found
+            ragged_value = RaggedTensor(ragged_value, Rows(splits))
+        return ragged_value
 
 
 makers.register("constant_value", constant_value)

@@ -16,7 +16,7 @@ from weft_graph.ops.control import Assert
 from weft_graph.ops.identity import ensure_shape, identity
 from weft_graph.ops.join import concat
 from weft_graph.ops.shape_rules import normal_axis
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, static_rank
 from weft_tensor import dtypes, errors
@@ -43,29 +43,33 @@ def uniform_levels(value: Any, count: int, dtype: DType) -> Any:
     assert rank is not None and rank > count
     sizes = shapes.shape(value, out_type=dtype)
     tail = sizes[count + 1 :]
-    found: Any = shapes.reshape(value, concat([constant_of(np.array([-1], dtype.numpy)), tail], 0))
+    ragged_value: Any = shapes.reshape(
+        value, concat([constant_of(np.array([-1], dtype.numpy)), tail], 0)
+    )
     if value.dims is not None:
-        found.set_shape([None, *value.dims[count + 1 :]])
+        ragged_value.set_shape([None, *value.dims[count + 1 :]])
     for level in range(count, 0, -1):
         nrows = reduction.reduce_prod(sizes[:level])
-        found = RaggedTensor(found, _uniform(value, level, sizes[level], nrows, dtype))
-    return found
+        ragged_value = RaggedTensor(
+            ragged_value, _uniform(value, level, sizes[level], nrows, dtype)
+        )
+    return ragged_value
 
 
 def _uniform(value: Output, axis: int, length: Output, nrows: Output, dtype: DType) -> Rows:
     """The rows of an axis of a tensor, constants where its shape is static."""
     dims = value.dims or ()
-    known = dims[: axis + 1]
-    if None not in known:
-        count = int(np.prod([n for n in known[:-1] if n is not None]))
-        size = known[-1]
+    static_sizes = dims[: axis + 1]
+    if None not in static_sizes:
+        count = int(np.prod([n for n in static_sizes[:-1] if n is not None]))
+        size = static_sizes[-1]
         assert size is not None
         splits = constant_of(np.arange(count + 1, dtype=dtype.numpy) * dtype.numpy.type(size))
         number = constant_of(np.array(count, dtype.numpy))
         return Rows(splits, nrows=number, uniform=constant_of(np.array(size, dtype.numpy)))
     if dims[axis] is not None:
         length = constant_of(np.array(dims[axis], dtype.numpy))
-    return making.uniform_rows(length, nrows)
+    return encodings.uniform_rows(length, nrows)
 
 
 def from_tensor(
@@ -73,7 +77,7 @@ def from_tensor(
 ) -> Any:
     """`RaggedTensor.from_tensor`."""
     dtype = dtypes.as_dtype(row_splits_dtype)
-    if dtype not in making.SPLITS:
+    if dtype not in encodings.SPLITS:
         raise errors.InvalidTypeError(f"row_splits_dtype must be int32 or int64, got {dtype.name}")
     if lengths is not None and padding is not None:
         raise errors.InvalidArgumentError("give only one of lengths and padding")
@@ -98,7 +102,7 @@ def from_tensor(
         return _cut(value, nested, dtype)
     ragged = uniform_levels(value, ragged_rank, dtype)
     if lengths is not None:
-        return _shortened(ragged, making.Given(lengths, "lengths").output)
+        return _shortened(ragged, encodings.Encoding(lengths, "lengths").output)
     if padding is not None:
         return _shortened(ragged, None, padding)
     return ragged
@@ -112,13 +116,13 @@ def _nested_lengths(lengths: Any) -> list[Any] | None:
 
 def _cut(value: Output, nested: list[Any], dtype: DType) -> RaggedTensor:
     """The parts of a tensor that several levels of lengths keep."""
-    total = reduction.reduce_sum(making.Given(nested[-1], "lengths").output)
-    ones = array.fill(shapes.reshape(total, [1]), True)
-    kept: Any = RaggedTensor.from_nested_row_lengths(ones, nested)
-    mask = to_tensor(kept, False, shapes.shape(value)[: len(nested) + 1])
+    total = reduction.reduce_sum(encodings.Encoding(nested[-1], "lengths").output)
+    flags = array.fill(shapes.reshape(total, [1]), True)
+    mask_rows: Any = RaggedTensor.from_nested_row_lengths(flags, nested)
+    mask = to_tensor(mask_rows, False, shapes.shape(value)[: len(nested) + 1])
     mask.set_shape((value.dims or ())[: len(nested) + 1])
-    found: RaggedTensor = kept.with_flat_values(masks.boolean_mask(value, mask))
-    return found.with_row_splits_dtype(dtype)
+    result: RaggedTensor = mask_rows.with_flat_values(masks.boolean_mask(value, mask))
+    return result.with_row_splits_dtype(dtype)
 
 
 def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None) -> RaggedTensor:
@@ -135,9 +139,9 @@ def _shortened(ragged: RaggedTensor, lengths: Output | None, padding: Any = None
     zero = constant_of(np.array(0, dtype.numpy))
     lengths = out("Minimum", [_as(lengths, dtype), length])
     lengths = out("Maximum", [lengths, zero])
-    kept = out("Less", [shapes.expand_dims(places, 0), shapes.expand_dims(lengths, 1)])
-    found = masks.boolean_mask(values, shapes.reshape(kept, [-1]))
-    return RaggedTensor(found, making.from_lengths(lengths, found, False))
+    is_inside = out("Less", [shapes.expand_dims(places, 0), shapes.expand_dims(lengths, 1)])
+    kept_values = masks.boolean_mask(values, shapes.reshape(is_inside, [-1]))
+    return RaggedTensor(kept_values, encodings.from_lengths(lengths, kept_values, False))
 
 
 def _as(value: Output, dtype: DType) -> Output:
@@ -173,13 +177,13 @@ def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
     if dims is None:
         indices, sizes = ensure_shape(indices, [None, 2]), ensure_shape(sizes, [2])
     rows, columns, nrows = indices[:, 0], indices[:, 1], sizes[0]
-    splits = making.splits_by_ids(rows, nrows)
+    splits = encodings.splits_by_ids(rows, nrows)
     starts = out("GatherV2", [splits, rows, 0])
     count = shapes.size(sparse.values, out_type=dtypes.int64)
     expected = sequence.range(count) - starts
     filled = reduction.reduce_all(out("Equal", [columns, expected]))
-    what = "the values of a SparseTensor must fill each row from the left, in order"
-    with get_default_graph().control_dependencies([Assert(filled, [what, indices])]):
+    message = "the values of a SparseTensor must fill each row from the left, in order"
+    with get_default_graph().control_dependencies([Assert(filled, [message, indices])]):
         values = identity(sparse.values)
     return RaggedTensor(values, Rows(_as(splits, dtype)))
 
@@ -187,8 +191,8 @@ def from_sparse(sparse: SparseTensor, dtype: DType) -> RaggedTensor:
 def to_sparse(ragged: RaggedTensor) -> SparseTensor:
     """`RaggedTensor.to_sparse`."""
     splits = list(ragged.nested_row_splits)
-    found = create("RaggedTensorToSparse", [splits, ragged.flat_values]).outputs
-    sparse = SparseTensor(*found)
+    sparse_parts = create("RaggedTensorToSparse", [splits, ragged.flat_values]).outputs
+    sparse = SparseTensor(*sparse_parts)
     if ragged.dims is not None:
         sparse.set_shape(ragged.dims)
     return sparse
@@ -206,10 +210,10 @@ def to_tensor(ragged: RaggedTensor, default_value: Any, shape: Any) -> Output:
             default_value = False
     default = convert_to_tensor(default_value, dtype, "default_value")
     splits = list(ragged.nested_row_splits)
-    wanted, dims = _wanted_shape(ragged, shape)
+    dense_shape, dims = _wanted_shape(ragged, shape)
     result = out(
         "RaggedTensorToTensor",
-        [wanted, ragged.flat_values, default, splits],
+        [dense_shape, ragged.flat_values, default, splits],
         {"row_partition_types": ["ROW_SPLITS"] * len(splits)},
     )
     if dims is not None:
@@ -242,8 +246,8 @@ def bounding_shape(ragged: RaggedTensor, axis: Any, dtype: DType) -> Output:
     levels = ragged.levels
     sizes = [_as(ragged.nrows(), dtype), *[_longest(rows, dtype) for rows in levels]]
     inner = shapes.shape(ragged.flat_values, out_type=dtype)[1:]
-    whole = concat([out("Pack", [sizes]), inner], 0)
-    return whole if axis is None else out("GatherV2", [whole, axis, 0])
+    bounds = concat([out("Pack", [sizes]), inner], 0)
+    return bounds if axis is None else out("GatherV2", [bounds, axis, 0])
 
 
 def _longest(rows: Rows, dtype: DType) -> Output:
@@ -289,12 +293,12 @@ def _merged(value: Any, outer: int, inner: int) -> Any:
 def _flattened(tensor: Output, outer: int, inner: int) -> Output:
     sizes = shapes.shape(tensor)
     middle = constant_of(np.array([-1], np.int32))
-    found = shapes.reshape(tensor, concat([sizes[:outer], middle, sizes[inner + 1 :]], 0))
+    flattened = shapes.reshape(tensor, concat([sizes[:outer], middle, sizes[inner + 1 :]], 0))
     if tensor.dims is not None:
         merged = tensor.dims[outer : inner + 1]
         size = None if None in merged else int(np.prod([n for n in merged if n is not None]))
-        found.set_shape([*tensor.dims[:outer], size, *tensor.dims[inner + 1 :]])
-    return found
+        flattened.set_shape([*tensor.dims[:outer], size, *tensor.dims[inner + 1 :]])
+    return flattened
 
 
 for _maker in (from_tensor, from_sparse, to_sparse, to_tensor, bounding_shape, merge_axes):

@@ -1,8 +1,8 @@
-"""What ops do with ragged tensors.
+"""Dispatch of ops to rules for ragged tensors.
 
-`create` hands an op over here where an input is ragged. An op that is declared elementwise, or to
-look at each element by itself, is applied to the flat values; others have a rule, in a module of
-this package, which is marked `@ragged_op(...)`.
+`create` calls this module for ops with a ragged input. An op declared elementwise, or by element,
+is applied to the flat values; other ops have a rule in a module of this package, decorated with
+`@ragged_op(...)`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Call:
 
 Rule = Callable[[Call], Sequence[Any] | Any]
 rules: Registry[Rule] = Registry("rule for ragged tensors of the op", "weft_graph.ragged")
-"""What ops do with ragged tensors, by their types."""
+"""Rules for ragged tensors by op type."""
 
 
 def ragged_op(*ops: str) -> Callable[[Rule], Rule]:
@@ -64,8 +64,8 @@ def ragged_op(*ops: str) -> Callable[[Rule], Rule]:
 def _input(value: Any) -> Any:
     if is_ragged(value):
         return RaggedTensor.from_value(value)
-    found = output_of(value)
-    return value if found is None else found
+    output = output_of(value)
+    return value if output is None else output
 
 
 def apply(
@@ -79,8 +79,8 @@ def apply(
     with get_default_graph().name_scope(name or f"Ragged{op.name}"):
         rule = rules.get(op.name)
         if rule is not None:
-            found = rule(call)
-            return found if isinstance(found, list | tuple) else [found]
+            outputs = rule(call)
+            return outputs if isinstance(outputs, list | tuple) else [outputs]
         traits = op.traits
         if traits.elementwise or traits.by_element or traits.identity:
             return _by_element(op, call)
@@ -98,9 +98,9 @@ def _by_element(op: OpDef, call: Call) -> Sequence[Any]:
         flat += value if is_list else [value]
 
     def on_flat_values(*values: Any) -> Sequence[Any]:
-        rest = iter(values)
+        remaining = iter(values)
         grouped = [
-            [next(rest) for _ in value] if is_list else next(rest)
+            [next(remaining) for _ in value] if is_list else next(remaining)
             for value, is_list in zip(call.inputs, lists, strict=True)
         ]
         return call.plain(*grouped)

@@ -1,4 +1,4 @@
-"""How ragged tensors are made: the class methods of `RaggedTensor`."""
+"""Constructors of ragged tensors: the class methods of `RaggedTensor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
 from weft_graph.ops import identity
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.value import RaggedTensorValue
 from weft_tensor import dtypes, errors
@@ -39,7 +39,7 @@ class Factories:
         Raises: InvalidArgumentError: the splits are malformed.
         """
         return cls._made(
-            values, name, "RaggedFromRowSplits", making.from_splits, row_splits, validate
+            values, name, "RaggedFromRowSplits", encodings.from_splits, row_splits, validate
         )
 
     @classmethod
@@ -51,7 +51,7 @@ class Factories:
         Raises: InvalidArgumentError: one is negative, or their sum is not the number of values.
         """
         return cls._made(
-            values, name, "RaggedFromRowLengths", making.from_lengths, row_lengths, validate
+            values, name, "RaggedFromRowLengths", encodings.from_lengths, row_lengths, validate
         )
 
     @classmethod
@@ -63,7 +63,7 @@ class Factories:
         Raises: InvalidArgumentError: they are malformed.
         """
         return cls._made(
-            values, name, "RaggedFromRowStarts", making.from_starts, row_starts, validate
+            values, name, "RaggedFromRowStarts", encodings.from_starts, row_starts, validate
         )
 
     @classmethod
@@ -75,7 +75,7 @@ class Factories:
         Raises: InvalidArgumentError: they are malformed.
         """
         return cls._made(
-            values, name, "RaggedFromRowLimits", making.from_limits, row_limits, validate
+            values, name, "RaggedFromRowLimits", encodings.from_limits, row_limits, validate
         )
 
     @classmethod
@@ -95,7 +95,7 @@ class Factories:
         Raises: InvalidArgumentError: they are malformed.
         """
         return cls._made(
-            values, name, "RaggedFromValueRowIds", making.from_ids, value_rowids, nrows, validate
+            values, name, "RaggedFromValueRowIds", encodings.from_ids, value_rowids, nrows, validate
         )
 
     @classmethod
@@ -118,7 +118,7 @@ class Factories:
             values,
             name,
             "RaggedFromUniformRowLength",
-            making.from_uniform,
+            encodings.from_uniform,
             uniform_row_length,
             nrows,
             validate,
@@ -129,12 +129,12 @@ class Factories:
         cls, values: Any, name: str | None, default: str, make: Callable[..., Rows], *args: Any
     ) -> RaggedTensor:
         with get_default_graph().name_scope(name or default):
-            found = divided(values)
-            first, *rest = args
-            rows = make(first, found, *rest)
-            whole: Any = cls  # RaggedTensor
-            made: RaggedTensor = whole(found, rows)
-            return made
+            inner = divided(values)
+            first, *options = args
+            rows = make(first, inner, *options)
+            make_ragged: Any = cls  # RaggedTensor
+            ragged_tensor: RaggedTensor = make_ragged(inner, rows)
+            return ragged_tensor
 
     @classmethod
     def from_nested_row_splits(
@@ -188,29 +188,29 @@ class Factories:
                 f"nested_nrows must have {len(levels)} items like nested_value_rowids, got "
                 f"{len(counts)}"
             )
-        found: Any = flat_values
+        inner: Any = flat_values
         with get_default_graph().name_scope(name or "RaggedFromNestedValueRowIds"):
             for ids, nrows in zip(reversed(levels), reversed(counts), strict=True):
-                found = cls.from_value_rowids(found, ids, nrows, validate=validate)
-            whole: RaggedTensor = divided(found)
-            return whole
+                inner = cls.from_value_rowids(inner, ids, nrows, validate=validate)
+            ragged_tensor: RaggedTensor = divided(inner)
+            return ragged_tensor
 
     @classmethod
     def _nested(
         cls,
         flat_values: Any,
-        what: str,
+        label: str,
         nested: Any,
         make: Callable[..., RaggedTensor],
         name: str | None,
         validate: bool,
     ) -> Any:
-        levels = _levels(what, nested)
-        found = flat_values
+        levels = _levels(label, nested)
+        inner = flat_values
         with get_default_graph().name_scope(name or "RaggedFromNestedRows"):
-            for each in reversed(levels):
-                found = make(found, each, validate=validate)
-            return found if levels else divided(found)
+            for level in reversed(levels):
+                inner = make(inner, level, validate=validate)
+            return inner if levels else divided(inner)
 
     @classmethod
     def from_value(cls, value: Any) -> Any:
@@ -245,10 +245,10 @@ class Factories:
           or both `lengths` and `padding` are given.
         """
         with get_default_graph().name_scope(name or "RaggedFromTensor"):
-            found: RaggedTensor = makers.lookup("from_tensor")(
+            converted: RaggedTensor = makers.lookup("from_tensor")(
                 tensor, lengths, padding, ragged_rank, row_splits_dtype
             )
-            return found
+            return converted
 
     @classmethod
     def from_sparse(
@@ -268,20 +268,20 @@ class Factories:
             raise errors.InvalidTypeError(f"a SparseTensor is required, got {st_input!r}")
         with get_default_graph().name_scope(name or "RaggedFromSparse"):
             sparse = SparseTensor.from_value(st_input)
-            found: RaggedTensor = makers.lookup("from_sparse")(
+            converted: RaggedTensor = makers.lookup("from_sparse")(
                 sparse, dtypes.as_dtype(row_splits_dtype)
             )
-            return found
+            return converted
 
 
-def _levels(what: str, nested: Any) -> list[Any]:
+def _levels(label: str, nested: Any) -> list[Any]:
     if isinstance(nested, Output) or not isinstance(nested, list | tuple):
-        raise errors.InvalidTypeError(f"nested_{what} must be a list of tensors, got {nested!r}")
+        raise errors.InvalidTypeError(f"nested_{label} must be a list of tensors, got {nested!r}")
     return list(nested)
 
 
 def divided(values: Any) -> Any:
-    """What is divided into rows: a RaggedTensor, or a Tensor of rank 1 or more.
+    """Return the values to divide into rows: a RaggedTensor, or a Tensor of rank 1 or more.
 
     Raises: InvalidArgumentError: its rank is 0.
     """

@@ -11,7 +11,7 @@ from weft_graph.ir.node import Output
 
 
 class FilledRows(NamedTuple):
-    """What `ragged_fill_empty_rows` makes."""
+    """The result of `ragged_fill_empty_rows`."""
 
     output_value_rowids: Output
     output_values: Output
@@ -20,7 +20,7 @@ class FilledRows(NamedTuple):
 
 
 class FilledRowsGradient(NamedTuple):
-    """What `ragged_fill_empty_rows_grad` makes."""
+    """The result of `ragged_fill_empty_rows_grad`."""
 
     d_values: Output
     d_default_value: Output

@@ -25,7 +25,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import casting, join, masks, reduction, shapes
 from weft_graph.ops.search import argsort
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.constants import constant
 from weft_graph.ragged.conversion import uniform_levels
 from weft_graph.ragged.indexing import expanded, gathered_rows
@@ -65,14 +65,14 @@ def range(
         starts, limits = 0, starts
     splits_type = dtypes.as_dtype(row_splits_dtype)
     with get_default_graph().name_scope(name or "RaggedRange"):
-        wanted = None if dtype is None else dtypes.as_dtype(dtype)
+        element_type = None if dtype is None else dtypes.as_dtype(dtype)
         parts = [
-            convert_to_tensor(each, None if _has_type(each) else wanted)
-            for each in (starts, limits, deltas)
+            convert_to_tensor(bound, None if _has_type(bound) else element_type)
+            for bound in (starts, limits, deltas)
         ]
-        if wanted is None:
-            wanted = max([part.dtype.base_dtype for part in parts], key=_order)
-        parts = [casting.cast(part, wanted) for part in parts]
+        if element_type is None:
+            element_type = max([part.dtype.base_dtype for part in parts], key=_order)
+        parts = [casting.cast(part, element_type) for part in parts]
         splits, values = create("RaggedRange", parts, {"Tsplits": splits_type}).outputs
         return RaggedTensor(values, Rows(splits))
 
@@ -86,13 +86,13 @@ _ORDER = (dtypes.int32, dtypes.int64, dtypes.bfloat16, dtypes.float32, dtypes.fl
 
 def _order(dtype: dtypes.DType) -> int:
     if dtype not in _ORDER:
-        names = ", ".join(each.name for each in _ORDER)
+        names = ", ".join(dtype.name for dtype in _ORDER)
         raise errors.InvalidTypeError(f"ragged.range requires one of {names}, got {dtype.name}")
     return _ORDER.index(dtype)
 
 
 def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function makes of the flat values of ragged arguments, in their rows.
+    """Apply a function to the flat values of ragged arguments, keeping their rows.
 
     Args:
       op: returns a tensor with as many rows as the flat values have.
@@ -120,35 +120,38 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     checked = iter(_of_same_rows(ragged))
     flat = [next(checked) if is_ragged(leaf) else leaf for leaf in leaves]
     new_args, new_kwargs = nest.pack_sequence_as([list(args), kwargs], flat)
-    found = convert_to_tensor(op(*new_args, **new_kwargs))
+    flat_result = convert_to_tensor(op(*new_args, **new_kwargs))
     before = first.flat_values
-    if found.dims == () or (
-        found.dims
+    if flat_result.dims == () or (
+        flat_result.dims
         and before.dims
-        and None not in (found.dims[0], before.dims[0])
-        and found.dims[0] != before.dims[0]
+        and None not in (flat_result.dims[0], before.dims[0])
+        and flat_result.dims[0] != before.dims[0]
     ):
         raise errors.InvalidArgumentError(
             f"the result of op must have as many rows as the flat values of shape "
-            f"{format_dims(before.dims)}, got {format_dims(found.dims)}"
+            f"{format_dims(before.dims)}, got {format_dims(flat_result.dims)}"
         )
-    return first.with_flat_values(found)
+    return first.with_flat_values(flat_result)
 
 
 def _of_same_rows(ragged: Sequence[RaggedTensor]) -> list[Output]:
     """The flat values of ragged tensors, which are there where all splits are equal."""
     first = ragged[0]
-    found = [first.flat_values]
+    flat_values = [first.flat_values]
     for value in ragged[1:]:
-        checks = making.Checks(validate=True)
+        checks = encodings.Checks(validate=True)
         for a, b in zip(first.levels, value.levels, strict=True):
             if a.splits is not b.splits:
-                one, other = making.Given(a.splits, "splits"), making.Given(b.splits, "splits")
-                making.same_type(one, other)
-                what = "ragged arguments must have equal rows"
-                checks.require(what, making.equal, one, other)
-        found.append(checks.behind(value.flat_values))
-    return found
+                first_splits, other = (
+                    encodings.Encoding(a.splits, "splits"),
+                    encodings.Encoding(b.splits, "splits"),
+                )
+                encodings.same_type(first_splits, other)
+                message = "ragged arguments must have equal rows"
+                checks.require(message, encodings.equal, first_splits, other)
+        flat_values.append(checks.behind(value.flat_values))
+    return flat_values
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
@@ -172,18 +175,18 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
     if isinstance(mask, list | tuple):
         mask = constant(mask, dtypes.bool_)
     with get_default_graph().name_scope(name or "RaggedMask"):
-        chosen, values = ragged_or_tensor(mask, dtypes.bool_), ragged_or_tensor(data)
-        rank = static_rank(chosen)
+        mask_value, values = ragged_or_tensor(mask, dtypes.bool_), ragged_or_tensor(data)
+        rank = static_rank(mask_value)
         if not rank:
             raise errors.InvalidArgumentError(
-                f"a mask must have a known rank, 1 at least, got {chosen!r}"
+                f"a mask must have a known rank, 1 at least, got {mask_value!r}"
             )
         have = static_rank(values)
         if have is not None and have < rank:
             raise errors.InvalidArgumentError(
                 f"a mask of rank {rank} does not fit data of rank {have}"
             )
-        return masked(values, chosen)
+        return masked(values, mask_value)
 
 
 def masked(data: Any, mask: Any) -> Any:
@@ -193,23 +196,26 @@ def masked(data: Any, mask: Any) -> Any:
     if rank == 1:
         if not isinstance(data, RaggedTensor):
             return masks.boolean_mask(data, mask)
-        chosen = out("Squeeze", [out("Where", [mask])], {"squeeze_dims": [1]})
-        return gathered_rows(data, chosen)
+        positions = out("Squeeze", [out("Where", [mask])], {"squeeze_dims": [1]})
+        return gathered_rows(data, positions)
     dtype = dtypes.int64
     mask = uniform_levels(_wide(mask), 1, dtype)
     data = uniform_levels(_wide(data), 1, dtype)
-    checks = making.Checks(validate=True)
+    checks = encodings.Checks(validate=True)
     if data.row_splits is not mask.row_splits:
-        a, b = making.Given(data.row_splits, "data"), making.Given(mask.row_splits, "mask")
-        checks.require("the rows of mask must be those of data", making.equal, a, b)
+        a, b = (
+            encodings.Encoding(data.row_splits, "data"),
+            encodings.Encoding(mask.row_splits, "mask"),
+        )
+        checks.require("the rows of mask must be those of data", encodings.equal, a, b)
     inner = checks.behind(mask.values)
     if rank > 2:
         return data.with_values(masked(data.values, inner))
-    kept = masked(data.values, inner)
+    kept_values = masked(data.values, inner)
     counts = segments_by("UnsortedSegmentSum")(
         out("Cast", [inner], {"DstT": dtype}), mask.levels[0].ids(), mask.nrows()
     )
-    return RaggedTensor(kept, making.from_lengths(counts, kept, False))
+    return RaggedTensor(kept_values, encodings.from_lengths(counts, kept_values, False))
 
 
 def _wide(value: Any) -> Any:
@@ -256,44 +262,51 @@ def stack_dynamic_partitions(
       [[b'b'], [b'a', b'c'], []]
     """
     with get_default_graph().name_scope(name or "SegmentStack"):
-        values, which = ragged_or_tensor(data), ragged_or_tensor(partitions)
-        while isinstance(which, RaggedTensor):
+        values, numbers_of_rows = ragged_or_tensor(data), ragged_or_tensor(partitions)
+        while isinstance(numbers_of_rows, RaggedTensor):
             if not isinstance(values, RaggedTensor):
-                values = uniform_levels(values, 1, which.row_splits.dtype.base_dtype)
-            checks = making.Checks(validate=True)
-            a, b = making.Given(values.row_splits, "data"), making.Given(which.row_splits, "ids")
-            making.same_type(a, b)
+                values = uniform_levels(values, 1, numbers_of_rows.row_splits.dtype.base_dtype)
+            checks = encodings.Checks(validate=True)
+            a, b = (
+                encodings.Encoding(values.row_splits, "data"),
+                encodings.Encoding(numbers_of_rows.row_splits, "ids"),
+            )
+            encodings.same_type(a, b)
             if a.output is not b.output:
-                checks.require("data and partitions must have equal rows", making.equal, a, b)
-            values, which = values.values, checks.behind(which.values)
-        rank = static_rank(which)
+                checks.require("data and partitions must have equal rows", encodings.equal, a, b)
+            values, numbers_of_rows = values.values, checks.behind(numbers_of_rows.values)
+        rank = static_rank(numbers_of_rows)
         if rank is None:
             raise errors.InvalidArgumentError("partitions must have a known rank")
         if rank == 0:
-            values, which, rank = expanded(values, dtypes.int64), shapes.expand_dims(which, 0), 1
+            values, numbers_of_rows, rank = (
+                expanded(values, dtypes.int64),
+                shapes.expand_dims(numbers_of_rows, 0),
+                1,
+            )
         if isinstance(values, Output) and values.dims is not None:
-            _check_begins(values.dims, which)
+            _check_begins(values.dims, numbers_of_rows)
         if isinstance(values, Output) and values.dims is None:
             inner = shapes.shape(values)[rank:]
             values, rank = shapes.reshape(values, join.concat([[-1], inner], 0)), 1
         for _ in builtins.range(rank - 1):
             values = uniform_levels(values, 1, dtypes.int64).values
-        numbers = making.Given(shapes.reshape(which, [-1]), "partitions")
-        count = making.Given(num_partitions, "num_partitions", 0)
-        making.same_type(numbers, count)
-        checks = making.Checks(validate=True)
-        what = "partitions must be in [0, num_partitions)"
-        checks.require(what, lambda p, n: (p >= 0) & (p < n), numbers, count)
+        numbers = encodings.Encoding(shapes.reshape(numbers_of_rows, [-1]), "partitions")
+        count = encodings.Encoding(num_partitions, "num_partitions", 0)
+        encodings.same_type(numbers, count)
+        checks = encodings.Checks(validate=True)
+        message = "partitions must be in [0, num_partitions)"
+        checks.require(message, lambda p, n: (p >= 0) & (p < n), numbers, count)
         ids = checks.after(numbers)
         order = argsort(ids, stable=True)
-        ones = out("OnesLike", [ids])
-        lengths = segments_by("UnsortedSegmentSum")(ones, ids, count.output)
-        found = (
+        unit_values = out("OnesLike", [ids])
+        lengths = segments_by("UnsortedSegmentSum")(unit_values, ids, count.output)
+        rows_in_order = (
             gathered_rows(values, order)
             if isinstance(values, RaggedTensor)
             else out("GatherV2", [values, order, 0])
         )
-        return RaggedTensor(found, making.from_lengths(lengths, found, False))
+        return RaggedTensor(rows_in_order, encodings.from_lengths(lengths, rows_in_order, False))
 
 
 def _check_begins(dims: tuple[int | None, ...], partitions: Output) -> None:
@@ -319,11 +332,11 @@ def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: An
       array([0, 0, 2])
     """
     with get_default_graph().name_scope(name or "RaggedSplitsToSegmentIds"):
-        given = making.Given(splits, "splits")
-        if given.output.dims == (0,):
+        splits_part = encodings.Encoding(splits, "splits")
+        if splits_part.output.dims == (0,):
             raise errors.InvalidArgumentError("splits must have one element at least, got none")
-        found = ids_of(given.output)
-        return found if out_type is None else casting.cast(found, out_type)
+        segment_ids = ids_of(splits_part.output)
+        return segment_ids if out_type is None else casting.cast(segment_ids, out_type)
 
 
 def segment_ids_to_row_splits(
@@ -344,14 +357,16 @@ def segment_ids_to_row_splits(
       array([0, 2, 2, 3])
     """
     with get_default_graph().name_scope(name or "SegmentIdsToRaggedSplits"):
-        ids = making.Given(segment_ids, "segment_ids")
-        count = None if num_segments is None else making.Given(num_segments, "num_segments", 0)
-        making.same_type(ids, count)
-        one = constant_of(np.array(1, ids.dtype.numpy))
-        last = join.concat([shapes.reshape(one, [1]) - 2, ids.output], 0)
+        ids = encodings.Encoding(segment_ids, "segment_ids")
+        count = (
+            None if num_segments is None else encodings.Encoding(num_segments, "num_segments", 0)
+        )
+        encodings.same_type(ids, count)
+        unit = constant_of(np.array(1, ids.dtype.numpy))
+        last = join.concat([shapes.reshape(unit, [1]) - 2, ids.output], 0)
         rows = reduction.reduce_max(last) + 1 if count is None else count.output
-        ones = out("ZerosLike", [ids.output]) + one
-        splits = making.splits_of(out("UnsortedSegmentSum", [ones, ids.output, rows]))
+        unit_values = out("ZerosLike", [ids.output]) + unit
+        splits = encodings.splits_of(out("UnsortedSegmentSum", [unit_values, ids.output, rows]))
         return splits if out_type is None else casting.cast(splits, out_type)
 
 

@@ -10,7 +10,7 @@ from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ops import shapes
 from weft_graph.ops.broadcasting import broadcast_to
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.conversion import uniform_levels
 from weft_graph.ragged.dispatch import Call, ragged_op
 from weft_graph.ragged.indexing import gathered_rows
@@ -25,22 +25,22 @@ from weft_tensor import dtypes, errors
 def _gather(call: Call) -> Any:
     params, indices, axis = call.inputs
     params, indices = ragged_or_tensor(params), ragged_or_tensor(indices)
-    (at,) = static_axes(axis, static_rank(params))
+    (dim,) = static_axes(axis, static_rank(params))
     batch = int(call.attrs.get("batch_dims", 0))
     rank = static_rank(indices)
     if batch < 0:
         if rank is None:
             raise errors.InvalidArgumentError("a negative batch_dims requires a known rank")
         batch += rank
-    if batch < 0 or batch > at or (rank is not None and batch > rank):
+    if batch < 0 or batch > dim or (rank is not None and batch > rank):
         raise errors.InvalidArgumentError(
-            f"batch_dims must be in [0, axis {at}] and not above the rank of indices, got {batch}"
+            f"batch_dims must be in [0, axis {dim}] and not above the rank of indices, got {batch}"
         )
-    return gathered(params, indices, at, batch)
+    return gathered(params, indices, dim, batch)
 
 
 def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
-    """What `gather` gives of ragged `params`, ragged `indices`, or both."""
+    """Gather from ragged `params`, by ragged `indices`, or both."""
     if batch:
         return _in_batches(params, indices, axis, batch)
     if axis:
@@ -58,8 +58,8 @@ def gathered(params: Any, indices: Any, axis: int, batch: int) -> Any:
         return gathered_rows(params, indices)
     if rank == 0:
         return params[indices]
-    found = gathered_rows(params, shapes.reshape(indices, [-1]))
-    return _outer_like(found, indices)
+    gathered_flat = gathered_rows(params, shapes.reshape(indices, [-1]))
+    return _outer_like(gathered_flat, indices)
 
 
 def _outer_like(value: Any, indices: Output) -> Any:
@@ -95,10 +95,10 @@ def _in_batches(params: Any, indices: Any, axis: int, batch: int) -> Any:
 def _undivided(values: Output, indices: Output) -> Output:
     """Values that are laid out as the indices, whose two first axes `_divided` made one."""
     sizes = out("ConcatV2", [[shapes.shape(indices)[:2], shapes.shape(values)[1:]], 0])
-    found = shapes.reshape(values, sizes)
+    reshaped = shapes.reshape(values, sizes)
     if indices.dims is not None and values.dims is not None:
-        found.set_shape([*indices.dims[:2], *values.dims[1:]])
-    return found
+        reshaped.set_shape([*indices.dims[:2], *values.dims[1:]])
+    return reshaped
 
 
 def _rows_apart(params: RaggedTensor, indices: Any, axis: int) -> Any:
@@ -120,8 +120,8 @@ def _splits_type(*values: Any) -> Any:
 def _divided(value: Any, dtype: Any) -> RaggedTensor:
     if isinstance(value, RaggedTensor):
         return value.with_row_splits_dtype(dtype)
-    found: RaggedTensor = uniform_levels(value, 1, dtype)
-    return found
+    divided: RaggedTensor = uniform_levels(value, 1, dtype)
+    return divided
 
 
 def _check_counts(params: RaggedTensor, indices: RaggedTensor) -> None:
@@ -137,10 +137,10 @@ def _same_rows(params: RaggedTensor, indices: RaggedTensor) -> RaggedTensor:
     if params.row_splits is indices.row_splits:
         return params
     _check_counts(params, indices)
-    checks = making.Checks(validate=True)
-    a = making.Given(params.row_splits, "params")
-    b = making.Given(indices.row_splits, "indices")
-    checks.require("the batch axes of params and indices must be equal", making.equal, a, b)
+    checks = encodings.Checks(validate=True)
+    a = encodings.Encoding(params.row_splits, "params")
+    b = encodings.Encoding(indices.row_splits, "indices")
+    checks.require("the batch axes of params and indices must be equal", encodings.equal, a, b)
     return RaggedTensor(params.values, Rows(checks.after(a)))
 
 
@@ -151,11 +151,11 @@ def _within(indices: RaggedTensor, params: RaggedTensor) -> Any:
     """
     dtype = params.row_splits.dtype.base_dtype
     _check_counts(params, indices)
-    checks = making.Checks(validate=True)
-    a = making.Given(params.nrows(), "params", 0)
-    b = making.Given(indices.nrows(), "indices", 0)
-    checks.require("params and indices must have equally many rows", making.equal, a, b)
-    starts = making.Given(params.row_starts(), "starts")
+    checks = encodings.Checks(validate=True)
+    a = encodings.Encoding(params.nrows(), "params", 0)
+    b = encodings.Encoding(indices.nrows(), "indices", 0)
+    checks.require("params and indices must have equally many rows", encodings.equal, a, b)
+    starts = encodings.Encoding(params.row_starts(), "starts")
     first = checks.after(starts)
     owner = indices.levels[0].ids()
     return _shifted(indices.values, owner, first, params.row_lengths(), dtype)
@@ -167,10 +167,10 @@ def _shifted(values: Any, owner: Output, starts: Output, lengths: Output, dtype:
         return values.with_values(_shifted(values.values, inner, starts, lengths, dtype))
     wide = out("Cast", [values], {"DstT": dtype})
     extra = (static_rank(values) or 1) - 1
-    per_row = [out("GatherV2", [each, owner, 0]) for each in (starts, lengths)]
+    per_row = [out("GatherV2", [bound, owner, 0]) for bound in (starts, lengths)]
     if extra:
         sizes = constant_of(np.array([-1, *[1] * extra], np.int32))
-        per_row = [shapes.reshape(each, sizes) for each in per_row]
+        per_row = [shapes.reshape(bound, sizes) for bound in per_row]
     start, length = per_row
     fits = out("LogicalAnd", [wide >= 0, out("Less", [wide, length])])
     # What is outside becomes an index that no value has, so that the gather says so.
@@ -186,11 +186,11 @@ def _along(params: Any, indices: Any, axis: int) -> Any:
     count = value.nrows()
     if isinstance(indices, RaggedTensor):
         indices = indices.with_row_splits_dtype(dtype)
-        whole = RaggedTensor(
-            indices, making.uniform_rows(indices.nrows(), constant_of(np.array(1, dtype.numpy)))
+        single_row = RaggedTensor(
+            indices, encodings.uniform_rows(indices.nrows(), constant_of(np.array(1, dtype.numpy)))
         )
         zeros = out("Fill", [shapes.reshape(count, [1]), constant_of(np.array(0, dtype.numpy))])
-        repeated: Any = gathered_rows(whole, zeros)
+        repeated: Any = gathered_rows(single_row, zeros)
     else:
         tail = shapes.shape(indices, out_type=dtype)
         repeated = broadcast_to(indices, out("ConcatV2", [[shapes.reshape(count, [1]), tail], 0]))
@@ -224,28 +224,28 @@ def _gather_nd(call: Call) -> Any:
     if depth == 0:
         raise errors.UnimplementedError("gather_nd of a ragged tensor requires one index at least")
     rows = shapes.reshape(indices, [-1, depth])
-    found = _by_path(params, rows, depth)
+    by_path = _by_path(params, rows, depth)
     if rank == 2:
-        return found
-    if isinstance(found, RaggedTensor):
+        return by_path
+    if isinstance(by_path, RaggedTensor):
         if rank == 1:
-            return found[0]
-        return _outer_like(found, indices[..., 0])
-    sizes = shapes.shape(found)
+            return by_path[0]
+        return _outer_like(by_path, indices[..., 0])
+    sizes = shapes.shape(by_path)
     lead = shapes.shape(indices)[:-1]
-    return shapes.reshape(found, out("ConcatV2", [[lead, sizes[1:]], 0]))
+    return shapes.reshape(by_path, out("ConcatV2", [[lead, sizes[1:]], 0]))
 
 
 def _by_path(params: RaggedTensor, rows: Output, depth: int) -> Any:
-    """What vectors of indices lead to, one of them in each row."""
+    """Return the values that one index vector per row leads to."""
     dtype = params.row_splits.dtype.base_dtype
     rows = out("Cast", [rows], {"DstT": dtype})
     place: Output = rows[:, 0]
     value: Any = params
     for level in range(1, depth):
         if not isinstance(value, RaggedTensor):
-            rest = out("ConcatV2", [[shapes.expand_dims(place, 1), rows[:, level:]], 1])
-            return out("GatherNd", [value, rest])
+            inner_indices = out("ConcatV2", [[shapes.expand_dims(place, 1), rows[:, level:]], 1])
+            return out("GatherNd", [value, inner_indices])
         start = out("GatherV2", [value.row_starts(), place, 0])
         length = out("GatherV2", [value.row_lengths(), place, 0])
         inner = rows[:, level]
@@ -265,8 +265,8 @@ def _where(call: Call) -> Any:
     indices = create("RaggedTensorToSparse", [splits, flat]).outputs[0]
     if condition.dims is not None:
         indices.set_shape([None, len(condition.dims)])
-    chosen = out("Squeeze", [out("Where", [shapes.reshape(flat, [-1])])], {"squeeze_dims": [1]})
-    return out("GatherV2", [indices, chosen, 0])
+    positions = out("Squeeze", [out("Where", [shapes.reshape(flat, [-1])])], {"squeeze_dims": [1]})
+    return out("GatherV2", [indices, positions, 0])
 
 
 @ragged_op("Select")
@@ -275,12 +275,12 @@ def _select(call: Call) -> Any:
     rank = static_rank(condition)
     if rank == 1 and not isinstance(condition, RaggedTensor) and static_rank(x) != 1:
         # One flag for each row: it is taken from x or from y, of which lengths may differ.
-        both = joined([x, y], 0)
-        dtype = both.row_splits.dtype.base_dtype
-        count = both.nrows() // constant_of(np.array(2, dtype.numpy))
+        both_branches = joined([x, y], 0)
+        dtype = both_branches.row_splits.dtype.base_dtype
+        count = both_branches.nrows() // constant_of(np.array(2, dtype.numpy))
         numbers = out(
             "Range",
             [constant_of(np.array(0, dtype.numpy)), count, constant_of(np.array(1, dtype.numpy))],
         )
-        return gathered_rows(both, out("SelectV2", [condition, numbers, numbers + count]))
+        return gathered_rows(both_branches, out("SelectV2", [condition, numbers, numbers + count]))
     return create("SelectV2", [condition, x, y]).outputs[0]

@@ -1,4 +1,4 @@
-"""What stands in brackets behind a ragged tensor."""
+"""Indexing of ragged tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.composite import makers
 from weft_graph.ir.node import Output
 from weft_graph.ops import sequence, shapes
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, is_ragged, static_rank
 from weft_tensor import errors
@@ -35,16 +35,16 @@ def _spelled_out(keys: list[Any], rank: int | None) -> list[Any]:
         return keys
     if len(places) > 1:
         raise errors.InvalidArgumentError("an index may have `...` only once")
-    (at,) = places
-    behind = [key for key in keys[at + 1 :] if key is not None]
-    if at == len(keys) - 1:
-        return keys[:at]
+    (position,) = places
+    behind = [key for key in keys[position + 1 :] if key is not None]
+    if position == len(keys) - 1:
+        return keys[:position]
     if rank is None:
         raise errors.InvalidArgumentError("`...` requires a ragged tensor of a known rank")
-    count = rank - len([key for key in keys[:at] if key is not None]) - len(behind)
+    count = rank - len([key for key in keys[:position] if key is not None]) - len(behind)
     if count < 0:
         raise errors.InvalidArgumentError(f"too many indices for rank {rank}: {keys!r}")
-    return [*keys[:at], *[_ALL] * count, *keys[at + 1 :]]
+    return [*keys[:position], *[_ALL] * count, *keys[position + 1 :]]
 
 
 def _outer(value: Any, keys: list[Any]) -> Any:
@@ -53,39 +53,39 @@ def _outer(value: Any, keys: list[Any]) -> Any:
         return value
     if not isinstance(value, RaggedTensor):
         return value[tuple(keys)]
-    key, *rest = keys
+    key, *other_keys = keys
     if key is None:
-        inner = _outer(value, rest)
+        inner = _outer(value, other_keys)
         return expanded(inner, value.row_splits.dtype.base_dtype)
     if isinstance(key, builtins.slice):
-        return _inner(_sliced_rows(value, key), rest)
-    return _outer(_row(value, key), rest)
+        return _inner(_sliced_rows(value, key), other_keys)
+    return _outer(_row(value, key), other_keys)
 
 
 def expanded(inner: Any, dtype: DType) -> Any:
     """An axis of size 1 in front."""
     if not isinstance(inner, RaggedTensor):
         return shapes.expand_dims(inner, 0)
-    one = np.array(1, dtype.numpy)
+    unit = np.array(1, dtype.numpy)
     static = inner.levels[0].static_nrows
     if static is not None:
         length = np.array(static, dtype.numpy)
-        return RaggedTensor(inner, making.from_uniform(length, inner, one, False))
-    rows = making.uniform_rows(inner.nrows(), constant_of(one))
+        return RaggedTensor(inner, encodings.from_uniform(length, inner, unit, False))
+    rows = encodings.uniform_rows(inner.nrows(), constant_of(unit))
     rows.splits.set_shape([2])
     return RaggedTensor(inner, rows)
 
 
-def _index(key: Any, what: str = "an index") -> Any:
+def _index(key: Any, label: str = "an index") -> Any:
     """An integer, or an integer output of rank 0."""
     if isinstance(key, bool | np.bool_ | float | str):
-        raise errors.InvalidTypeError(f"{what} must be an integer or a slice, got {key!r}")
+        raise errors.InvalidTypeError(f"{label} must be an integer or a slice, got {key!r}")
     if isinstance(key, int | np.integer):
         return int(key)
-    found = convert_to_tensor(key)
-    if not found.dtype.base_dtype.is_integer or found.dims not in ((), None):
-        raise errors.InvalidTypeError(f"{what} must be an integer of rank 0, got {key!r}")
-    return found
+    index = convert_to_tensor(key)
+    if not index.dtype.base_dtype.is_integer or index.dims not in ((), None):
+        raise errors.InvalidTypeError(f"{label} must be an integer of rank 0, got {key!r}")
+    return index
 
 
 def _row(value: RaggedTensor, key: Any) -> Any:
@@ -102,20 +102,20 @@ def _is_all(key: Any) -> bool:
 def _sliced_rows(value: RaggedTensor, key: Any) -> RaggedTensor:
     if _is_all(key):
         return value
-    which = sequence.range(value.nrows())[key]
-    return gathered_rows(value, which)
+    row_ids = sequence.range(value.nrows())[key]
+    return gathered_rows(value, row_ids)
 
 
-def gathered_rows(value: RaggedTensor, which: Output) -> RaggedTensor:
+def gathered_rows(value: RaggedTensor, row_ids: Output) -> RaggedTensor:
     """Rows by a vector of integers; rows of one length stay so."""
     levels = value.levels
     attrs = {"OUTPUT_RAGGED_RANK": len(levels)}
-    inputs = [[rows.splits for rows in levels], value.flat_values, which]
+    inputs = [[rows.splits for rows in levels], value.flat_values, row_ids]
     *splits, flat = create("RaggedGather", inputs, attrs).outputs
-    found: Any = flat
-    for rows, made in zip(reversed(levels), reversed(splits), strict=True):
-        found = RaggedTensor(found, Rows(made, uniform=rows.uniform))
-    return found  # type: ignore[no-any-return]
+    nested: Any = flat
+    for rows, level_splits in zip(reversed(levels), reversed(splits), strict=True):
+        nested = RaggedTensor(nested, Rows(level_splits, uniform=rows.uniform))
+    return nested  # type: ignore[no-any-return]
 
 
 def _inner(value: Any, keys: list[Any]) -> Any:
@@ -124,22 +124,22 @@ def _inner(value: Any, keys: list[Any]) -> Any:
         return value
     if not isinstance(value, RaggedTensor):
         return value[(_ALL, *keys)]
-    key, *rest = keys
+    key, *other_keys = keys
     if key is None:
-        one = constant_of(np.array(1, value.row_splits.dtype.base_dtype.numpy))
-        rows = making.uniform_rows(one, value.nrows())
+        unit = constant_of(np.array(1, value.row_splits.dtype.base_dtype.numpy))
+        rows = encodings.uniform_rows(unit, value.nrows())
         if value.levels[0].static_nrows is not None:
             rows.splits.set_shape([value.levels[0].static_nrows + 1])
-        return _inner_of(RaggedTensor(value, rows), rest)
+        return _inner_of(RaggedTensor(value, rows), other_keys)
     if isinstance(key, builtins.slice):
-        found = value if _is_all(key) else _sliced_values(value, key)
-        return _inner_of(found, rest)
+        sliced = value if _is_all(key) else _sliced_values(value, key)
+        return _inner_of(sliced, other_keys)
     if value.uniform_row_length is None:
         raise errors.InvalidArgumentError(
             f"an inner ragged axis cannot be indexed by an integer, as rows may be too short: got "
             f"{key!r} for {value!r}"
         )
-    return _inner(_column(value, _index(key)), rest)
+    return _inner(_column(value, _index(key)), other_keys)
 
 
 def _inner_of(value: RaggedTensor, keys: list[Any]) -> Any:
@@ -166,13 +166,13 @@ def _sliced_values(value: RaggedTensor, key: Any) -> RaggedTensor:
         raise errors.InvalidArgumentError("the step of a slice must not be 0")
     dtype = value.row_splits.dtype.base_dtype
     lengths = value.row_lengths()
-    zero, one = [constant_of(np.array(n, dtype.numpy)) for n in (0, 1)]
-    low, high = (zero, lengths) if step > 0 else (zero - one, lengths - one)
+    zero, unit = [constant_of(np.array(n, dtype.numpy)) for n in (0, 1)]
+    low, high = (zero, lengths) if step > 0 else (zero - unit, lengths - unit)
 
-    def bound(given: Any, default: Output) -> Output:
-        if given is None:
+    def bound(bound_key: Any, default: Output) -> Output:
+        if bound_key is None:
             return default
-        place = _index(given, "a bound of a slice")
+        place = _index(bound_key, "a bound of a slice")
         place = (
             constant_of(np.array(place, dtype.numpy))
             if isinstance(place, int)

@@ -7,7 +7,7 @@ from typing import Any
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir.composite import makers
 from weft_graph.ops import shapes
-from weft_graph.ragged.making import splits_of
+from weft_graph.ragged.encodings import splits_of
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.spec import RaggedTensorSpec
 from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor
@@ -15,7 +15,7 @@ from weft_tensor import errors
 
 
 class RaggedResults:
-    """What a function gives for each row, as the rows of one ragged tensor.
+    """The results of a function for each row, joined into one ragged tensor.
 
     Args:
       spec: of a result: of a tensor, where its `ragged_rank` is 0.
@@ -41,29 +41,29 @@ class RaggedResults:
         ]
 
     def parts(self, value: Any) -> list[Any]:
-        """What is written for a result.
+        """Return the values to store for a result.
 
         Raises: InvalidArgumentError: it has another number of ragged axes.
         """
-        found, spec = ragged_or_tensor(value, self._spec.dtype), self._spec
-        levels = found.ragged_rank if isinstance(found, RaggedTensor) else 0
+        converted, spec = ragged_or_tensor(value, self._spec.dtype), self._spec
+        levels = converted.ragged_rank if isinstance(converted, RaggedTensor) else 0
         if levels != spec.ragged_rank:
             raise errors.InvalidArgumentError(
-                f"fn must return what {spec!r} describes, got {found!r}"
+                f"fn must return what {spec!r} describes, got {converted!r}"
             )
-        if not isinstance(found, RaggedTensor):
-            rows = shapes.shape(found, out_type=spec.row_splits_dtype)[0]
-            return [found, rows]
-        ragged = found.with_row_splits_dtype(spec.row_splits_dtype)
+        if not isinstance(converted, RaggedTensor):
+            rows = shapes.shape(converted, out_type=spec.row_splits_dtype)[0]
+            return [converted, rows]
+        ragged = converted.with_row_splits_dtype(spec.row_splits_dtype)
         return [ragged.flat_values, ragged.nrows(), *ragged.nested_row_lengths()]
 
     def joined(self, arrays: list[TensorArray]) -> Any:
         """All results."""
         flat, outer, *inner = arrays
-        found: Any = flat.concat()
-        for lengths in reversed([outer.stack(), *[each.concat() for each in inner]]):
-            found = RaggedTensor(found, Rows(splits_of(lengths), lengths=lengths))
-        return found
+        nested: Any = flat.concat()
+        for lengths in reversed([outer.stack(), *[level.concat() for level in inner]]):
+            nested = RaggedTensor(nested, Rows(splits_of(lengths), lengths=lengths))
+        return nested
 
 
 makers.register("results", RaggedResults)

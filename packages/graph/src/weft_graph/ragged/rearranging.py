@@ -12,7 +12,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import sequence, shapes
 from weft_graph.ops.join import concat
 from weft_graph.ops.shape_rules import constant_array, normal_axis
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.conversion import uniform_levels
 from weft_graph.ragged.dispatch import Call, ragged_op
 from weft_graph.ragged.indexing import gathered_rows
@@ -39,22 +39,24 @@ def rearranged(value: RaggedTensor, rows: Output | None, step: Step) -> RaggedTe
     for axis, level in enumerate(value.levels, 1):
         lengths, starts = level.row_lengths(), level.starts()
         if places is not None:
-            lengths, starts = [out("GatherV2", [each, places, 0]) for each in (lengths, starts)]
-        found = step(axis, lengths)
-        if found is None and places is None:
+            lengths, starts = [
+                out("GatherV2", [level_bounds, places, 0]) for level_bounds in (lengths, starts)
+            ]
+        step_result = step(axis, lengths)
+        if step_result is None and places is None:
             levels.append(level)
             continue
-        made_lengths = lengths if found is None else found[0]
-        made = Rows(
-            making.splits_of(made_lengths),
+        made_lengths = lengths if step_result is None else step_result[0]
+        new_rows = Rows(
+            encodings.splits_of(made_lengths),
             lengths=made_lengths,
-            uniform=level.uniform if found is None else None,
+            uniform=level.uniform if step_result is None else None,
         )
-        levels.append(made)
-        ids = made.ids()
-        within = sequence.range(made.nvals()) - out("GatherV2", [made.starts(), ids, 0])
-        if found is not None:
-            within = found[1](within, out("GatherV2", [lengths, ids, 0]))
+        levels.append(new_rows)
+        ids = new_rows.ids()
+        within = sequence.range(new_rows.nvals()) - out("GatherV2", [new_rows.starts(), ids, 0])
+        if step_result is not None:
+            within = step_result[1](within, out("GatherV2", [lengths, ids, 0]))
         places = out("GatherV2", [starts, ids, 0]) + within
     flat: Any = value.flat_values
     if places is not None:
@@ -72,22 +74,22 @@ def same_kind(values: Sequence[Any], least: int = 0) -> list[Any]:
 
     Raises: InvalidArgumentError: a rank is not known, or ranks differ.
     """
-    found = [ragged_or_tensor(value) for value in values]
-    ranks = {static_rank(value) for value in found}
+    converted = [ragged_or_tensor(value) for value in values]
+    ranks = {static_rank(value) for value in converted}
     if len(ranks) > 1 or None in ranks:
         raise errors.InvalidArgumentError(
             "ragged tensors that are put together must have one known rank, got "
-            + ", ".join(repr(value) for value in found)
+            + ", ".join(repr(value) for value in converted)
         )
-    ragged = [value for value in found if isinstance(value, RaggedTensor)]
+    ragged = [value for value in converted if isinstance(value, RaggedTensor)]
     types = {value.row_splits.dtype.base_dtype for value in ragged}
     dtype = dtypes.int32 if types == {dtypes.int32} else dtypes.int64
     depth = max([least, *[value.ragged_rank for value in ragged]])
-    found = [
+    converted = [
         value.with_row_splits_dtype(dtype) if isinstance(value, RaggedTensor) else value
-        for value in found
+        for value in converted
     ]
-    return [uniform_levels(value, depth, dtype) for value in found]
+    return [uniform_levels(value, depth, dtype) for value in converted]
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:
@@ -104,8 +106,8 @@ def _concat(call: Call) -> Any:
     values, axis = call.inputs
     typed = _typed(values)
     rank = static_rank(typed[0])
-    (at,) = static_axes(axis, rank) if rank is not None else [None]
-    return joined(typed, _known(at))
+    (dim,) = static_axes(axis, rank) if rank is not None else [None]
+    return joined(typed, _known(dim))
 
 
 def _known(axis: int | None) -> int:
@@ -118,19 +120,19 @@ def joined(values: Sequence[Any], axis: int) -> Any:
     """Values joined along an axis that they have."""
     if not any(isinstance(value, RaggedTensor) for value in values):
         return concat(list(values), axis)
-    found = same_kind(values)
+    converted = same_kind(values)
     if axis == 0:
-        return _end_to_end(found)
+        return _end_to_end(converted)
     if axis > 1:
-        first = found[0]
-        inner = joined([value.values for value in _with_equal_rows(found)], axis - 1)
+        first = converted[0]
+        inner = joined([value.values for value in _with_equal_rows(converted)], axis - 1)
         return first.with_values(inner)
-    count = len(found)
-    rows = _alternating(found)
+    count = len(converted)
+    rows = _alternating(converted)
     splits = out(
         "StridedSlice", [rows.row_splits, *_every(count)], {"begin_mask": 1, "end_mask": 1}
     )
-    _know_rows(splits, found)
+    _know_rows(splits, converted)
     return RaggedTensor(rows.values, Rows(splits))
 
 
@@ -139,8 +141,8 @@ def _every(step: int) -> list[Output]:
 
 
 def _know_rows(splits: Output, values: Sequence[RaggedTensor]) -> None:
-    known = [value.levels[0].static_nrows for value in values]
-    rows = next((count for count in known if count is not None), None)
+    static_counts = [value.levels[0].static_nrows for value in values]
+    rows = next((count for count in static_counts if count is not None), None)
     if rows is not None:
         splits.set_shape([rows + 1])
 
@@ -164,11 +166,11 @@ def _end_to_end(values: Sequence[Any]) -> Any:
 def _alternating(values: Sequence[RaggedTensor]) -> RaggedTensor:
     """The first row of each value, then the second of each, and so on."""
     rows = _with_equal_counts(values)
-    whole = _end_to_end(values)
+    concatenated = _end_to_end(values)
     count = constant_of(np.array(len(values), rows.dtype.base_dtype.numpy))
     numbers = shapes.reshape(sequence.range(rows * count), out("Pack", [[count, rows]]))
     order = out("Transpose", [numbers, constant_of(np.array([1, 0], np.int32))])
-    return gathered_rows(whole, shapes.reshape(order, [-1]))
+    return gathered_rows(concatenated, shapes.reshape(order, [-1]))
 
 
 def _with_equal_counts(values: Sequence[RaggedTensor]) -> Output:
@@ -176,18 +178,20 @@ def _with_equal_counts(values: Sequence[RaggedTensor]) -> Output:
 
     Raises: InvalidArgumentError: it is known to differ; of others when it runs.
     """
-    known: Any = None
+    static_count: Any = None
     for value in values:
-        known = merge_dims(known, (value.levels[0].static_nrows,))
+        static_count = merge_dims(static_count, (value.levels[0].static_nrows,))
     rows = values[0].nrows()
-    if known != (None,):
+    if static_count != (None,):
         return rows
-    given = making.Given(rows, "nrows", 0)
-    checks = making.Checks(validate=True)
+    count_part = encodings.Encoding(rows, "nrows", 0)
+    checks = encodings.Checks(validate=True)
     for value in values[1:]:
-        other = making.Given(value.nrows(), "nrows", 0)
-        checks.require("ragged tensors must have equally many rows", making.equal, given, other)
-    return checks.after(given)
+        other = encodings.Encoding(value.nrows(), "nrows", 0)
+        checks.require(
+            "ragged tensors must have equally many rows", encodings.equal, count_part, other
+        )
+    return checks.after(count_part)
 
 
 def _with_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
@@ -196,17 +200,17 @@ def _with_equal_rows(values: Sequence[RaggedTensor]) -> list[RaggedTensor]:
     Raises (when it runs): InvalidArgumentError: they are not.
     """
     first = values[0]
-    splits = making.Given(first.row_splits, "row_splits")
-    found = [first]
+    splits = encodings.Encoding(first.row_splits, "row_splits")
+    checked = [first]
     for value in values[1:]:
         if value.row_splits is first.row_splits:
-            found.append(value)
+            checked.append(value)
             continue
-        given = making.Given(value.row_splits, "row_splits")
-        checks = making.Checks(validate=True)
-        checks.require("ragged rows must have equal lengths", making.equal, splits, given)
-        found.append(checks.behind(value))
-    return found
+        splits_part = encodings.Encoding(value.row_splits, "row_splits")
+        checks = encodings.Checks(validate=True)
+        checks.require("ragged rows must have equal lengths", encodings.equal, splits, splits_part)
+        checked.append(checks.behind(value))
+    return checked
 
 
 @ragged_op("Pack")
@@ -217,21 +221,23 @@ def _pack(call: Call) -> Any:
 
 def stacked(values: Sequence[Any], axis: int) -> Any:
     """Values of rank R put together along a new axis, as a ragged tensor of rank R + 1."""
-    found = [ragged_or_tensor(value) for value in values]
-    rank = static_rank(found[0])
+    converted = [ragged_or_tensor(value) for value in values]
+    rank = static_rank(converted[0])
     if rank is None:
-        raise errors.InvalidArgumentError(f"stack requires a known rank, got {found[0]!r}")
+        raise errors.InvalidArgumentError(f"stack requires a known rank, got {converted[0]!r}")
     axis = normal_axis(axis, rank + 1)
     if rank == 0:
-        return out("Pack", [found], {"axis": 0})
-    return _stacked(same_kind(found, max(axis - 1, _uneven(found))), axis)
+        return out("Pack", [converted], {"axis": 0})
+    return _stacked(same_kind(converted, max(axis - 1, _uneven(converted))), axis)
 
 
 def _uneven(values: Sequence[Any]) -> int:
     """The last axis behind the first along which sizes of tensors differ; 0 for none."""
     shaped = [value.dims for value in values if not isinstance(value, RaggedTensor) and value.dims]
     sizes = list(zip(*shaped, strict=False))
-    return max((axis for axis, each in enumerate(sizes) if len(set(each)) > 1), default=0)
+    return max(
+        (axis for axis, sizes_on_axis in enumerate(sizes) if len(set(sizes_on_axis)) > 1), default=0
+    )
 
 
 def _stacked(values: Sequence[Any], axis: int) -> Any:
@@ -244,26 +250,26 @@ def _stacked(values: Sequence[Any], axis: int) -> Any:
     dtype = _splits_type(values)
     count = np.array(len(values), dtype.numpy)
     if axis == 0:
-        whole = _end_to_end(values)
+        concatenated = _end_to_end(values)
         lengths = out("Pack", [[_rows_of(value, dtype) for value in values]])
-        return RaggedTensor(whole, making.from_lengths(lengths, whole, False))
+        return RaggedTensor(concatenated, encodings.from_lengths(lengths, concatenated, False))
     if not isinstance(values[0], RaggedTensor) and static_rank(values[0]) == 1:
         return out("Pack", [list(values)], {"axis": 1})
     levels = [uniform_levels(value, 1, dtype) for value in values]
     rows = _alternating(levels)
-    uniform = making.from_uniform(count, rows, levels[0].nrows(), False)
+    uniform = encodings.from_uniform(count, rows, levels[0].nrows(), False)
     _know_rows(uniform.splits, levels)
     return RaggedTensor(rows, uniform)
 
 
 def _alike(values: Sequence[Any]) -> bool:
-    """Whether they are tensors of which each has rows of one known shape."""
+    """Return True if all are tensors whose rows have one static shape."""
     dims = [None if isinstance(value, RaggedTensor) else value.dims for value in values]
     first = dims[0]
     return (
         first is not None
         and None not in first[1:]
-        and all(each is not None and each[1:] == first[1:] for each in dims)
+        and all(value_dims is not None and value_dims[1:] == first[1:] for value_dims in dims)
     )
 
 
@@ -288,13 +294,13 @@ def _tile(call: Call) -> Any:
         raise errors.InvalidTypeError("multiples must be a tensor, got a ragged one")
     dtype = value.row_splits.dtype.base_dtype
     times = out("Cast", [convert_to_tensor(multiples)], {"DstT": dtype})
-    known = constant_array(convert_to_tensor(multiples))
+    static_multiples = constant_array(convert_to_tensor(multiples))
     rank = static_rank(value)
     if rank is not None and times.dims is not None:
         merge_dims(times.dims, (rank,))
 
     def step(axis: int, lengths: Output) -> Any:
-        if known is not None and known[axis] == 1:
+        if static_multiples is not None and static_multiples[axis] == 1:
             return None
         zero = constant_of(np.array(0, dtype.numpy))
 
@@ -304,15 +310,15 @@ def _tile(call: Call) -> Any:
         return lengths * times[axis], repeated
 
     rows = None
-    if known is None or known[0] != 1:
+    if static_multiples is None or static_multiples[0] != 1:
         rows = out("Tile", [sequence.range(value.nrows()), times[:1]])
-    found = rearranged(value, rows, step)
+    tiled = rearranged(value, rows, step)
     inner = times[value.ragged_rank + 1 :]
-    whole = concat([constant_of(np.array([1], dtype.numpy)), inner], 0)
-    flat = found.flat_values
+    multiples_of_flat = concat([constant_of(np.array([1], dtype.numpy)), inner], 0)
+    flat = tiled.flat_values
     if flat.dims is None or len(flat.dims) > 1:
-        found = found.with_flat_values(out("Tile", [flat, whole]))
-    return found
+        tiled = tiled.with_flat_values(out("Tile", [flat, multiples_of_flat]))
+    return tiled
 
 
 @ragged_op("ReverseV2")
@@ -320,19 +326,19 @@ def _reverse(call: Call) -> Any:
     value, axis = call.inputs
     axes = static_axes(axis, static_rank(value))
 
-    def step(at: int, lengths: Output) -> Any:
-        if at not in axes:
+    def step(level: int, lengths: Output) -> Any:
+        if level not in axes:
             return None
         return lengths, lambda place, length: length - place - 1
 
     rows = sequence.range(value.nrows())[::-1] if 0 in axes else None
-    found = rearranged(value, rows, step)
-    inner = [each - value.ragged_rank for each in axes if each > value.ragged_rank]
+    reversed_rows = rearranged(value, rows, step)
+    inner = [axis - value.ragged_rank for axis in axes if axis > value.ragged_rank]
     if inner:
-        found = found.with_flat_values(
-            out("ReverseV2", [found.flat_values, constant_of(np.array(inner, np.int32))])
+        reversed_rows = reversed_rows.with_flat_values(
+            out("ReverseV2", [reversed_rows.flat_values, constant_of(np.array(inner, np.int32))])
         )
-    return found
+    return reversed_rows
 
 
 # ------------------------------------------------------------------------------ cutting
@@ -346,13 +352,13 @@ def _split(call: Call) -> Any:
         value, sizes, axis = call.inputs
     if not isinstance(value, RaggedTensor):
         raise errors.InvalidTypeError(f"{call.op} takes a ragged tensor only as its value")
-    (at,) = static_axes(axis, static_rank(value))
+    (dim,) = static_axes(axis, static_rank(value))
     count = call.attrs["num_split"]
     if count == 1 and call.op == "Split":
         return [value]
-    if at > value.ragged_rank or (at and not _uniform(value, at)):
-        if at > value.ragged_rank:
-            flat_axis = constant_of(np.array(at - value.ragged_rank, np.int32))
+    if dim > value.ragged_rank or (dim and not _uniform(value, dim)):
+        if dim > value.ragged_rank:
+            flat_axis = constant_of(np.array(dim - value.ragged_rank, np.int32))
             parts = (
                 call.plain(flat_axis, value.flat_values)
                 if call.op == "Split"
@@ -360,22 +366,22 @@ def _split(call: Call) -> Any:
             )
             return [value.with_flat_values(part) for part in parts]
         raise errors.InvalidArgumentError(
-            f"a ragged axis cannot be split: axis {at} of {value!r} has rows of several lengths"
+            f"a ragged axis cannot be split: axis {dim} of {value!r} has rows of several lengths"
         )
     dtype = value.row_splits.dtype.base_dtype
-    total = value.nrows() if at == 0 else value.levels[at - 1].uniform
+    total = value.nrows() if dim == 0 else value.levels[dim - 1].uniform
     assert total is not None
     if call.op == "Split":
-        parts_of = making.Given(total, "the size of the axis", 0)
-        checks = making.Checks(validate=True)
-        number = making.Given(np.array(count, dtype.numpy), "the number of parts", 0)
-        what = "the size of the axis must be divisible by the number of parts"
-        checks.require(what, lambda n, k: making.equal(n % k, 0), parts_of, number)
-        each = checks.after(parts_of) // count
-        bounds = [(each * i, each * (i + 1)) for i in range(count)]
+        parts_of = encodings.Encoding(total, "the size of the axis", 0)
+        checks = encodings.Checks(validate=True)
+        number = encodings.Encoding(np.array(count, dtype.numpy), "the number of parts", 0)
+        message = "the size of the axis must be divisible by the number of parts"
+        checks.require(message, lambda n, k: encodings.equal(n % k, 0), parts_of, number)
+        part_size = checks.after(parts_of) // count
+        bounds = [(part_size * i, part_size * (i + 1)) for i in range(count)]
     else:
         bounds = _bounds(convert_to_tensor(sizes), total, count)
-    keys = [(*[slice(None)] * at, slice(begin, end)) for begin, end in bounds]
+    keys = [(*[slice(None)] * dim, slice(begin, end)) for begin, end in bounds]
     return [value[key] for key in keys]
 
 
@@ -384,18 +390,22 @@ def _uniform(value: RaggedTensor, axis: int) -> bool:
 
 
 def _bounds(sizes: Output, total: Output, count: int) -> list[tuple[Any, Any]]:
-    """Where each part begins and ends, by sizes one of which may be -1."""
+    """Return the bounds of each part, from sizes of which one may be -1."""
     dtype = total.dtype.base_dtype
-    wanted = out("Cast", [sizes], {"DstT": dtype})
+    part_sizes = out("Cast", [sizes], {"DstT": dtype})
     zero = constant_of(np.array(0, dtype.numpy))
-    known = out("Sum", [out("Maximum", [wanted, zero]), constant_of(np.array([0], np.int32))])
-    wanted = out("SelectV2", [wanted < zero, total - known, wanted])
-    given = making.Given(wanted, "the sizes of parts")
-    size = making.Given(total, "the size of the axis", 0)
-    checks = making.Checks(validate=True)
-    what = "the sizes of parts must add up to that of the axis"
-    checks.require(what, lambda parts, n: making.equal(making.summed(parts), n), given, size)
-    ends = making.splits_of(checks.after(given))
+    total_known = out(
+        "Sum", [out("Maximum", [part_sizes, zero]), constant_of(np.array([0], np.int32))]
+    )
+    part_sizes = out("SelectV2", [part_sizes < zero, total - total_known, part_sizes])
+    sizes_part = encodings.Encoding(part_sizes, "the sizes of parts")
+    size = encodings.Encoding(total, "the size of the axis", 0)
+    checks = encodings.Checks(validate=True)
+    message = "the sizes of parts must add up to that of the axis"
+    checks.require(
+        message, lambda parts, n: encodings.equal(encodings.summed(parts), n), sizes_part, size
+    )
+    ends = encodings.splits_of(checks.after(sizes_part))
     return [(ends[i], ends[i + 1]) for i in range(count)]
 
 
@@ -409,5 +419,5 @@ def _partition(call: Call) -> Any:
     if not isinstance(data, RaggedTensor):
         return call.plain(data, partitions)
     numbers = sequence.range(data.nrows())
-    which = create("DynamicPartition", [numbers, partitions], call.attrs).outputs
-    return [gathered_rows(data, each) for each in which]
+    positions = create("DynamicPartition", [numbers, partitions], call.attrs).outputs
+    return [gathered_rows(data, part_positions) for part_positions in positions]

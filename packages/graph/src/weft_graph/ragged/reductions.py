@@ -11,7 +11,7 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ops import reduction, shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axes
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.dispatch import Call, ragged_op
 from weft_graph.ragged.indexing import expanded
 from weft_graph.ragged.rows import Rows
@@ -23,7 +23,7 @@ Segments = Callable[[Output, Output, Output], Output]
 
 
 def segments_by(op: str, **attrs: Any) -> Segments:
-    """What an op of segments in any order makes."""
+    """Return a function that applies an op for unsorted segments."""
     return lambda data, ids, count: out(op, [data, ids, count], attrs)
 
 
@@ -32,13 +32,15 @@ def static_axes(axis: Any, rank: int | None) -> list[int]:
 
     Raises: InvalidArgumentError: they are not known, or one is out of range.
     """
-    given = constant_array(axis if isinstance(axis, Output) else convert_to_tensor(axis))
-    if given is None or rank is None:
+    static_axes_value = constant_array(
+        axis if isinstance(axis, Output) else convert_to_tensor(axis)
+    )
+    if static_axes_value is None or rank is None:
         raise errors.InvalidArgumentError(
             "the axes over which a ragged tensor is reduced must be known while the graph is "
             f"built, and its rank, got {axis!r}"
         )
-    return sorted(normal_axes(given.reshape(-1).tolist(), rank))
+    return sorted(normal_axes(static_axes_value.reshape(-1).tolist(), rank))
 
 
 def reduced(call: Call, segments: Segments) -> Any:
@@ -51,43 +53,47 @@ def reduced(call: Call, segments: Segments) -> Any:
     if len(axes) == rank:
         flat = value.flat_values
         every = np.arange(len(flat.dims), dtype=np.int32)
-        (found,) = call.plain(flat, constant_of(every), keep_dims=False)
-        ones = constant_of(np.ones(rank, np.int32))
-        return shapes.reshape(found, ones) if keep else found
-    for each in reversed(axes):
-        value = _over(value, each, keep, segments, call)
+        (scalar_result,) = call.plain(flat, constant_of(every), keep_dims=False)
+        unit_shape = constant_of(np.ones(rank, np.int32))
+        return shapes.reshape(scalar_result, unit_shape) if keep else scalar_result
+    for dim in reversed(axes):
+        value = _over(value, dim, keep, segments, call)
     return value
 
 
 def _over(value: Any, axis: int, keep: bool, segments: Segments, call: Call) -> Any:
     if not isinstance(value, RaggedTensor):
-        at = constant_of(np.array([axis], np.int32))
-        return call.plain(value, at, keep_dims=keep)[0]
+        axis_tensor = constant_of(np.array([axis], np.int32))
+        return call.plain(value, axis_tensor, keep_dims=keep)[0]
     if axis > 1:
         return value.with_values(_over(value.values, axis - 1, keep, segments, call))
     rows = value.levels[0]
     if axis == 1:
-        found = aggregated(segments, value.values, rows.ids(), rows.nrows())
-        if rows.static_nrows is not None and isinstance(found, Output) and found.dims is not None:
-            found.set_shape([rows.static_nrows, *found.dims[1:]])
+        row_results = aggregated(segments, value.values, rows.ids(), rows.nrows())
+        if (
+            rows.static_nrows is not None
+            and isinstance(row_results, Output)
+            and row_results.dims is not None
+        ):
+            row_results.set_shape([rows.static_nrows, *row_results.dims[1:]])
         if not keep:
-            return found
-        if not isinstance(found, RaggedTensor):
-            return shapes.expand_dims(found, 1)
-        return _one_each(found, rows)
+            return row_results
+        if not isinstance(row_results, RaggedTensor):
+            return shapes.expand_dims(row_results, 1)
+        return _one_each(row_results, rows)
     zero = constant_of(np.array(0, rows.dtype.numpy))
     longest = out("Maximum", [reduction.reduce_max(rows.row_lengths()), zero])
-    found = aggregated(segments, value.values, rows.offsets(), longest)
-    return expanded(found, rows.dtype) if keep else found
+    row_results = aggregated(segments, value.values, rows.offsets(), longest)
+    return expanded(row_results, rows.dtype) if keep else row_results
 
 
-def _one_each(found: Any, rows: Rows) -> RaggedTensor:
+def _one_each(row_values: Any, rows: Rows) -> RaggedTensor:
     """Rows of one value each."""
-    one = np.array(1, rows.dtype.numpy)
+    unit = np.array(1, rows.dtype.numpy)
     if rows.static_nrows is not None:
         count = np.array(rows.static_nrows, rows.dtype.numpy)
-        return RaggedTensor(found, making.from_uniform(one, found, count, False))
-    return RaggedTensor(found, making.uniform_rows(constant_of(one), rows.nrows()))
+        return RaggedTensor(row_values, encodings.from_uniform(unit, row_values, count, False))
+    return RaggedTensor(row_values, encodings.uniform_rows(constant_of(unit), rows.nrows()))
 
 
 def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any:
@@ -99,14 +105,14 @@ def aggregated(segments: Segments, data: Any, ids: Output, count: Output) -> Any
     zero = constant_of(np.array(0, rows.dtype.numpy))
     longest = out("UnsortedSegmentMax", [rows.row_lengths(), ids, count])
     lengths = out("Maximum", [longest, zero])
-    splits = making.splits_of(lengths)
+    splits = encodings.splits_of(lengths)
     owner = out("GatherV2", [ids, rows.ids(), 0])
     # A row whose segment is negative belongs to none: neither do its values.
     start = out("GatherV2", [splits, out("Maximum", [owner, zero]), 0])
     places = start + rows.offsets()
     places = out("SelectV2", [owner < zero, zero - 1, places])
-    found = aggregated(segments, data.values, places, splits[-1])
-    return RaggedTensor(found, Rows(splits, lengths=lengths))
+    aggregated_values = aggregated(segments, data.values, places, splits[-1])
+    return RaggedTensor(aggregated_values, Rows(splits, lengths=lengths))
 
 
 for _op in ("Sum", "Prod", "Max", "Min"):
@@ -133,9 +139,9 @@ def _mean(call: Call) -> Any:
     rank = static_rank(value)
     if len(static_axes(axis, rank)) == rank:
         return reduced(call, segments_by("UnsortedSegmentSum"))
-    ones = value.map_elements(lambda flat: out("OnesLike", [flat]))
+    flags = value.map_elements(lambda flat: out("OnesLike", [flat]))
     total: Any = create("Sum", [value, axis], call.attrs).outputs[0]
-    count: Any = create("Sum", [ones, axis], call.attrs).outputs[0]
+    count: Any = create("Sum", [flags, axis], call.attrs).outputs[0]
     if isinstance(total, RaggedTensor):  # the rows are the same, though computed twice
         return total.with_flat_values(_divided(total.flat_values, count.flat_values))
     return _divided(total, count)

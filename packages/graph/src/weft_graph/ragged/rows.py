@@ -1,8 +1,8 @@
-"""How values are divided into rows: one level of a ragged tensor.
+"""Row partitions: one level of a ragged tensor.
 
-A level may be said in several ways: by the splits between rows, their lengths, the row of each
-value. The splits are always there; what else it was made from is kept, so that nothing is computed
-that somebody knew. Nothing that is computed later is kept: it may stand in a branch or a loop.
+A level has several encodings: the splits between rows, their lengths, the row of each value. The
+splits always exist; other encodings given to the constructor are kept, so that they need not be
+computed. Encodings computed later are not cached: their nodes may be in a branch or a loop.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Rows:
     @property
     def static_uniform(self) -> int | None:
         """The length of all rows, if they have one that is known while the graph is built."""
-        known = None if self.uniform is None else constant_value(self.uniform)
-        return None if known is None else int(known)
+        static = None if self.uniform is None else constant_value(self.uniform)
+        return None if static is None else int(static)
 
     def nrows(self) -> Output:
         """The number of rows, shape ()."""
@@ -67,11 +67,11 @@ class Rows:
         return shapes.shape(self.splits, out_type=self.dtype)[0] - 1
 
     def starts(self) -> Output:
-        """Where each row begins."""
+        """Return the position of the first value of each row."""
         return self.splits[:-1]
 
     def limits(self) -> Output:
-        """Where each row ends."""
+        """Return the position after the last value of each row."""
         return self.splits[1:]
 
     def row_lengths(self) -> Output:

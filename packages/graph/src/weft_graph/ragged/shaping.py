@@ -9,7 +9,7 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ops import shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axis
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.broadcasting import mapped
 from weft_graph.ragged.dispatch import Call, ragged_op
 from weft_graph.ragged.indexing import expanded
@@ -40,12 +40,12 @@ def _rank(call: Call) -> Any:
 @ragged_op("ExpandDims")
 def _expand(call: Call) -> Any:
     value, axis = call.inputs
-    known, rank = constant_array(convert_to_tensor(axis)), static_rank(value)
-    if known is None or rank is None:
+    static_axis, rank = constant_array(convert_to_tensor(axis)), static_rank(value)
+    if static_axis is None or rank is None:
         raise errors.InvalidArgumentError(
             "expand_dims of a ragged tensor requires a known axis and rank"
         )
-    return _with_axis(value, normal_axis(int(known.item()), rank + 1))
+    return _with_axis(value, normal_axis(int(static_axis.item()), rank + 1))
 
 
 def _with_axis(value: Any, axis: int) -> Any:
@@ -70,7 +70,7 @@ def _squeeze(call: Call) -> Any:
         )
     if rank is None:
         raise errors.InvalidArgumentError("squeeze of a ragged tensor requires a known rank")
-    for axis in sorted({normal_axis(int(each), rank) for each in axes}, reverse=True):
+    for axis in sorted({normal_axis(int(axis_value), rank) for axis_value in axes}, reverse=True):
         value = _without_axis(value, axis)
     return value
 
@@ -81,14 +81,14 @@ def _without_axis(value: Any, axis: int) -> Any:
     if axis > 1:
         return value.with_values(_without_axis(value.values, axis - 1))
     rows = value.levels[0]
-    checks = making.Checks(validate=True)
+    checks = encodings.Checks(validate=True)
     if axis == 0:
-        count = making.Given(rows.nrows(), "nrows", 0)
+        count = encodings.Encoding(rows.nrows(), "nrows", 0)
         if rows.static_nrows is not None:
             count.array = np.array(rows.static_nrows)
         checks.require("an axis that is squeezed must have size 1", _is_one, count)
     else:
-        lengths = making.Given(rows.row_lengths(), "row_lengths")
+        lengths = encodings.Encoding(rows.row_lengths(), "row_lengths")
         if rows.static_uniform is not None:
             lengths.array = np.array([rows.static_uniform])
         checks.require("an axis that is squeezed must have size 1", _is_one, lengths)
@@ -101,7 +101,7 @@ def _is_one(sizes: Any) -> Any:
 
 @ragged_op("OneHot")
 def _one_hot(call: Call) -> Any:
-    value, depth, on, off = call.inputs
+    value, depth, on, off_value = call.inputs
     if not isinstance(value, RaggedTensor):
         raise errors.InvalidTypeError("one_hot takes ragged tensors only as its indices")
     axis, rank = call.attrs.get("axis", -1), static_rank(value)
@@ -114,7 +114,7 @@ def _one_hot(call: Call) -> Any:
                 "the new axis of one_hot must be behind the ragged axes, got "
                 f"{axis + value.ragged_rank}"
             )
-    return value.with_flat_values(call.plain(value.flat_values, depth, on, off, axis=axis)[0])
+    return value.with_flat_values(call.plain(value.flat_values, depth, on, off_value, axis=axis)[0])
 
 
 @ragged_op("AddN")
@@ -141,16 +141,16 @@ def _softmax(call: Call) -> Any:
 @ragged_op("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: Call) -> Any:
     value, axis = call.inputs
-    known, rank = constant_array(convert_to_tensor(axis)), static_rank(value)
-    if known is None or rank is None:
+    static_axis, rank = constant_array(convert_to_tensor(axis)), static_rank(value)
+    if static_axis is None or rank is None:
         raise errors.InvalidArgumentError(f"{call.op} requires a known axis and rank")
-    at = normal_axis(int(known.item()), rank)
-    if at > value.ragged_rank:
-        inner = constant_of(np.array(at - value.ragged_rank, np.int32))
+    dim = normal_axis(int(static_axis.item()), rank)
+    if dim > value.ragged_rank:
+        inner = constant_of(np.array(dim - value.ragged_rank, np.int32))
         return value.with_flat_values(call.plain(value.flat_values, inner)[0])
     filler = {"Cumsum": 0, "Cumprod": 1, "CumulativeLogsumexp": -np.inf}[call.op]
-    found = call.plain(value.to_tensor(filler), constant_of(np.array(at, np.int32)))[0]
-    return value.with_flat_values(out("GatherNd", [found, places_in_padded(value)]))
+    padded_result = call.plain(value.to_tensor(filler), constant_of(np.array(dim, np.int32)))[0]
+    return value.with_flat_values(out("GatherNd", [padded_result, places_in_padded(value)]))
 
 
 def places_in_padded(value: RaggedTensor) -> Any:
@@ -169,22 +169,22 @@ def _matmul(call: Call) -> Any:
     if _is_flat_product(a, b, adj_x):
         return a.with_flat_values(_times_matrix(a.flat_values, b, adj_y))
     padded = [v.to_tensor() if isinstance(v, RaggedTensor) else v for v in (a, b)]
-    found = call.plain(*padded)[0]
+    dense_product = call.plain(*padded)[0]
     rows = _lengths_along(a, -1 if adj_x else -2)
     columns = _lengths_along(b, -2 if adj_y else -1)
     if rows is None and columns is None:
-        return found
+        return dense_product
     if columns is not None:
         raise errors.UnimplementedError(
             "a product whose columns are ragged has no kernel; make a tensor of the second operand"
         )
     if not isinstance(rows, list):
         rows = [rows]
-    return RaggedTensor.from_tensor(found, lengths=rows if len(rows) > 1 else rows[0])
+    return RaggedTensor.from_tensor(dense_product, lengths=rows if len(rows) > 1 else rows[0])
 
 
 def _is_flat_product(a: Any, b: Any, adj_x: bool) -> bool:
-    """Whether rows of one width, in ragged numbers, meet one matrix."""
+    """Return True if ragged rows of one width are multiplied by one matrix."""
     return (
         isinstance(a, RaggedTensor)
         and not adj_x
@@ -205,10 +205,10 @@ def _lengths_along(value: Any, axis: int) -> Any:
     rank = static_rank(value)
     if rank is None:
         raise errors.InvalidArgumentError("a product of ragged tensors requires a known rank")
-    at = rank + axis
-    if at < 1 or at > value.ragged_rank or value.levels[at - 1].uniform is not None:
+    level = rank + axis
+    if level < 1 or level > value.ragged_rank or value.levels[level - 1].uniform is not None:
         return None
-    if at != 1:
+    if level != 1:
         raise errors.UnimplementedError(
             "a product with more than one batch axis before the ragged one has no kernel"
         )

@@ -1,4 +1,4 @@
-"""What is known of a ragged tensor before it is there."""
+"""Static description of a ragged tensor."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class RaggedTensorSpec(TypeSpec):
 
     @property
     def ragged_rank(self) -> int:
-        """How many axes are ragged."""
+        """The number of ragged axes."""
         return self._ragged_rank
 
     @property

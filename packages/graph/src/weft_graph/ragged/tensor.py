@@ -19,7 +19,7 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ops import casting, shapes
 from weft_graph.ops.array import fill
-from weft_graph.ragged import making
+from weft_graph.ragged import encodings
 from weft_graph.ragged.factories import Factories, divided
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.value import RaggedTensorValue, value_of
@@ -121,11 +121,11 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     @property
     def levels(self) -> list[Rows]:
         """The rows of all levels, from the outermost."""
-        found, value = [self._rows], self._values
+        row_levels, value = [self._rows], self._values
         while isinstance(value, RaggedTensor):
-            found.append(value._rows)
+            row_levels.append(value._rows)
             value = value._values
-        return found
+        return row_levels
 
     @property
     def nested_row_splits(self) -> tuple[Output, ...]:
@@ -215,16 +215,16 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     def nrows(self, out_type: Any = None, name: str | None = None) -> Output:
         """The number of rows, shape (); of type `out_type`, that of the splits by default."""
         with get_default_graph().name_scope(name or "RaggedNRows"):
-            found = self._rows.nrows()
-            return found if out_type is None else casting.cast(found, out_type)
+            num_rows = self._rows.nrows()
+            return num_rows if out_type is None else casting.cast(num_rows, out_type)
 
     def row_starts(self, name: str | None = None) -> Output:
-        """Where each row begins, shape (nrows,)."""
+        """Return the position of the first value of each row, shape (nrows,)."""
         with get_default_graph().name_scope(name or "RaggedRowStarts"):
             return self._rows.starts()
 
     def row_limits(self, name: str | None = None) -> Output:
-        """Where each row ends, shape (nrows,)."""
+        """Return the position after the last value of each row, shape (nrows,)."""
         with get_default_graph().name_scope(name or "RaggedRowLimits"):
             return self._rows.limits()
 
@@ -286,10 +286,10 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
           name: of the scope of its nodes.
           out_type: int32 or int64; that of the splits by default.
         """
-        wanted = self._rows.dtype if out_type is None else dtypes.as_dtype(out_type)
+        element_type = self._rows.dtype if out_type is None else dtypes.as_dtype(out_type)
         with get_default_graph().name_scope(name or "RaggedBoundingBox"):
-            found: Output = makers.lookup("bounding_shape")(self, axis, wanted)
-            return found
+            bounds: Output = makers.lookup("bounding_shape")(self, axis, element_type)
+            return bounds
 
     # --------------------------------------------------------------------- made of another
 
@@ -300,14 +300,14 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
           new_values: Tensor or RaggedTensor with as many rows as `values`.
         Raises: InvalidArgumentError: there are not as many, where that is known.
         """
-        found = divided(new_values)
-        a, b = self._values.dims, found.dims
+        inner = divided(new_values)
+        a, b = self._values.dims, inner.dims
         if a and b and not compatible_dims(a[:1], b[:1]):
             raise errors.InvalidArgumentError(
                 f"new values must be as many as the old ones, got shape {format_dims(b)} for "
                 f"{format_dims(a)}"
             )
-        return RaggedTensor(found, self._rows)
+        return RaggedTensor(inner, self._rows)
 
     def with_flat_values(self, new_values: Any) -> RaggedTensor:
         """The same rows, of all levels, with other innermost values; see `with_values`."""
@@ -321,15 +321,15 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
         Raises: InvalidTypeError: it is another type.
         """
-        wanted = dtypes.as_dtype(dtype)
-        if wanted not in making.SPLITS:
-            raise errors.InvalidTypeError(f"dtype must be int32 or int64, got {wanted.name}")
-        if wanted is self._rows.dtype:
+        splits_type = dtypes.as_dtype(dtype)
+        if splits_type not in encodings.SPLITS:
+            raise errors.InvalidTypeError(f"dtype must be int32 or int64, got {splits_type.name}")
+        if splits_type is self._rows.dtype:
             return self
         values = self._values
         if isinstance(values, RaggedTensor):
-            values = values.with_row_splits_dtype(wanted)
-        return RaggedTensor(values, self._rows.cast(wanted))
+            values = values.with_row_splits_dtype(splits_type)
+        return RaggedTensor(values, self._rows.cast(splits_type))
 
     def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
         """The axes from `outer_axis` to `inner_axis` as one.
@@ -356,35 +356,35 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
         Raises: InvalidArgumentError: `shape` does not fit the rank.
         """
         with get_default_graph().name_scope(name or "RaggedToTensor"):
-            found: Output = makers.lookup("to_tensor")(self, default_value, shape)
-            return found
+            dense: Output = makers.lookup("to_tensor")(self, default_value, shape)
+            return dense
 
     def to_sparse(self, name: str | None = None) -> SparseTensor:
         """A SparseTensor of all values, each where it is in the padded tensor."""
         with get_default_graph().name_scope(name or "RaggedToSparse"):
-            found: SparseTensor = makers.lookup("to_sparse")(self)
-            return found
+            sparse: SparseTensor = makers.lookup("to_sparse")(self)
+            return sparse
 
     def to_list(self) -> list[Any]:
         """Nested Python lists of a constant.
 
         Raises: InvalidArgumentError: its value is not known while the graph is built.
         """
-        known = [constant_value(part) for part in self.parts]
-        if any(part is None for part in known):
+        static_parts = [constant_value(part) for part in self.parts]
+        if any(part is None for part in static_parts):
             raise errors.InvalidArgumentError(
                 f"{self!r} has no value while the graph is built: fetch it with Session.run, and "
                 "use to_list() of what comes out"
             )
-        return self.value_of(known).to_list()
+        return self.value_of(static_parts).to_list()
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:
         """Its value in `session`, or in the default session.
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        chosen = thread_stacks.session_for(self.graph, session, "RaggedTensor.eval()")
-        return chosen.run(self, feed_dict)  # type: ignore[no-any-return]
+        eval_session = thread_stacks.session_for(self.graph, session, "RaggedTensor.eval()")
+        return eval_session.run(self, feed_dict)  # type: ignore[no-any-return]
 
     # --------------------------------------------------------------------------- operators
 
@@ -419,9 +419,9 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
     def apply_op(
         self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any], name: str | None
     ) -> Sequence[Any]:
-        """What an op does with ragged tensors; see `weft_graph.ragged.dispatch`."""
-        found: Sequence[Any] = makers.lookup("apply")(op, inputs, attrs, name)
-        return found
+        """Apply an op to ragged tensors; see `weft_graph.ragged.dispatch`."""
+        outputs: Sequence[Any] = makers.lookup("apply")(op, inputs, attrs, name)
+        return outputs
 
     def map_elements(self, function: Callable[[Output], Any]) -> RaggedTensor:
         """The same rows of what a function makes of the flat values."""
@@ -430,8 +430,8 @@ class RaggedTensor(Factories, CompositeTensor, AppliesOps, Operators):
 
 def _of_splits(values: Any, *splits: Output) -> Any:
     """A RaggedTensor of splits that an op made, from the outermost; they need no check."""
-    for each in reversed(splits):
-        values = RaggedTensor(values, Rows(each))
+    for level_splits in reversed(splits):
+        values = RaggedTensor(values, Rows(level_splits))
     return values
 
 
@@ -447,7 +447,7 @@ def ragged_or_tensor(value: Any, dtype: Any = None, name: str | None = None) -> 
 
 
 def is_ragged(value: Any) -> bool:
-    """Whether it is a RaggedTensor or the value of one."""
+    """Return True if a value is a RaggedTensor or the value of one."""
     return isinstance(value, RaggedTensor | RaggedTensorValue)
 
 

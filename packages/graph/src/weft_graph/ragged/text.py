@@ -19,7 +19,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import shapes
 from weft_graph.ragged.conversion import uniform_levels
-from weft_graph.ragged.making import splits_by_ids
+from weft_graph.ragged.encodings import splits_by_ids
 from weft_graph.ragged.rows import Rows
 from weft_graph.ragged.tensor import RaggedTensor, ragged_or_tensor, static_rank
 from weft_tensor import dtypes, errors
@@ -39,20 +39,22 @@ def by_rows(text: Any, split: Split) -> list[Any]:
     """
     value = ragged_or_tensor(text, dtypes.string)
     if isinstance(value, RaggedTensor):
-        return [value.with_values(each) for each in by_rows(value.values, split)]
+        return [value.with_values(split_values) for split_values in by_rows(value.values, split)]
     rank = static_rank(value)
     if rank is None:
         raise errors.InvalidArgumentError(f"text of a known rank is required, got {value!r}")
     if rank == 0:
-        return [each.values for each in split(shapes.reshape(value, [1]))]
+        return [split_rows.values for split_rows in split(shapes.reshape(value, [1]))]
     if rank == 1:
-        found = split(value)
-        for each in found:
+        split_rows = split(value)
+        for ragged_row in split_rows:
             if value.dims is not None:
-                each.row_splits.set_shape([None if value.dims[0] is None else value.dims[0] + 1])
-        return found
+                ragged_row.row_splits.set_shape(
+                    [None if value.dims[0] is None else value.dims[0] + 1]
+                )
+        return split_rows
     outer: Any = uniform_levels(value, rank - 1, dtypes.int64)
-    return [outer.with_flat_values(each) for each in split(outer.flat_values)]
+    return [outer.with_flat_values(split_values) for split_values in split(outer.flat_values)]
 
 
 def bytes_split(input: Any, name: str | None = None) -> Any:
@@ -93,8 +95,8 @@ def ngrams(data: RaggedTensor, attrs: dict[str, Any], name: str | None) -> Ragge
             raise errors.InvalidArgumentError(f"ngrams requires a known rank, got {data!r}")
         inner = uniform_levels(values, rank - 1, data.row_splits.dtype.base_dtype)
         return data.with_values(ngrams(inner, attrs, name))
-    found, splits = create("StringNGrams", [values, data.row_splits], attrs, name).outputs
-    return RaggedTensor(found, Rows(splits))
+    ngram_values, splits = create("StringNGrams", [values, data.row_splits], attrs, name).outputs
+    return RaggedTensor(ngram_values, Rows(splits))
 
 
 def encode(codes: RaggedTensor, attrs: dict[str, Any], name: str | None) -> Any:
@@ -249,8 +251,8 @@ def _characters(codes: Any, encoding: str, policy: str, replacement: int) -> Any
 
     def encode(flat: Output) -> Output:
         sizes = shapes.shape(flat, out_type=dtypes.int64)
-        one = shapes.reshape(flat, [-1])
-        ends = out("Range", [0, shapes.size(one) + 1, 1])
-        return shapes.reshape(out("UnicodeEncode", [one, ends], attrs), sizes)
+        code_points = shapes.reshape(flat, [-1])
+        ends = out("Range", [0, shapes.size(code_points) + 1, 1])
+        return shapes.reshape(out("UnicodeEncode", [code_points, ends], attrs), sizes)
 
     return codes.map_elements(encode) if isinstance(codes, RaggedTensor) else encode(codes)

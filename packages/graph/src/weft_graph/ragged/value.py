@@ -136,8 +136,8 @@ class RaggedTensorValue(AppliesOps):
         self, op: Any, inputs: Sequence[Any], attrs: dict[str, Any], name: str | None
     ) -> Sequence[Any]:
         """As a constant RaggedTensor does."""
-        found: Sequence[Any] = self._as_tensor().apply_op(op, inputs, attrs, name)
-        return found
+        outputs: Sequence[Any] = self._as_tensor().apply_op(op, inputs, attrs, name)
+        return outputs
 
     def map_elements(self, function: Any) -> Any:
         """As a constant RaggedTensor does."""
@@ -149,6 +149,6 @@ class RaggedTensorValue(AppliesOps):
 
 def value_of(flat: Any, splits: Sequence[Any]) -> Any:
     """The value with these levels of rows."""
-    for each in reversed(splits):
-        flat = RaggedTensorValue(flat, each)
+    for level_splits in reversed(splits):
+        flat = RaggedTensorValue(flat, level_splits)
     return flat

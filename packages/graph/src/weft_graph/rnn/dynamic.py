@@ -96,9 +96,9 @@ def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
     """Lengths as int32 that are, when they run, one for each example."""
     lengths = casting.cast(lengths_of(sequence_length), dtypes.int32)
     lengths = identity.identity(lengths, name="sequence_length")
-    known = lengths.dims[0] if lengths.dims else None
-    if isinstance(batch_size, int) and known is not None:
-        if known != batch_size:
+    num_lengths = lengths.dims[0] if lengths.dims else None
+    if isinstance(batch_size, int) and num_lengths is not None:
+        if num_lengths != batch_size:
             raise errors.InvalidArgumentError(
                 f"sequence_length must have one entry per example, and the batch has {batch_size}, "
                 f"got {lengths!r}"
@@ -125,8 +125,8 @@ class _Unrolling:
         steps, batch = _common_sizes(leaves)
         self._steps: Any = shapes.shape(leaves[0])[0] if steps is None else steps
         self._rows = [
-            TensorArray(each.dtype, size=self._steps, element_shape=each.dims[1:]).unstack(each)
-            for each in leaves
+            TensorArray(leaf.dtype, size=self._steps, element_shape=leaf.dims[1:]).unstack(leaf)
+            for leaf in leaves
         ]
         self._outputs = [
             TensorArray(
@@ -154,11 +154,11 @@ class _Unrolling:
             parallel_iterations=parallel_iterations,
             swap_memory=swap_memory,
         )
-        outputs = [each.stack() for each in arrays]
+        outputs = [array.stack() for array in arrays]
         return nest.pack_sequence_as(self._cell.output_size, outputs), state
 
     def _step(self, time: Output, arrays: list[TensorArray], state: Any) -> Any:
-        rows = nest.pack_sequence_as(self._inputs, [each.read(time) for each in self._rows])
+        rows = nest.pack_sequence_as(self._inputs, [array.read(time) for array in self._rows])
         if self._lengths is None:
             output, after = self._cell(rows, state)
         else:
@@ -168,33 +168,33 @@ class _Unrolling:
             )
         nest.assert_same_structure(self._cell.output_size, output)
         written = [
-            each.write(time, value)
-            for each, value in zip(arrays, nest.flatten(output), strict=True)
+            array.write(time, value)
+            for array, value in zip(arrays, nest.flatten(output), strict=True)
         ]
         return time + 1, written, after
 
 
 def _common_sizes(leaves: Sequence[Output]) -> tuple[int | None, int | None]:
     """The number of steps and the batch size, as far as they are known."""
-    found: list[int | None] = [None, None]
-    for each in leaves:
-        dims = each.dims
+    sizes: list[int | None] = [None, None]
+    for leaf in leaves:
+        dims = leaf.dims
         if dims is None or len(dims) < 3:
             raise errors.InvalidArgumentError(
-                f"inputs must have a rank of at least 3, got {each!r}"
+                f"inputs must have a rank of at least 3, got {leaf!r}"
             )
         if None in dims[2:]:
             raise errors.InvalidArgumentError(
-                f"all sizes of inputs but those of batch and time must be known, got {each!r}"
+                f"all sizes of inputs but those of batch and time must be known, got {leaf!r}"
             )
-        for axis, what in enumerate(("numbers of steps", "batch sizes")):
-            size, known = dims[axis], found[axis]
-            if known is not None and size not in (None, known):
+        for axis, label in enumerate(("numbers of steps", "batch sizes")):
+            size, expected = dims[axis], sizes[axis]
+            if expected is not None and size not in (None, expected):
                 raise errors.InvalidArgumentError(
-                    f"inputs must have equal {what}, got {known} and {size}"
+                    f"inputs must have equal {label}, got {expected} and {size}"
                 )
-            found[axis] = size if known is None else known
-    return found[0], found[1]
+            sizes[axis] = size if expected is None else expected
+    return sizes[0], sizes[1]
 
 
 # --------------------------------------------------------------------------- both directions
@@ -239,7 +239,7 @@ def bidirectional_dynamic_rnn(
 
     def turned(values: Any) -> Any:
         return nest.map_structure(
-            lambda each: _reversed(each, sequence_length, 0 if time_major else 1), values
+            lambda tensor: _reversed(tensor, sequence_length, 0 if time_major else 1), values
         )
 
     with variable_scope(scope or "bidirectional_rnn"):
@@ -346,13 +346,13 @@ class _RawLoop:
         state = nest.map_structure(_as_state, state)
         sizes, kinds = _emitted_sizes(cell, state, emitted)
         structure = cell.output_size if emitted is None else emitted
-        known = batch_size if isinstance(batch_size, int) else None
+        static_batch_size = batch_size if isinstance(batch_size, int) else None
         arrays = [
             TensorArray(
                 kind,
                 size=0,
                 dynamic_size=True,
-                element_shape=concat_dims(known, size),
+                element_shape=concat_dims(static_batch_size, size),
                 name=f"rnn_output_{i}",
             )
             for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
@@ -372,10 +372,16 @@ class _RawLoop:
         )
 
     def step(
-        self, time: Output, finished: Output, given: Any, arrays: Any, state: Any, loop_state: Any
+        self,
+        time: Output,
+        finished: Output,
+        cell_input: Any,
+        arrays: Any,
+        state: Any,
+        loop_state: Any,
     ) -> Any:
         """The loop variables after a step."""
-        output, new_state = self._cell(given, state)
+        output, new_state = self._cell(cell_input, state)
         nest.assert_same_structure(state, new_state)
         nest.assert_same_structure(self._cell.output_size, output)
         following = time + 1
@@ -383,9 +389,9 @@ class _RawLoop:
             following, output, new_state, loop_state if self.has_loop_state else None
         )
         nest.assert_same_structure(state, next_state)
-        nest.assert_same_structure(given, next_input)
+        nest.assert_same_structure(cell_input, next_input)
         emit = copy_through(finished, self._zero_emit, emit)
-        written = nest.map_structure(lambda each, value: each.write(time, value), arrays, emit)
+        written = nest.map_structure(lambda array, value: array.write(time, value), arrays, emit)
         return (
             following,
             comparison.logical_or(finished, ended),
@@ -401,7 +407,7 @@ def _as_state(value: Any) -> Any:
 
 
 def _check_batch_sizes(leaves: Sequence[Output]) -> None:
-    sizes = {each.dims[0] for each in leaves if each.dims and each.dims[0] is not None}
+    sizes = {leaf.dims[0] for leaf in leaves if leaf.dims and leaf.dims[0] is not None}
     if len(sizes) > 1:
         raise errors.InvalidArgumentError(
             f"the input of a step must have one batch size, got {leaves!r}"
@@ -413,12 +419,12 @@ def _emitted_sizes(cell: Any, state: Any, emitted: Any) -> tuple[list[Any], list
     if emitted is None:
         sizes = nest.flatten(cell.output_size)
         return sizes, [nest.flatten(state)[0].dtype.base_dtype] * len(sizes)
-    leaves = [convert_to_tensor(each) for each in nest.flatten(emitted)]
-    sizes = [_size_of(each) for each in leaves]
-    return sizes, [each.dtype.base_dtype for each in leaves]
+    leaves = [convert_to_tensor(leaf) for leaf in nest.flatten(emitted)]
+    sizes = [_size_of(leaf) for leaf in leaves]
+    return sizes, [leaf.dtype.base_dtype for leaf in leaves]
 
 
 def _size_of(value: Output) -> Any:
     dims: Dims = value.dims
-    known = dims is not None and None not in dims
-    return value.shape if known else shapes.shape(value)
+    is_static = dims is not None and None not in dims
+    return value.shape if is_static else shapes.shape(value)

@@ -70,33 +70,34 @@ def static_rnn(
             state = _initial_state(cell, batch_size, dtype)
         step = _step_of(cell, state, len(inputs), batch_size, dtype, sequence_length)
         outputs = []
-        for time, each in enumerate(inputs):
+        for time, step_input in enumerate(inputs):
             if time:
                 opened.reuse_variables()
-            output, state = step(time, each, state)
+            output, state = step(time, step_input, state)
             outputs.append(output)
     return outputs, state
 
 
 def _checked_batch_size(inputs: Sequence[Output]) -> Any:
     """The batch size: an integer where one of the inputs knows it, else a tensor."""
-    found = None
-    for each in inputs:
-        dims = each.dims
+    batch_size = None
+    for step_input in inputs:
+        dims = step_input.dims
         if not dims:
             raise errors.InvalidArgumentError(
-                f"inputs must have a batch axis, got {each!r} of shape {format_dims(dims)}"
+                f"inputs must have a batch axis, got {step_input!r} of shape {format_dims(dims)}"
             )
         if None in dims[1:]:
             raise errors.InvalidArgumentError(
-                f"all sizes of inputs but the batch's must be known, got {each!r}"
+                f"all sizes of inputs but the batch's must be known, got {step_input!r}"
             )
-        if found is not None and dims[0] not in (None, found):
+        if batch_size is not None and dims[0] not in (None, batch_size):
             raise errors.InvalidArgumentError(
-                f"all inputs must have one batch size, got {found} and {dims[0]} in {each!r}"
+                f"all inputs must have one batch size, got {batch_size} and {dims[0]} in "
+                f"{step_input!r}"
             )
-        found = dims[0] if found is None else found
-    return batch_size_of(inputs, 0) if found is None else found
+        batch_size = dims[0] if batch_size is None else batch_size
+    return batch_size_of(inputs, 0) if batch_size is None else batch_size
 
 
 def _initial_state(cell: Any, batch_size: Any, dtype: Any) -> Any:
@@ -226,7 +227,7 @@ def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
     """Tensors of shape (B, ...), or structures of them, in the reverse order of time."""
     if lengths is None:
         return list(reversed(values))
-    columns = zip(*[nest.flatten(each) for each in values], strict=True)
+    columns = zip(*[nest.flatten(step_values) for step_values in values], strict=True)
     results = [_reversed_to_ends(column, lengths) for column in columns]
     steps = zip(*results, strict=True)
     return [nest.pack_sequence_as(like, step) for like, step in zip(values, steps, strict=True)]

@@ -195,10 +195,10 @@ class Columns:
     def _u32(self, position: int) -> int:
         return int.from_bytes(self._buffer[position : position + 4], "little")
 
-    def _check(self, start: int, length: int, what: str) -> None:
+    def _check(self, start: int, length: int, label: str) -> None:
         if start < 0 or start + length > len(self._buffer):
             self._corrupt(
-                max(start, 0), f"{what} of {length} bytes does not fit into {len(self._buffer)}"
+                max(start, 0), f"{label} of {length} bytes does not fit into {len(self._buffer)}"
             )
 
     def _corrupt(self, position: int, message: str) -> NoReturn:

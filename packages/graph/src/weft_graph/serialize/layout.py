@@ -1,4 +1,4 @@
-"""What writer and reader share: the header of a segment, alignment, kinds of attribute values."""
+"""Binary layout shared by writer and reader: segment header, alignment, attribute kinds."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def part_pieces(part: Part) -> list[bytes | memoryview]:
     """The same, as buffers one after another; constants are where they are."""
     step = part.step
     args = [feed.node for feed in step.feeds]
-    given = set(args)
-    nodes = [*args, *[node for node in part.nodes if node not in given]]
+    argument_nodes = set(args)
+    nodes = [*args, *[node for node in part.nodes if node not in argument_nodes]]
     graph = Graph()
     graph.functions = _called(nodes, step.graph.functions)
     outputs: dict[Output, Output] = {}
@@ -80,23 +80,23 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
 
 def _called(nodes: list[Node], library: Library) -> Library:
     """The functions that nodes name in their attributes, and those that these call."""
-    found = Library()
+    called = Library()
     for node in nodes:
         for value in node.attrs.values():
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, NameAttrs) and item.name in library:
-                    found.add(library[item.name])
-    return found
+                    called.add(library[item.name])
+    return called
 
 
 def _check_positions(nodes: list[Node]) -> None:
     """Refuse two nodes for one position of the signature."""
-    seen: set[int] = set()
+    positions: set[int] = set()
     for node in nodes:
         index = node.attrs["index"]
-        if index in seen:
+        if index in positions:
             raise _refused(node, f"another {node.type} has the index {index}, too")
-        seen.add(index)
+        positions.add(index)
 
 
 def _check_order(node: Node) -> None:

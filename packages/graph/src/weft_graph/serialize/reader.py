@@ -71,8 +71,8 @@ def read_graph(
 
     Args:
       source: bytes, or a binary file, which is read to its end.
-      into: extend this graph, which must have as many nodes as the first segment says; a new one by
-        default.
+      into: extend this graph, which must have as many nodes as the first segment says; a new
+        one by default.
       max_bytes: refuse longer sources.
       max_nodes: refuse graphs with more nodes.
       check_shapes: run the ops' shape rules over the static shapes of the file.
@@ -90,7 +90,7 @@ def read_graph(
     count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
     contexts = dict(graph.contexts)
     stream = Source(source, max_bytes)
-    whole = False
+    is_complete = False
     try:
         header = stream.take(HEADER_SIZE, "a header")
         while header.size:
@@ -98,9 +98,9 @@ def read_graph(
                 segment = _read_segment(graph, stream, header.tobytes(), max_nodes)
                 segment.add(check_shapes, internal_names)
             header = stream.take(HEADER_SIZE, "a header", at_end=True)
-        whole = True
+        is_complete = True
     finally:
-        if not whole:
+        if not is_complete:
             graph.remove_nodes(graph.nodes[count:], reason="failed read")
             graph._names, graph.functions, graph.contexts = names, functions, contexts
     return graph
@@ -140,7 +140,7 @@ def _read_segment(graph: Graph, stream: Source, header: bytes, max_nodes: int | 
 
 
 class _Kind:
-    """What nodes of one op with equal attributes share."""
+    """Shared data of nodes of one op with equal attributes."""
 
     __slots__ = ("attrs", "op_def", "signature")
 
@@ -235,16 +235,16 @@ class _Segment:
             node.index = self._first + index
             start, end = ends[index], ends[index + 1]
             if end - start == 1:
-                own: tuple[Output, ...] = (Output(node, 0, types[start], dims[start]),)  # type: ignore[arg-type]
+                node_outputs: tuple[Output, ...] = (Output(node, 0, types[start], dims[start]),)  # type: ignore[arg-type]
             else:
-                own = tuple(
+                node_outputs = tuple(
                     [Output(node, i - start, types[i], dims[i]) for i in range(start, end)]  # type: ignore[arg-type]
                 )
             if tuple(types[start:end]) != kind.signature.outputs:
                 self._refuse_outputs(node, kind, index)
-            node.outputs = own
+            node.outputs = node_outputs
             nodes.append(node)
-            outputs.extend(own)
+            outputs.extend(node_outputs)
 
     def _refuse_outputs(self, node: Node, kind: _Kind, index: int) -> NoReturn:
         start, end = self._output_ends[index], self._output_ends[index + 1]
@@ -256,13 +256,13 @@ class _Segment:
         )
 
     def _check_names(self, names: Sequence[str], internal: bool) -> None:
-        seen: set[str] = set()
-        taken = self._graph._by_name
+        new_names: set[str] = set()
+        names_of_graph = self._graph._by_name
         for index, name in enumerate(names):
             check_name(name, internal)
-            if name in seen or name in taken:
+            if name in new_names or name in names_of_graph:
                 self._columns.refuse("node_name", f"the name {name!r} is not unique", index)
-            seen.add(name)
+            new_names.add(name)
 
     def _kinds(self, names: Sequence[str], internal: bool) -> tuple[list[_Kind], list[int]]:
         """The kinds of nodes, and the kind of each node."""
@@ -316,10 +316,13 @@ class _Segment:
     def _check_cycles(self) -> None:
         """Refuse cycles other than those of loops."""
         columns = self._columns
-        own = np.arange(self._first, self._first + self._count)
+        node_ids = np.arange(self._first, self._first + self._count)
         sources = np.concatenate((columns["input_node"], columns["control_node"])).astype(np.int64)
         users = np.concatenate(
-            (np.repeat(own, np.diff(self._input_ends)), np.repeat(own, np.diff(self._control_ends)))
+            (
+                np.repeat(node_ids, np.diff(self._input_ends)),
+                np.repeat(node_ids, np.diff(self._control_ends)),
+            )
         )
         backwards = sources >= users
         if not backwards.any():
@@ -347,14 +350,14 @@ class _Segment:
                 followers[source - first].append(user - first)
                 waiting[user - first] += 1
         ready = [i for i, count in enumerate(waiting) if not count]
-        done = 0
+        num_sorted = 0
         while ready:
-            done += 1
+            num_sorted += 1
             for user in followers[ready.pop()]:
                 waiting[user] -= 1
                 if not waiting[user]:
                     ready.append(user)
-        if done < self._count:
+        if num_sorted < self._count:
             stuck = [self._nodes[i].name for i, count in enumerate(waiting) if count]
             raise errors.InvalidArgumentError(
                 f"{len(stuck)} nodes are on a cycle or behind one that has no loop ops: "
@@ -367,12 +370,12 @@ class _Segment:
         ends, control_ends = self._input_ends, self._control_ends
         controls = self._columns["control_node"].tolist()
         for index, node in enumerate(self._nodes):
-            own = tuple(inputs[ends[index] : ends[index + 1]])
-            self._signatures[index].check(own, node.type, node.name)
-            node.inputs = own
+            node_inputs = tuple(inputs[ends[index] : ends[index + 1]])
+            self._signatures[index].check(node_inputs, node.type, node.name)
+            node.inputs = node_inputs
             if control_ends[index] != control_ends[index + 1]:
-                chosen = controls[control_ends[index] : control_ends[index + 1]]
-                node.controls = tuple([self._node(i) for i in dict.fromkeys(chosen)])
+                node_controls = controls[control_ends[index] : control_ends[index + 1]]
+                node.controls = tuple([self._node(i) for i in dict.fromkeys(node_controls)])
         for index, forward in enumerate(self._columns["node_forward"].tolist()):
             if forward >= 0:
                 self._nodes[index].forward = self._node(forward)
@@ -412,12 +415,12 @@ class _Segment:
             ends = check_offsets(columns, f"{name}_offsets", rows, items.size)
             values = items.tolist()
             parts[name] = [values[ends[i] : ends[i + 1]] for i in range(rows)]
-        named = [self._tables.strings[i] for i in columns["loop_name"].tolist()]
-        texts = [*named, ""]  # row -1 is none
+        loop_names = [self._tables.strings[i] for i in columns["loop_name"].tolist()]
+        texts = [*loop_names, ""]  # row -1 is none
         columns_of_rows = [columns[name].tolist() for name in _CONTEXT_COLUMNS[1:]]
         return [
             ContextRecord(
-                named[row],
+                loop_names[row],
                 kind,
                 outer=texts[outer],
                 forward=texts[forward],

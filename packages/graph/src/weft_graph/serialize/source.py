@@ -32,7 +32,7 @@ class Source:
                     f"a graph is read from bytes or a binary file, got {type(data).__name__}"
                 ) from cause
 
-    def take(self, count: int, what: str, *, at_end: bool = False) -> np.ndarray:
+    def take(self, count: int, label: str, *, at_end: bool = False) -> np.ndarray:
         """The next `count` bytes as an array of uint8; with `at_end`, none if there are none left.
 
         Raises:
@@ -41,19 +41,19 @@ class Source:
         """
         if self._limit is not None and self.position + count > self._limit:
             raise errors.ResourceExhaustedError(
-                f"{what} would end at byte {self.position + count}; "
+                f"{label} would end at byte {self.position + count}; "
                 f"the limit is {self._limit} bytes"
             )
         if self._file is None:
-            taken = self._memory[self.position : self.position + count]
+            data = self._memory[self.position : self.position + count]
         else:
-            taken = self._read(count)
-        if taken.size < count and not (at_end and taken.size == 0):
+            data = self._read(count)
+        if data.size < count and not (at_end and data.size == 0):
             raise errors.DataLossError(
-                f"byte {self.position}: {what} takes {count} bytes, {taken.size} are left"
+                f"byte {self.position}: {label} takes {count} bytes, {data.size} are left"
             )
-        self.position += taken.size
-        return taken
+        self.position += data.size
+        return data
 
     def _read(self, count: int) -> np.ndarray:
         """Up to `count` bytes; memory is taken as they come, since `count` may be a lie."""

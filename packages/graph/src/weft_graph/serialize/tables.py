@@ -31,13 +31,13 @@ TYPES: Final[dict[int, DType]] = {
 }
 
 
-def check_rows(columns: Columns, first: str, *others: str) -> int:
+def check_rows(columns: Columns, first: str, *other_columns: str) -> int:
     """The common length of columns that hold one item per row.
 
     Raises: DataLossError: the lengths differ.
     """
     rows = columns[first].size
-    for name in others:
+    for name in other_columns:
         if columns[name].size != rows:
             columns.refuse(name, f"{columns[name].size} rows where {first} has {rows}")
     return rows
@@ -165,8 +165,8 @@ class Tables:
                 data.append(inline[offset : offset + length])
                 continue
             if offset != position or position + aligned(length) > blobs:
-                where = f"{length} bytes at {offset} of {blobs}"
-                columns.refuse("data_offset", f"{where}, expected at {position}", row)
+                place = f"{length} bytes at {offset} of {blobs}"
+                columns.refuse("data_offset", f"{place}, expected at {position}", row)
             data.append(_read_blob(source, length, crc))
             position += aligned(length)
         if position != blobs:
@@ -312,9 +312,9 @@ class Tables:
         return self._data[arg].tobytes()
 
     def _list(self, row: int, index: int) -> tuple[Any, ...]:
-        known = self._lists.get(row)
-        if known is not None:
-            return known
+        cached = self._lists.get(row)
+        if cached is not None:
+            return cached
         items = self._items[self._list_offsets[row] : self._list_offsets[row + 1]]
         for item in items:
             if item >= index or self._kinds[item] == Kind.LIST:
@@ -323,15 +323,15 @@ class Tables:
         return result
 
     def _func(self, row: int, index: int) -> NameAttrs:
-        known = self._funcs.get(row)
-        if known is not None:
-            return known
-        chosen = int(self._columns["func_attrs"][row])
-        for value in self._set_values[self._set_offsets[chosen] : self._set_offsets[chosen + 1]]:
+        cached = self._funcs.get(row)
+        if cached is not None:
+            return cached
+        set_row = int(self._columns["func_attrs"][row])
+        for value in self._set_values[self._set_offsets[set_row] : self._set_offsets[set_row + 1]]:
             if value >= index:
                 self._columns.refuse("value_arg", f"a function holds value {value}", index)
         name = self.strings[int(self._columns["func_name"][row])]
-        result = self._funcs[row] = NameAttrs(name, self.attr_set(chosen))
+        result = self._funcs[row] = NameAttrs(name, self.attr_set(set_row))
         return result
 
 

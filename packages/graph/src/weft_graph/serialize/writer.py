@@ -62,27 +62,30 @@ def graph_to_bytes(graph: Graph, from_node: int = 0, to_node: int | None = None)
 
 
 def graph_pieces(
-    graph: Graph, from_node: int = 0, to_node: int | None = None, known: Container[str] = ()
+    graph: Graph,
+    from_node: int = 0,
+    to_node: int | None = None,
+    known_functions: Container[str] = (),
 ) -> list[bytes | memoryview]:
-    """What `write_graph` writes, as buffers one after another; constants are where they are.
+    """Return the buffers that `write_graph` writes, in order; constants are not copied.
 
     Args:
       known: names of functions that the reader has already, which are left out.
     Raises: InvalidArgumentError: as `write_graph`.
     """
-    writer = _Writer(graph, from_node, to_node, known)
+    writer = _Writer(graph, from_node, to_node, known_functions)
     metadata = columns.build(writer.columns())
     blobs = sum(aligned(blob.nbytes) for blob in writer.blobs)
     head = pack_header(len(metadata), blobs, zlib.crc32(metadata))
-    rest = bytes(-len(metadata) % ALIGNMENT)
-    pieces: list[bytes | memoryview] = [head, memoryview(metadata), rest]
+    padding = bytes(-len(metadata) % ALIGNMENT)
+    pieces: list[bytes | memoryview] = [head, memoryview(metadata), padding]
     for blob in writer.blobs:
         pieces += (blob.data, bytes(-blob.nbytes % ALIGNMENT))
     return pieces
 
 
 def segment_ends(graph: Graph, from_node: int, to_node: int, most_bytes: int) -> Iterator[int]:
-    """Where to cut nodes into segments whose constants have at most so many bytes.
+    """Yield the ends of segments whose constants have at most `most_bytes` bytes.
 
     A larger constant is in a segment of its own, and loops and conditionals stay whole, since a
     segment refers to no later one.
@@ -106,9 +109,11 @@ def _held_together(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
     """The last node of each loop or conditional, by its first one."""
     places: dict[str, list[int]] = {}
     for record in records_of(graph, nodes) if graph.has_contexts else ():
-        others = (record.pivot, record.pred[0], record.maximum[0])
+        record_nodes = (record.pivot, record.pred[0], record.maximum[0])
         family = places.setdefault(min(record.name, record.partner or record.name), [])
-        family += [i for i in (*record.members, *record.variables, *others) if i >= nodes[0].index]
+        family += [
+            i for i in (*record.members, *record.variables, *record_nodes) if i >= nodes[0].index
+        ]
     return {min(family): max(family) for family in places.values() if family}
 
 
@@ -116,10 +121,10 @@ class _Writer:
     """The columns of one segment while they are filled; ids are given at the first use."""
 
     def __init__(
-        self, graph: Graph, from_node: int, to_node: int | None, known: Container[str]
+        self, graph: Graph, from_node: int, to_node: int | None, known_functions: Container[str]
     ) -> None:
         self._graph = graph
-        self._known_functions = known
+        self._known_functions = known_functions
         self._first = from_node
         self._nodes = graph.nodes[from_node:to_node]
         self._strings: dict[str, int] = {}
@@ -284,11 +289,11 @@ class _Writer:
         key: Any = None
         if attrs.keys() == node.op_def.attrs.keys() and self._is_plain(node.op_def):
             key = (node.type, tuple(attrs), tuple(attrs.values()))
-            known = self._known_sets.get(key)
-            if known is not None:
-                return known
+            cached = self._known_sets.get(key)
+            if cached is not None:
+                return cached
         try:
-            found = self._intern_set(node, attrs)
+            set_row = self._intern_set(node, attrs)
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidArgumentError(
                 f"an attribute has no durable form: {cause}",
@@ -297,8 +302,8 @@ class _Writer:
                 line=node.line,
             ) from cause
         if key is not None:
-            self._known_sets[key] = found
-        return found
+            self._known_sets[key] = set_row
+        return set_row
 
     def _is_plain(self, op_def: OpDef) -> bool:
         plain = self._plain.get(op_def.name)
@@ -359,9 +364,9 @@ class _Writer:
     def _tensor(self, array: np.ndarray, attrs: dict[str, Any]) -> int:
         dtype = tensor_dtype(array, attrs)
         key = (id(array), dtype.as_datatype_enum)
-        known = self._arrays.get(key)
-        if known is not None:
-            return known
+        cached = self._arrays.get(key)
+        if cached is not None:
+            return cached
         if dtype is dtypes.string:
             data = _pack_strings(array)
         elif array.dtype.kind == "O":

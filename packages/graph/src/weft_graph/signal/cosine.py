@@ -148,7 +148,7 @@ def _third(value: Output, size: Size) -> Output:
 
 def _scaled(value: Output, size: Size, forward: bool) -> Output:
     """The orthonormal scale of the result of type 2, or of what goes into type 3."""
-    rest = out("Rsqrt", [_number(2 * size, value)])
-    first = out("Mul", [rest, math.sqrt(0.5) if forward else math.sqrt(2)])
-    scale = out("ConcatV2", [[out("Fill", [[1], first]), out("Fill", [[size - 1], rest])], 0])
+    factor = out("Rsqrt", [_number(2 * size, value)])
+    first = out("Mul", [factor, math.sqrt(0.5) if forward else math.sqrt(2)])
+    scale = out("ConcatV2", [[out("Fill", [[1], first]), out("Fill", [[size - 1], factor])], 0])
     return out("Mul", [value, scale])

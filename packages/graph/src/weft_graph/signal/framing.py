@@ -57,14 +57,14 @@ def frame(
         value = convert_to_tensor(signal)
         length = checked_size(frame_length, "frame_length")
         step = checked_size(frame_step, "frame_step")
-        at = _from_the_end(value, axis)
-        size = size_of(value, at)
+        dim = _from_the_end(value, axis)
+        size = size_of(value, dim)
         if pad_end:
             frames = -(-size // step)
-            value = padded(value, at_least(0, length + step * (frames - 1) - size), at, pad_value)
+            value = padded(value, at_least(0, length + step * (frames - 1) - size), dim, pad_value)
         else:
             frames = at_least(0, 1 + (size - length) // step)
-        return _gathered(value, at, frames, length, step, within)
+        return _gathered(value, dim, frames, length, step, within)
 
 
 def _from_the_end(value: Output, axis: int) -> int:
@@ -78,36 +78,36 @@ def _from_the_end(value: Output, axis: int) -> int:
     return shape_rules.normal_axis(axis, len(value.dims)) - len(value.dims)
 
 
-def _gathered(value: Output, at: int, frames: Size, length: Size, step: Size, name: str) -> Output:
+def _gathered(value: Output, dim: int, frames: Size, length: Size, step: Size, name: str) -> Output:
     """The frames, gathered in pieces as long as a frame and a step have in common."""
     piece = gcd(length, step) if isinstance(length, int) and isinstance(step, int) else 1
     starts = out("ExpandDims", [out("Mul", [out("Range", [0, frames, 1]), step // piece]), 1])
     places = out("AddV2", [starts, out("Range", [0, length // piece, 1])])
     if piece == 1:
-        axis = at if value.dims is None else at + len(value.dims)
+        axis = dim if value.dims is None else dim + len(value.dims)
         return out("GatherV2", [value, places, axis], name=name)
-    lead, tail = lead_of(value, -at), [] if at == -1 else _tail_of(value, at)
-    pieces = size_of(value, at) // piece
-    used = _beginning(value, at, pieces * piece)
+    lead, tail = lead_of(value, -dim), [] if dim == -1 else _tail_of(value, dim)
+    pieces = size_of(value, dim) // piece
+    used = _beginning(value, dim, pieces * piece)
     split = reshaped(used, *lead, pieces, piece, *tail)
-    axis = at - 1 if split.dims is None else at - 1 + len(split.dims)
+    axis = dim - 1 if split.dims is None else dim - 1 + len(split.dims)
     shape = shape_from(*lead, frames, length, *tail)
     return out("Reshape", [out("GatherV2", [split, places, axis]), shape], name=name)
 
 
-def _tail_of(value: Output, at: int) -> list[Any]:
+def _tail_of(value: Output, dim: int) -> list[Any]:
     """The sizes of the axes behind one."""
-    known = None if value.dims is None else value.dims[at + 1 :]
-    if known is not None and None not in known:
-        return list(known)
-    return [out("Shape", [value])[at + 1 :]]
+    static_sizes = None if value.dims is None else value.dims[dim + 1 :]
+    if static_sizes is not None and None not in static_sizes:
+        return list(static_sizes)
+    return [out("Shape", [value])[dim + 1 :]]
 
 
-def _beginning(value: Output, at: int, count: Size) -> Output:
+def _beginning(value: Output, dim: int, count: Size) -> Output:
     """So many elements from the beginning of an axis, which counts from the end."""
-    if value.dims is not None and value.dims[at] == count:
+    if value.dims is not None and value.dims[dim] == count:
         return value
-    index = (..., slice(count), *[slice(None)] * (-at - 1))
+    index = (..., slice(count), *[slice(None)] * (-dim - 1))
     picked: Output = value[index]
     return picked
 
@@ -138,17 +138,17 @@ def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Ou
         moved = padded(_exchanged(split), parts, -2)
         flat = reshaped(moved, *lead, parts * (frames + parts), step)
         skewed = reshaped(_beginning(flat, -2, parts * rows), *lead, parts, rows, step)
-        added = reshaped(reduction.reduce_sum(skewed, -3), *lead, rows * step)
-        whole = _beginning(added, -1, at_least(0, (frames - 1) * step + length))
-        return out("Identity", [whole], name=within)
+        summed = reshaped(reduction.reduce_sum(skewed, -3), *lead, rows * step)
+        result_signal = _beginning(summed, -1, at_least(0, (frames - 1) * step + length))
+        return out("Identity", [result_signal], name=within)
 
 
 def _exchanged(value: Output) -> Output:
     """The axes -3 and -2 exchanged."""
     order: Any
     if value.dims is not None:
-        known = len(value.dims)
-        order = np.array([*range(known - 3), known - 2, known - 3, known - 1], np.int32)
+        num_axes = len(value.dims)
+        order = np.array([*range(num_axes - 3), num_axes - 2, num_axes - 3, num_axes - 1], np.int32)
     else:
         rank = out("Rank", [value])
         last = out("Pack", [[rank - 2, rank - 3, rank - 1]])

@@ -57,7 +57,7 @@ def linear_to_mel_weight_matrix(
              [0.   , 0.377],
              [0.   , 0.   ]], dtype=float32)
     """
-    wanted = _checked(num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype)
+    element_type = _checked(num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype)
     with scope(name, "linear_to_mel_weight_matrix") as within:
         bins = checked_size(num_spectrogram_bins, "num_spectrogram_bins")
         nyquist = cast(sample_rate, dtypes.float64) / 2.0
@@ -70,22 +70,24 @@ def linear_to_mel_weight_matrix(
         rising = (frequencies - lower) / (middle - lower)
         falling = (upper - frequencies) / (upper - middle)
         weights = out("Maximum", [0.0, out("Minimum", [rising, falling])])
-        return cast(out("Pad", [weights, [[1, 0], [0, 0]]]), wanted, within)
+        return cast(out("Pad", [weights, [[1, 0], [0, 0]]]), element_type, within)
 
 
 def _checked(bands: int, rate: Any, lower: float, upper: float, dtype: Any) -> dtypes.DType:
-    wanted = dtypes.as_dtype(dtype)
-    if not wanted.is_floating:
-        raise errors.InvalidTypeError(f"the weights must be floating, got dtype {wanted.name}")
-    known = static_number(rate)
-    top = math.inf if known is None else known / 2
+    element_type = dtypes.as_dtype(dtype)
+    if not element_type.is_floating:
+        raise errors.InvalidTypeError(
+            f"the weights must be floating, got dtype {element_type.name}"
+        )
+    static_rate = static_number(rate)
+    top = math.inf if static_rate is None else static_rate / 2
     if bands < 1 or top <= 0 or not 0.0 <= lower < upper <= top:
         raise errors.InvalidArgumentError(
             "requires at least one band, a positive sample rate, and 0 <= lower_edge_hertz < "
             f"upper_edge_hertz <= sample_rate / 2, got {bands} bands, a rate of {rate}, {lower} "
             f"and {upper}"
         )
-    return wanted
+    return element_type
 
 
 def _mel(hertz: Output) -> Output:

@@ -17,22 +17,22 @@ Size = Any
 
 def size_of(value: Output, axis: int) -> Size:
     """The size of an axis, which may count from the end."""
-    known = None if value.dims is None else value.dims[axis]
-    return out("Shape", [value])[axis] if known is None else known
+    static = None if value.dims is None else value.dims[axis]
+    return out("Shape", [value])[axis] if static is None else static
 
 
-def checked_size(value: Any, what: str, least: int = 1) -> Size:
+def checked_size(value: Any, label: str, least: int = 1) -> Size:
     """A length that a caller gave.
 
     Raises: InvalidArgumentError: it is not of rank 0, or is known and below `least`.
     """
     tensor = convert_to_tensor(value, dtypes.int32)
     if tensor.dims not in ((), None):
-        raise errors.InvalidArgumentError(f"{what} must be one integer, got {tensor!r}")
-    known = constant_int(tensor)
-    if known is not None and known < least:
-        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {known}")
-    return tensor if known is None else known
+        raise errors.InvalidArgumentError(f"{label} must be one integer, got {tensor!r}")
+    static = constant_int(tensor)
+    if static is not None and static < least:
+        raise errors.InvalidArgumentError(f"{label} must be at least {least}, got {static}")
+    return tensor if static is None else static
 
 
 def shape_from(*parts: Any) -> Any:

@@ -59,10 +59,10 @@ def stft(
         return fft.rfft(frames, out("Pack", [[size]]), within)
 
 
-def _transform_length(given: Any, length: Size) -> Size:
+def _transform_length(fft_length: Any, length: Size) -> Size:
     """The length of the transform: what was given, or a power of 2 of at least `length`."""
-    if given is not None:
-        return checked_size(given, "fft_length")
+    if fft_length is not None:
+        return checked_size(fft_length, "fft_length")
     if isinstance(length, int):
         return 1 << (length - 1).bit_length()
     bits = out("Ceil", [out("Log", [cast(length, dtypes.float64)]) / math.log(2)])
@@ -89,10 +89,10 @@ def inverse_stft_window_fn(
         with scope(name, "inverse_stft_window_fn") as within:
             length = checked_size(frame_length, "frame_length")
             step = checked_size(frame_step, "frame_step")
-            wanted = dtypes.as_dtype(dtype)
-            forward = window_of(forward_window_fn, length, wanted)
+            element_type = dtypes.as_dtype(dtype)
+            forward = window_of(forward_window_fn, length, element_type)
             if forward is None:
-                forward = out("Cast", [out("Fill", [[length], 1.0])], {"DstT": wanted})
+                forward = out("Cast", [out("Fill", [[length], 1.0])], {"DstT": element_type})
             parts = -(-length // step)
             squares = reshaped(padded(out("Square", [forward]), parts * step - length), parts, step)
             total = reduction.reduce_sum(squares, 0, keepdims=True)
@@ -217,5 +217,5 @@ def inverse_mdct(
         first, second = join.split(frames, 2, -1)
         parts = [second, out("Neg", [_reversed(second)]), out("Neg", [_reversed(first)]),
                  out("Neg", [first])]  # fmt: skip
-        whole = _windowed(out("ConcatV2", [parts, -1]), window_fn, half * 2)
-        return overlap_and_add(whole, half, within)
+        windowed = _windowed(out("ConcatV2", [parts, -1]), window_fn, half * 2)
+        return overlap_and_add(windowed, half, within)

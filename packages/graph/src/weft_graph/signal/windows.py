@@ -71,22 +71,22 @@ def hamming_window(
 
 def _raised_cosine(length: Any, periodic: Any, dtype: Any, a: float, name: str) -> Output:
     with scope(name, name) as within:
-        size, wanted = _parameters(length, dtype)
+        size, element_type = _parameters(length, dtype)
         even = out("Sub", [1, out("FloorMod", [size, 2])])
-        whole = out("Mul", [cast(periodic, dtypes.int32), even])
+        is_periodic_and_even = out("Mul", [cast(periodic, dtypes.int32), even])
         # A window of one element is 1, as 0 / 0 is not.
-        steps = out("Sub", [out("AddV2", [size, whole]), 1])
+        steps = out("Sub", [out("AddV2", [size, is_periodic_and_even]), 1])
         angle = out("Mul", [_positions(size), out("RealDiv", [2 * math.pi, _double(steps)])])
         fade = out("Mul", [1 - a, out("Cos", [angle])])
         value = out("SelectV2", [out("Equal", [size, 1]), 1.0, out("Sub", [a, fade])])
-        return cast(value, wanted, within)
+        return cast(value, element_type, within)
 
 
 def _parameters(length: Any, dtype: Any) -> tuple[Size, dtypes.DType]:
-    wanted = dtypes.as_dtype(dtype)
-    if not wanted.is_floating:
-        raise errors.InvalidTypeError(f"a window must be floating, got dtype {wanted.name}")
-    return checked_size(length, "window_length"), wanted
+    element_type = dtypes.as_dtype(dtype)
+    if not element_type.is_floating:
+        raise errors.InvalidTypeError(f"a window must be floating, got dtype {element_type.name}")
+    return checked_size(length, "window_length"), element_type
 
 
 def _double(value: Any) -> Output:
@@ -117,16 +117,16 @@ def kaiser_window(
       array([0.439, 1.   , 0.439], dtype=float32)
     """
     with scope(name, "kaiser_window") as within:
-        size, wanted = _parameters(window_length, dtype)
-        return cast(_kaiser(size, beta), wanted, within)
+        size, element_type = _parameters(window_length, dtype)
+        return cast(_kaiser(size, beta), element_type, within)
 
 
 def _kaiser(size: Size, beta: Any) -> Output:
     factor = _double(beta)
     half = out("RealDiv", [_double(out("Sub", [size, 1])), 2.0])
     x = out("DivNoNan", [out("Sub", [_positions(size), half]), half])
-    rest = out("Maximum", [0.0, out("Sub", [1.0, out("Square", [x])])])
-    argument = out("Mul", [factor, out("Sqrt", [rest])])
+    radicand = out("Maximum", [0.0, out("Sub", [1.0, out("Square", [x])])])
+    argument = out("Mul", [factor, out("Sqrt", [radicand])])
     # The scaled functions, as i0 itself overflows.
     scale = out("Exp", [out("Sub", [out("Abs", [argument]), out("Abs", [factor])])])
     ratio = out("RealDiv", [bessel.bessel_i0e(argument), bessel.bessel_i0e(factor)])
@@ -153,12 +153,12 @@ def kaiser_bessel_derived_window(
       array([0.483, 0.875, 0.875, 0.483], dtype=float32)
     """
     with scope(name, "kaiser_bessel_derived_window") as within:
-        size, wanted = _parameters(window_length, dtype)
+        size, element_type = _parameters(window_length, dtype)
         half = out("FloorDiv", [size, 2])
         sums = out("Cumsum", [_kaiser(out("AddV2", [half, 1]), beta), 0])
         rising = out("Sqrt", [out("RealDiv", [sums[:-1], sums[-1]])])
-        both = out("ConcatV2", [[rising, out("ReverseV2", [rising, [0]])], 0])
-        return cast(both, wanted, within)
+        window = out("ConcatV2", [[rising, out("ReverseV2", [rising, [0]])], 0])
+        return cast(window, element_type, within)
 
 
 def vorbis_window(
@@ -177,11 +177,11 @@ def vorbis_window(
       array([0.228, 0.974, 0.974, 0.228], dtype=float32)
     """
     with scope(name, "vorbis_window") as within:
-        size, wanted = _parameters(window_length, dtype)
+        size, element_type = _parameters(window_length, dtype)
         middle = out("AddV2", [_positions(size), 0.5])
         sine = out("Sin", [out("Mul", [middle, out("RealDiv", [math.pi, _double(size)])])])
         value = out("Sin", [out("Mul", [math.pi / 2, out("Square", [sine])])])
-        return cast(value, wanted, within)
+        return cast(value, element_type, within)
 
 
 def window_of(function: Any, length: Size, dtype: dtypes.DType) -> Output | None:

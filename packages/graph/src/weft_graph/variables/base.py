@@ -1,4 +1,4 @@
-"""What all variables have in common."""
+"""Base class of all variables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class VariableSynchronization(IntEnum):
 
 
 class VariableAggregation(IntEnum):
-    """How updates of the replicas of a variable are combined.
+    """Modes of combining the updates of a variable's replicas.
 
     Args:
       value: the number of a member: 0 for NONE, 1 SUM, 2 MEAN, 3 ONLY_FIRST_REPLICA.
@@ -71,25 +71,25 @@ class VariableAggregation(IntEnum):
 M = TypeVar("M", bound=IntEnum)
 
 
-def _member(kind: type[M], value: int | None, what: str) -> M:
+def _member(kind: type[M], value: int | None, label: str) -> M:
     """A member of an enumeration; its first for None."""
     try:
         return kind(value or 0)
     except ValueError:
         raise errors.InvalidArgumentError(
-            f"{what} must be one of {kind.__name__}, got {value!r}"
+            f"{label} must be one of {kind.__name__}, got {value!r}"
         ) from None
 
 
 def is_trainable(trainable: bool | None, synchronization: int | None) -> bool:
-    """What `trainable` says; None says False where the variable is synchronised when it is read."""
+    """Return `trainable`; None means False for variables synchronized on read."""
     if trainable is None:
         return synchronization != VariableSynchronization.ON_READ
     return bool(trainable)
 
 
 makers: Registry[Callable[..., Any]] = Registry("maker of variables", "weft_graph.variables")
-"""Who makes variables: "any" asks the creators, "reference" and "resource" are the two kinds."""
+"""Makers of variables: "any" asks the creators, "reference" and "resource" are the two kinds."""
 
 
 class _VariableMeta(type):
@@ -264,7 +264,7 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     @property
     def handle(self) -> Output:
-        """What stands for the variable itself: its reference, or its handle."""
+        """The output that identifies the variable: its reference or its handle."""
         raise NotImplementedError
 
     @property
@@ -322,7 +322,7 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     @property
     def trainable(self) -> bool:
-        """Whether optimizers change it by default."""
+        """True if optimizers change the variable by default."""
         return self._trainable
 
     @property
@@ -332,12 +332,12 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     @property
     def synchronization(self) -> VariableSynchronization:
-        """What was given as `synchronization`."""
+        """The `synchronization` given at construction."""
         return self._synchronization
 
     @property
     def aggregation(self) -> VariableAggregation:
-        """What was given as `aggregation`."""
+        """The `aggregation` given at construction."""
         return self._aggregation
 
     # ------------------------------------------------------------- its value
@@ -360,7 +360,7 @@ class Variable(Operators, metaclass=_VariableMeta):
         raise NotImplementedError
 
     def is_initialized(self, name: str | None = None) -> Output:
-        """Whether it has a value: bool, shape ()."""
+        """Return True if the variable has a value: bool, shape ()."""
         raise NotImplementedError
 
     def __getitem__(self, key: Any) -> VariableSlice | Output:
@@ -388,8 +388,8 @@ class Variable(Operators, metaclass=_VariableMeta):
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        chosen = thread_stacks.session_for(self._graph, session, f"{self.name}.load()")
-        chosen.run(self._initializer, {self._initializer.inputs[1]: value})
+        used_session = thread_stacks.session_for(self._graph, session, f"{self.name}.load()")
+        used_session.run(self._initializer, {self._initializer.inputs[1]: value})
 
     # ------------------------------------------------------------- updates
 

@@ -48,7 +48,7 @@ def disable_resource_variables() -> None:
 
 
 def resource_variables_enabled() -> bool:
-    """Whether resource variables are made where `use_resource` is not given.
+    """Return True if variables are resource variables when `use_resource` is not given.
 
     Examples:
       >>> wf.resource_variables_enabled()
@@ -99,8 +99,8 @@ def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any)
 
 
 def _scope_use_resource() -> bool:
-    found = get_variable_scope().use_resource
-    return _use_resource_by_default if found is None else found
+    scope_setting = get_variable_scope().use_resource
+    return _use_resource_by_default if scope_setting is None else scope_setting
 
 
 def _creating(outer: Creator, inner: Creator) -> Creator:

@@ -27,7 +27,7 @@ from weft_tensor import dtypes, errors
 
 
 class Algorithm(enum.Enum):
-    """How random numbers are made; Philox is the one there is.
+    """Algorithms of random generators; only Philox is supported.
 
     Args:
       value: the number of a member, 1 to 3.
@@ -48,7 +48,7 @@ def _philox(algorithm: Any) -> int:
     if isinstance(algorithm, Algorithm):
         name = algorithm.name
     elif isinstance(algorithm, int):
-        name = next((known.name for known in Algorithm if known.value == algorithm), algorithm)
+        name = next((member.name for member in Algorithm if member.value == algorithm), algorithm)
     if str(name).lower() not in ("philox", "auto_select"):
         raise errors.InvalidArgumentError(
             f"requires the algorithm 'philox' or 'auto_select', got {algorithm!r}"
@@ -75,14 +75,14 @@ def create_rng_state(seed: Any, alg: Any) -> Any:
         number, bits = int(seed), 64 * STATE_SIZE
         if not -(1 << bits - 1) <= number < 1 << bits:
             raise errors.InvalidArgumentError(f"a seed has at most {bits} bits, got {number}")
-        parts = [number >> 64 * at & (1 << 64) - 1 for at in range(STATE_SIZE)]
+        parts = [number >> 64 * word & (1 << 64) - 1 for word in range(STATE_SIZE)]
         return np.array(parts, np.uint64).view(np.int64)
-    given = np.asarray(seed)
-    if given.ndim != 1 or len(given) > STATE_SIZE or given.dtype.kind not in "iu":
+    words = np.asarray(seed)
+    if words.ndim != 1 or len(words) > STATE_SIZE or words.dtype.kind not in "iu":
         raise errors.InvalidArgumentError(
             f"a seed must be an integer or up to {STATE_SIZE} integers, got {seed!r}"
         )
-    return np.pad(given.astype(np.int64), (0, STATE_SIZE - len(given)))
+    return np.pad(words.astype(np.int64), (0, STATE_SIZE - len(words)))
 
 
 class Generator:
@@ -195,15 +195,15 @@ class Generator:
         return self._state.read_value()[2]
 
     def reset(self, state: Any) -> Any:
-        """What replaces the state, when it is run: int64, shape (3,)."""
+        """Return a node that replaces the state: int64, shape (3,)."""
         return self._state.assign(_as_state(state))
 
     def reset_from_seed(self, seed: Any) -> Any:
-        """What replaces the state by that of `from_seed`, when it is run."""
+        """Return a node that replaces the state by that of `from_seed`."""
         return self.reset(create_rng_state(seed, self._algorithm))
 
     def reset_from_key_counter(self, key: Any, counter: Any) -> Any:
-        """What replaces the state by that of `from_key_counter`, when it is run."""
+        """Return a node that replaces the state by that of `from_key_counter`."""
         return self.reset(_joined(key, counter))
 
     def skip(self, delta: Any) -> Output:
@@ -241,8 +241,8 @@ class Generator:
           dtype: floating.
         """
         with name_scope(name, "stateful_normal") as scope:
-            drawn = self._draw("StatefulStandardNormalV2", shape, dtype)
-            return _moved(drawn, mean, stddev, scope)
+            draws = self._draw("StatefulStandardNormalV2", shape, dtype)
+            return _moved(draws, mean, stddev, scope)
 
     def truncated_normal(
         self,
@@ -259,8 +259,8 @@ class Generator:
           dtype: floating.
         """
         with name_scope(name, "truncated_normal") as scope:
-            drawn = self._draw("StatefulTruncatedNormal", shape, dtype)
-            return _moved(drawn, mean, stddev, scope)
+            draws = self._draw("StatefulTruncatedNormal", shape, dtype)
+            return _moved(draws, mean, stddev, scope)
 
     def uniform(
         self,
@@ -286,8 +286,8 @@ class Generator:
             high = convert_to_tensor(1 if maxval is None else maxval, kind)
             if kind.is_integer:
                 return self._draw("StatefulUniformInt", shape, kind, low, high, name=scope)
-            drawn = self._draw("StatefulUniform", shape, kind)
-            return _moved(drawn, low, out("Sub", [high, low]), scope)
+            draws = self._draw("StatefulUniform", shape, kind)
+            return _moved(draws, low, out("Sub", [high, low]), scope)
 
     def uniform_full_int(
         self, shape: Any, dtype: Any = dtypes.uint64, name: str | None = None
@@ -309,7 +309,7 @@ class Generator:
         dtype: Any = dtypes.int32,
         name: str | None = None,
     ) -> Output:
-        """How many of some tries succeed.
+        """Draw binomial numbers of successes.
 
         Args:
           shape: of the result, to which the parameters broadcast.
@@ -347,7 +347,10 @@ class Generator:
         bounds = [np.int64(bound) for bound in (-(2**63), 2**63 - 1)]
         shape = np.array([count], np.int32)
         keys = out("StatelessRandomUniformInt", [shape, seed, *bounds])
-        return [Generator.from_key_counter(keys[at], [0, 0], "philox") for at in range(count)]
+        return [
+            Generator.from_key_counter(keys[position], [0, 0], "philox")
+            for position in range(count)
+        ]
 
 
 def _as_state(state: Any) -> Output:
@@ -364,10 +367,10 @@ def _joined(key: Any, counter: Any) -> Output:
     return out("ConcatV2", [parts, 0])
 
 
-def _moved(drawn: Output, mean: Any, scale: Any, name: str) -> Output:
-    """`drawn` times `scale` plus `mean`."""
-    dtype = drawn.dtype
-    scaled = out("Mul", [drawn, convert_to_tensor(scale, dtype)])
+def _moved(draws: Output, mean: Any, scale: Any, name: str) -> Output:
+    """`draws` times `scale` plus `mean`."""
+    dtype = draws.dtype
+    scaled = out("Mul", [draws, convert_to_tensor(scale, dtype)])
     return out("AddV2", [scaled, convert_to_tensor(mean, dtype)], None, name)
 
 
@@ -382,10 +385,10 @@ def get_global_generator() -> Generator:
       True
     """
     graph = get_default_graph()
-    found = _global.get(graph)
-    if found is None:
-        found = _global[graph] = Generator.from_non_deterministic_state()
-    return found
+    generator = _global.get(graph)
+    if generator is None:
+        generator = _global[graph] = Generator.from_non_deterministic_state()
+    return generator
 
 
 def set_global_generator(generator: Generator) -> None:

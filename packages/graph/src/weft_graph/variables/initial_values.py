@@ -16,7 +16,7 @@ from weft_graph.variables.base import Variable
 from weft_tensor import dtypes
 
 
-def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
+def guard_initial_value(graph: Graph, variable_node: Node, value: Output) -> Output:
     """`value` with its reads of other variables replaced by their `initialized_value`.
 
     A value that is computed with conditionals or loops is left as it is: it has been guarded by
@@ -33,7 +33,7 @@ def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
         for variable in graph.get_collection(key)
         if isinstance(getattr(variable, "op", None), Node)
     }
-    suffix = own.name.replace("/", "_")
+    suffix = variable_node.name.replace("/", "_")
     copies: dict[Output, Output] = {}
     for node in sorted(ancestors, key=lambda node: node.index):
         _guard_node(graph, node, variables, copies, suffix)
@@ -41,17 +41,17 @@ def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
 
 
 def _ancestors(node: Node) -> set[Node]:
-    found = {node}
+    ancestors = {node}
     pending = [node]
     while pending:
-        here = pending.pop()
-        if here.traits.allows_uninitialized:
+        current = pending.pop()
+        if current.traits.allows_uninitialized:
             continue
-        for source in here.inputs:
-            if source.node not in found:
-                found.add(source.node)
+        for source in current.inputs:
+            if source.node not in ancestors:
+                ancestors.add(source.node)
                 pending.append(source.node)
-    return found
+    return ancestors
 
 
 def _guard_node(

@@ -43,7 +43,7 @@ from weft_tensor.shape import as_dims
 
 
 class Initializer:
-    """What makes an initial value."""
+    """Base class of initializers, functions that return initial values."""
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """A tensor of that shape.
@@ -86,10 +86,10 @@ def _takes_partitions(function: Callable[..., Any]) -> bool:
 
 
 def _floating(dtype: Any) -> DType:
-    found = dtypes.as_dtype(dtype)
-    if not found.is_floating:
-        raise errors.InvalidTypeError(f"requires a floating type, got {found.name}")
-    return found
+    element_type = dtypes.as_dtype(dtype)
+    if not element_type.is_floating:
+        raise errors.InvalidTypeError(f"requires a floating type, got {element_type.name}")
+    return element_type
 
 
 def _sizes(shape: Any) -> list[int]:
@@ -135,9 +135,9 @@ class Zeros(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Zeros of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        zero: Any = False if chosen.is_bool else b"" if chosen is dtypes.string else 0
-        return _filled(shape, zero, chosen)
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        zero: Any = False if element_type.is_bool else b"" if element_type is dtypes.string else 0
+        return _filled(shape, zero, element_type)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -160,8 +160,8 @@ class Ones(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Ones of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        return _filled(shape, True if chosen.is_bool else 1, chosen)
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return _filled(shape, True if element_type.is_bool else 1, element_type)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -198,14 +198,14 @@ class Constant(Initializer):
         self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: Any = None
     ) -> Output:
         """The value in that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         verify = self._verify_shape if verify_shape is None else verify_shape
         if np.isscalar(self.value) and not verify:
-            return _filled(shape, self.value, chosen)
+            return _filled(shape, self.value, element_type)
         value = nested_array(self.value)
-        if chosen.is_floating and value.dtype.kind in "iuf":
-            value = value.astype(chosen.numpy)
-        return builder.constant(value, chosen, shape=_sizes(shape), verify_shape=verify)
+        if element_type.is_floating and value.dtype.kind in "iuf":
+            value = value.astype(element_type.numpy)
+        return builder.constant(value, element_type, shape=_sizes(shape), verify_shape=verify)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -239,8 +239,8 @@ class RandomUniform(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        return random.random_uniform(shape, self.minval, self.maxval, chosen, seed=self.seed)
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return random.random_uniform(shape, self.minval, self.maxval, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -279,8 +279,8 @@ class RandomNormal(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        return random.random_normal(shape, self.mean, self.stddev, chosen, seed=self.seed)
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return random.random_normal(shape, self.mean, self.stddev, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -307,8 +307,8 @@ class TruncatedNormal(RandomNormal):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        return random.truncated_normal(shape, self.mean, self.stddev, chosen, seed=self.seed)
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return random.truncated_normal(shape, self.mean, self.stddev, element_type, seed=self.seed)
 
 
 class UniformUnitScaling(Initializer):
@@ -340,11 +340,11 @@ class UniformUnitScaling(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        whole = _sizes(_whole(shape, partition_info))
-        size = max(1.0, float(math.prod(whole[:-1])))
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        full_sizes = _sizes(_whole(shape, partition_info))
+        size = max(1.0, float(math.prod(full_sizes[:-1])))
         bound = math.sqrt(3 / size) * self.factor
-        return random.random_uniform(shape, -bound, bound, chosen, seed=self.seed)
+        return random.random_uniform(shape, -bound, bound, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -399,18 +399,18 @@ class VarianceScaling(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         fan_in, fan_out = compute_fans(_sizes(_whole(shape, partition_info)))
         fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
         variance = self.scale / max(1.0, fans[self.mode])
         if self.distribution == "uniform":
             bound = math.sqrt(3 * variance)
-            return random.random_uniform(shape, -bound, bound, chosen, seed=self.seed)
+            return random.random_uniform(shape, -bound, bound, element_type, seed=self.seed)
         deviation = math.sqrt(variance)
         if self.distribution == "untruncated_normal":
-            return random.random_normal(shape, 0.0, deviation, chosen, seed=self.seed)
+            return random.random_normal(shape, 0.0, deviation, element_type, seed=self.seed)
         deviation /= _TRUNCATED_DEVIATION
-        return random.truncated_normal(shape, 0.0, deviation, chosen, seed=self.seed)
+        return random.truncated_normal(shape, 0.0, deviation, element_type, seed=self.seed)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -572,7 +572,7 @@ class Orthogonal(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """A matrix of that shape; InvalidArgumentError for fewer than two axes."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
         sizes = _sizes(shape)
         if len(sizes) < 2:
             raise errors.InvalidArgumentError(
@@ -580,12 +580,12 @@ class Orthogonal(Initializer):
             )
         rows, columns = math.prod(sizes[:-1]), sizes[-1]
         square = [max(rows, columns), min(rows, columns)]
-        normal = random.random_normal(square, dtype=chosen, seed=self.seed)
+        normal = random.random_normal(square, dtype=element_type, seed=self.seed)
         q, r = builder.create("Qr", [normal], {"full_matrices": False}).outputs
         q = builder.out("Mul", [q, builder.out("Sign", [builder.out("MatrixDiagPart", [r])])])
         if rows < columns:
             q = builder.out("Transpose", [q, [1, 0]])
-        gain = builder.convert_to_tensor(self.gain, chosen)
+        gain = builder.convert_to_tensor(self.gain, element_type)
         return builder.out("Mul", [gain, builder.out("Reshape", [q, random.shape_tensor(sizes)])])
 
     def get_config(self) -> dict[str, Any]:
@@ -612,18 +612,18 @@ class Identity(Initializer):
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """The matrix of that shape; InvalidArgumentError unless it has two axes."""
-        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
-        whole = _sizes(_whole(shape, partition_info))
-        if len(whole) != 2:
+        element_type = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        full_sizes = _sizes(_whole(shape, partition_info))
+        if len(full_sizes) != 2:
             raise errors.InvalidArgumentError(
-                f"the identity initializer needs two axes, got shape {whole}"
+                f"the identity initializer needs two axes, got shape {full_sizes}"
             )
-        matrix = np.eye(*whole, dtype=np.float64) * self.gain
+        matrix = np.eye(*full_sizes, dtype=np.float64) * self.gain
         if partition_info is not None:
             starts = partition_info.var_offset
             part = zip(starts, _sizes(shape), strict=True)
             matrix = matrix[tuple(slice(start, start + size) for start, size in part)]
-        return builder.constant(matrix.astype(chosen.numpy), chosen)
+        return builder.constant(matrix.astype(element_type.numpy), element_type)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -657,10 +657,10 @@ def get(identifier: Any) -> Any:
         return identifier
     if isinstance(identifier, dict) and set(identifier) == {"class_name", "config"}:
         return type(get(identifier["class_name"])).from_config(identifier["config"])
-    found = globals().get(identifier) if isinstance(identifier, str) else None
-    if not (isinstance(found, type) and issubclass(found, Initializer)):
+    cls = globals().get(identifier) if isinstance(identifier, str) else None
+    if not (isinstance(cls, type) and issubclass(cls, Initializer)):
         raise errors.InvalidArgumentError(
             f"an initializer must be a function of a shape, or the name of one such as "
             f"'glorot_uniform', got {identifier!r}"
         )
-    return found()
+    return cls()

@@ -66,22 +66,22 @@ class Module:
     @property
     def variables(self) -> tuple[Any, ...]:
         """The variables that it leads to, in the order of the attributes' names."""
-        return tuple(each for each in self._reached() if isinstance(each, Variable))
+        return tuple(member for member in self._reached() if isinstance(member, Variable))
 
     @property
     def trainable_variables(self) -> tuple[Any, ...]:
-        """Those that are trained."""
-        return tuple(each for each in self.variables if each.trainable)
+        """The trainable variables."""
+        return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[Any, ...]:
-        """Those that are not."""
-        return tuple(each for each in self.variables if not each.trainable)
+        """The variables that are not trainable."""
+        return tuple(variable for variable in self.variables if not variable.trainable)
 
     @property
     def submodules(self) -> tuple[Module, ...]:
         """The modules that it leads to, without itself."""
-        return tuple(each for each in self._reached() if isinstance(each, Module))
+        return tuple(member for member in self._reached() if isinstance(member, Module))
 
     @classmethod
     def with_name_scope(cls, method: _F) -> _F:
@@ -100,16 +100,16 @@ class Module:
 
     def _reached(self) -> Iterator[Any]:
         """Variables and modules, each once: one's own first, then those of modules."""
-        seen: set[int] = {id(self)}
+        visited: set[int] = {id(self)}
         waiting: list[Any] = [vars(self)]
         while waiting:
-            found: list[Any] = []
+            members: list[Any] = []
             for value in _leaves(waiting.pop(0)):
-                if id(value) not in seen:
-                    seen.add(id(value))
-                    found.append(value)
-            yield from found
-            waiting += [vars(value) for value in found if isinstance(value, Module)]
+                if id(value) not in visited:
+                    visited.add(id(value))
+                    members.append(value)
+            yield from members
+            waiting += [vars(value) for value in members if isinstance(value, Module)]
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -119,5 +119,5 @@ def _leaves(value: Any) -> Iterator[Any]:
         for key in sorted(value, key=str):
             yield from _leaves(value[key])
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _leaves(each)
+        for item in value:
+            yield from _leaves(item)

@@ -28,7 +28,7 @@ Partitioner = Callable[..., Sequence[int]]
 
 
 class PartitionInfo:
-    """What an initializer is told of the part it fills.
+    """The position of a part, for its initializer.
 
     Attributes:
       full_shape: shape of the whole.
@@ -40,7 +40,7 @@ class PartitionInfo:
         self.var_offset = list(var_offset)
 
     def single_offset(self, shape: Sequence[int]) -> int:
-        """Where a part of `shape` starts on the one axis that is cut; 0 for the whole."""
+        """Return the start of a part on its partitioned axis; 0 for the whole variable."""
         axis = self.single_slice_dim(shape)
         return 0 if axis is None else self.var_offset[axis]
 
@@ -119,7 +119,7 @@ class PartitionedVariable(GraphElement):
         return self._whole
 
     def _is_read_here(self) -> bool:
-        """Whether the parts may have other values here than where they are joined for all."""
+        """Return True if the parts may have other values here than the shared concatenation."""
         scopes = self.graph.scopes
         if any(scope.nodes for scope in scopes.controls):
             return True
@@ -134,11 +134,11 @@ class PartitionedVariable(GraphElement):
         with self.graph.name_scope(name):
             values = [part.value() for part in self._parts]
             if len(values) == 1:
-                whole = builder.out("Identity", values, None, "concat")
+                concatenated = builder.out("Identity", values, None, "concat")
             else:
-                whole = builder.out("ConcatV2", [values, self._axis()], None, "concat")
+                concatenated = builder.out("ConcatV2", [values, self._axis()], None, "concat")
         with self.graph.name_scope(None):
-            return builder.out("Identity", [whole], None, self._name)
+            return builder.out("Identity", [concatenated], None, self._name)
 
     def _as_graph_element(self) -> Output:
         return self._as_output()
@@ -192,9 +192,9 @@ class PartitionedVariable(GraphElement):
         else:
             axis = self._axis()
             sizes = [part.shape.as_list()[axis] for part in self._parts]
-            whole = builder.convert_to_tensor(value, self._dtype)
+            full_value = builder.convert_to_tensor(value, self._dtype)
             attrs = {"num_split": len(sizes)}
-            pieces = builder.create("SplitV", [whole, sizes, axis], attrs).outputs
+            pieces = builder.create("SplitV", [full_value, sizes, axis], attrs).outputs
         return [
             getattr(part, method)(piece, name=name, read_value=read_value)
             for part, piece in zip(self._parts, pieces, strict=True)
@@ -266,33 +266,33 @@ def get_partitioned_variable(
     Raises: InvalidArgumentError: the shape is not known, or as `VariableStore.single`.
     """
     name = name.removesuffix("/")  # of a variable that has the name of its scope
-    whole = _whole_shape(name, shape, initializer)
-    if not whole:
+    full_shape = _whole_shape(name, shape, initializer)
+    if not full_shape:
         return store.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
     if name in store.variables:
         raise errors.InvalidArgumentError(
             f"variable {name} is not partitioned; get it without a partitioner"
         )
     base = _element_type(dtype, initializer)
-    partitions = list(partitioner(shape=TensorShape(whole), dtype=base))
-    _check_partitions(name, partitions, whole)
-    found = store.partitioned.get(name)
-    if found is not None:
-        _check_same(name, found, reuse, partitions, whole)
-        return found
+    partitions = list(partitioner(shape=TensorShape(full_shape), dtype=base))
+    _check_partitions(name, partitions, full_shape)
+    existing = store.partitioned.get(name)
+    if existing is not None:
+        _check_same(name, existing, reuse, partitions, full_shape)
+        return existing
     parts = []
-    for i, (offset, sizes) in enumerate(slices(whole, partitions)):
+    for i, (offset, sizes) in enumerate(slices(full_shape, partitions)):
         part = store.single(
             f"{name}/part_{i}",
             *_part_arguments(sizes, offset, base, initializer),
             regularizer,
             reuse,
-            partition_info=PartitionInfo(whole, offset),
+            partition_info=PartitionInfo(full_shape, offset),
             **settings,
         )
-        part._set_save_slice_info(SaveSliceInfo(name, whole, offset, sizes))
+        part._set_save_slice_info(SaveSliceInfo(name, full_shape, offset, sizes))
         parts.append(part)
-    result = PartitionedVariable(name, whole, base, parts, partitions)
+    result = PartitionedVariable(name, full_shape, base, parts, partitions)
     store.partitioned[name] = result
     return result
 
@@ -323,10 +323,10 @@ def _part_arguments(
     return None, dtype, builder.out("Slice", [value, offset, sizes])
 
 
-def _check_partitions(name: str, partitions: list[int], whole: list[int]) -> None:
-    if len(partitions) != len(whole) or min(partitions) < 1:
+def _check_partitions(name: str, partitions: list[int], full_shape: list[int]) -> None:
+    if len(partitions) != len(full_shape) or min(partitions) < 1:
         raise errors.InvalidArgumentError(
-            f"the partitioner of {name} must give one positive count for each of {len(whole)} "
+            f"the partitioner of {name} must give one positive count for each of {len(full_shape)} "
             f"axes, got {partitions}"
         )
     if sum(count > 1 for count in partitions) > 1:
@@ -336,32 +336,38 @@ def _check_partitions(name: str, partitions: list[int], whole: list[int]) -> Non
 
 
 def _check_same(
-    name: str, found: PartitionedVariable, reuse: Any, partitions: list[int], whole: list[int]
+    name: str,
+    existing: PartitionedVariable,
+    reuse: Any,
+    partitions: list[int],
+    full_shape: list[int],
 ) -> None:
     if not reuse:
         raise errors.InvalidArgumentError(
             f"Partitioned variable {name} already exists, disallowed. Did you mean to set "
             "reuse=True or reuse=AUTO_REUSE in variable_scope? Originally defined at "
-            f"{found._get_variable_list()[0].op.line}"
+            f"{existing._get_variable_list()[0].op.line}"
         )
-    if found._get_partitions() != partitions or found.shape.as_list() != whole:
+    if existing._get_partitions() != partitions or existing.shape.as_list() != full_shape:
         raise errors.InvalidArgumentError(
-            f"Trying to share partitioned variable {name}, but specified shape {whole} in "
-            f"{partitions} parts and found shape {found.shape.as_list()} in "
-            f"{found._get_partitions()} parts"
+            f"Trying to share partitioned variable {name}, but specified shape {full_shape} in "
+            f"{partitions} parts and found shape {existing.shape.as_list()} in "
+            f"{existing._get_partitions()} parts"
         )
 
 
-def slices(whole: Sequence[int], partitions: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+def slices(
+    full_shape: Sequence[int], partitions: Sequence[int]
+) -> list[tuple[list[int], list[int]]]:
     """(offset, sizes) of each part; the first ones take what does not divide evenly."""
     axis = next((i for i, count in enumerate(partitions) if count > 1), 0)
     count = partitions[axis]
-    size, extra = divmod(whole[axis], count)
+    size, extra = divmod(full_shape[axis], count)
     result: list[tuple[list[int], list[int]]] = []
     start = 0
     for i in range(count):
         length = size + (i < extra)
-        offset, sizes = [0] * len(whole), list(whole)
+        offset, sizes = [0] * len(full_shape), list(full_shape)
         offset[axis], sizes[axis] = start, length
         result.append((offset, sizes))
         start += length
@@ -505,8 +511,8 @@ def min_max_variable_partitioner(
         sizes = _known(shape)
         partitions = [1] * len(sizes)
         total = _bytes(sizes, dtype, bytes_per_string_element)
-        wanted = max(1, total // min_slice_size)
-        partitions[axis] = max(1, min(sizes[axis], max_partitions, wanted))
+        num_parts = max(1, total // min_slice_size)
+        partitions[axis] = max(1, min(sizes[axis], max_partitions, num_parts))
         return partitions
 
     return partitioner

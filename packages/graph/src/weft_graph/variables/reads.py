@@ -54,18 +54,20 @@ class SharedValue:
 
     def updates_inside(self, context: Context | None) -> list[Node]:
         """The nodes that may change it in a context, or in one nested in it."""
-        return [node for each in self.references for node in updates_inside(each, context)]
+        return [
+            node for reference in self.references for node in updates_inside(reference, context)
+        ]
 
     def read(self) -> Output:
         """Read it again, where and when new nodes run."""
-        values = [read(each) for each in self.references]
+        values = [read(reference) for reference in self.references]
         if self.axis is None:
             return values[0]
         return builder.out("ConcatV2", [values, self.axis], None, "concat")
 
 
 def shared_value(value: Output) -> SharedValue | None:
-    """What `value` is the shared value of; None if it is none."""
+    """Return the SharedValue whose value is `value`; None if there is none."""
     reference = reference_of(value)
     if reference is not None:
         return SharedValue((reference,))
@@ -73,15 +75,17 @@ def shared_value(value: Output) -> SharedValue | None:
     if not joined.name.endswith(_JOINED) or _has_ends(joined):
         return None
     several = not joined.traits.identity
-    found = [_part_of(each) for each in (joined.inputs[:-1] if several else joined.inputs)]
-    references = tuple([each for each in found if each is not None])
-    if len(references) < len(found):
+    part_references = [
+        _part_of(part) for part in (joined.inputs[:-1] if several else joined.inputs)
+    ]
+    references = tuple([reference for reference in part_references if reference is not None])
+    if len(references) < len(part_references):
         return None
     return SharedValue(references, joined.inputs[-1] if several else None)
 
 
 _JOINED = "/ConcatPartitions/concat"
-"""How names of nodes end that join the parts of a variable for all."""
+"""Suffix of the names of nodes that concatenate the parts of a variable for all readers."""
 
 
 def _part_of(value: Output) -> Output | None:
@@ -93,7 +97,7 @@ def _part_of(value: Output) -> Output | None:
 
 
 def _has_ends(node: Node) -> bool:
-    """Whether a node is in a context or waits for others, so that it is not the one for all."""
+    """Return True if a node is in a context or has control inputs, so that it is not shared."""
     return node.context is not None or bool(node.controls)
 
 
@@ -104,16 +108,16 @@ def updates(reference: Output) -> Sequence[Node]:
       reference: to the variable, or its handle: the output of its node.
     """
     graph = reference.graph
-    known = graph.variable_updates
-    if known is None or not known.is_of(graph.nodes):
-        known = graph.variable_updates = _Updates()
-    known.look_at(graph.nodes)
-    found: Sequence[Node] = known.of.get(_state(reference.node), ())
-    return found
+    cached = graph.variable_updates
+    if cached is None or not cached.is_of(graph.nodes):
+        cached = graph.variable_updates = _Updates()
+    cached.look_at(graph.nodes)
+    update_nodes: Sequence[Node] = cached.of.get(_state(reference.node), ())
+    return update_nodes
 
 
 def _state(variable: Node) -> Hashable:
-    """What a node of a variable names: nodes of one shared name have one state."""
+    """Return the identity of a variable's state: nodes with one shared name have one state."""
     if variable.role is not Role.VARIABLE:
         return variable
     return variable.attrs.get("container"), variable.attrs.get("shared_name") or variable.name
@@ -132,7 +136,7 @@ class _Updates:
         self._last: Node | None = None
 
     def is_of(self, nodes: Sequence[Node]) -> bool:
-        """Whether what was looked at is still there: nodes of a failed import are removed."""
+        """Return True if the recorded nodes are still in the graph; failed imports are removed."""
         count = self._count
         return not count or (len(nodes) >= count and nodes[count - 1] is self._last)
 
@@ -149,18 +153,18 @@ class _Updates:
 
 def _variables_of(node: Node) -> set[Node]:
     """The nodes of the variables whose references or handles a node is given."""
-    found: set[Node] = set()
+    variables: set[Node] = set()
     stack = [node]
-    seen = {node}
+    visited = {node}
     while stack:
-        here = stack.pop()
-        state = [source.node for source in here.inputs if _names_state(source)]
+        current = stack.pop()
+        state = [source.node for source in current.inputs if _names_state(source)]
         if not state:
-            found.add(here)
-        new = [source for source in state if source not in seen]
-        seen.update(new)
+            variables.add(current)
+        new = [source for source in state if source not in visited]
+        visited.update(new)
         stack += new
-    return found
+    return variables
 
 
 def _names_state(output: Output) -> bool:
@@ -168,19 +172,21 @@ def _names_state(output: Output) -> bool:
 
 
 def updates_inside(reference: Output, context: Context | None) -> list[Node]:
-    """Those of `updates` that run in a context, or in one nested in it."""
-    found = updates(reference)
-    return [n for n in found if context is None or (n.context and n.context.is_inside(context))]
+    """Return the nodes of `updates` that run in a context or in one nested in it."""
+    update_nodes = updates(reference)
+    return [
+        n for n in update_nodes if context is None or (n.context and n.context.is_inside(context))
+    ]
 
 
 def that_follow(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Node]:
-    """Those of `nodes` that run after one of `earlier`, by values or by control inputs."""
-    wanted, sources = dict.fromkeys(nodes), list(earlier)
-    return [node for node in wanted if _follows(node, sources)]
+    """Return the `nodes` that run after one of `earlier`, by values or by control inputs."""
+    candidates, sources = dict.fromkeys(nodes), list(earlier)
+    return [node for node in candidates if _follows(node, sources)]
 
 
 def _follows(node: Node, earlier: Iterable[Node]) -> bool:
-    """Whether a path leads to a node; searched from both ends, so that the shorter way counts."""
+    """Return True if a path leads to a node; search from both ends to stop at the shorter side."""
     ahead = {source for source in earlier if source.index <= node.index}
     behind = {node}
     if node in ahead:
@@ -195,11 +201,13 @@ def _follows(node: Node, earlier: Iterable[Node]) -> bool:
         else:
             near = tuple(forward.pop().consumers)
         steps += -1 - len(near) if goes_back else 1 + len(near)
-        seen, others, stack = (behind, ahead, backward) if goes_back else (ahead, behind, forward)
+        visited, targets, stack = (
+            (behind, ahead, backward) if goes_back else (ahead, behind, forward)
+        )
         for other in near:
-            if other in others:
+            if other in targets:
                 return True
-            if other.index <= node.index and other not in seen:
-                seen.add(other)
+            if other.index <= node.index and other not in visited:
+                visited.add(other)
                 stack.append(other)
     return False

@@ -55,12 +55,12 @@ def building(graph: Graph, name: str | None) -> Iterator[str]:
 
     Yields: the variable's full name, which no node has yet.
     """
-    wanted = name or "Variable"
-    if wanted.endswith("/"):
-        full = wanted[:-1]
+    preferred = name or "Variable"
+    if preferred.endswith("/"):
+        full = preferred[:-1]
     else:
-        check_scope_name(wanted, top=not graph.scopes.name_prefix)
-        full = graph.unique_name(wanted, mark_as_used=False)
+        check_scope_name(preferred, top=not graph.scopes.name_prefix)
+        full = graph.unique_name(preferred, mark_as_used=False)
     with graph.control_dependencies(None), graph.name_scope(full + "/"):
         yield full
 
@@ -175,8 +175,10 @@ class RefVariable(Variable):
         Inside `control_dependencies` it is one of its own, taken after the nodes given there, if an
         update of the variable may come before them.
         """
-        here = get_default_graph()
-        graph = here if here.outermost is self._graph else self._graph  # a body has its own scopes
+        current_graph = get_default_graph()
+        graph = (
+            current_graph if current_graph.outermost is self._graph else self._graph
+        )  # a body has its own scopes
         waits = [node for scope in graph.scopes.controls for node in scope.nodes]
         return self._read() if waits and self._may_follow_an_update(waits) else self._snapshot
 
@@ -202,7 +204,7 @@ class RefVariable(Variable):
         return self._variable
 
     def is_initialized(self, name: str | None = None) -> Output:
-        """Whether it has a value: bool, shape ()."""
+        """Return True if the variable has a value: bool, shape ()."""
         return state.is_variable_initialized(self._variable, name)
 
     def _initialized(self, initial: Output) -> Output:
@@ -271,7 +273,7 @@ def global_variables(scope: str | None = None) -> list[Any]:
 
 
 def all_variables() -> list[Any]:
-    """`global_variables`, by its former name.
+    """`global_variables`, by its deprecated name.
 
     Examples:
       >>> w = wf.Variable(0.0, name="w")
@@ -362,7 +364,7 @@ def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
 
 
 def initialize_variables(var_list: Sequence[Any], name: str = "init") -> Node:
-    """`variables_initializer`, by its former name.
+    """`variables_initializer`, by its deprecated name.
 
     Args:
       var_list: variables.
@@ -391,7 +393,7 @@ def global_variables_initializer() -> Node:
 
 
 def initialize_all_variables() -> Node:
-    """`global_variables_initializer`, by its former name, which the white paper uses.
+    """`global_variables_initializer`, by its deprecated name, which the white paper uses.
 
     Examples:
       >>> w = wf.Variable(3.0)
@@ -413,7 +415,7 @@ def local_variables_initializer() -> Node:
 
 
 def initialize_local_variables() -> Node:
-    """`local_variables_initializer`, by its former name.
+    """`local_variables_initializer`, by its deprecated name.
 
     Examples:
       >>> w = wf.Variable(3.0, collections=[wf.GraphKeys.LOCAL_VARIABLES])
@@ -438,7 +440,7 @@ def tables_initializer(name: str = "init_all_tables") -> Node:
 
 
 def initialize_all_tables(name: str = "init_all_tables") -> Node:
-    """`tables_initializer`, by its former name.
+    """`tables_initializer`, by its deprecated name.
 
     Examples:
       >>> with wf.Session() as session:
@@ -448,7 +450,7 @@ def initialize_all_tables(name: str = "init_all_tables") -> Node:
 
 
 def is_variable_initialized(variable: Any) -> Output:
-    """Whether `variable` has a value: bool, shape ().
+    """Return True if `variable` has a value: bool, shape ().
 
     Args:
       variable: a variable.

@@ -74,9 +74,9 @@ class ResourceVariable(Variable):
         if self._cached is not None:
             name = f"{handle.node.name}/Read/ReadVariableOp:0"
             self._graph_element = self._graph.get_tensor_by_name(name)
-        found = [node for node in handle.consumers() if node.role is Role.IS_INITIALIZED]
-        if found:
-            self._is_initialized = found[0].outputs[0]
+        checks = [node for node in handle.consumers() if node.role is Role.IS_INITIALIZED]
+        if checks:
+            self._is_initialized = checks[0].outputs[0]
 
     def _build_rest(self, initial: Output) -> None:
         graph, handle = self._graph, self._handle
@@ -124,7 +124,7 @@ class ResourceVariable(Variable):
         return self._handle.node.attrs["shape"]  # type: ignore[no-any-return]
 
     def is_initialized(self, name: str | None = None) -> Output:
-        """Whether it has a value: bool, shape ()."""
+        """Return True if the variable has a value: bool, shape ()."""
         return resource_state.var_is_initialized_op(self._handle, name)
 
     def _initialized(self, initial: Output) -> Output:
@@ -248,5 +248,5 @@ class UnreadVariable(ResourceVariable):
 
 
 def is_resource_variable(variable: Any) -> bool:
-    """Whether `variable` is a resource variable."""
+    """Return True if `variable` is a resource variable."""
     return isinstance(variable, ResourceVariable)

@@ -175,16 +175,20 @@ class VariableScope:
     ) -> Any:
         """`weft_graph.variables.scope.get_variable`, in this scope."""
         full_name = f"{self.name}/{text(name, 'name')}" if self.name else text(name, "name")
-        given: dict[str, Any] = {"initializer": initializer, "regularizer": regularizer, **settings}
+        arguments: dict[str, Any] = {
+            "initializer": initializer,
+            "regularizer": regularizer,
+            **settings,
+        }
         for key in ("caching_device", "partitioner", "constraint", "custom_getter", "use_resource"):
-            given.setdefault(key, None)
-        for key, value in given.items():
+            arguments.setdefault(key, None)
+        for key, value in arguments.items():
             if value is None and key in _DEFAULTS:
-                given[key] = getattr(self, key)
+                arguments[key] = getattr(self, key)
         dtype = self._checked_dtype(dtype, initializer)
         with get_default_graph().name_scope(None):
             return store.get_variable(
-                full_name, shape, dtype, reuse=self.reuse if reuse is None else reuse, **given
+                full_name, shape, dtype, reuse=self.reuse if reuse is None else reuse, **arguments
             )
 
     def _checked_dtype(self, dtype: Any, initializer: Any) -> Any:
@@ -193,10 +197,11 @@ class VariableScope:
             return None if constant else self.dtype
         dtype = dtypes.as_dtype(dtype)
         if constant and hasattr(initializer, "dtype"):
-            found = builder.convert_to_tensor(initializer).dtype.base_dtype
-            if found is not dtype.base_dtype:
+            initializer_type = builder.convert_to_tensor(initializer).dtype.base_dtype
+            if initializer_type is not dtype.base_dtype:
                 raise errors.InvalidTypeError(
-                    f"the initializer has type {found.name}, but dtype={dtype.name} was given"
+                    f"the initializer has type {initializer_type.name}, but dtype={dtype.name} "
+                    "was given"
                 )
         return dtype
 
@@ -224,13 +229,13 @@ class _ScopeStore(threading.local):
 
     def inner(self, name: str) -> dict[str, int]:
         """The counts of all scopes inside one."""
-        found: dict[str, int] = {}
+        counts_inside: dict[str, int] = {}
         stack = list(self._children.get(name, ()))
         while stack:
             child = stack.pop()
-            found[child] = self.counts.get(child, 0)
+            counts_inside[child] = self.counts.get(child, 0)
             stack.extend(self._children.get(child, ()))
-        return found
+        return counts_inside
 
     def close_inner(self, name: str) -> None:
         """Count the scopes inside one from the start again; work only for those there are."""
@@ -556,13 +561,15 @@ def pure_variable_scope(
 def _derived(
     parent: VariableScope, name: str, reuse: Any, name_scope: str, settings: dict[str, Any]
 ) -> VariableScope:
-    chosen = {
+    scope_settings = {
         key: getattr(parent, key) if settings.get(key) is None else settings[key]
         for key in _DEFAULTS
     }
     if settings.get("custom_getter") is not None and parent.custom_getter is not None:
-        chosen["custom_getter"] = _nested_getters(settings["custom_getter"], parent.custom_getter)
-    return VariableScope(reuse, name=name, name_scope=name_scope, **chosen)
+        scope_settings["custom_getter"] = _nested_getters(
+            settings["custom_getter"], parent.custom_getter
+        )
+    return VariableScope(reuse, name=name, name_scope=name_scope, **scope_settings)
 
 
 def _nested_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Callable[..., Any]:
@@ -578,7 +585,7 @@ def _nested_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Cal
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, **kwargs: Any
 ) -> variable_scope:
-    """`variable_scope` with its arguments in their former order.
+    """`variable_scope` with its arguments in their deprecated order.
 
     Args:
       values: tensors that are used in the block.

@@ -11,7 +11,7 @@ from weft_tensor.shape import broadcast_dims
 
 
 class VariableSlice(Output):
-    """What indexing a variable gives: the slice's value, which knows where it is from."""
+    """A slice of a variable's value that supports assignment."""
 
     __slots__ = ()
 
@@ -27,10 +27,10 @@ class VariableSlice(Output):
         value = convert_to_tensor(value, self.dtype)
         if value.dims is not None and self.dims is not None:
             broadcast_dims(self.dims, value.dims)
-        done = strided_slice_assign(variable.handle, key, value, name)
-        if isinstance(done, Output):
-            return done
-        with self.graph.control_dependencies([done]):
+        assigned = strided_slice_assign(variable.handle, key, value, name)
+        if isinstance(assigned, Output):
+            return assigned
+        with self.graph.control_dependencies([assigned]):
             read: Output = variable.read_value()
             return read
 

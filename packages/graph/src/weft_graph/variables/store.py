@@ -84,13 +84,13 @@ class VariableStore:
                 self, name, shape, dtype, initializer, regularizer, reuse, partitioner, **settings
             )
         if name in self.partitioned or f"{name}/part_0" in self.variables:
-            found = self.partitioned.get(name)
-            if reuse is not True or found is None:
+            existing = self.partitioned.get(name)
+            if reuse is not True or existing is None:
                 raise errors.InvalidArgumentError(
                     f"variable {name} is partitioned; get it with a partitioner, or with reuse=True"
                 )
-            _check_reuse(name, found, shape, dtype, reuse)
-            return found
+            _check_reuse(name, existing, shape, dtype, reuse)
+            return existing
         return self.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
 
     def single(
@@ -111,10 +111,10 @@ class VariableStore:
             another one.
           InvalidTypeError: `dtype` is another one.
         """
-        found = self.variables.get(name)
-        if found is not None:
-            _check_reuse(name, found, shape, dtype, reuse)
-            return found
+        existing = self.variables.get(name)
+        if existing is not None:
+            _check_reuse(name, existing, shape, dtype, reuse)
+            return existing
         if reuse is True:
             raise errors.InvalidArgumentError(_missing(name, self.variables))
         value, dtype = _initial_value(name, shape, dtype, initializer, partition_info)
@@ -140,32 +140,34 @@ def _missing(name: str, variables: dict[str, Any]) -> str:
     )
 
 
-def _check_reuse(name: str, found: Any, shape: Any, dtype: Any, reuse: Any) -> None:
-    parts = getattr(found, "_get_variable_list", None)
-    place = (found if parts is None else parts()[0]).op.line
+def _check_reuse(name: str, existing: Any, shape: Any, dtype: Any, reuse: Any) -> None:
+    parts = getattr(existing, "_get_variable_list", None)
+    place = (existing if parts is None else parts()[0]).op.line
     if not reuse:
         raise errors.InvalidArgumentError(
             f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or "
             f"reuse=AUTO_REUSE in variable_scope? Originally defined at {place}"
         )
     dims = as_dims(shape)
-    if not compatible_dims(dims, found.shape.as_list() if found.shape.ndims is not None else None):
+    if not compatible_dims(
+        dims, existing.shape.as_list() if existing.shape.ndims is not None else None
+    ):
         raise errors.InvalidArgumentError(
             f"Trying to share variable {name}, but specified shape {format_dims(dims)} and found "
-            f"shape {found.shape}, originally defined at {place}"
+            f"shape {existing.shape}, originally defined at {place}"
         )
-    if dtype is not None and dtypes.as_dtype(dtype).base_dtype is not found.dtype.base_dtype:
+    if dtype is not None and dtypes.as_dtype(dtype).base_dtype is not existing.dtype.base_dtype:
         raise errors.InvalidTypeError(
             f"Trying to share variable {name}, but specified dtype "
             f"{dtypes.as_dtype(dtype).base_dtype.name} and found dtype "
-            f"{found.dtype.base_dtype.name}, originally defined at {place}"
+            f"{existing.dtype.base_dtype.name}, originally defined at {place}"
         )
 
 
 def _initial_value(
     name: str, shape: Any, dtype: Any, initializer: Any, partition_info: Any
 ) -> tuple[Any, Any]:
-    """What Variable takes as initial value, and as dtype."""
+    """Return the initial value and the dtype to pass to Variable."""
     dims = as_dims(shape)
     if initializer is None:
         initializer = _default_initializer(name, dtype)
@@ -203,12 +205,13 @@ def _initialized(
                 f"{initializer!r}, which takes no arguments; give no shape with such a function"
             ) from cause
         raise
-    wanted = tuple(sizes)
-    found = value.dims if isinstance(value, Output) else np.shape(value)
-    if not compatible_dims(found, wanted):
+    declared_dims = tuple(sizes)
+    value_dims = value.dims if isinstance(value, Output) else np.shape(value)
+    if not compatible_dims(value_dims, declared_dims):
         raise errors.InvalidArgumentError(
-            f"Variable {name}: the initializer must give a value of shape {format_dims(wanted)}, "
-            f"got {format_dims(found)}"
+            f"Variable {name}: the initializer must give a value of shape "
+            f"{format_dims(declared_dims)}, "
+            f"got {format_dims(value_dims)}"
         )
     return value
 

@@ -48,7 +48,7 @@ def make_template(
 
 
 class Template:
-    """What `make_template` returns."""
+    """The callable that `make_template` returns."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class Template:
         first = not self._called
         result = self._func(*args, **kwargs)
         self._called = True
-        made = get_default_graph().get_collection_ref("trainable_variables")[trainable:]
-        if not first and made:
-            names = ", ".join(variable.name for variable in made)
+        new_variables = get_default_graph().get_collection_ref("trainable_variables")[trainable:]
+        if not first and new_variables:
+            names = ", ".join(variable.name for variable in new_variables)
             raise errors.InvalidArgumentError(
                 f"the template {self._name} made new variables at a later call: {names}; "
                 "use get_variable, so that they are shared"
@@ -125,7 +125,7 @@ class Template:
 
     @property
     def var_scope(self) -> VariableScope | None:
-        """Its variable scope, by its former name."""
+        """Its variable scope, by its deprecated name."""
         return self._scope
 
     @property

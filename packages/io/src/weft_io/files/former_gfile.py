@@ -28,7 +28,7 @@ from weft_io.files.systems import FileStatistics, PathLike
 
 
 class FastGFile(GFile):
-    """A GFile by its former name.
+    """A GFile by its deprecated name.
 
     Args:
       name: path.

@@ -508,7 +508,7 @@ class GFile:
         Args:
           offset: counted from what `whence` says.
           whence: 0 from the start, 1 from here, 2 from the end.
-          position: the former name of `offset` from the start.
+          position: the deprecated name of `offset` from the start.
         Raises: InvalidArgumentError: before the start, or another `whence`.
         """
         if position is not None:

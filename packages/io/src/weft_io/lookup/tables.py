@@ -196,7 +196,7 @@ class StaticHashTable(_ResourceTable):
 
     @property
     def init(self) -> Node:
-        """The initializer, by its former name."""
+        """The initializer, by its deprecated name."""
         return self._initializer
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:

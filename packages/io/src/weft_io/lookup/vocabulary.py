@@ -121,7 +121,7 @@ class IdTableWithHashBuckets(LookupInterface):
 
     @property
     def init(self) -> Node:
-        """The initializer, by its former name."""
+        """The initializer, by its deprecated name."""
         return self.initializer
 
     @property

@@ -19,7 +19,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ir.traits import DRAWS, NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import merge_size, vector_as_dims, with_rank
-from weft_graph.ops.shapes import renamed, shape
+from weft_graph.ops.shapes import deprecated_argument, shape
 from weft_io.ops.image_resizing import sizes_of
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
@@ -277,7 +277,7 @@ def crop_and_resize(
              [1. , 1.5, 2. ],
              [2. , 2.5, 3. ]], dtype=float32)
     """
-    index = renamed("box_indices", box_indices, "box_ind", box_ind)
+    index = deprecated_argument("box_indices", box_indices, "box_ind", box_ind)
     attrs = {"method": method, "extrapolation_value": extrapolation_value}
     return out("CropAndResize", [image, boxes, index, crop_size], attrs, name)
 

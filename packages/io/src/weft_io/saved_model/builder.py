@@ -99,7 +99,7 @@ class SavedModelBuilder:
           signature_def_map: signatures by name.
           assets_collection: constants with paths of files, which are copied; `main_op` sees the
             paths of the copies.
-          legacy_init_op: `main_op` by its former name.
+          legacy_init_op: `main_op` by its deprecated name.
           clear_devices: leave out device requests.
           main_op: what to run when the model was loaded and its variables restored.
           strip_default_attrs: leave out attributes with default values, so that older readers know

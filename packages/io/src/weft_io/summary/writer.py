@@ -35,7 +35,7 @@ class FileWriter:
       graph: a graph to begin with.
       max_queue: events that may wait to be written before adding one waits.
       flush_secs: what was added is on the disk after so many seconds; the first event is at once.
-      graph_def: former name of `graph`.
+      graph_def: deprecated name of `graph`.
       filename_suffix: put at the end of the file's name.
       session: writers of one session and directory share a file, which is closed with the last.
     Raises: OpError: the file cannot be made.
@@ -127,7 +127,7 @@ class FileWriter:
         Args:
           graph: a `Graph`, or a `GraphDef` message.
           global_step: integer.
-          graph_def: former name of `graph`.
+          graph_def: deprecated name of `graph`.
         Raises: InvalidArgumentError: both are given, or the graph has no form in a `GraphDef`.
         """
         message = _graph_def_of(graph, graph_def)
@@ -244,7 +244,7 @@ def _ours(kind: Any, message: Any) -> Any:
 def _graph_def_of(graph: Any, graph_def: Any) -> Any:
     """A `GraphDef` of what was given as one or the other."""
     if graph is not None and graph_def is not None:
-        raise errors.InvalidArgumentError("pass graph or graph_def, which is its former name")
+        raise errors.InvalidArgumentError("pass graph or graph_def, which is its deprecated name")
     given = graph_def if graph is None else graph
     if isinstance(given, Graph):
         return given.as_graph_def(add_shapes=True)

@@ -1,8 +1,8 @@
-"""How the items of collections become messages in a `MetaGraphDef`, and come back.
+"""Conversion of the items of collections to messages in a `MetaGraphDef`, and back.
 
 The modules beside this one register what weft itself has; those of other packages are found through
-the entry-point group `weft_graph.collections`. Items of collections that nobody registered are
-stored if they have a `to_proto`, and come back as bytes.
+the entry-point group `weft_graph.collections`. Items of unregistered collections are
+stored if they have a `to_proto`, and are returned as bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ OfGraph = Callable[["Graph"], Sequence[Any]]
 
 
 class ItemFunctions(NamedTuple):
-    """How the items of one collection are stored: each has a `to_proto(export_scope=None)`.
+    """Conversion functions for the items of one collection.
+
+    Each item has a method `to_proto(export_scope=None)`.
 
     Attributes:
       message: name of what that returns, in `weft_graph.proto`; None leaves the item out.
@@ -58,12 +60,12 @@ def one_by_one(from_proto: Callable[..., Any]) -> FromProtos:
 
 
 def item_functions(name: str) -> ItemFunctions | None:
-    """How the items of a collection are stored, or None."""
+    """Return the conversion functions of a collection, or None."""
     return _registry.get(name)
 
 
 def computed_collections() -> dict[str, OfGraph]:
     """The collections whose items are elsewhere in a graph, and what finds them."""
     names = _registry.keys()
-    found = {name: _registry.lookup(name).of_graph for name in names}
-    return {name: of_graph for name, of_graph in found.items() if of_graph is not None}
+    functions = {name: _registry.lookup(name).of_graph for name in names}
+    return {name: of_graph for name, of_graph in functions.items() if of_graph is not None}

@@ -48,17 +48,17 @@ class _Contexts:
 
     def values(self, context: ControlFlowContext) -> set[str]:
         """The names of what is in a context: its values, those of branches, the ends of loops."""
-        found = {output.name for node in self.own.get(context, ()) for output in node.outputs}
+        names = {output.name for node in self.own.get(context, ()) for output in node.outputs}
         for inner in self.inner.get(context, ()):
             if isinstance(inner, WhileContext):
-                found |= {node.outputs[0].name for node in inner.exits}
+                names |= {node.outputs[0].name for node in inner.exits}
             else:
-                found |= self.values(inner)
-        return found
+                names |= self.values(inner)
+        return names
 
 
 def _is_whole(context: ControlFlowContext) -> bool:
-    """Whether nobody is still building it."""
+    """Return True if a context is complete, not under construction."""
     if isinstance(context, WhileContext):
         return context.cond is not None and len(context.exits) == len(context.merges) > 0
     return context.pivot is not None
@@ -102,7 +102,7 @@ def _to_proto(context: ControlFlowContext, contexts: _Contexts, scope: str) -> A
 
 
 def _origin(output: Output) -> Output:
-    """What a loop's invariant is outside of all loops that it is brought into."""
+    """Return a loop invariant's value outside of all loops that it is captured by."""
     while is_constant_enter(output.node):
         output = output.node.inputs[0]
     return output
@@ -159,9 +159,9 @@ class _Reader:
 
     def add(self, loops: Sequence[Any], branches: Sequence[Any], outer: str = "") -> set[Node]:
         """Add the records of contexts that are next to each other; the nodes in all of them."""
-        found: set[Node] = set()
+        members: set[Node] = set()
         for loop in loops:
-            found |= self._fill(self._loop(loop), loop, outer)
+            members |= self._fill(self._loop(loop), loop, outer)
         pairs: dict[str, dict[int, Any]] = {}
         for branch in branches:
             pairs.setdefault(branch.pred_name, {})[branch.branch] = branch
@@ -172,19 +172,27 @@ class _Reader:
                     f"got {sorted(pair)}"
                 )
             lower, upper = [
-                self._branch(pair[taken], kind) for taken, kind in enumerate((LOWER, UPPER))
+                self._branch(pair[side], kind) for side, kind in enumerate((LOWER, UPPER))
             ]
             lower.partner, upper.partner = upper.name, lower.name
-            found |= self._fill(lower, pair[0], outer) | self._fill(upper, pair[1], outer)
-        return found
+            members |= self._fill(lower, pair[0], outer) | self._fill(upper, pair[1], outer)
+        return members
 
     def _fill(self, record: ContextRecord, message: Any, outer: str) -> set[Node]:
         record.outer = outer
         self.records.append(record)
         nested = message.nested_contexts
         inner = self.add(
-            [each.while_ctxt for each in nested if each.WhichOneof("ctxt") == "while_ctxt"],
-            [each.cond_ctxt for each in nested if each.WhichOneof("ctxt") == "cond_ctxt"],
+            [
+                nested_ctxt.while_ctxt
+                for nested_ctxt in nested
+                if nested_ctxt.WhichOneof("ctxt") == "while_ctxt"
+            ],
+            [
+                nested_ctxt.cond_ctxt
+                for nested_ctxt in nested
+                if nested_ctxt.WhichOneof("ctxt") == "cond_ctxt"
+            ],
             record.name,
         )
         outside = set(message.values_def.external_values)
@@ -245,16 +253,18 @@ def _merge_of(left: Node) -> Node:
 
 def _fill_results(graph: Graph, names: Iterable[str]) -> None:
     """Note what the branches give to the Merges of their conditional."""
-    made = [c for c in map(graph.contexts.get, names) if isinstance(c, CondContext)]
-    results: dict[ControlFlowContext | None, list[Output]] = {context: [] for context in made}
-    for merge in graph.nodes if made else ():
+    cond_contexts = [c for c in map(graph.contexts.get, names) if isinstance(c, CondContext)]
+    results: dict[ControlFlowContext | None, list[Output]] = {
+        context: [] for context in cond_contexts
+    }
+    for merge in graph.nodes if cond_contexts else ():
         if merge.role is Role.MERGE and len(merge.inputs) == 2:
             lower, upper = [context_of(source) for source in merge.inputs]
             branches = lower.conditional.branches if isinstance(lower, CondContext) else []
             if lower in results and branches == [lower, upper]:
                 results[lower].append(merge.inputs[0])
                 results[upper].append(merge.inputs[1])
-    for context in made:
+    for context in cond_contexts:
         context.results = tuple(results[context])
 
 

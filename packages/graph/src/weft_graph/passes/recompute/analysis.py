@@ -108,11 +108,11 @@ class Analysis:
     def _find_backward(self, scope: str) -> None:
         for i, node in enumerate(self.nodes):
             needs = [j for need in needs_of(node) if (j := self.place[need]) < i]
-            found = node.forward is not None or _is_in(node.name, scope)
-            found = found or any([self.backward[j] for j in needs])
-            self.backward.append(found)
+            is_backward = node.forward is not None or _is_in(node.name, scope)
+            is_backward = is_backward or any([self.backward[j] for j in needs])
+            self.backward.append(is_backward)
             before = max([self.latest[j] for j in needs], default=-1)
-            self.latest.append(before if found or _is_given(node) else i)
+            self.latest.append(before if is_backward or _is_given(node) else i)
 
     def _is_movable(self, node: Node) -> bool:
         place = self.place[node]
@@ -124,11 +124,11 @@ class Analysis:
             return False
         if any([o.dtype.is_ref for o in (*node.inputs, *node.outputs)]):
             return False
-        numbers, kept = self.values.numbers, self.values.kept
-        return not any([numbers[output] in kept for output in node.outputs])
+        numbers, kept_values = self.values.numbers, self.values.kept
+        return not any([numbers[output] in kept_values for output in node.outputs])
 
     def is_plain(self, node: Node) -> bool:
-        """Whether a node runs once in each step, in no branch and no loop."""
+        """Return True if a node runs exactly once per step, outside branches and loops."""
         flow = self.flow
         if flow is None:
             return True
@@ -142,20 +142,20 @@ class Analysis:
     def _uses_of_values(self) -> tuple[list[int], list[bool]]:
         """For each value its last use by a forward node, and whether gradients use it."""
         last = [-1] * len(self.values.sizes)
-        wanted = [False] * len(self.values.sizes)
+        used_backward = [False] * len(self.values.sizes)
         for i, reads in enumerate(self.values.reads):
             for value in reads:
                 if self.backward[i]:
-                    wanted[value] = True
+                    used_backward[value] = True
                 else:
                     last[value] = i
-        return last, wanted
+        return last, used_backward
 
     def _savings(self) -> list[int]:
-        sizes, wanted = self.values.sizes, self.wanted
+        sizes, used_backward = self.values.sizes, self.wanted
         every = [
-            sum([sizes[v] for v in made if wanted[v]]) if movable else 0
-            for made, movable in zip(self.values.makes, self.movable, strict=True)
+            sum([sizes[v] for v in created if used_backward[v]]) if movable else 0
+            for created, movable in zip(self.values.makes, self.movable, strict=True)
         ]
         least = min(_SMALL, sum(every) // 256)
         return [size if size > least else 0 for size in every]
@@ -163,7 +163,7 @@ class Analysis:
     # ------------------------------------------------------------------ groups and plans
 
     def group(self, allowed: Sequence[int], first: Iterable[int] | None = None) -> Group | None:
-        """What of the allowed nodes gradients need again, or None where nothing is won.
+        """Return the group of allowed nodes that gradients need again, or None if it saves nothing.
 
         Args:
           allowed: places, in order.
@@ -186,21 +186,21 @@ class Analysis:
         return None if trigger is None else Group(tuple(members), start, trigger)
 
     def _behind(self, roots: Iterable[int], inside: set[int]) -> set[int]:
-        found: set[int] = set()
+        members: set[int] = set()
         stack = list(roots)
         while stack:
             i = stack.pop()
-            if i in found:
+            if i in members:
                 continue
-            found.add(i)
+            members.add(i)
             for source in self.nodes[i].inputs:
                 j = self.place[source.node]
-                if j in inside and j not in found:
+                if j in inside and j not in members:
                     stack.append(j)
-        return found
+        return members
 
     def _trigger(self, start: int, last: int) -> int | None:
-        """What tells that gradients are near: a node before `start` that waits for later values."""
+        """Return a backward node before `start` that can trigger the recomputation, or None."""
         near: list[int] = [self.place[need] for need in needs_of(self.nodes[start])]
         near.sort(reverse=True)
         near.extend(range(start - 1, max(last, start - _FARTHEST), -1))
@@ -211,7 +211,7 @@ class Analysis:
         return None
 
     def plan(self, groups: Sequence[Group]) -> Plan:
-        """What groups come to."""
+        """Return the plan of recomputing groups."""
         work = sum([work_of(self.nodes[i]) for group in groups for i in group.members])
         return Plan(list(groups), self._excess(groups), work)
 
@@ -230,8 +230,8 @@ class Analysis:
         places: list[int] = []
 
         def number(source: Output, group: Group | None) -> int:
-            found = group_of.get(self.place[source.node])
-            new = found is not None and (group is None or found is group)
+            group_found = group_of.get(self.place[source.node])
+            new = group_found is not None and (group is None or group_found is group)
             return numbers[source] + more if new else numbers[source]
 
         for i, node in enumerate(self.nodes):
@@ -247,13 +247,13 @@ class Analysis:
             makes.append(self.values.makes[i])
             places.append(self._places[i])
         sizes, moved = self.values.sizes * 2, self.values.moved * 2
-        found = on_devices(reads, makes, sizes, moved, places, self._spaces)
-        most = peaks(*found[:3], self.values.kept, found[3])
+        spread = on_devices(reads, makes, sizes, moved, places, self._spaces)
+        most = peaks(*spread[:3], self.values.kept, spread[3])
         return {name: peak for name, (peak, _) in zip(self._numbers, most, strict=False)}
 
 
 def is_hinted(node: Node) -> bool:
-    """Whether the program wants a node to be computed again."""
+    """Return True if the program requests recomputing a node."""
     return bool(node.attrs.get(HINT))
 
 
@@ -262,7 +262,7 @@ def _is_in(name: str, scope: str) -> bool:
 
 
 def _is_given(node: Node) -> bool:
-    """Whether the value of a node comes from outside of the step."""
+    """Return True if the value of a node comes from outside of the step."""
     return node.role in (Role.CONSTANT, Role.ARGUMENT, Role.PLACEHOLDER)
 
 
@@ -272,5 +272,5 @@ def work_of(node: Node) -> int:
     A multiplication goes with an addition, and no node takes less than to go over its values once.
     """
     sizes = sizes_of(node)
-    made = sum(map(math.prod, sizes.outputs))
-    return max(made, sizes.elements_in, round(node.traits.cost_rule(sizes).flops / 2))
+    num_elements = sum(map(math.prod, sizes.outputs))
+    return max(num_elements, sizes.elements_in, round(node.traits.cost_rule(sizes).flops / 2))

@@ -14,14 +14,14 @@ _LONGEST_RUN = 8
 
 
 class Recompute(Enum):
-    """What may be computed again, each with what comes before it."""
+    """Sets of nodes that may be recomputed, with the nodes before them."""
 
     HINTS = "nodes with a hint"
     CHEAP = "cheap nodes and those with a hint"
     ALL = "what is between checkpoints"
 
 
-def chosen(analysis: Analysis, what: Recompute, fit: bool) -> Plan | None:
+def chosen(analysis: Analysis, candidates: Recompute, fit: bool) -> Plan | None:
     """The plan to carry out, or None.
 
     Args:
@@ -31,9 +31,9 @@ def chosen(analysis: Analysis, what: Recompute, fit: bool) -> Plan | None:
     crossing = _crossing(analysis)
     base = analysis.plan(_runs(analysis, set(hinted), len(hinted), hinted, ()))
     plans = [base]
-    if what is not Recompute.HINTS:
+    if candidates is not Recompute.HINTS:
         plans += _cheap_plans(analysis, hinted, crossing)
-    if what is Recompute.ALL and not (fit and min(p.excess for p in plans) <= 0):
+    if candidates is Recompute.ALL and not (fit and min(p.excess for p in plans) <= 0):
         plans += _segmentations(analysis, set(hinted), crossing)
     fitting = [plan for plan in plans if fit and plan.excess <= 0]
     if fitting:
@@ -50,9 +50,9 @@ def _thinned(analysis: Analysis, plan: Plan) -> Plan:
     low, high, best = 0, len(groups), plan
     while low < high:
         middle = (low + high) // 2
-        found = analysis.plan(groups[:middle])
-        if found.excess <= 0:
-            high, best = middle, found
+        smaller_plan = analysis.plan(groups[:middle])
+        if smaller_plan.excess <= 0:
+            high, best = middle, smaller_plan
         else:
             low = middle + 1
     return best
@@ -110,18 +110,20 @@ def _runs(
     components: dict[int, list[int]] = {}
     for i in sorted(parents):
         components.setdefault(find(i), []).append(i)
-    wanted = set(hinted)
-    found: list[Group] = []
+    hinted_set = set(hinted)
+    groups: list[Group] = []
     for members in components.values():
-        if not wanted.isdisjoint(members):
-            group = analysis.group(members, [i for i in members if _is_used(analysis, i, wanted)])
+        if not hinted_set.isdisjoint(members):
+            group = analysis.group(
+                members, [i for i in members if _is_used(analysis, i, hinted_set)]
+            )
         else:
             group = analysis.group(members)
             if group is not None and not _wins(analysis, group):
                 group = None
         if group is not None:
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def _is_used(analysis: Analysis, i: int, hinted: set[int]) -> bool:
@@ -131,71 +133,75 @@ def _is_used(analysis: Analysis, i: int, hinted: set[int]) -> bool:
 
 
 def _wins(analysis: Analysis, group: Group) -> bool:
-    """Whether a group saves more than is kept for it."""
+    """Return True if a group saves more memory than it keeps alive."""
     values, members = analysis.values, set(group.members)
-    made = {v for i in members for v in values.makes[i]}
-    read = {v for i in members for v in values.reads[i]} - made
-    kept = sum([values.sizes[v] for v in read if not analysis.wanted[v] and v not in values.kept])
-    return sum([analysis.saved[i] for i in members]) > kept
+    created = {v for i in members for v in values.makes[i]}
+    read = {v for i in members for v in values.reads[i]} - created
+    kept_bytes = sum(
+        [values.sizes[v] for v in read if not analysis.wanted[v] and v not in values.kept]
+    )
+    return sum([analysis.saved[i] for i in members]) > kept_bytes
 
 
 def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]) -> list[Plan]:
     """Plans with different numbers of checkpoints: powers of two, and others near the best."""
     count = sum([bool(saved) for saved in analysis.saved])
     most = min(count, 4 * math.isqrt(count) + 4)
-    found: dict[int, Plan] = {}
+    plans_by_size: dict[int, Plan] = {}
 
     def look_at(number: int) -> None:
-        if 2 <= number <= most and number not in found:
+        if 2 <= number <= most and number not in plans_by_size:
             cuts = _cuts(analysis, crossing, number)
-            found[number] = analysis.plan(_segments(analysis, cuts, hinted))
+            plans_by_size[number] = analysis.plan(_segments(analysis, cuts, hinted))
 
     number = 2
     while number <= most:
         look_at(number)
         number *= 2
     for shift in (4, 8):
-        if found:
-            best = min(found, key=lambda n: (found[n].excess, found[n].work))
+        if plans_by_size:
+            best = min(
+                plans_by_size, key=lambda n: (plans_by_size[n].excess, plans_by_size[n].work)
+            )
             look_at(best - max(1, best // shift))
             look_at(best + max(1, best // shift))
-    return list(found.values())
+    return list(plans_by_size.values())
 
 
 def _crossing(analysis: Analysis) -> list[int]:
     """The bytes that would be kept if one segment ended at each place."""
     values = analysis.values
     change = [0] * (len(analysis.nodes) + 1)
-    for i, made in enumerate(values.makes):
+    for i, created in enumerate(values.makes):
         if analysis.movable[i]:
-            for value in made:
+            for value in created:
                 end = analysis.last_forward[value]
                 if end > i:
                     change[i] += values.sizes[value]
                     change[end] -= values.sizes[value]
-    total, found = 0, []
+    total, totals = 0, []
     for i in range(len(analysis.nodes)):
         total += change[i]
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]:
     """The places at which about so many segments end: where the least crosses."""
     budget = max(1, sum(analysis.saved) // number)
     cuts: list[int] = []
-    held, best = 0, -1
+    bytes_held, best = 0, -1
     since_best = 0
     for i, saved in enumerate(analysis.saved):
         if analysis.backward[i]:
             continue
-        held += saved
+        bytes_held += saved
         since_best += saved
-        if held * 2 >= budget and (best < 0 or crossing[i] <= crossing[best]):
+        if bytes_held * 2 >= budget and (best < 0 or crossing[i] <= crossing[best]):
             best, since_best = i, 0
-        if held >= budget and best >= 0:
+        if bytes_held >= budget and best >= 0:
             cuts.append(best)
-            held, best = since_best, -1
+            bytes_held, best = since_best, -1
             since_best = 0
     return cuts
 
@@ -204,7 +210,7 @@ def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list
     """The groups between cuts; what is behind the last cut is used at once, and kept."""
     values = analysis.values
     numbers = values.numbers
-    found: list[Group] = []
+    groups: list[Group] = []
     begin = 0
     for end in cuts:
         allowed = [
@@ -216,11 +222,15 @@ def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list
         begin = end + 1
         group = analysis.group(allowed)
         if group is not None:
-            found.append(group)
-    rest = {i for i in hinted if i >= begin}
-    return found + (_runs(analysis, rest, len(rest), sorted(rest), ()) if rest else [])
+            groups.append(group)
+    hinted_behind = {i for i in hinted if i >= begin}
+    return groups + (
+        _runs(analysis, hinted_behind, len(hinted_behind), sorted(hinted_behind), ())
+        if hinted_behind
+        else []
+    )
 
 
 def _stays(analysis: Analysis, value: int, end: int) -> bool:
-    """Whether no forward node behind the end of a segment uses a value."""
+    """Return True if no forward node after the end of a segment uses a value."""
     return analysis.last_forward[value] <= end

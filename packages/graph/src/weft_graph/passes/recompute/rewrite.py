@@ -21,12 +21,12 @@ from weft_graph.passes.recompute.analysis import Analysis, Group, Plan
 from weft_graph.passes.recompute.plans import Recompute, chosen
 
 SUFFIX = "/recomputed"
-"""What is added to the name of a node for that of its copy."""
+"""Suffix of the names of copies."""
 
 
 def recompute(
     step: StepGraph,
-    what: Recompute = Recompute.ALL,
+    candidates: Recompute = Recompute.ALL,
     *,
     scope: str = "gradients/",
     memory: MemoryLimits | None = None,
@@ -40,7 +40,7 @@ def recompute(
     only where less memory is needed then.
 
     Args:
-      what: what may be computed again.
+      candidates: what may be computed again.
       scope: name scope of gradient nodes that are not marked as such.
       memory: what the step should need at most; then of the plans that do the one with the least
         work is chosen. None for as little memory as possible.
@@ -52,7 +52,7 @@ def recompute(
     analysis = Analysis(step, scope, bytes_of or static_bytes, memory or least, run_order)
     if not analysis.has_gradients:
         return 0
-    plan = chosen(analysis, what, memory is not None)
+    plan = chosen(analysis, candidates, memory is not None)
     if plan is None:
         return 0
     return _Rewriter(step, analysis, plan).run()
@@ -72,9 +72,9 @@ class _Rewriter:
         nodes, count = self._analysis.nodes, 0
         before: dict[Node, list[Node]] = {}
         for group in self._groups:
-            made = self._copy(group)
-            before.setdefault(nodes[group.start], []).extend(made)
-            count += len(made)
+            copies = self._copy(group)
+            before.setdefault(nodes[group.start], []).extend(copies)
+            count += len(copies)
         for i, node in enumerate(nodes):
             if self._analysis.backward[i]:
                 self._use_copies(node)
@@ -85,7 +85,7 @@ class _Rewriter:
     def _copy(self, group: Group) -> list[Node]:
         nodes = self._analysis.nodes
         mine: dict[Output, Output] = {}
-        made: list[Node] = []
+        copies: list[Node] = []
         for i in group.members:
             inputs = tuple([mine.get(source, source) for source in nodes[i].inputs])
             twin = self._twin(nodes[i], inputs)
@@ -94,9 +94,9 @@ class _Rewriter:
                     twin, [nodes[group.trigger]], reason="recompute"
                 )
             mine.update(zip(nodes[i].outputs, twin.outputs, strict=True))
-            made.append(twin)
+            copies.append(twin)
         self._copies.update(mine)
-        return made
+        return copies
 
     def _twin(self, node: Node, inputs: tuple[Output, ...]) -> Node:
         graph = self._step.graph

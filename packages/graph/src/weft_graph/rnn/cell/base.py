@@ -1,4 +1,4 @@
-"""What a recurrent cell is, and the base classes of cells."""
+"""Base classes of recurrent cells."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RNNCell(Layer):
         variable = getter(*args, **kwargs)
         trainable = is_trainable(variable)
         weights = self._trainable_weights if trainable else self._non_trainable_weights
-        if all(each is not variable for each in weights):
+        if all(weight is not variable for weight in weights):
             weights.append(variable)
         return variable
 
@@ -154,7 +154,7 @@ class RNNCell(Layer):
           custom_objects: classes of inner cells by name; subclasses of RNNCell are known.
         Raises: InvalidArgumentError: the class of an inner cell is not known.
         """
-        return cls(**{name: read(each, RNNCell, custom_objects) for name, each in config.items()})
+        return cls(**{name: read(value, RNNCell, custom_objects) for name, value in config.items()})
 
     # ------------------------------------------------------------------------ variables
 
@@ -178,8 +178,8 @@ class RNNCell(Layer):
         if not self.trainable:
             inner = [weight for cell in cells for weight in cell.trainable_weights]
             frozen = [*self._trainable_weights, *inner]
-        others = [weight for cell in cells for weight in cell.non_trainable_weights]
-        return _each_once([*frozen, *self._non_trainable_weights, *others])
+        cell_weights = [weight for cell in cells for weight in cell.non_trainable_weights]
+        return _each_once([*frozen, *self._non_trainable_weights, *cell_weights])
 
     @property
     def trainable_variables(self) -> list[Any]:
@@ -224,23 +224,30 @@ class LayerRNNCell(RNNCell):
 def _from_inputs(inputs: Any, batch_size: Any, dtype: Any) -> tuple[Any, Any]:
     """Batch size and element type of inputs, checked against those given."""
     inputs = convert_to_tensor(inputs)
-    found = batch_size_of([inputs], 0)
+    input_batch_size = batch_size_of([inputs], 0)
     if batch_size is not None:
-        given = constant_value(batch_size) if isinstance(batch_size, Output) else batch_size
-        if given is not None and isinstance(found, int) and int(given) != found:
+        static_batch_size = (
+            constant_value(batch_size) if isinstance(batch_size, Output) else batch_size
+        )
+        if (
+            static_batch_size is not None
+            and isinstance(input_batch_size, int)
+            and int(static_batch_size) != input_batch_size
+        ):
             raise errors.InvalidArgumentError(
-                f"batch_size must be that of inputs, which is {found}, got {int(given)}"
+                f"batch_size must be that of inputs, which is {input_batch_size}, got "
+                f"{int(static_batch_size)}"
             )
     if dtype is not None and dtypes.as_dtype(dtype) is not inputs.dtype.base_dtype:
         raise errors.InvalidArgumentError(
             f"dtype must be that of inputs, which is {inputs.dtype.name}, "
             f"got {dtypes.as_dtype(dtype).name}"
         )
-    return found, inputs.dtype.base_dtype
+    return input_batch_size, inputs.dtype.base_dtype
 
 
 def _each_once(variables: Sequence[Any]) -> list[Any]:
-    return list({id(each): each for each in variables}.values())
+    return list({id(variable): variable for variable in variables}.values())
 
 
 def assert_like_rnncell(cell_name: str, cell: Any) -> None:

@@ -17,14 +17,14 @@ def written(value: Any) -> Any:
     that cells take for them; functions without one, and tensors, stay what they are.
     """
     if isinstance(value, list | tuple):
-        return [written(each) for each in value]
+        return [written(item) for item in value]
     if isinstance(value, initializers.Initializer) or hasattr(value, "zero_state"):
         return {"class_name": type(value).__name__, "config": value.get_config()}
     return activation_name(value) or value
 
 
 def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -> Any:
-    """What `written` was given.
+    """Return the value that `written` converted.
 
     Args:
       value: what `written` returned.
@@ -33,16 +33,16 @@ def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -
     Raises: InvalidArgumentError: a class that nobody knows.
     """
     if isinstance(value, list):
-        return [read(each, base, custom_objects) for each in value]
+        return [read(item, base, custom_objects) for item in value]
     if not isinstance(value, dict) or set(value) != {"class_name", "config"}:
         return value
     name, config = value["class_name"], value["config"]
-    found: Any = (custom_objects or {}).get(name)
-    if found is None:
-        found = next((each for each in _below(base) if each.__name__ == name), None)
-    if found is None:
+    cls: Any = (custom_objects or {}).get(name)
+    if cls is None:
+        cls = next((subclass for subclass in _below(base) if subclass.__name__ == name), None)
+    if cls is None:
         return initializers.get(value)
-    return found.from_config(config, custom_objects)
+    return cls.from_config(config, custom_objects)
 
 
 def type_name(layer: Layer) -> str | None:
@@ -54,6 +54,6 @@ def type_name(layer: Layer) -> str | None:
 def _below(base: type) -> Iterator[type]:
     """Subclasses of all depths, in the order of their definition."""
     nearest: list[type] = base.__subclasses__()
-    for each in nearest:
-        yield each
-        yield from _below(each)
+    for subclass in nearest:
+        yield subclass
+        yield from _below(subclass)

@@ -132,8 +132,8 @@ class BasicLSTMCell(LayerRNNCell):
         act, sigmoid = self._activation, nn.sigmoid
         if static_number(self._forget_bias) != 0:
             f = arithmetic.add(f, self._forget_bias)
-        kept = arithmetic.multiply(c, sigmoid(f))
-        new_c = arithmetic.add(kept, arithmetic.multiply(sigmoid(i), act(j)))
+        retained = arithmetic.multiply(c, sigmoid(f))
+        new_c = arithmetic.add(retained, arithmetic.multiply(sigmoid(i), act(j)))
         new_h = arithmetic.multiply(act(new_c), sigmoid(o))
         if self._state_is_tuple:
             return new_h, LSTMStateTuple(new_c, new_h)

@@ -1,4 +1,4 @@
-"""What all recurrent networks share: shapes with a batch, zero states, ends of sequences."""
+"""Shared parts of recurrent networks: batch sizes, zero states, ends of sequences."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _vector(size: Size, dims: Dims) -> Output:
 
 
 def concat_dims(prefix: Size, suffix: Size) -> Dims:
-    """What is known while the graph is built of `concat_sizes`."""
+    """Return the static result of `concat_sizes`."""
     first, second = _static(prefix), _static(suffix)
     return None if first is None or second is None else (*first, *second)
 
@@ -65,7 +65,7 @@ def concat_sizes(prefix: Size, suffix: Size) -> Any:
     dims = concat_dims(prefix, suffix)
     if is_fully_defined(dims):
         return dims
-    parts = [_vector(each, _static(each)) for each in (prefix, suffix)]
+    parts = [_vector(part, _static(part)) for part in (prefix, suffix)]
     return out("ConcatV2", [parts, 0], name="concat")
 
 
@@ -88,13 +88,13 @@ def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
     """
     if explicit_dtype is not None:
         return dtypes.as_dtype(explicit_dtype)
-    found = {dtypes.as_dtype(each.dtype).base_dtype for each in nest.flatten(state)}
-    if len(found) != 1:
-        names = sorted(each.name for each in found)
+    element_types = {dtypes.as_dtype(tensor.dtype).base_dtype for tensor in nest.flatten(state)}
+    if len(element_types) != 1:
+        names = sorted(dtype.name for dtype in element_types)
         raise errors.InvalidArgumentError(
             f"dtype must be given where the parts of the state have not one type, got {names}"
         )
-    return found.pop()
+    return element_types.pop()
 
 
 def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
@@ -118,13 +118,13 @@ def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
     Returns: an integer, or an int32 tensor of rank 0.
     Raises: InvalidArgumentError: a rank is too low.
     """
-    for each in inputs:
-        dims = each.dims
+    for tensor in inputs:
+        dims = tensor.dims
         if dims is None:
             continue
         if len(dims) <= axis:
             raise errors.InvalidArgumentError(
-                f"inputs must have a rank of at least {axis + 1}, got {each!r}"
+                f"inputs must have a rank of at least {axis + 1}, got {tensor!r}"
             )
         if dims[axis] is not None:
             return dims[axis]
@@ -135,8 +135,8 @@ def transpose_batch_time(x: Output) -> Output:
     """The first two axes exchanged; `x` itself where its rank is known to be below 2."""
     dims = x.dims
     if dims is None:
-        rest = out("Range", [2, shapes.rank(x), 1])
-        perm = out("ConcatV2", [[[1, 0], rest], 0])
+        inner_axes = out("Range", [2, shapes.rank(x), 1])
+        perm = out("ConcatV2", [[[1, 0], inner_axes], 0])
         return out("Transpose", [x, perm], name="transpose")
     if len(dims) < 2:
         return x

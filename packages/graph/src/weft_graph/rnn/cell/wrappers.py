@@ -50,16 +50,16 @@ class RNNCellWrapper(RNNCell):
 
     @property
     def state_size(self) -> Any:
-        """That of the cell inside."""
+        """Return the state size of the wrapped cell."""
         return self.cell.state_size
 
     @property
     def output_size(self) -> Any:
-        """That of the cell inside."""
+        """Return the output size of the wrapped cell."""
         return self.cell.output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """That of the cell inside."""
+        """Return the zero state of the wrapped cell."""
         with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return self.cell.zero_state(batch_size, dtype)
 
@@ -152,16 +152,16 @@ class DropoutWrapper(RNNCellWrapper):
             inputs = self._dropped(inputs, "input", self._input_keep_prob, inputs)
         output, new_state = self.cell(inputs, state, scope=scope)
         if _drops(self._state_keep_prob):
-            chosen = nest.get_traverse_shallow_structure(
+            shallow_structure = nest.get_traverse_shallow_structure(
                 self._dropout_state_filter_visitor or _all_but_memory, new_state
             )
-            new_state = self._dropped(new_state, "state", self._state_keep_prob, chosen)
+            new_state = self._dropped(new_state, "state", self._state_keep_prob, shallow_structure)
         if _drops(self._output_keep_prob):
             output = self._dropped(output, "output", self._output_keep_prob, output)
         return output, new_state
 
-    def _dropped(self, values: Any, what: str, keep_prob: Any, chosen: Any) -> Any:
-        """A structure with dropout where `chosen` is not False."""
+    def _dropped(self, values: Any, kind: str, keep_prob: Any, shallow_structure: Any) -> Any:
+        """A structure with dropout where `shallow_structure` is not False."""
         count = -1
 
         def drop(choice: Any, value: Any, mask: Any = None) -> Any:
@@ -171,12 +171,12 @@ class DropoutWrapper(RNNCellWrapper):
                 return value
             if mask is not None:
                 return out("Mul", [value, mask], name="dropout")
-            return nn.dropout(value, keep_prob=keep_prob, seed=self._seed_of(what, count))
+            return nn.dropout(value, keep_prob=keep_prob, seed=self._seed_of(kind, count))
 
-        structures = [chosen, values]
+        structures = [shallow_structure, values]
         if self._variational_recurrent:
-            structures.append(self._masks[what])
-        return nest.map_structure_up_to(chosen, drop, *structures)
+            structures.append(self._masks[kind])
+        return nest.map_structure_up_to(shallow_structure, drop, *structures)
 
     def _make_masks(self, input_size: Any, dtype: Any) -> dict[str, Any]:
         """The masks that all steps share, scaled; those that are needed."""
@@ -192,12 +192,12 @@ class DropoutWrapper(RNNCellWrapper):
             "output": (self.cell.output_size, self._output_keep_prob),
         }
         return {
-            what: self._masks_for(what, size, keep_prob, dtypes.as_dtype(dtype))
-            for what, (size, keep_prob) in sizes.items()
+            kind: self._masks_for(kind, size, keep_prob, dtypes.as_dtype(dtype))
+            for kind, (size, keep_prob) in sizes.items()
             if _drops(keep_prob)
         }
 
-    def _masks_for(self, what: str, sizes: Any, keep_prob: Any, dtype: Any) -> Any:
+    def _masks_for(self, kind: str, sizes: Any, keep_prob: Any, dtype: Any) -> Any:
         """Per size 0 or 1 / keep_prob: shape (1, *size)."""
         keep = convert_to_tensor(keep_prob, dtype)
         number = -1
@@ -206,32 +206,32 @@ class DropoutWrapper(RNNCellWrapper):
             nonlocal number
             number += 1
             shape = TensorShape([1, *(as_dims(size) or ())])
-            noise = random.random_uniform(shape, dtype=dtype, seed=self._seed_of(what, number))
+            noise = random.random_uniform(shape, dtype=dtype, seed=self._seed_of(kind, number))
             return out("RealDiv", [out("Floor", [noise + keep]), keep])
 
         return nest.map_structure(mask, sizes)
 
-    def _seed_of(self, what: str, number: int) -> int | None:
+    def _seed_of(self, kind: str, number: int) -> int | None:
         """A seed for each place of dropout, which follows from the wrapper's."""
         if self._seed is None:
             return None
-        text = f"{self._seed}{what}_{number}".encode()
+        text = f"{self._seed}{kind}_{number}".encode()
         return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:8], 16) & 0x7FFFFFFF
 
 
 def _probability(name: str, value: Any) -> Any:
     """A probability as a float, or as an output where it is not known yet."""
-    known: Any = static_number(value)
-    if known is None:
-        given, value = value, convert_to_tensor(value)
+    static: Any = static_number(value)
+    if static is None:
+        original, value = value, convert_to_tensor(value)
         if not value.dtype.is_floating and not value.dtype.is_integer:
-            raise errors.InvalidTypeError(f"{name} must be a number, got {given!r}")
-        known = constant_value(value)
-    if known is None:
+            raise errors.InvalidTypeError(f"{name} must be a number, got {original!r}")
+        static = constant_value(value)
+    if static is None:
         return value
-    if not 0 <= known <= 1:
-        raise errors.InvalidArgumentError(f"{name} must be in [0, 1], got {known}")
-    return float(known)
+    if not 0 <= static <= 1:
+        raise errors.InvalidArgumentError(f"{name} must be in [0, 1], got {static}")
+    return float(static)
 
 
 def _drops(keep_prob: Any) -> bool:
@@ -308,7 +308,7 @@ class DeviceWrapper(RNNCellWrapper):
         self._device = device
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """That of the cell inside, on the device."""
+        """Return the zero state of the wrapped cell, on the device."""
         with get_default_graph().device(self._device):
             return super().zero_state(batch_size, dtype)
 

@@ -25,7 +25,7 @@ MANY_NODES = 20_000
 Waits = Callable[[Node], bool]
 
 
-class Keeping:
+class InliningPolicy:
     """The decision for each function that a step calls.
 
     Args:
@@ -44,54 +44,54 @@ class Keeping:
             self._look_into(function)
         counts = Counter(direct)
         for function in sorted(self._sizes, key=lambda f: -self._sizes[f]):
-            self._kept[function] = kept = self._decide(function, counts[function])
+            self._kept[function] = stays = self._decide(function, counts[function])
             for inner, number in self._inner[function].items():
-                counts[inner] += number * (1 if kept else counts[function])
+                counts[inner] += number * (1 if stays else counts[function])
 
     def keeps(self, function: Function) -> bool:
-        """Whether calls of a function stay."""
-        found = self._kept.get(function)
-        return must_stay(function) if found is None else found
+        """Return True if calls of a function are not inlined."""
+        decision = self._kept.get(function)
+        return must_stay(function) if decision is None else decision
 
     def _look_into(self, function: Function) -> None:
         """Find the size of a function's body, and the functions that it calls."""
         if function in self._sizes:
             return
         self._sizes[function] = len(function.nodes)
-        found = [state.callee(node) for node in function.calls()]
-        inner = Counter(f for f in found if f is not None and not f.is_recursive)
+        callees = [state.callee(node) for node in function.calls()]
+        inner = Counter(f for f in callees if f is not None and not f.is_recursive)
         self._inner[function] = Counter() if must_stay(function) else inner
-        for each in inner:
-            deeper(self._look_into, each)
+        for callee in inner:
+            deeper(self._look_into, callee)
         self._sizes[function] += sum(self._sizes[f] * n for f, n in inner.items())
 
     def _decide(self, function: Function, count: int) -> bool:
         if must_stay(function):
             return True
-        many = count * self._sizes[function] > MANY_NODES
-        wanted = function.attrs.get("_noinline") or (
-            many and self._sizes[function] >= LARGE_BODY and count > 1
+        is_large = count * self._sizes[function] > MANY_NODES
+        preferred = function.attrs.get("_noinline") or (
+            is_large and self._sizes[function] >= LARGE_BODY and count > 1
         )
-        return bool(wanted) and self._can_stay(function)
+        return bool(preferred) and self._can_stay(function)
 
     def _can_stay(self, function: Function) -> bool:
-        """Whether a call that stays would do the same as its inlined body.
+        """Return True if a call has the same effect as its inlined body.
 
-        State that belongs to one node, such as a stream of random numbers, would be shared by all
-        calls.  References cannot be passed, and nothing may block in a call.
+        It has not if a node owns state, such as a random stream, which all calls would share, if a
+        reference is passed, or if a node may block.
         """
-        found = self._able.get(function)
-        if found is None:
+        able = self._able.get(function)
+        if able is None:
             self._able[function] = True
-            found = not any(value.dtype.is_ref for value in function.inputs)
-            found = found and all(self._may_be_in_a_call(node) for node in function.nodes)
-            self._able[function] = found
-        return found
+            able = not any(value.dtype.is_ref for value in function.inputs)
+            able = able and all(self._may_be_in_a_call(node) for node in function.nodes)
+            self._able[function] = able
+        return able
 
     def _may_be_in_a_call(self, node: Node) -> bool:
-        called = state.callee(node)
-        if called is not None:
-            return deeper(self._can_stay, called)
+        callee = state.callee(node)
+        if callee is not None:
+            return deeper(self._can_stay, callee)
         if state.is_private(node):
             return True
         if state.draws(node) or state.gives_handle(node):
@@ -102,5 +102,5 @@ class Keeping:
 
 
 def must_stay(function: Function) -> bool:
-    """Whether inlining would never end."""
+    """Return True if inlining would not terminate."""
     return function.is_recursive

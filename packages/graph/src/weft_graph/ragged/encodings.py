@@ -1,7 +1,7 @@
-"""Rows of what a program gives: conversion, and checks where malformed ones are first seen.
+"""Rows from encodings of a program: their conversion and checks.
 
-What comes as Python or NumPy values is checked while the graph is built, and its splits are a
-constant; of tensors the same conditions become nodes.
+Python and NumPy values are checked while the graph is built, and their splits become a constant;
+for tensors the same conditions become nodes.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from weft_tensor.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 Condition = Callable[..., Any]
-"""Of arrays or of outputs alike: they have the same operators."""
+"""A condition of arrays or outputs, which have the same operators."""
 
 SPLITS = (dtypes.int32, dtypes.int64)
 """The types of partitions."""
 
 
-class Given:
-    """A number or vector of a partition: as an array where it is known, and as an output.
+class Encoding:
+    """A number or vector that encodes a row partition: an output, and an array if it is static.
 
     Args:
-      value: what the program gave.
-      name: what it is, for messages.
+      value: the argument of the program.
+      name: its name in messages.
       rank: 0 or 1.
     Raises: InvalidTypeError, InvalidArgumentError: no integers of the rank.
     """
@@ -79,8 +79,8 @@ class Given:
         return constant_of(np.array(array, self.dtype.numpy), name=name)
 
 
-class Count(Given):
-    """The number of values that are divided, made as an output where somebody needs it."""
+class Count(Encoding):
+    """The number of partitioned values, created as an output on use."""
 
     def __init__(self, values: Any, dtype: DType) -> None:
         self.name = "values"
@@ -91,7 +91,7 @@ class Count(Given):
         self.array = None if known is None else np.array(known)
 
     @property
-    def output(self) -> Output:  # type: ignore[override]  # made late
+    def output(self) -> Output:  # type: ignore[override]  # created on use
         """The number, shape ()."""
         nrows = getattr(self._values, "nrows", None)
         if nrows is not None:
@@ -100,17 +100,17 @@ class Count(Given):
 
 
 class Checks:
-    """Conditions on partitions: those of known ones are looked at now, the others when they run.
+    """Checks of encodings: of static ones at construction, of others at run time.
 
     Args:
-      validate: whether to look at those that are not known now.
+      validate: whether to check encodings at run time.
     """
 
     def __init__(self, validate: bool) -> None:
         self._validate = validate
         self._asserts: list[Any] = []
 
-    def require(self, what: str, condition: Condition, *parts: Given) -> None:
+    def require(self, label: str, condition: Condition, *parts: Encoding) -> None:
         """Require a condition of parts, all of its elements.
 
         Raises: InvalidArgumentError: the parts are known and do not meet it.
@@ -123,13 +123,13 @@ class Checks:
                     for part, array in zip(parts, arrays, strict=True)
                     if array is not None
                 )
-                raise errors.InvalidArgumentError(f"{what}, got {got}")
+                raise errors.InvalidArgumentError(f"{label}, got {got}")
         elif self._validate:
             outputs = [part.output for part in parts]
             holds = reduction.reduce_all(condition(*outputs))
-            self._asserts.append(Assert(holds, [what, *outputs], summarize=8))
+            self._asserts.append(Assert(holds, [label, *outputs], summarize=8))
 
-    def after(self, part: Given) -> Output:
+    def after(self, part: Encoding) -> Output:
         """A part, there only where all conditions hold."""
         if not self._asserts:
             return part.output
@@ -147,7 +147,7 @@ class Checks:
 
 
 def equal(a: Any, b: Any) -> Any:
-    """Whether arrays are equal, or outputs, of which `==` compares identity."""
+    """Return element-wise equality of arrays or outputs; `==` compares outputs by identity."""
     return (a >= b) & (a <= b)
 
 
@@ -155,7 +155,7 @@ def _ascends(a: Any) -> Any:
     return a[1:] >= a[:-1]
 
 
-def same_type(*parts: Given | None) -> None:
+def same_type(*parts: Encoding | None) -> None:
     """Make all of them int64 where one of them is."""
     there = [part for part in parts if part is not None]
     if any(part.dtype is dtypes.int64 for part in there):
@@ -175,7 +175,7 @@ def from_splits(row_splits: Any, values: Any, validate: bool) -> Rows:
     Raises: InvalidArgumentError: they do not begin at 0, decrease, or end elsewhere than the
       values; of tensors when it runs, if `validate` says so.
     """
-    splits = Given(row_splits, "row_splits")
+    splits = Encoding(row_splits, "row_splits")
     if splits.output.dims == (0,):
         raise errors.InvalidArgumentError("row_splits must have one element at least, got none")
     checks = Checks(validate)
@@ -185,8 +185,8 @@ def from_splits(row_splits: Any, values: Any, validate: bool) -> Rows:
     return Rows(checks.after(splits))
 
 
-def _fits(checks: Checks, what: str, total: Condition, part: Given, values: Any) -> None:
-    checks.require(what, lambda p, n: equal(total(p), n), part, Count(values, part.dtype))
+def _fits(checks: Checks, label: str, total: Condition, part: Encoding, values: Any) -> None:
+    checks.require(label, lambda p, n: equal(total(p), n), part, Count(values, part.dtype))
 
 
 def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
@@ -195,11 +195,11 @@ def from_lengths(row_lengths: Any, values: Any, validate: bool) -> Rows:
     Raises: InvalidArgumentError: one is negative, or they do not add up to the number of values;
       of tensors when it runs, if `validate` says so.
     """
-    lengths = Given(row_lengths, "row_lengths")
+    lengths = Encoding(row_lengths, "row_lengths")
     checks = Checks(validate)
     checks.require("row_lengths must not be negative", lambda n: n >= 0, lengths)
-    what = "row_lengths must add up to the number of values"
-    _fits(checks, what, summed, lengths, values)
+    label = "row_lengths must add up to the number of values"
+    _fits(checks, label, summed, lengths, values)
     checked = checks.after(lengths)
     if lengths.array is not None and checked is lengths.output:
         splits = lengths.vector([0, *np.cumsum(lengths.array)], "row_splits")
@@ -224,8 +224,8 @@ def from_ids(value_rowids: Any, values: Any, nrows: Any, validate: bool) -> Rows
     Raises: InvalidArgumentError: ids decrease or are not in [0, nrows), or are not as many as the
       values; of tensors when it runs, if `validate` says so.
     """
-    ids = Given(value_rowids, "value_rowids")
-    count = None if nrows is None else Given(nrows, "nrows", 0)
+    ids = Encoding(value_rowids, "value_rowids")
+    count = None if nrows is None else Encoding(nrows, "nrows", 0)
     same_type(ids, count)
     checks = Checks(validate)
     checks.require("value_rowids must not decrease", _ascends, ids)
@@ -258,7 +258,7 @@ def _length(vector: Any) -> Any:
     return len(vector)
 
 
-def _rows_of(ids: Given, count: Given | None) -> int | None:
+def _rows_of(ids: Encoding, count: Encoding | None) -> int | None:
     """The number of rows, where ids and count are known."""
     if ids.array is None:
         return None
@@ -278,15 +278,15 @@ def from_starts(row_starts: Any, values: Any, validate: bool) -> Rows:
     Raises: InvalidArgumentError: the first is not 0, they decrease, or there are values without
       rows; of tensors when it runs, if `validate` says so.
     """
-    starts = Given(row_starts, "row_starts")
+    starts = Encoding(row_starts, "row_starts")
     checks = Checks(validate)
     total = Count(values, starts.dtype)
     checks.require("row_starts must begin with 0", lambda s: equal(s[:1], 0), starts)
     checks.require("row_starts must not decrease", _ascends, starts)
-    what = "row_starts must not be above the number of values"
-    checks.require(what, lambda s, n: s <= n, starts, total)
-    what = "there must be no values without row_starts"
-    checks.require(what, lambda s, n: (n <= 0) | (_length(s) > 0), starts, total)
+    label = "row_starts must not be above the number of values"
+    checks.require(label, lambda s, n: s <= n, starts, total)
+    label = "there must be no values without row_starts"
+    checks.require(label, lambda s, n: (n <= 0) | (_length(s) > 0), starts, total)
     return Rows(_joined(checks, starts, [starts, total]))
 
 
@@ -296,13 +296,13 @@ def from_limits(row_limits: Any, values: Any, validate: bool) -> Rows:
     Raises: InvalidArgumentError: they decrease, begin below 0, or end elsewhere than the values;
       of tensors when it runs, if `validate` says so.
     """
-    limits = Given(row_limits, "row_limits")
+    limits = Encoding(row_limits, "row_limits")
     checks = Checks(validate)
     checks.require("row_limits must not decrease", _ascends, limits)
     checks.require("row_limits must not be negative", lambda s: s[:1] >= 0, limits)
-    zero = Given(np.array(0, limits.dtype.numpy), "zero", 0)
-    what = "row_limits must end with the number of values"
-    _fits(checks, what, _last_or_zero, limits, values)
+    zero = Encoding(np.array(0, limits.dtype.numpy), "zero", 0)
+    label = "row_limits must end with the number of values"
+    _fits(checks, label, _last_or_zero, limits, values)
     return Rows(_joined(checks, limits, [zero, limits]))
 
 
@@ -312,7 +312,7 @@ def _last_or_zero(limits: Any) -> Any:
     return limits[-1] if len(limits) else 0
 
 
-def _joined(checks: Checks, like: Given, parts: Sequence[Given]) -> Output:
+def _joined(checks: Checks, like: Encoding, parts: Sequence[Encoding]) -> Output:
     """Splits of parts that follow each other, a constant where all are known."""
     arrays = [part.array for part in parts]
     checked = checks.after(like)
@@ -332,19 +332,19 @@ def from_uniform(uniform_row_length: Any, values: Any, nrows: Any, validate: boo
     Raises: InvalidArgumentError: the values are not so many; of tensors when it runs, if
       `validate` says so.
     """
-    length = Given(uniform_row_length, "uniform_row_length", 0)
-    count = None if nrows is None else Given(nrows, "nrows", 0)
+    length = Encoding(uniform_row_length, "uniform_row_length", 0)
+    count = None if nrows is None else Encoding(nrows, "nrows", 0)
     same_type(length, count)
     checks = Checks(validate)
     total = Count(values, length.dtype)
     checks.require("uniform_row_length must not be negative", lambda n: n >= 0, length)
     if count is not None:
         checks.require("nrows must not be negative", lambda n: n >= 0, count)
-        what = "uniform_row_length times nrows must be the number of values"
-        checks.require(what, lambda n, k, v: equal(n * k, v), length, count, total)
+        label = "uniform_row_length times nrows must be the number of values"
+        checks.require(label, lambda n, k, v: equal(n * k, v), length, count, total)
     else:
-        what = "uniform_row_length must divide the number of values, and without nrows not be 0"
-        checks.require(what, _divides, length, total)
+        label = "uniform_row_length must divide the number of values, and without nrows not be 0"
+        checks.require(label, _divides, length, total)
     checked = checks.after(length)
     parts = [part.array for part in (length, count or total)]
     if checked is length.output and all(array is not None for array in parts):

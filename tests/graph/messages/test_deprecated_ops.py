@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.messages.former_ops import _FORMER, FORMER_OPS, with_current_ops
+from weft_graph.messages.deprecated_ops import _RENAMED_OPS, DEPRECATED_OPS, with_current_ops
 from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
@@ -213,10 +213,10 @@ def test_names_that_are_taken_stay_free() -> None:
     assert graph.run("y:0")[0].shape == (4, 2, 2, 1)
 
 
-def test_former_ops_are_not_declared_and_those_of_now_are() -> None:
-    for new in _FORMER.values():
+def test_deprecated_ops_are_not_declared_and_those_of_now_are() -> None:
+    for new in _RENAMED_OPS.values():
         lookup_op(new)
-    for op in FORMER_OPS:
+    for op in DEPRECATED_OPS:
         with pytest.raises(errors.NotFoundError):
             lookup_op(op)
 

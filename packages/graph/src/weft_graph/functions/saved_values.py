@@ -1,7 +1,7 @@
-"""What the gradient of a call needs of the call's own run: values that come from state.
+"""Values from state that a call saves for its gradient.
 
-The gradient computes the rest of the body again. Such a value is an output of the function behind
-its results; where it is in a branch, the output is a Merge with something that nobody looks at.
+The gradient recomputes the rest of the body. A saved value is an output of the function after its
+results; if it is in a branch, the output is a Merge with an unused value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def values_from_state(nodes: Iterable[Node]) -> Iterator[Output]:
 
 
 def is_single(value: Output) -> bool:
-    """Whether a value of a body is there once for each call: it is in no loop."""
+    """Return True if a value of a body exists once per call: it is in no loop."""
     context = context_of(value)
     return context is None or context.loop is None
 
@@ -60,17 +60,17 @@ def _anything(dtype: DType) -> Any:
 
 def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
     """For values of a body, which of its outputs gives them, or brings them out of branches."""
-    found: dict[Output, int] = {}
+    places: dict[Output, int] = {}
     for place, output in enumerate(outputs):
         stack = [output]
         while stack:
-            here = stack.pop()
-            if here in found:
+            current = stack.pop()
+            if current in places:
                 continue
-            found[here] = place
-            node = here.node
-            if node.role is Role.MERGE and here.index == 0:
+            places[current] = place
+            node = current.node
+            if node.role is Role.MERGE and current.index == 0:
                 stack.extend(node.inputs)
             elif node.traits.identity and not node.inputs[0].dtype.is_ref:
                 stack.append(node.inputs[0])
-    return found
+    return places

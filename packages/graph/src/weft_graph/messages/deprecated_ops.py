@@ -14,7 +14,7 @@ from weft_graph.ir.op_def import lookup_op
 from weft_graph.messages.tensor_proto import make_tensor_proto
 from weft_tensor import errors
 
-Rule = Callable[["proto.NodeDef", "_Made"], None]
+Rule = Callable[["proto.NodeDef", "_NewNodes"], None]
 
 
 def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
@@ -29,15 +29,15 @@ def with_current_ops(graph_def: proto.GraphDef) -> proto.GraphDef:
         return graph_def
     result = proto.GraphDef()
     result.CopyFrom(graph_def)
-    made = _Made(node.name for node in graph_def.node)
-    handles = {node.name for node in graph_def.node if _former(node.op) in _HANDLES}
+    new_nodes = _NewNodes(node.name for node in graph_def.node)
+    handles = {node.name for node in graph_def.node if _renamed_op(node.op) in _HANDLES}
     for node in result.node:
         rule = rules[node.op]
         if rule is not None:
             node.attr.pop("_output_shapes", None)  # which there may be more of
-            rule(node, made)
+            rule(node, new_nodes)
     _retype(result, handles)
-    result.node.extend(made.nodes)
+    result.node.extend(new_nodes.nodes)
     return result
 
 
@@ -45,7 +45,7 @@ _SHAPELESS: Final = 21
 """The last version of graphs whose placeholders have the shape of a scalar where any may be fed."""
 
 
-def _of_any_shape(node: proto.NodeDef, made: _Made) -> None:
+def _of_any_shape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     if not node.attr["shape"].shape.dim:
         del node.attr["shape"]
 
@@ -58,7 +58,7 @@ def _rule_of(op: str) -> Rule | None:
 
 
 def _declared(op: str) -> bool:
-    """Whether a package has declared an op of a former name."""
+    """Return True if a package has declared an op with a deprecated name."""
     try:
         lookup_op(op)
     except errors.NotFoundError:
@@ -69,7 +69,7 @@ def _declared(op: str) -> bool:
 # --------------------------------------------------------------------------- parts of rules
 
 
-class _Made:
+class _NewNodes:
     """The nodes that are made beside others.
 
     Args:
@@ -115,12 +115,12 @@ def _data(node: proto.NodeDef, count: int | None = None) -> list[str]:
 
     Raises: InvalidArgumentError: there are more or fewer than `count`.
     """
-    found = [text for text in node.input if not text.startswith("^")]
-    if count is not None and len(found) != count:
+    data = [text for text in node.input if not text.startswith("^")]
+    if count is not None and len(data) != count:
         raise errors.InvalidArgumentError(
-            f"{node.op} requires {count} inputs, got {len(found)}", op=node.op, node=node.name
+            f"{node.op} requires {count} inputs, got {len(data)}", op=node.op, node=node.name
         )
-    return found
+    return data
 
 
 def _become(
@@ -128,12 +128,12 @@ def _become(
 ) -> None:
     """Make a node one of another op, with these of its attributes and these new ones."""
     controls = [text for text in node.input if text.startswith("^")]
-    kept = {key: _copied(node.attr[key]) for key in keep if key in node.attr}
-    kept |= {key: _copied(value) for key, value in node.attr.items() if key.startswith("_")}
+    new_attrs = {key: _copied(node.attr[key]) for key in keep if key in node.attr}
+    new_attrs |= {key: _copied(value) for key, value in node.attr.items() if key.startswith("_")}
     node.op = op
     node.input[:] = [*inputs, *controls]
     node.ClearField("attr")
-    _set(node, kept | attrs)
+    _set(node, new_attrs | attrs)
 
 
 def _copied(value: proto.AttrValue) -> proto.AttrValue:
@@ -143,7 +143,7 @@ def _copied(value: proto.AttrValue) -> proto.AttrValue:
 
 
 def _renamed(new: str) -> Rule:
-    def rule(node: proto.NodeDef, made: _Made) -> None:
+    def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         node.op = new
 
     return rule
@@ -152,8 +152,8 @@ def _renamed(new: str) -> Rule:
 def _with_last(new: str, value: bool | bytes) -> Rule:
     """An op that takes one input more at its end."""
 
-    def rule(node: proto.NodeDef, made: _Made) -> None:
-        last = made.constant(node, value)
+    def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+        last = new_nodes.constant(node, value)
         _become(node, new, [*_data(node), last], list(node.attr))
 
     return rule
@@ -162,28 +162,28 @@ def _with_last(new: str, value: bool | bytes) -> Rule:
 # ------------------------------------------------------------------------------------ rules
 
 
-def _batch_norm(node: proto.NodeDef, made: _Made) -> None:
+def _batch_norm(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     """t * scale + (beta - m * scale), of which all but t is mostly constant."""
     t, mean, variance, beta, gamma = _data(node, 5)
     kind = _copied(node.attr["T"])
-    epsilon = made.constant(node, node.attr["variance_epsilon"].f, kind.type)
-    scale = made.add(node, "AddV2", [variance, epsilon], T=kind)
-    scale = made.add(node, "Rsqrt", [scale], T=kind)
+    epsilon = new_nodes.constant(node, node.attr["variance_epsilon"].f, kind.type)
+    scale = new_nodes.add(node, "AddV2", [variance, epsilon], T=kind)
+    scale = new_nodes.add(node, "Rsqrt", [scale], T=kind)
     if node.attr["scale_after_normalization"].b:
-        scale = made.add(node, "Mul", [scale, gamma], T=kind)
-    shift = made.add(node, "Mul", [mean, scale], T=kind)
-    shift = made.add(node, "Sub", [beta, shift], T=kind)
-    scaled = made.add(node, "Mul", [t, scale], T=kind)
+        scale = new_nodes.add(node, "Mul", [scale, gamma], T=kind)
+    shift = new_nodes.add(node, "Mul", [mean, scale], T=kind)
+    shift = new_nodes.add(node, "Sub", [beta, shift], T=kind)
+    scaled = new_nodes.add(node, "Mul", [t, scale], T=kind)
     _become(node, "AddV2", [scaled, shift], T=kind)
 
 
 def _of_blocks(new: str, sizes: str) -> Rule:
-    def rule(node: proto.NodeDef, made: _Made) -> None:
-        value, others = _data(node, 2)
-        block = made.constant(node, [node.attr["block_size"].i] * 2, proto.DT_INT32)
+    def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+        value, margins = _data(node, 2)
+        block = new_nodes.constant(node, [node.attr["block_size"].i] * 2, proto.DT_INT32)
         kind = node.attr[sizes].type or proto.DT_INT32
         attrs = {"Tpaddings" if new.startswith("Space") else "Tcrops": kind}
-        _become(node, new, [value, block, others], ["T"], Tblock_shape=proto.DT_INT32, **attrs)
+        _become(node, new, [value, block, margins], ["T"], Tblock_shape=proto.DT_INT32, **attrs)
 
     return rule
 
@@ -191,35 +191,35 @@ def _of_blocks(new: str, sizes: str) -> Rule:
 def _by_shape(new: str, position: int) -> Rule:
     """An op that takes the shape of one of its inputs now."""
 
-    def rule(node: proto.NodeDef, made: _Made) -> None:
+    def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         inputs = _data(node, 3)
         kind = _copied(node.attr["T"])
-        inputs[position] = made.add(node, "Shape", [inputs[position]], T=kind)
+        inputs[position] = new_nodes.add(node, "Shape", [inputs[position]], T=kind)
         _become(node, new, inputs, ["T", "strides", "padding", "dilations"])
 
     return rule
 
 
-def _padded_conv(node: proto.NodeDef, made: _Made) -> None:
+def _padded_conv(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     *image, paddings, kernel = _data(node, 4 if "Resize" in node.op else 3)
     kind = _copied(node.attr["T"])
     if len(image) > 1:  # it is resized to a size
         align = proto.AttrValue(b=node.attr["resize_align_corners"].b)
-        found = made.add(node, "ResizeBilinear", image, T=kind, align_corners=align)
-        image = [found]
+        resized = new_nodes.add(node, "ResizeBilinear", image, T=kind, align_corners=align)
+        image = [resized]
         if kind.type != proto.DT_FLOAT:
-            image = [made.add(node, "Cast", image, SrcT=proto.DT_FLOAT, DstT=kind)]
+            image = [new_nodes.add(node, "Cast", image, SrcT=proto.DT_FLOAT, DstT=kind)]
     mode = proto.AttrValue(s=node.attr["mode"].s)
-    padded = made.add(
+    padded = new_nodes.add(
         node, "MirrorPad", [*image, paddings], T=kind, Tpaddings=proto.DT_INT32, mode=mode
     )
     _become(node, "Conv2D", [padded, kernel], ["T", "strides", "padding"])
 
 
-def _quantized_reshape(node: proto.NodeDef, made: _Made) -> None:
+def _quantized_reshape(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     value, shape, low, high = _data(node, 4)
     kind, of_shape = _copied(node.attr["T"]), node.attr["Tshape"].type or proto.DT_INT32
-    reshaped = made.add(node, "Reshape", [value, shape], T=kind, Tshape=of_shape)
+    reshaped = new_nodes.add(node, "Reshape", [value, shape], T=kind, Tshape=of_shape)
     kinds = proto.AttrValue()
     kinds.list.type.extend([kind.type, proto.DT_FLOAT, proto.DT_FLOAT])
     _become(node, "IdentityN", [reshaped, low, high], T=kinds)
@@ -228,45 +228,45 @@ def _quantized_reshape(node: proto.NodeDef, made: _Made) -> None:
 def _in_place(new: str) -> Rule:
     """Rows of a tensor that nobody else sees, by their numbers, which begin again at the end."""
 
-    def rule(node: proto.NodeDef, made: _Made) -> None:
+    def rule(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
         value, rows, updates = _data(node, 3)
-        first, last = (made.constant(node, [n], proto.DT_INT32) for n in (0, -1))
+        first, last = (new_nodes.constant(node, [n], proto.DT_INT32) for n in (0, -1))
         kinds = {"T": proto.DT_INT32, "Tdim": proto.DT_INT32}
-        shape = made.add(node, "Shape", [value], T=_copied(node.attr["T"]))
-        count = made.add(
-            node, "GatherV2", [shape, first, made.constant(node, 0, proto.DT_INT32)],
+        shape = new_nodes.add(node, "Shape", [value], T=_copied(node.attr["T"]))
+        count = new_nodes.add(
+            node, "GatherV2", [shape, first, new_nodes.constant(node, 0, proto.DT_INT32)],
             Tparams=proto.DT_INT32, Tindices=proto.DT_INT32, Taxis=proto.DT_INT32,
         )  # fmt: skip
-        rows = made.add(node, "FloorMod", [rows, count], T=proto.DT_INT32)
-        rows = made.add(node, "ExpandDims", [rows, last], **kinds)
+        rows = new_nodes.add(node, "FloorMod", [rows, count], T=proto.DT_INT32)
+        rows = new_nodes.add(node, "ExpandDims", [rows, last], **kinds)
         _become(node, new, [value, rows, updates], ["T"], Tindices=proto.DT_INT32)
 
     return rule
 
 
-def _empty(node: proto.NodeDef, made: _Made) -> None:
+def _empty(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
     kind = node.attr["dtype"].type
-    zero = made.constant(node, {proto.DT_STRING: b"", proto.DT_BOOL: False}.get(kind, 0), kind)
+    zero = new_nodes.constant(node, {proto.DT_STRING: b"", proto.DT_BOOL: False}.get(kind, 0), kind)
     _become(node, "Fill", [*_data(node), zero], T=kind, index_type=proto.DT_INT32)
 
 
-def _parallel_concat(node: proto.NodeDef, made: _Made) -> None:
-    axis = made.constant(node, 0, proto.DT_INT32)
+def _parallel_concat(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+    axis = new_nodes.constant(node, 0, proto.DT_INT32)
     _become(node, "ConcatV2", [*_data(node), axis], ["N", "T"], Tidx=proto.DT_INT32)
 
 
-def _sparse_matmul(node: proto.NodeDef, made: _Made) -> None:
-    """What is 0 costs as much as what is not."""
+def _sparse_matmul(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+    """Convert to MatMul; zeros are not skipped."""
     inputs = _data(node, 2)
     for i, key in enumerate(("Ta", "Tb")):
         kind = node.attr[key].type or proto.DT_FLOAT
         if kind != proto.DT_FLOAT:
-            inputs[i] = made.add(node, "Cast", [inputs[i]], SrcT=kind, DstT=proto.DT_FLOAT)
+            inputs[i] = new_nodes.add(node, "Cast", [inputs[i]], SrcT=kind, DstT=proto.DT_FLOAT)
     _become(node, "MatMul", inputs, ["transpose_a", "transpose_b"], T=proto.DT_FLOAT)
 
 
-def _stack(node: proto.NodeDef, made: _Made) -> None:
-    any_size = made.constant(node, -1, proto.DT_INT32)
+def _stack(node: proto.NodeDef, new_nodes: _NewNodes) -> None:
+    any_size = new_nodes.constant(node, -1, proto.DT_INT32)
     _become(node, "StackV2", [any_size, *_data(node)], ["elem_type", "stack_name"])
 
 
@@ -290,7 +290,7 @@ _READER_OPS: Final = (
 _ARRAY_OPS: Final = (
     "Close", "Concat", "Gather", "Grad", "Read", "Scatter", "Size", "Split", "Write",
 )  # fmt: skip
-_FORMER: Final[dict[str, str]] = {
+_RENAMED_OPS: Final[dict[str, str]] = {
     "AudioSummary": "AudioSummaryV2",
     "BiasAddV1": "BiasAdd",
     "DeepCopy": "Identity",
@@ -308,7 +308,7 @@ _FORMER: Final[dict[str, str]] = {
     **{f"TensorArray{op}{v}": f"TensorArray{op}V3" for op in _ARRAY_OPS for v in ("", "V2")},
 }
 _RULES: Final[dict[str, Rule]] = {
-    **{op: _renamed(new) for op, new in _FORMER.items()},
+    **{op: _renamed(new) for op, new in _RENAMED_OPS.items()},
     "BatchDataset": _with_last("BatchDatasetV2", False),
     "BatchNormWithGlobalNormalization": _batch_norm,
     "BatchToSpace": _of_blocks("BatchToSpaceND", "Tidx"),
@@ -328,8 +328,8 @@ _RULES: Final[dict[str, Rule]] = {
     "SparseMatMul": _sparse_matmul,
     "Stack": _stack,
 }
-FORMER_OPS: Final = frozenset(_RULES)
-"""Op types that graphs may hold and that nobody else knows."""
+DEPRECATED_OPS: Final = frozenset(_RULES)
+"""Op types of older graphs that are converted when a graph is imported."""
 
 # ---------------------------------------------------------------------------------- handles
 
@@ -344,13 +344,13 @@ _ROUTES: Final = frozenset(
 )
 
 
-def _former(op: str) -> str:
-    """The op that one of a former name is, if it is one."""
-    return "StackV2" if op == "Stack" else _FORMER.get(op, "")
+def _renamed_op(op: str) -> str:
+    """Return the current name of a renamed op, or "" if it is not one."""
+    return "StackV2" if op == "Stack" else _RENAMED_OPS.get(op, "")
 
 
 def _retype(graph_def: proto.GraphDef, handles: set[str]) -> None:
-    """What routes a handle that was a string routes a resource."""
+    """Change the element type of handles from string to resource along their route."""
     users: dict[str, list[proto.NodeDef]] = {}
     for node in graph_def.node if handles else ():
         if node.op in _ROUTES and node.input:

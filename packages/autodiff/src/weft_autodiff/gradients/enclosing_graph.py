@@ -1,7 +1,8 @@
-"""Gradients that flow out of the body of a function, into the graphs around it.
+"""Gradients that leave the body of a function for the graphs that enclose it.
 
-A body has arguments that stand for values of the graph around. What flows back into these goes on
-there, node by node. The nodes of the gradient stay in the body, which captures what they need.
+Some arguments of a body are captures of values of the enclosing graph. The gradients of these
+arguments continue there, node by node. The nodes of the gradient stay in the body, which captures
+the values that they need.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
 
-class Around:
-    """The graph around a body, and what of it the body's arguments stand for.
+class EnclosingGraph:
+    """The graph that encloses a body, and its values that the body's arguments capture.
 
     Args:
-      body: where gradients are asked for.
-      xs: with respect to what; those that are of the body are of no interest here.
-      stops: outputs through which nothing flows back.
+      body: the graph whose gradients are computed.
+      xs: outputs to differentiate by; those of the body itself are ignored.
+      stops: outputs treated as constants.
     Attributes:
-      arguments: of the body, that stand for values which depend on one of `xs`; and these values.
-      reaches_out: whether one of these values is computed, so that what flows back into the
-        argument may flow on.
+      arguments: arguments of the body that capture values depending on one of `xs`, with these
+        values.
+      reaches_out: True if one of these values has inputs, so that gradients may continue there.
     """
 
     def __init__(self, body: Graph, xs: Sequence[Output], stops: set[Output]) -> None:
@@ -42,7 +43,7 @@ class Around:
             return
         assert isinstance(body, FunctionGraph)
         self._graph = outer
-        self._further = Around(outer, self._xs, stops)
+        self._further = EnclosingGraph(outer, self._xs, stops)
         self._sources = [x for x in self._xs if x.node.graph is outer]
         self._sources += self._further.arguments
         captured = {arg: value for value, arg in body.captures.items() if is_trainable(value)}
@@ -54,23 +55,23 @@ class Around:
         )
 
     def back(self, walk: Walk) -> dict[Output, Grad]:
-        """What flows back to those of `xs` that are around, through the arguments of the body."""
+        """Return the gradients of the `xs` in enclosing graphs."""
         out = _OuterWalk(walk, self._graph)
         for argument, value in self.arguments.items():
             grad = walk.total(argument)
             if grad is not None:
                 out.receive(value, grad)
         out.back(list(out.received), self._sources, self._stops)
-        found = self._further.back(out) if self._further.arguments else {}
+        grads = self._further.back(out) if self._further.arguments else {}
         for x in self._xs:
             grad = out.total(x)
             if grad is not None:
-                found[x] = grad
-        return found
+                grads[x] = grad
+        return grads
 
 
 class _OuterWalk(Walk):
-    """A pass over a graph around the body that its nodes go into."""
+    """A backward pass over the enclosing graph, whose new nodes go into the body."""
 
     def __init__(self, walk: Walk, graph: Graph) -> None:
         super().__init__(walk.graph, current_context(graph), walk.rules, gate=walk.gate)

@@ -43,7 +43,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: _adam().minimize(_loss(), var_list=3), "var_list must be variables, got 3"),
     (
         lambda: _adam().apply_gradients([3]),
-        "apply_gradients takes pairs of a gradient and a variable, got 3",
+        "apply_gradients requires pairs (gradient, variable), got 3",
     ),
 ]
 
