@@ -282,7 +282,7 @@ def test_block_cells_say_what_they_need() -> None:
         rnn.LSTMBlockCell(2)(wf.ones([3, 4]), wf.ones([3, 4]))
     with pytest.raises(errors.InvalidArgumentError, match="last size is known"):
         rnn.LSTMBlockFusedCell(2)(wf.placeholder(wf.float32, [2, 3, None]), dtype=wf.float32)
-    with pytest.raises(errors.InvalidArgumentError, match="num_units or its former name"):
+    with pytest.raises(errors.InvalidArgumentError, match="num_units or its deprecated name"):
         rnn.GRUBlockCell()
 
 

@@ -1,4 +1,4 @@
-"""What old programs import of `tf.contrib`: thin, over what is there.
+"""The parts of `tf.contrib` that old programs import, as thin wrappers.
 
 The namespaces load when they are first used.
 """
@@ -40,7 +40,7 @@ NAMESPACES = (
     "slim",
     "training",
 )
-"""What of `tf.contrib` is here."""
+"""The available namespaces of `tf.contrib`."""
 
 
 def __getattr__(name: str) -> Any:

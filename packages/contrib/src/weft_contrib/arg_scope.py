@@ -39,7 +39,7 @@ def _key(function: Any) -> str:
 
 
 def add_arg_scope(func: Function) -> Function:
-    """Let `arg_scope` give defaults to a function.
+    """Let `arg_scope` set defaults of a function.
 
     Args:
       func: with arguments that have defaults.
@@ -56,11 +56,11 @@ def add_arg_scope(func: Function) -> Function:
 
     @functools.wraps(func)
     def scoped(*args: Any, **kwargs: Any) -> Any:
-        given = _scopes.stack[-1].get(key)
-        if not given:
+        scope_args = _scopes.stack[-1].get(key)
+        if not scope_args:
             return func(*args, **kwargs)
         positional = names[: len(args)]
-        defaults = {name: given[name] for name in given if name not in positional}
+        defaults = {name: scope_args[name] for name in scope_args if name not in positional}
         return func(*args, **{**defaults, **kwargs})
 
     parameters = inspect.signature(func).parameters.values()
@@ -72,7 +72,7 @@ def add_arg_scope(func: Function) -> Function:
 
 
 def has_arg_scope(func: Any) -> bool:
-    """Whether `arg_scope` can give defaults to a function.
+    """Return True if `arg_scope` can set defaults of a function.
 
     Args:
       func: any function.
@@ -81,7 +81,7 @@ def has_arg_scope(func: Any) -> bool:
 
 
 def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
-    """The arguments of a function to which `arg_scope` can give defaults.
+    """Return the arguments of a function whose defaults `arg_scope` can set.
 
     Args:
       func: marked by `add_arg_scope`.
@@ -97,7 +97,7 @@ def current_arg_scope() -> Scope:
 
 @contextmanager
 def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
-    """Give functions other defaults inside a block.
+    """Set other defaults of functions inside a block.
 
     Args:
       list_ops_or_scope: functions that `add_arg_scope` has marked; or what another `arg_scope`
@@ -121,7 +121,7 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
     if isinstance(list_ops_or_scope, Mapping):
         if kwargs:
             raise errors.InvalidArgumentError(
-                "a scope that is entered again takes no arguments, got " + ", ".join(kwargs)
+                "arg_scope(scope) accepts no keyword arguments, got " + ", ".join(kwargs)
             )
         inside = {key: dict(value) for key, value in list_ops_or_scope.items()}
     else:
@@ -133,21 +133,21 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
         _scopes.stack.pop()
 
 
-def _extended(functions: Any, given: dict[str, Any]) -> Scope:
+def _extended(functions: Any, defaults: dict[str, Any]) -> Scope:
     if not isinstance(functions, Sequence) or isinstance(functions, str):
         raise errors.InvalidTypeError(
-            f"arg_scope takes a list of functions or a scope, got {functions!r}"
+            f"arg_scope requires a list of functions or a scope, got {functions!r}"
         )
     inside = {key: dict(value) for key, value in _scopes.stack[-1].items()}
     for function in functions:
         _check(function)
         key = _key(function)
-        known = inspect.signature(function).parameters
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
-        for name in given:
-            if name not in known and not takes_any:
-                raise unknown_argument(key, name, known)
-        inside.setdefault(key, {}).update(given)
+        parameters = inspect.signature(function).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for name in defaults:
+            if name not in parameters and not takes_any:
+                raise unknown_argument(key, name, parameters)
+        inside.setdefault(key, {}).update(defaults)
     return inside
 
 

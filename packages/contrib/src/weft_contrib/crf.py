@@ -57,8 +57,8 @@ def crf_unary_score(tag_indices: Any, sequence_lengths: Any, inputs: Any) -> Any
     Returns: shape (B,).
     """
     x = convert_to_tensor(inputs)
-    chosen = gather.one_hot(convert_to_tensor(tag_indices), shapes.shape(x)[2], dtype=x.dtype)
-    scores = reduction.reduce_sum(x * chosen, 2)
+    tag_mask = gather.one_hot(convert_to_tensor(tag_indices), shapes.shape(x)[2], dtype=x.dtype)
+    scores = reduction.reduce_sum(x * tag_mask, 2)
     return reduction.reduce_sum(scores * _mask(sequence_lengths, shapes.shape(x)[1], x.dtype), 1)
 
 
@@ -110,7 +110,7 @@ def crf_multitag_sequence_score(
 
 
 def crf_forward(inputs: Any, state: Any, transition_params: Any, sequence_lengths: Any) -> Any:
-    """The forward pass: the logarithm of the sum over all tags up to each step's own.
+    """Run the forward algorithm: the log of the sum over all tag sequences up to each step.
 
     Args:
       inputs: potentials behind the first step, shape (B, T - 1, N).
@@ -218,24 +218,24 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
     steps = _time_first(x)
     ends = casting.cast(convert_to_tensor(sequence_length), dtypes.int32) - 1
     batch, count, tags = [shapes.shape(x)[i] for i in range(3)]
-    same = join.tile(shapes.expand_dims(sequence.range(tags), 0), [batch, 1])
+    identity = join.tile(shapes.expand_dims(sequence.range(tags), 0), [batch, 1])
 
-    def forward(t: Any, best: Any, kept: Any) -> list[Any]:
+    def forward(t: Any, best: Any, pointers: Any) -> list[Any]:
         paths = shapes.expand_dims(best, 2) + table
         runs = shapes.expand_dims(t <= ends, 1)
         following = masks.where_v2(runs, steps[t] + reduction.reduce_max(paths, 1), best)
         back = casting.cast(reduction.argmax(paths, 1), dtypes.int32)
-        return [t + 1, following, kept.write(t, masks.where_v2(runs, back, same))]
+        return [t + 1, following, pointers.write(t, masks.where_v2(runs, back, identity))]
 
-    kept = TensorArray(dtypes.int32, count, element_shape=[x.shape[0].value, x.shape[2].value])
-    kept = kept.write(0, same)
+    pointers = TensorArray(dtypes.int32, count, element_shape=[x.shape[0].value, x.shape[2].value])
+    pointers = pointers.write(0, identity)
     invariants = [
         TensorShape([]),
         TensorShape([x.shape[0].value, x.shape[2].value]),
         TensorShape(None),
     ]
-    _, best, kept = while_loop(
-        lambda t, *_: t < count, forward, [1, x[:, 0], kept], shape_invariants=invariants
+    _, best, pointers = while_loop(
+        lambda t, *_: t < count, forward, [1, x[:, 0], pointers], shape_invariants=invariants
     )
     last = casting.cast(reduction.argmax(best, 1), dtypes.int32)
 
@@ -244,15 +244,15 @@ def crf_decode(potentials: Any, transition_params: Any, sequence_length: Any) ->
         rows = join.stack([sequence.range(batch), tag], 1)
         return [t - 1, gather.gather_nd(kept_rows.read(t), rows), out]
 
-    kept_rows = TensorArray(dtypes.int32, count, clear_after_read=False).unstack(kept.stack())
-    found = TensorArray(dtypes.int32, count)
-    _, _, found = while_loop(
+    kept_rows = TensorArray(dtypes.int32, count, clear_after_read=False).unstack(pointers.stack())
+    path = TensorArray(dtypes.int32, count)
+    _, _, path = while_loop(
         lambda t, *_: t >= 0,
         backward,
-        [count - 1, last, found],
+        [count - 1, last, path],
         shape_invariants=[TensorShape([]), TensorShape([None]), TensorShape(None)],
     )
-    result = permutation.transpose(found.stack(), [1, 0])
+    result = permutation.transpose(path.stack(), [1, 0])
     result *= _mask(sequence_length, count, dtypes.int32)
     result.set_shape([x.shape[0].value, x.shape[1].value])
     score = reduction.reduce_max(best, 1)

@@ -39,7 +39,7 @@ class CudnnCompatibleGRUCell(GRUCell):
         self._kernel_initializer = kernel_initializer
 
     def build(self, input_shape: Any) -> None:
-        """Make gates/kernel, gates/bias and the projections of input and state."""
+        """Create gates/kernel, gates/bias and the projections of input and state."""
         depth, units = self._input_depth(input_shape), self._num_units
         kernel, bias = self._kernel_initializer, self._bias_initializer
         self._gates = self.add_weight(
@@ -55,7 +55,7 @@ class CudnnCompatibleGRUCell(GRUCell):
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step: shapes (B, I) and (B, H)."""
+        """Run one step: shapes (B, I) and (B, H)."""
         product = matmul.matmul(join.concat([inputs, state], 1), self._gates)
         r, u = join.split(sigmoid(nn.bias_add(product, self._gate_bias)), 2, axis=1)
         (weights, bias), (hidden, hidden_bias) = self._candidates

@@ -77,7 +77,7 @@ _log = logging.getLogger("weft")
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is a tensor or a variable.
+    """Return True if `x` is a tensor or a variable.
 
     Args:
       x: anything.
@@ -86,7 +86,7 @@ def is_tensor(x: Any) -> bool:
 
 
 def assert_or_get_global_step(graph: Any = None, global_step_tensor: Any = None) -> Any:
-    """The global step, checked where it is given and looked for where it is not.
+    """Check and return the given global step, or look one up if None is given.
 
     Args:
       graph: to look in; the default one by default.
@@ -166,13 +166,13 @@ def model_variable(
     synchronization: Any = None,
     aggregation: Any = None,
 ) -> Any:
-    """A `variable` that is in MODEL_VARIABLES, too.
+    """Create a `variable` that is also in MODEL_VARIABLES.
 
     Args:
       name, shape, dtype, initializer, regularizer, trainable, collections, caching_device, device,
         partitioner, custom_getter, use_resource, synchronization, aggregation: as `variable`.
     """
-    both = [*(collections or ()), GraphKeys.GLOBAL_VARIABLES, GraphKeys.MODEL_VARIABLES]
+    all_collections = [*(collections or ()), GraphKeys.GLOBAL_VARIABLES, GraphKeys.MODEL_VARIABLES]
     return variable(
         name,
         shape,
@@ -180,7 +180,7 @@ def model_variable(
         initializer,
         regularizer,
         trainable,
-        both,
+        all_collections,
         caching_device,
         device,
         partitioner,
@@ -240,7 +240,7 @@ def add_model_variable(var: Any) -> None:
 def get_variables(
     scope: Any = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
 ) -> list[Any]:
-    """The variables of a collection.
+    """Return the variables of a collection.
 
     Args:
       scope: what their names begin with: a pattern, or a variable scope.
@@ -284,7 +284,7 @@ def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> lis
 
 
 def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
-    """The variables whose names end so.
+    """Return the variables whose names have a suffix.
 
     Args:
       suffix, scope: as `get_variables`.
@@ -309,16 +309,16 @@ def get_unique_variable(var_op_name: str) -> Any:
       var_op_name: its name without ":0".
     Raises: InvalidArgumentError: there is none, or more than one.
     """
-    found = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
-    if len(found) != 1:
+    matches = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
+    if len(matches) != 1:
         raise errors.InvalidArgumentError(
-            f"one variable {var_op_name!r} is required, got {[v.name for v in found]}"
+            f"one variable {var_op_name!r} is required, got {[v.name for v in matches]}"
         )
-    return found[0]
+    return matches[0]
 
 
 def get_variable_full_name(var: Any) -> str:
-    """The name of a variable in checkpoints, which is that of the whole for a part of one.
+    """Return a variable's name in checkpoints; for a part the name of the whole variable.
 
     Args:
       var: the variable.
@@ -332,7 +332,7 @@ def filter_variables(
     exclude_patterns: Any = None,
     reg_search: bool = True,
 ) -> list[Any]:
-    """Those variables whose names match one pattern, and none of others.
+    """Return the variables whose names match an include pattern and no exclude pattern.
 
     Args:
       var_list: variables.
@@ -345,35 +345,37 @@ def filter_variables(
     def fits(patterns: Any, variable: Any) -> bool:
         return any(find(pattern, variable.op.name) for pattern in patterns)
 
-    found = list(var_list)
+    selected = list(var_list)
     if include_patterns:
-        found = [v for v in found if fits(include_patterns, v)]
-    return [v for v in found if not fits(exclude_patterns or (), v)]
+        selected = [v for v in selected if fits(include_patterns, v)]
+    return [v for v in selected if not fits(exclude_patterns or (), v)]
 
 
 def get_variables_to_restore(
     include: Sequence[str] | None = None, exclude: Sequence[str] | None = None
 ) -> list[Any]:
-    """The variables of some scopes without those of others.
+    """Return the variables of some scopes without those of others.
 
     Args:
       include: scopes; all by default.
       exclude: scopes.
     Raises: InvalidTypeError: one of them is no list.
     """
-    for given, what in ((include, "include"), (exclude, "exclude")):
-        if given is not None and not isinstance(given, list | tuple):
-            raise errors.InvalidTypeError(f"{what} must be a list of scopes, got {given!r}")
-    found = get_variables() if include is None else [v for s in include for v in get_variables(s)]
+    for scopes, argument in ((include, "include"), (exclude, "exclude")):
+        if scopes is not None and not isinstance(scopes, list | tuple):
+            raise errors.InvalidTypeError(f"{argument} must be a list of scopes, got {scopes!r}")
+    selected = (
+        get_variables() if include is None else [v for s in include for v in get_variables(s)]
+    )
     left_out = {v for scope in exclude or () for v in get_variables(scope)}
-    return [v for v in found if v not in left_out]
+    return [v for v in selected if v not in left_out]
 
 
 # ---------------------------------------------------------------------- values from elsewhere
 
 
 def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dict[Any, Any]]:
-    """A node that gives variables values, and what to feed it.
+    """Create a node that assigns values to variables; return it with the values to feed.
 
     Args:
       var_names_to_values: arrays by full names of variables.
@@ -394,7 +396,7 @@ def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dic
 
 
 def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], None]:
-    """A function of a session that gives variables values.
+    """Return a function of a session that assigns values to variables.
 
     Args:
       var_names_to_values: as `assign_from_values`.
@@ -410,7 +412,7 @@ def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[A
 def assign_from_checkpoint(
     model_path: str, var_list: Any, ignore_missing_vars: bool = False
 ) -> tuple[Any, dict[Any, Any]]:
-    """A node that gives variables their values in a checkpoint, and what to feed it.
+    """Create a node that restores variables from a checkpoint; return it with the values to feed.
 
     Args:
       model_path: of the checkpoint.
@@ -426,8 +428,8 @@ def assign_from_checkpoint(
                 _log.warning("Variable %s missing in checkpoint %s", name, model_path)
                 continue
             raise errors.NotFoundError(f"the checkpoint {model_path} has no variable {name!r}")
-        for each in target if isinstance(target, list) else [target]:
-            values[each.op.name] = _part(reader.get_tensor(name), each)
+        for variable in target if isinstance(target, list) else [target]:
+            values[variable.op.name] = _part(reader.get_tensor(name), variable)
     return assign_from_values(values)
 
 
@@ -449,7 +451,7 @@ def assign_from_checkpoint_fn(
     ignore_missing_vars: bool = False,
     reshape_variables: bool = False,
 ) -> Callable[[Any], None] | None:
-    """A function of a session that restores variables from a checkpoint.
+    """Return a function of a session that restores variables from a checkpoint.
 
     Args:
       model_path: of the checkpoint.
@@ -463,9 +465,9 @@ def assign_from_checkpoint_fn(
         raise errors.InvalidArgumentError("var_list cannot be empty")
     if ignore_missing_vars:
         reader = load_checkpoint(model_path)
-        named = _by_name(var_list)
-        var_list = {name: v for name, v in named.items() if reader.has_tensor(name)}
-        for name in named.keys() - var_list.keys():
+        by_name = _by_name(var_list)
+        var_list = {name: v for name, v in by_name.items() if reader.has_tensor(name)}
+        for name in by_name.keys() - var_list.keys():
             _log.warning("Variable %s missing in checkpoint %s", name, model_path)
         if not var_list:
             _log.warning("No Variables to restore")

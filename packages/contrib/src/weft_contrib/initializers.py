@@ -22,7 +22,7 @@ def variance_scaling_initializer(
     seed: int | None = None,
     dtype: Any = dtypes.float32,
 ) -> Callable[..., Any]:
-    """Random values whose variance is `factor / n`.
+    """Return an initializer of random values whose variance is `factor / n`.
 
     Args:
       factor: of the variance.
@@ -48,14 +48,14 @@ def variance_scaling_initializer(
         dtype = dtypes.as_dtype(dtype or default)
         if not dtype.is_floating:
             raise errors.InvalidTypeError("Cannot create initializer for non-floating point type.")
-        whole = shape if partition_info is None else partition_info.full_shape
-        fan_in, fan_out = compute_fans([int(size) for size in whole])
+        full_shape = shape if partition_info is None else partition_info.full_shape
+        fan_in, fan_out = compute_fans([int(size) for size in full_shape])
         n = {"FAN_IN": fan_in, "FAN_OUT": fan_out, "FAN_AVG": (fan_in + fan_out) / 2.0}[mode]
         n = max(1.0, n)
         if uniform:
             limit = math.sqrt(3.0 * factor / n)
             return random.random_uniform(shape, -limit, limit, dtype, seed=seed)
-        # The numbers that are cut off make the variance smaller, hence more than 1.
+        # Truncation reduces the variance, which a factor above 1 corrects.
         return random.truncated_normal(shape, 0.0, math.sqrt(1.3 * factor / n), dtype, seed=seed)
 
     return initialize

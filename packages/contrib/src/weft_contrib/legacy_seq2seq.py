@@ -79,13 +79,13 @@ def rnn_decoder(
     """
     with variable_scope(scope or "rnn_decoder"):
         state, outputs, prev = initial_state, [], None
-        for i, given in enumerate(decoder_inputs):
+        for i, step_input in enumerate(decoder_inputs):
             if loop_function is not None and prev is not None:
                 with variable_scope("loop_function", reuse=True):
-                    given = loop_function(prev, i)
+                    step_input = loop_function(prev, i)
             if i > 0:
                 get_variable_scope().reuse_variables()
-            output, state = cell(given, state)
+            output, state = cell(step_input, state)
             outputs.append(output)
             prev = output if loop_function is not None else None
         return outputs, state
@@ -120,7 +120,7 @@ def tied_rnn_seq2seq(
     dtype: Any = dtypes.float32,
     scope: Any = None,
 ) -> tuple[list[Any], Any]:
-    """As `basic_rnn_seq2seq`, with one set of weights.
+    """Run `basic_rnn_seq2seq` with one set of weights for encoder and decoder.
 
     Args:
       encoder_inputs, decoder_inputs, cell, dtype: as there.
@@ -218,21 +218,21 @@ def embedding_rnn_seq2seq(
 def _by_choice(
     feed_previous: Any, decode: Callable[..., Any], opened: Any
 ) -> tuple[list[Any], Any]:
-    """What `decode` gives for a bool; for a tensor a branch for each, with the same weights."""
+    """Call `decode` for a bool; for a tensor build a branch for each value, with shared weights."""
     if isinstance(feed_previous, bool):
         outputs, state = decode(feed_previous)
         return outputs, state
-    made: dict[str, Any] = {}
+    structure: dict[str, Any] = {}
 
     def branch(feed: bool) -> list[Any]:
         with variable_scope(opened, reuse=None if feed else True):
             outputs, state = decode(feed)
-        made["count"], made["state"] = len(outputs), state
+        structure["count"], structure["state"] = len(outputs), state
         return [*outputs, *nest.flatten(state)]
 
-    found = cond(feed_previous, lambda: branch(True), lambda: branch(False))
-    count = made["count"]
-    return found[:count], nest.pack_sequence_as(made["state"], found[count:])
+    results = cond(feed_previous, lambda: branch(True), lambda: branch(False))
+    count = structure["count"]
+    return results[:count], nest.pack_sequence_as(structure["state"], results[count:])
 
 
 def attention_decoder(
@@ -247,7 +247,7 @@ def attention_decoder(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> tuple[list[Any], Any]:
-    """A decoder that at each step looks at the encoder's outputs.
+    """Decode with attention to the encoder's outputs at each step.
 
     Args:
       decoder_inputs: tensors of shape (B, I).
@@ -274,28 +274,28 @@ def attention_decoder(
         heads = _Heads(states, num_heads)
         batch = shapes.shape(convert_to_tensor(decoder_inputs[0]))[0]
         size = states.shape[2].value
-        seen = [array.zeros(join.stack([batch, size]), states.dtype) for _ in range(num_heads)]
-        for each in seen:
-            each.set_shape([None, size])
+        contexts = [array.zeros(join.stack([batch, size]), states.dtype) for _ in range(num_heads)]
+        for context in contexts:
+            context.set_shape([None, size])
         if initial_state_attention:
-            seen = heads(initial_state)
+            contexts = heads(initial_state)
         state, outputs, prev = initial_state, [], None
-        for i, given in enumerate(decoder_inputs):
+        for i, step_input in enumerate(decoder_inputs):
             if i > 0:
                 get_variable_scope().reuse_variables()
             if loop_function is not None and prev is not None:
                 with variable_scope("loop_function", reuse=True):
-                    given = loop_function(prev, i)
-            given = convert_to_tensor(given)
-            x = linear([given, *seen], last_dimension(given.shape, 2))
+                    step_input = loop_function(prev, i)
+            step_input = convert_to_tensor(step_input)
+            x = linear([step_input, *contexts], last_dimension(step_input.shape, 2))
             cell_output, state = cell(x, state)
             if i == 0 and initial_state_attention:
                 with variable_scope(get_variable_scope(), reuse=True):
-                    seen = heads(state)
+                    contexts = heads(state)
             else:
-                seen = heads(state)
+                contexts = heads(state)
             with variable_scope("AttnOutputProjection"):
-                output = linear([cell_output, *seen], size_out)
+                output = linear([cell_output, *contexts], size_out)
             outputs.append(output)
             prev = output if loop_function is not None else None
         return outputs, state
@@ -316,19 +316,19 @@ class _Heads:
             self._weights.append(get_variable(f"AttnV_{a}", [size], states.dtype.base_dtype))
 
     def __call__(self, query: Any) -> list[Any]:
-        """What the states are, by the weights that a query gives them."""
+        """Return the states weighted by their fit to a query, one for each head."""
         parts = nest.flatten(query)
         query = parts[0] if len(parts) == 1 else join.concat(parts, 1)
-        found = []
+        contexts = []
         for a, (features, weights) in enumerate(zip(self._features, self._weights, strict=True)):
             with variable_scope(f"Attention_{a}"):
                 y = linear(query, self._size)
             y = shapes.reshape(y, [-1, 1, 1, self._size])
             scores = reduction.reduce_sum(weights * trigonometry.tanh(features + y), [2, 3])
             shares = shapes.reshape(nn.softmax(scores), [-1, self._steps, 1, 1])
-            seen = reduction.reduce_sum(shares * self._hidden, [1, 2])
-            found.append(shapes.reshape(seen, [-1, self._size]))
-        return found
+            context = reduction.reduce_sum(shares * self._hidden, [1, 2])
+            contexts.append(shapes.reshape(context, [-1, self._size]))
+        return contexts
 
 
 def embedding_attention_decoder(
@@ -392,7 +392,7 @@ def embedding_attention_seq2seq(
     scope: Any = None,
     initial_state_attention: bool = False,
 ) -> tuple[list[Any], Any]:
-    """`embedding_rnn_seq2seq` whose decoder looks at the encoder's outputs.
+    """Run `embedding_rnn_seq2seq` with a decoder that attends to the encoder's outputs.
 
     Args:
       encoder_inputs, decoder_inputs, cell, num_encoder_symbols, num_decoder_symbols,
@@ -405,7 +405,7 @@ def embedding_attention_seq2seq(
         dtype = dtype or dtypes.float32
         encoder = EmbeddingWrapper(unbuilt_copy(cell), num_encoder_symbols, embedding_size)
         outputs, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
-        rows = [shapes.reshape(each, [-1, 1, cell.output_size]) for each in outputs]
+        rows = [shapes.reshape(output, [-1, 1, cell.output_size]) for output in outputs]
         attention_states = join.concat(rows, 1)
         output_size = None
         if output_projection is None:
@@ -482,10 +482,10 @@ def sequence_loss(
       average_across_batch: divide by the number of sequences.
     Returns: rank 0.
     """
-    each = sequence_loss_by_example(
+    losses = sequence_loss_by_example(
         logits, targets, weights, average_across_timesteps, softmax_loss_function
     )
-    total = reduction.reduce_sum(each)
+    total = reduction.reduce_sum(losses)
     if average_across_batch:
         total /= casting.cast(shapes.shape(convert_to_tensor(targets[0]))[0], total.dtype)
     return total
@@ -502,7 +502,7 @@ def model_with_buckets(
     per_example_loss: bool = False,
     name: str | None = None,
 ) -> tuple[list[Any], list[Any]]:
-    """A model for each pair of lengths, with one set of weights.
+    """Build a model for each pair of lengths, with one set of weights.
 
     Args:
       encoder_inputs, decoder_inputs, targets, weights: lists as long as the largest bucket.
@@ -523,11 +523,11 @@ def model_with_buckets(
     loss = sequence_loss_by_example if per_example_loss else sequence_loss
     for j, (size_in, size_out) in enumerate(buckets):
         with variable_scope(get_variable_scope(), reuse=True if j > 0 else None):
-            found, _ = seq2seq(encoder_inputs[:size_in], decoder_inputs[:size_out])
-            outputs.append(found)
+            bucket_outputs, _ = seq2seq(encoder_inputs[:size_in], decoder_inputs[:size_out])
+            outputs.append(bucket_outputs)
             losses.append(
                 loss(
-                    found,
+                    bucket_outputs,
                     targets[:size_out],
                     weights[:size_out],
                     softmax_loss_function=softmax_loss_function,

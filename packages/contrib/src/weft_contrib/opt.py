@@ -75,15 +75,17 @@ class LazyAdamOptimizer(AdamOptimizer):
         dtype = var.dtype.base_dtype
         hyper, powers = self._hyper_tensors(dtype), self._extra_tensors(var)
         rate = hyper["lr"] * sqrt(1 - powers["beta2_power"]) / (1 - powers["beta1_power"])
-        means = []
+        averages = []
         for slot, beta, value in (("m", "beta1", grad), ("v", "beta2", grad * grad)):
-            own = self.get_slot(var, slot)
-            mean = hyper[beta] * gather(own, indices) + (1 - hyper[beta]) * value
-            means.append((own, mean))
-        (_, m), (_, v) = means
+            slot_var = self.get_slot(var, slot)
+            mean = hyper[beta] * gather(slot_var, indices) + (1 - hyper[beta]) * value
+            averages.append((slot_var, mean))
+        (_, m), (_, v) = averages
         step = rate * m / (sqrt(v) + hyper["epsilon"])
-        kept = [own.scatter_update(IndexedSlices(mean, indices)) for own, mean in means]
-        return control.group(var.scatter_sub(IndexedSlices(step, indices)), *kept)
+        updates = [
+            slot_var.scatter_update(IndexedSlices(mean, indices)) for slot_var, mean in averages
+        ]
+        return control.group(var.scatter_sub(IndexedSlices(step, indices)), *updates)
 
 
 class NadamOptimizer(AdamOptimizer):
@@ -198,7 +200,7 @@ class AdaMaxOptimizer(AdamOptimizer):
 
 
 class LARSOptimizer(MomentumOptimizer):
-    """Momentum with a rate for each variable, by the sizes of it and of its gradient.
+    """Momentum with a rate for each variable, from its norm and that of its gradient.
 
     Args:
       learning_rate: scalar.
@@ -252,14 +254,14 @@ class LARSOptimizer(MomentumOptimizer):
         return self._apply_dense(grad, handle)
 
     def _trust(self, grad: Any, value: Any) -> Any:
-        """How far a variable may go, by its size and that of its gradient."""
-        own, slope = (sqrt(reduction.reduce_sum(x * x)) for x in (value, grad))
-        ratio = self._eeta * own / (slope + self._decay * own + self._added)
-        return where(greater(own, 0.0) & greater(slope, 0.0), ratio, ones_like(ratio))
+        """Return the trust ratio of a variable, from its norm and that of its gradient."""
+        norm, slope = (sqrt(reduction.reduce_sum(x * x)) for x in (value, grad))
+        ratio = self._eeta * norm / (slope + self._decay * norm + self._added)
+        return where(greater(norm, 0.0) & greater(slope, 0.0), ratio, ones_like(ratio))
 
 
 class MovingAverageOptimizer(Optimizer):
-    """An optimizer that keeps moving averages of what it trains.
+    """An optimizer that maintains moving averages of the trained variables.
 
     Args:
       opt: the optimizer inside.
@@ -293,7 +295,7 @@ class MovingAverageOptimizer(Optimizer):
         self._in_order = bool(sequential_update)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Those of the optimizer inside."""
+        """Compute the gradients with the inner optimizer."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(
@@ -324,7 +326,7 @@ class MovingAverageOptimizer(Optimizer):
     def swapping_saver(
         self, var_list: Any = None, name: str = "swapping_saver", **kwargs: Any
     ) -> Saver:
-        """A saver that saves averages by the names of their variables, and the other way round.
+        """Return a saver that exchanges averages and variables: each is saved by the other's name.
 
         Args:
           var_list: variables to save; all by default.
@@ -336,25 +338,25 @@ class MovingAverageOptimizer(Optimizer):
             raise errors.FailedPreconditionError(
                 "apply_gradients or minimize must be called before swapping_saver"
             )
-        chosen = global_variables() if var_list is None else var_list
-        if not isinstance(chosen, dict):
-            chosen = group_parts(chosen)
+        variables = global_variables() if var_list is None else var_list
+        if not isinstance(variables, dict):
+            variables = group_parts(variables)
         counterparts = self._swapped
         swapped = group_parts(counterparts, lambda var: checkpoint_name(counterparts[var]))
         for key, var in swapped.items():
-            if key not in chosen:
+            if key not in variables:
                 raise errors.InvalidArgumentError(
                     f"var_list must have {key!r}, whose value is saved by another name: {var!r}"
                 )
-        return Saver({**chosen, **swapped}, name=name, **kwargs)
+        return Saver({**variables, **swapped}, name=name, **kwargs)
 
 
 class DecoupledWeightDecayExtension(Optimizer):
-    """What makes an optimizer decay weights beside its gradients: the first base of a class.
+    """A mixin that adds decoupled weight decay to an optimizer: the first base of a class.
 
-    Each variable loses `weight_decay` times its value before it is updated; of a sparse gradient
-    the rows that have one do. It is not scaled by the learning rate, so that a schedule has to be
-    given for both.
+    `weight_decay` times its value is subtracted from each variable before its update; with a
+    sparse gradient only from the rows that have one. It is not scaled by the learning rate, so
+    a schedule must be set for both.
 
     Args:
       weight_decay: scalar, or a function that returns it.
@@ -370,7 +372,7 @@ class DecoupledWeightDecayExtension(Optimizer):
     def minimize(
         self, loss: Any, *args: Any, decay_var_list: Sequence[Any] | None = None, **kwargs: Any
     ) -> Any:
-        """As the optimizer's.
+        """Minimize the loss as the optimizer does, with decay.
 
         Args:
           loss: scalar.
@@ -387,7 +389,7 @@ class DecoupledWeightDecayExtension(Optimizer):
         decay_var_list: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As the optimizer's.
+        """Apply gradients as the optimizer does, with decay.
 
         Args:
           grads_and_vars: pairs of a gradient and its variable.
@@ -404,8 +406,11 @@ class DecoupledWeightDecayExtension(Optimizer):
     def _update(self, grad: Any, var: Any) -> Any:
         if self._decayed is not None and var.op not in self._decayed:
             return super()._update(grad, var)
-        given = self._weight_decay
-        rate = cast(convert_to_tensor(given() if callable(given) else given), var.dtype.base_dtype)
+        weight_decay = self._weight_decay
+        rate = cast(
+            convert_to_tensor(weight_decay() if callable(weight_decay) else weight_decay),
+            var.dtype.base_dtype,
+        )
         if isinstance(grad, IndexedSlices):
             rows, _ = unique(grad.indices)
             decay = var.scatter_sub(IndexedSlices(rate * gather(var, rows), rows))
@@ -416,7 +421,24 @@ class DecoupledWeightDecayExtension(Optimizer):
 
 
 def extend_with_decoupled_weight_decay(base_optimizer: type) -> type:
-    """An optimizer's class with decoupled weight decay, whose first argument is `weight_decay`.
+    """Return a subclass of an optimizer with decoupled weight decay.
+
+    The first argument of its constructor is `weight_decay`.
+
+    Args:
+      base_optimizer: a subclass of `train.Optimizer`.
+    Returns: a subclass of `DecoupledWeightDecayExtension` and of it.
+    Examples:
+      >>> Decaying = wf.contrib.opt.extend_with_decoupled_weight_decay(
+      ...     wf.train.GradientDescentOptimizer
+      ... )
+      >>> x = wf.Variable(2.0)
+      >>> update = Decaying(weight_decay=0.5, learning_rate=0.25).minimize(2.0 * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     print(session.run(x))
+      0.5
 
     Args:
       base_optimizer: a subclass of `train.Optimizer`.

@@ -1,4 +1,4 @@
-"""Cells of `tf.contrib.rnn` whose steps are one op each, and layers that are one op."""
+"""Cells of `tf.contrib.rnn` with one op per step, and layers with one op for all steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from weft_tensor.shape import as_dims, format_dims
 
 
 class _Weights:
-    """The variables of a block LSTM, which all its ops take in the same order.
+    """The variables of a block LSTM, in the order in which all its ops read them.
 
     Args:
       layer: whose they are.
@@ -58,14 +58,14 @@ class _Weights:
         return [self._kernel, *(self._peepholes or [nothing] * 3), self._bias]
 
 
-def _pair(state: Any, what: str) -> tuple[Any, Any]:
+def _pair(state: Any, role: str) -> tuple[Any, Any]:
     if not isinstance(state, tuple | list) or len(state) != 2:
-        raise errors.InvalidArgumentError(f"{what} must be a pair (c, h), got {state!r}")
+        raise errors.InvalidArgumentError(f"{role} must be a pair (c, h), got {state!r}")
     return state[0], state[1]
 
 
 class LSTMBlockCell(LayerRNNCell):
-    """Long short-term memory of which a step is one op, `LSTMBlockCell`.
+    """Long short-term memory with one op per step, `LSTMBlockCell`.
 
     The variables are those of `nn.rnn_cell.LSTMCell`: kernel, bias, and w_i_diag, w_f_diag and
     w_o_diag. Gradients flow back through c and h alone, and have none themselves; clipping does not
@@ -117,21 +117,21 @@ class LSTMBlockCell(LayerRNNCell):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel (I + H, 4 H), bias (4 H,) and peepholes (H,)."""
+        """Create kernel (I + H, 4 H), bias (4 H,) and peepholes (H,)."""
         depth = self._input_depth(input_shape)
         self._weights = _Weights(self, depth, self._num_units, self._use_peephole)
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> tuple[Output, LSTMStateTuple]:
-        """One step: shapes (B, I) and (B, H) twice."""
+        """Run one step: shapes (B, I) and (B, H) twice."""
         c, h = _pair(state, f"the state of {self.name}")
         attrs = {
             "forget_bias": self._forget_bias,
             "cell_clip": -1.0 if self._cell_clip is None else self._cell_clip,
             "use_peephole": self._use_peephole,
         }
-        made = create("LSTMBlockCell", [inputs, c, h, *self._weights.in_order()], attrs).outputs
-        return made[6], LSTMStateTuple(made[1], made[6])
+        outputs = create("LSTMBlockCell", [inputs, c, h, *self._weights.in_order()], attrs).outputs
+        return outputs[6], LSTMStateTuple(outputs[1], outputs[6])
 
 
 class LSTMBlockWrapper(Layer):
@@ -191,7 +191,7 @@ class LSTMBlockWrapper(Layer):
         dtype: Any = None,
         sequence_length: Any = None,
     ) -> tuple[Output, LSTMStateTuple]:
-        """As `__call__`, of one tensor."""
+        """Run all steps, as `__call__`, on one tensor."""
         steps, batch = (shapes.shape(inputs)[axis] for axis in range(2))
         if initial_state is not None:
             c, h = _pair(initial_state, "initial_state")
@@ -204,8 +204,8 @@ class LSTMBlockWrapper(Layer):
             sequence_length = casting.cast(sequence_length, dtypes.int32)
         cells, outputs = self._call_cell(inputs, c, h, dtype, sequence_length)
         if sequence_length is not None:
-            there = masks.sequence_mask(sequence_length, steps, dtype)
-            outputs = outputs * shapes.expand_dims(permutation.transpose(there), -1)
+            mask = masks.sequence_mask(sequence_length, steps, dtype)
+            outputs = outputs * shapes.expand_dims(permutation.transpose(mask), -1)
         last = [_last(*pair, sequence_length) for pair in ((c, cells), (h, outputs))]
         return outputs, LSTMStateTuple(*last)
 
@@ -225,7 +225,7 @@ def _last(first: Any, states: Output, lengths: Output | None) -> Output:
 
 
 class LSTMBlockFusedCell(LSTMBlockWrapper):
-    """Long short-term memory of which all steps are one op, `BlockLSTM`.
+    """Long short-term memory with one op for all steps, `BlockLSTM`.
 
     Variables and gradients are as `LSTMBlockCell` says. A layer is called as `LSTMBlockWrapper`
     says: steps come first.
@@ -269,7 +269,7 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Make kernel (I + H, 4 H), bias (4 H,) and peepholes (H,).
+        """Create kernel (I + H, 4 H), bias (4 H,) and peepholes (H,).
 
         Raises: InvalidArgumentError: the input's last size is not known.
         """
@@ -298,20 +298,20 @@ class LSTMBlockFusedCell(LSTMBlockWrapper):
         # without sequences there is no longest one
         count = reduction.reduce_max(join.concat([[0], shapes.reshape(longest, [-1])], 0))
         states = [initial_cell_state, initial_output]
-        given = [casting.cast(count, dtypes.int64), inputs, *states, *self._weights.in_order()]
-        made = create("BlockLSTM", given, attrs).outputs
-        return made[1], made[6]
+        op_inputs = [casting.cast(count, dtypes.int64), inputs, *states, *self._weights.in_order()]
+        op_outputs = create("BlockLSTM", op_inputs, attrs).outputs
+        return op_outputs[1], op_outputs[6]
 
 
 class GRUBlockCellV2(LayerRNNCell):
-    """A gated recurrent unit of which a step is one op, `GRUBlockCell`.
+    """A gated recurrent unit with one op per step, `GRUBlockCell`.
 
     The variables are those of `nn.rnn_cell.GRUCell`: gates/kernel, gates/bias, candidate/kernel,
     candidate/bias. Gradients have none themselves.
 
     Args:
       num_units: H.
-      cell_size: former name of `num_units`.
+      cell_size: deprecated name of `num_units`.
       reuse: of the variables.
       name: of the cell.
     Raises: InvalidArgumentError: neither or both sizes are given.
@@ -336,7 +336,7 @@ class GRUBlockCellV2(LayerRNNCell):
         super().__init__(name=name, _reuse=reuse)
         if (num_units is None) is (cell_size is None):
             raise errors.InvalidArgumentError(
-                f"num_units or its former name cell_size is required, got {num_units} and "
+                f"num_units or its deprecated name cell_size is required, got {num_units} and "
                 f"{cell_size}"
             )
         self.input_spec = InputSpec(ndim=2)
@@ -354,7 +354,7 @@ class GRUBlockCellV2(LayerRNNCell):
         return self._num_units
 
     def build(self, input_shape: Any) -> None:
-        """Make the kernels (I + H, 2 H) and (I + H, H), and their biases."""
+        """Create the kernels (I + H, 2 H) and (I + H, H), and their biases."""
         units, rows = self._num_units, self._input_depth(input_shape) + self._num_units
         gates, gate_bias, candidate, candidate_bias = self._names
         self._weights = [
@@ -366,7 +366,7 @@ class GRUBlockCellV2(LayerRNNCell):
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> tuple[Output, Output]:
-        """One step: shapes (B, I) and (B, H)."""
+        """Run one step: shapes (B, I) and (B, H)."""
         new = create("GRUBlockCell", [inputs, state, *self._weights]).outputs[3]
         return new, new
 

@@ -33,8 +33,8 @@ def linear(inputs: Any, size: int, biased: bool = True, initializer: Any = None)
       initializer: of the kernel.
     Returns: shape (B, O).
     """
-    given = inputs if isinstance(inputs, list | tuple) else [inputs]
-    x = given[0] if len(given) == 1 else join.concat(given, 1)
+    tensors = inputs if isinstance(inputs, list | tuple) else [inputs]
+    x = tensors[0] if len(tensors) == 1 else join.concat(tensors, 1)
     kernel = get_variable("kernel", [x.shape[1].value, size], x.dtype.base_dtype, initializer)
     product = matmul.matmul(x, kernel)
     if not biased:
@@ -57,21 +57,21 @@ class _Wrapper(RNNCell):
 
     @property
     def state_size(self) -> Any:
-        """That of the cell inside."""
+        """Return the state size of the wrapped cell."""
         return self._cell.state_size
 
     @property
     def output_size(self) -> Any:
-        """That of the cell inside."""
+        """Return the output size of the wrapped cell."""
         return self._cell.output_size
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """That of the cell inside."""
+        """Return the zero state of the wrapped cell."""
         return self._cell.zero_state(batch_size, dtype)
 
 
 class OutputProjectionWrapper(_Wrapper):
-    """A cell whose output is projected.
+    """A wrapper that projects a cell's output.
 
     Args:
       cell: the cell inside.
@@ -97,14 +97,14 @@ class OutputProjectionWrapper(_Wrapper):
         return self._size
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step."""
+        """Run one step."""
         output, state = self._cell(inputs, state)
         projected = linear(output, self._size)
         return (projected if self._activation is None else self._activation(projected)), state
 
 
 class InputProjectionWrapper(_Wrapper):
-    """A cell whose input is projected.
+    """A wrapper that projects a cell's input.
 
     Args:
       cell: the cell inside.
@@ -127,7 +127,7 @@ class InputProjectionWrapper(_Wrapper):
         self._activation = activation
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step."""
+        """Run one step."""
         projected = linear(inputs, self._num_proj)
         if self._activation is not None:
             projected = self._activation(projected)
@@ -135,7 +135,7 @@ class InputProjectionWrapper(_Wrapper):
 
 
 class EmbeddingWrapper(_Wrapper):
-    """A cell whose inputs are ids, for which it has rows of a variable "embedding".
+    """A wrapper that looks up a cell's input ids in a variable "embedding".
 
     Args:
       cell: the cell inside.
@@ -163,7 +163,7 @@ class EmbeddingWrapper(_Wrapper):
         self._initializer = initializer or RandomUniform(-(3.0**0.5), 3.0**0.5)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step."""
+        """Run one step."""
         first = state[0] if isinstance(state, tuple) else state
         table = get_variable("embedding", self._shape, first.dtype, self._initializer)
         rows = embedding.embedding_lookup(table, shapes.reshape(inputs, [-1]))
@@ -219,7 +219,7 @@ class LayerNormBasicLSTMCell(RNNCell):
         return self._units
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step: shapes (B, I) and (B, H) twice."""
+        """Run one step: shapes (B, I) and (B, H) twice."""
         c, h = state
         total = linear([inputs, h], 4 * self._units, not self._layer_norm)
         i, j, f, o = join.split(total, 4, axis=1)

@@ -86,7 +86,7 @@ class AttentionCellWrapper(RNNCell):
 
     @property
     def state_size(self) -> Any:
-        """(that of the cell, A, A N), or their sum: A kept of each of N outputs."""
+        """Return (size of the cell, A, A N), or their sum: A values for each of N past outputs."""
         sizes = (self._cell.state_size, self._size, self._size * self._length)
         return sizes if self._is_tuple else sum(sizes)
 
@@ -96,29 +96,29 @@ class AttentionCellWrapper(RNNCell):
         return self._size
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step: shape (B, I), and a state."""
-        kept = self._size * self._length
+        """Run one step: shape (B, I), and a state."""
+        history_size = self._size * self._length
         if self._is_tuple:
             inner, attention, kept_states = state
         else:
-            sizes = [self._cell.state_size, self._size, kept]
+            sizes = [self._cell.state_size, self._size, history_size]
             inner, attention, kept_states = join.split(state, sizes, 1)
         past = shapes.reshape(kept_states, [-1, self._length, self._size])
         width = self._input_size or inputs.shape[1].value
         with variable_scope("input_projection"):
-            given = linear([inputs, attention], width)
-        cell_output, new_inner = self._cell(given, inner)
-        seen = join.concat(nest.flatten(new_inner), 1) if nest.is_nested(new_inner) else new_inner
+            cell_input = linear([inputs, attention], width)
+        cell_output, new_inner = self._cell(cell_input, inner)
+        query = join.concat(nest.flatten(new_inner), 1) if nest.is_nested(new_inner) else new_inner
         with variable_scope("attention"):
-            new_attention = self._attend(seen, past)
+            new_attention = self._attend(query, past)
         with variable_scope("attn_output_projection"):
             output = linear([cell_output, new_attention], self._size)
         newer = join.concat([past[:, 1:], shapes.expand_dims(output, 1)], 1)
-        new_state = (new_inner, new_attention, shapes.reshape(newer, [-1, kept]))
+        new_state = (new_inner, new_attention, shapes.reshape(newer, [-1, history_size]))
         return output, new_state if self._is_tuple else join.concat(list(new_state), 1)
 
     def _attend(self, query: Any, past: Any) -> Any:
-        """What was kept, weighted by how it fits the state: shape (B, A)."""
+        """Return the past outputs, weighted by their fit to the state: shape (B, A)."""
         hidden = self._hidden
         kernel = get_variable("attn_w", [1, 1, self._size, hidden], query.dtype.base_dtype)
         scale = get_variable("attn_v", [hidden], query.dtype.base_dtype)
@@ -126,14 +126,14 @@ class AttentionCellWrapper(RNNCell):
         features = shapes.reshape(
             matmul.matmul(shapes.reshape(past, [-1, self._size]), flat), [-1, self._length, hidden]
         )
-        wanted = shapes.expand_dims(linear(query, hidden), 1)
-        score = reduction.reduce_sum(scale * tanh(features + wanted), 2)
+        query_features = shapes.expand_dims(linear(query, hidden), 1)
+        score = reduction.reduce_sum(scale * tanh(features + query_features), 2)
         weights = shapes.expand_dims(nn.softmax(score), 2)
         return reduction.reduce_sum(weights * past, 1)
 
 
 class NASCell(RNNCell):
-    """The recurrent cell that an architecture search found.
+    """The recurrent cell found by neural architecture search.
 
     Args:
       num_units: H, size of c and of h.
@@ -172,7 +172,7 @@ class NASCell(RNNCell):
         return self._num_proj or self._units
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step: shapes (B, I), (B, H) and (B, output size)."""
+        """Run one step: shapes (B, I), (B, H) and (B, output size)."""
         memory, last = state
         width, dtype = inputs.shape[1].value, inputs.dtype.base_dtype
         if width is None:
@@ -219,7 +219,7 @@ def _searched(h: Sequence[Any], x: Sequence[Any], memory: Any) -> tuple[Any, Any
 
 
 class UGRNNCell(RNNCell):
-    """One gate that says how much of the state is kept.
+    """A cell with one gate, which weighs old state against new.
 
     Args:
       num_units: H.
@@ -259,16 +259,16 @@ class UGRNNCell(RNNCell):
         return self._units
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step: shapes (B, I) and (B, H)."""
-        both = linear([inputs, state], 2 * self._units, initializer=self._initializer)
-        gate, candidate = join.split(both, 2, axis=1)
-        kept = sigmoid(gate + self._forget_bias)
-        new = kept * state + (1.0 - kept) * self._activation(candidate)
+        """Run one step: shapes (B, I) and (B, H)."""
+        total = linear([inputs, state], 2 * self._units, initializer=self._initializer)
+        gate, candidate = join.split(total, 2, axis=1)
+        weight = sigmoid(gate + self._forget_bias)
+        new = weight * state + (1.0 - weight) * self._activation(candidate)
         return new, new
 
 
 class HighwayWrapper(RNNCellWrapper):
-    """A cell whose input goes past it, as far as a gate lets it.
+    """A wrapper that mixes a cell's input into its output, weighted by a gate.
 
     Args:
       cell: the cell inside, whose output is as wide as its input.
@@ -293,7 +293,7 @@ class HighwayWrapper(RNNCellWrapper):
         self._coupled, self._start = couple_carry_transform_gates, carry_bias_init
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
-        """One step; see `RNNCell`."""
+        """Run one step; see `RNNCell`."""
         outputs, new_state = self.cell(inputs, state, scope=scope)
         if inputs.shape[1].value != outputs.shape[1].value:
             raise errors.InvalidArgumentError(
@@ -369,16 +369,18 @@ class ConvLSTMCell(RNNCell):
         return TensorShape(self._output)
 
     def call(self, inputs: Any, state: Any) -> Any:
-        """One step: shapes (B, *space, C) and (B, *space, H) twice."""
+        """Run one step: shapes (B, *space, C) and (B, *space, H) twice."""
         c, h = state
         width = self._hidden[-1]
         x = join.concat([inputs, h], -1)
         shape = [*self._kernel_shape, x.shape[-1].value, 4 * width]
-        dtype, made = x.dtype.base_dtype, self._initializers or {}
-        kernel = get_variable("kernel", shape, dtype, made.get("kernel"))
+        dtype, initializers = x.dtype.base_dtype, self._initializers or {}
+        kernel = get_variable("kernel", shape, dtype, initializers.get("kernel"))
         gates = convolution(x, kernel, padding="SAME")
         if self._use_bias:
-            gates = gates + get_variable("biases", [4 * width], dtype, made.get("bias", Zeros()))
+            gates = gates + get_variable(
+                "biases", [4 * width], dtype, initializers.get("bias", Zeros())
+            )
         i, j, f, o = join.split(gates, 4, axis=-1)
         new_c = sigmoid(f + self._forget_bias) * c + sigmoid(i) * tanh(j)
         new_h = tanh(new_c) * sigmoid(o)

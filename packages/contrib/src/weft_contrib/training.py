@@ -35,7 +35,7 @@ def parse_values(
       >>> wf.contrib.training.parse_values("a=1,b=[0.5,2]", {"a": int, "b": float})
       {'a': 1, 'b': [0.5, 2.0]}
     """
-    found: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     position = 0
     while position < len(values):
         match = _PART.match(values, position)
@@ -49,24 +49,24 @@ def parse_values(
             if ignore_unknown:
                 continue
             raise errors.InvalidArgumentError(f"Unknown hyperparameter type for {name}")
-        if name in found and index is None:
+        if name in parsed and index is None:
             raise errors.InvalidArgumentError(f"Multiple assignments to variable {name!r}")
         kind = type_map[name]
         if match["values"] is not None:
             texts = [text for text in map(str.strip, match["values"].split(",")) if text]
-            found[name] = [_value(name, text, kind) for text in texts]
+            parsed[name] = [_value(name, text, kind) for text in texts]
         elif index is not None:
-            found.setdefault(name, {})[int(index)] = _value(name, match["value"].strip(), kind)
+            parsed.setdefault(name, {})[int(index)] = _value(name, match["value"].strip(), kind)
         else:
-            found[name] = _value(name, match["value"].strip(), kind)
-    return found
+            parsed[name] = _value(name, match["value"].strip(), kind)
+    return parsed
 
 
 def _value(name: str, text: str, kind: type) -> Any:
     try:
         if kind is bool:
-            named = {"true": True, "1": True, "false": False, "0": False}
-            return named[text.lower()]
+            booleans = {"true": True, "1": True, "false": False, "0": False}
+            return booleans[text.lower()]
         if kind is int:
             return int(text)
         return kind(text)
@@ -77,7 +77,7 @@ def _value(name: str, text: str, kind: type) -> Any:
 
 
 class HParams:
-    """Hyperparameters: attributes that can be set from a text.
+    """Hyperparameters: attributes that can be set from a string.
 
     Args:
       hparam_def: is not supported.
@@ -94,7 +94,9 @@ class HParams:
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
         if hparam_def is not None:
-            raise errors.UnimplementedError("HParams takes no message; give names and values")
+            raise errors.UnimplementedError(
+                "HParams does not support hparam_def messages; pass names and values"
+            )
         self._hparam_types: dict[str, tuple[type, bool]] = {}
         self._model_structure = model_structure
         for name, value in kwargs.items():
@@ -118,7 +120,7 @@ class HParams:
         setattr(self, name, list(value) if several else value)
 
     def set_hparam(self, name: str, value: Any) -> None:
-        """Change one.
+        """Change one hyperparameter.
 
         Args:
           name: of one that is there.
@@ -132,11 +134,11 @@ class HParams:
             raise errors.InvalidArgumentError(
                 f"{name} {'is a list' if several else 'is no list'}, got {value!r}"
             )
-        made = [_cast(name, kind, v) for v in value] if several else _cast(name, kind, value)
-        setattr(self, name, made)
+        converted = [_cast(name, kind, v) for v in value] if several else _cast(name, kind, value)
+        setattr(self, name, converted)
 
     def del_hparam(self, name: str) -> None:
-        """Remove one, if it is there.
+        """Remove a hyperparameter if it exists.
 
         Args:
           name: of the hyperparameter.
@@ -145,7 +147,7 @@ class HParams:
             delattr(self, name)
 
     def parse(self, values: str) -> HParams:
-        """Change those that a text names.
+        """Change the hyperparameters that a string names.
 
         Args:
           values: as `parse_values` takes it.
@@ -171,7 +173,7 @@ class HParams:
         return self
 
     def parse_json(self, values_json: str) -> HParams:
-        """Change those that a JSON object names.
+        """Change the hyperparameters that a JSON object names.
 
         Args:
           values_json: the text.
@@ -193,7 +195,7 @@ class HParams:
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """One by name.
+        """Return a hyperparameter by name.
 
         Args:
           key: the name.
@@ -202,7 +204,7 @@ class HParams:
         return getattr(self, key) if key in self._hparam_types else default
 
     def get_model_structure(self) -> Any:
-        """What was given as the model's structure."""
+        """Return the model's structure, as given to the constructor."""
         return self._model_structure
 
     def set_model_structure(self, model_structure: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the layers share: names of outputs in collections, sizes of kernels, variables' names."""
+"""Helpers of the layers: names of outputs in collections, kernel sizes, variables' names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def append_tensor_alias(tensor: Output, alias: str) -> Output:
 
 
 def get_tensor_aliases(tensor: Output) -> list[str]:
-    """The names that were given to a tensor, or its own.
+    """Return the aliases of a tensor, or its own name.
 
     Args:
       tensor: any.
@@ -72,20 +72,20 @@ def collect_named_outputs(collections: Any, alias: str, outputs: Output) -> Outp
 def convert_collection_to_dict(
     collection: str, clear_collection: bool = False
 ) -> OrderedDict[str, Output]:
-    """The tensors of a collection by the names that were given to them.
+    """Return the tensors of a collection by their aliases.
 
     Args:
       collection: its key.
       clear_collection: empty it.
     """
-    found = [
+    pairs = [
         (alias, tensor)
         for tensor in get_collection(collection)
         for alias in get_tensor_aliases(tensor)
     ]
     if clear_collection:
         get_default_graph().clear_collection(collection)
-    return OrderedDict(found)
+    return OrderedDict(pairs)
 
 
 def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
@@ -114,7 +114,7 @@ def two_element_tuple(value: Any) -> tuple[int, int]:
 
 
 def first_dimension(shape: Any, min_rank: int = 1) -> Any:
-    """The first size of a shape, which must be known.
+    """Return the first size of a shape, which must be known.
 
     Args:
       shape: the shape.
@@ -124,7 +124,7 @@ def first_dimension(shape: Any, min_rank: int = 1) -> Any:
 
 
 def last_dimension(shape: Any, min_rank: int = 1) -> Any:
-    """The last size of a shape, which must be known.
+    """Return the last size of a shape, which must be known.
 
     Args:
       shape: the shape.
@@ -143,7 +143,7 @@ def _size(shape: Any, least: int, axis: int) -> Any:
 
 
 def getter_of(names: Mapping[str, str]) -> Callable[..., Any]:
-    """A custom getter that makes model variables under other names.
+    """Return a custom getter that creates model variables under other names.
 
     Args:
       names: the last parts of names, and what they become.
@@ -151,15 +151,15 @@ def getter_of(names: Mapping[str, str]) -> Callable[..., Any]:
 
     def get(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         scope, slash, last = name.rpartition("/")
-        given = kwargs.pop("collections", None) or [GraphKeys.GLOBAL_VARIABLES]
-        kwargs["collections"] = list(dict.fromkeys([*given, GraphKeys.MODEL_VARIABLES]))
+        keys = kwargs.pop("collections", None) or [GraphKeys.GLOBAL_VARIABLES]
+        kwargs["collections"] = list(dict.fromkeys([*keys, GraphKeys.MODEL_VARIABLES]))
         return getter(scope + slash + names.get(last, last), *args, **kwargs)
 
     return get
 
 
 def add_to_variable_collections(variable: Any, collections: Any, name: str) -> None:
-    """Put a variable of a layer into the collections that the program asks for.
+    """Add a variable of a layer to the requested collections.
 
     Args:
       variable: the variable, or None.

@@ -42,7 +42,7 @@ def finished(
     activation_fn: Function | None = None,
     outputs_collections: Any = None,
 ) -> Any:
-    """What a layer gives: normalized, activated, and in the collections.
+    """Normalize and activate a layer's output, and add it to collections.
 
     Args:
       outputs: of the layer itself.
@@ -59,15 +59,15 @@ def finished(
 
 
 def list_variables_of(layer: Any, collections: Any, names: Mapping[str, str]) -> None:
-    """Put the variables of a layer where the program asks for them.
+    """Add the variables of a layer to the requested collections.
 
     Args:
       layer: the layer.
       collections: keys, or keys by what a variable is.
       names: attributes of the layer, and what they are.
     """
-    for attribute, what in names.items():
-        add_to_variable_collections(getattr(layer, attribute, None), collections, what)
+    for attribute, role in names.items():
+        add_to_variable_collections(getattr(layer, attribute, None), collections, role)
 
 
 def channels(data_format: str | None, spatial: int = 2) -> str:

@@ -283,15 +283,18 @@ def separable_convolution2d(
             outputs = layer(x)
             list_variables_of(layer, variables_collections, _SEPARABLE)
         else:
-            made = {"regularizer": weights_regularizer, "initializer": weights_initializer}
+            variable_args = {"regularizer": weights_regularizer, "initializer": weights_initializer}
             outputs = _depthwise(
-                x, {**made, "trainable": trainable}, kernel_size, depth_multiplier, stride,
+                x, {**variable_args, "trainable": trainable}, kernel_size, depth_multiplier, stride,
                 padding, data_format, rate, variables_collections,
             )  # fmt: skip
             if biased:
-                made = {"regularizer": biases_regularizer, "initializer": biases_initializer}
-                made["trainable"] = trainable
-                outputs = _with_biases(outputs, made, data_format, variables_collections)
+                variable_args = {
+                    "regularizer": biases_regularizer,
+                    "initializer": biases_initializer,
+                }
+                variable_args["trainable"] = trainable
+                outputs = _with_biases(outputs, variable_args, data_format, variables_collections)
         return finished(
             outputs,
             opened,
@@ -302,17 +305,21 @@ def separable_convolution2d(
         )
 
 
-def _with_biases(x: Any, made: Mapping[str, Any], data_format: Any, collections: Any) -> Any:
+def _with_biases(
+    x: Any, variable_args: Mapping[str, Any], data_format: Any, collections: Any
+) -> Any:
     """A bias for each channel."""
     axis = 1 if channels(data_format) == "channels_first" else -1
-    biases = framework.model_variable("biases", [x.shape[axis].value], x.dtype.base_dtype, **made)
+    biases = framework.model_variable(
+        "biases", [x.shape[axis].value], x.dtype.base_dtype, **variable_args
+    )
     add_to_variable_collections(biases, collections, "biases")
     return nn.bias_add(x, biases, data_format=data_format)
 
 
 def _depthwise(
     x: Any,
-    made: dict[str, Any],
+    variable_args: dict[str, Any],
     kernel_size: Any,
     depth_multiplier: int,
     stride: Any,
@@ -323,7 +330,9 @@ def _depthwise(
 ) -> Any:
     first = channels(data_format) == "channels_first"
     shape = [*two_element_tuple(kernel_size), x.shape[1 if first else 3].value, depth_multiplier]
-    weights = framework.model_variable("depthwise_weights", shape, x.dtype.base_dtype, **made)
+    weights = framework.model_variable(
+        "depthwise_weights", shape, x.dtype.base_dtype, **variable_args
+    )
     add_to_variable_collections(weights, collections, "weights")
     height, width = two_element_tuple(stride)
     strides = [1, 1, height, width] if first else [1, height, width, 1]

@@ -55,7 +55,7 @@ def fully_connected(
     trainable: bool = True,
     scope: Any = None,
 ) -> Any:
-    """activation(inputs @ weights + biases), over the last axis.
+    """Compute activation(inputs @ weights + biases) over the last axis.
 
     Args:
       inputs: floating, shape (..., I).
@@ -142,10 +142,10 @@ def bias_add(
         )
 
 
-def _list(what: str, variable: Any, collections: Any) -> None:
+def _list(role: str, variable: Any, collections: Any) -> None:
     from weft_contrib.utils import add_to_variable_collections
 
-    add_to_variable_collections(variable, collections, what)
+    add_to_variable_collections(variable, collections, role)
 
 
 @add_arg_scope
@@ -238,7 +238,7 @@ def softmax(logits: Any, scope: Any = None) -> Any:
 
 
 def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """A layer again and again, with variables of its own each time.
+    """Apply a layer repeatedly, with separate variables each time.
 
     Args:
       inputs: of the first one.
@@ -256,7 +256,7 @@ def repeat(inputs: Any, repetitions: int, layer: Any, *args: Any, **kwargs: Any)
 
 
 def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> Any:
-    """Layers one behind the other, each with arguments of its own.
+    """Apply one layer after another, each with separate arguments.
 
     Args:
       inputs: of the first one.
@@ -268,8 +268,8 @@ def stack(inputs: Any, layer: Any, stack_args: Sequence[Any], **kwargs: Any) -> 
     with variable_scope(scope, "Stack", [inputs]):
         inputs = convert_to_tensor(inputs)
         name = scope if scope is not None else _name_of(layer, "stack")
-        for i, given in enumerate(stack_args):
-            args = given if isinstance(given, list | tuple) else [given]
+        for i, layer_args in enumerate(stack_args):
+            args = layer_args if isinstance(layer_args, list | tuple) else [layer_args]
             inputs = layer(inputs, *args, **{**kwargs, "scope": f"{name}_{i + 1}"})
         return inputs
 
@@ -291,7 +291,7 @@ def embed_sequence(
     scope: Any = None,
     reuse: Any = None,
 ) -> Any:
-    """The rows of a variable "embeddings" that ids stand for.
+    """Return the rows of a variable "embeddings" that the ids select.
 
     Args:
       ids: integers, shape (B, T).
@@ -316,8 +316,8 @@ def embed_sequence(
         if not unique:
             return embedding.embedding_lookup(table, ids)
         ids = convert_to_tensor(ids)
-        each, places = search.unique(shapes.reshape(ids, [-1]))
-        rows = gather.gather(embedding.embedding_lookup(table, each), places)
+        unique_ids, places = search.unique(shapes.reshape(ids, [-1]))
+        rows = gather.gather(embedding.embedding_lookup(table, unique_ids), places)
         depth = convert_to_tensor(table).shape[1].value
         result = shapes.reshape(rows, [*_sizes(ids), depth])
         result.set_shape(ids.shape.concatenate(depth))

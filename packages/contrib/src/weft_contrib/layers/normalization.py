@@ -114,22 +114,26 @@ def batch_norm(
 
 def _refuse(**arguments: Any) -> None:
     """Refuse arguments that are not supported, where they are given."""
-    given = [name for name, value in arguments.items() if value is not None and value is not False]
-    if given:
-        raise errors.UnimplementedError(f"batch_norm does not take {' and '.join(given)}")
+    unsupported = [
+        name for name, value in arguments.items() if value is not None and value is not False
+    ]
+    if unsupported:
+        raise errors.UnimplementedError(f"batch_norm does not support {' and '.join(unsupported)}")
 
 
 def _of_parameters(
     initializers: Mapping[str, Any], regularizers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The layer's arguments for its parameters, of those that the function takes by name."""
+    """Return layer arguments from initializers and regularizers by parameter name."""
     initial = {"beta": Zeros(), "gamma": Ones(), "moving_mean": Zeros(), "moving_variance": Ones()}
-    found = {f"{name}_initializer": initializers.get(name, it) for name, it in initial.items()}
-    return found | {f"{name}_regularizer": regularizers.get(name) for name in ("beta", "gamma")}
+    options = {
+        f"{name}_initializer": initializers.get(name, default) for name, default in initial.items()
+    }
+    return options | {f"{name}_regularizer": regularizers.get(name) for name in ("beta", "gamma")}
 
 
 def _with_updates(outputs: Any, before: int, collections: Any) -> Any:
-    """The outputs, with updates that a layer listed moved to where the program wants them."""
+    """Move the updates that a layer added to the requested collections; return the outputs."""
     listed = get_collection_ref(GraphKeys.UPDATE_OPS)
     updates = listed[before:]
     del listed[before:]
@@ -155,7 +159,7 @@ def layer_norm(
     begin_params_axis: int = -1,
     scope: Any = None,
 ) -> Any:
-    """Normalized by the statistics of each example.
+    """Normalize by the statistics of each example.
 
     Args:
       inputs: floating, shape (B, ...).
@@ -265,7 +269,7 @@ def group_norm(
     scope: Any = None,
     mean_close_to_zero: bool = False,
 ) -> Any:
-    """Normalized by the statistics of groups of channels of each example.
+    """Normalize by the statistics of groups of channels of each example.
 
     Args:
       inputs: floating, of a known rank.
@@ -295,8 +299,8 @@ def group_norm(
         rank = x.shape.ndims
         if not rank:
             raise errors.InvalidArgumentError("group_norm requires inputs of a known rank")
-        at, *others = normal_axes([channels_axis, *reduction_axes], rank)
-        size = x.shape[at].value
+        channel_axis, *other_axes = normal_axes([channels_axis, *reduction_axes], rank)
+        size = x.shape[channel_axis].value
         if size is None or groups < 1 or size % groups:
             raise errors.InvalidArgumentError(
                 f"group_norm requires channels that are a multiple of groups={groups}, got {size}"
@@ -304,17 +308,17 @@ def group_norm(
         beta, gamma = _parameters(
             x, [size], center, scale, trainable, variables_collections, param_initializers or {}
         )
-        spread = [groups if i == at else 1 for i in range(rank)]
-        spread.insert(at + 1, size // groups)
+        spread = [groups if i == channel_axis else 1 for i in range(rank)]
+        spread.insert(channel_axis + 1, size // groups)
         beta, gamma = [None if p is None else shapes.reshape(p, spread) for p in (beta, gamma)]
         sizes = shapes.shape(x)
         split = [sizes[i] if n.value is None else n.value for i, n in enumerate(x.shape)]
-        split[at : at + 1] = [groups, size // groups]
-        axes = [at + 1, *[i + (i > at) for i in others]]
+        split[channel_axis : channel_axis + 1] = [groups, size // groups]
+        axes = [channel_axis + 1, *[i + (i > channel_axis) for i in other_axes]]
         parts = shapes.reshape(x, split)
         mean, variance = statistics.moments(parts, axes, keep_dims=True)
-        found = statistics.batch_normalization(parts, mean, variance, beta, gamma, epsilon)
-        outputs = shapes.reshape(found, shapes.shape(x))
+        normalized = statistics.batch_normalization(parts, mean, variance, beta, gamma, epsilon)
+        outputs = shapes.reshape(normalized, shapes.shape(x))
         outputs.set_shape(x.shape)
         return finished(
             outputs,
@@ -336,15 +340,15 @@ def _parameters(
     """The variables beta and gamma, or None for each."""
     if None in sizes:
         raise errors.InvalidArgumentError(f"the sizes of the parameters must be known, got {x!r}")
-    made = []
-    for name, wanted, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
+    variables = []
+    for name, enabled, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
         variable = None
-        if wanted:
+        if enabled:
             initializer = (initializers or {}).get(name, default)
             dtype = x.dtype.base_dtype
             variable = framework.model_variable(
                 name, sizes, dtype, initializer, trainable=trainable
             )
             add_to_variable_collections(variable, collections, name)
-        made.append(variable)
-    return made[0], made[1]
+        variables.append(variable)
+    return variables[0], variables[1]

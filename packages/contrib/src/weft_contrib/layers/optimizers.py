@@ -37,7 +37,7 @@ OPTIMIZER_CLS_NAMES: dict[str, Callable[..., Optimizer]] = {
     "SGD": GradientDescentOptimizer,
 }
 OPTIMIZER_SUMMARIES = ["learning_rate", "loss", "gradients", "gradient_norm"]
-"""What `optimize_loss` can write summaries of."""
+"""The summaries that `optimize_loss` can write."""
 
 
 def optimize_loss(
@@ -56,7 +56,7 @@ def optimize_loss(
     colocate_gradients_with_ops: bool = False,
     increment_global_step: bool = True,
 ) -> Any:
-    """A step of training.
+    """Create a training step.
 
     Args:
       loss: floating, rank 0.
@@ -81,8 +81,8 @@ def optimize_loss(
       >>> wf.contrib.layers.optimize_loss(loss, None, 0.1, "SGD").shape
       TensorShape([])
     """
-    wanted = ["loss", "learning_rate"] if summaries is None else list(summaries)
-    unknown = set(wanted) - {*OPTIMIZER_SUMMARIES, "global_gradient_norm"}
+    summary_kinds = ["loss", "learning_rate"] if summaries is None else list(summaries)
+    unknown = set(summary_kinds) - {*OPTIMIZER_SUMMARIES, "global_gradient_norm"}
     if unknown:
         raise errors.InvalidArgumentError(f"there are no summaries of {sorted(unknown)}")
     step = get_global_step() if global_step is None else global_step
@@ -92,7 +92,7 @@ def optimize_loss(
             with control_dependencies(updates):
                 loss = identity.identity(loss)
         rate = _rate(learning_rate, learning_rate_decay_fn, step)
-        if rate is not None and "learning_rate" in wanted:
+        if rate is not None and "learning_rate" in summary_kinds:
             summary.scalar("learning_rate", rate)
         opt = _optimizer(optimizer, rate)
         pairs = opt.compute_gradients(
@@ -105,9 +105,9 @@ def optimize_loss(
         if gradient_multipliers is not None:
             pairs = _multiplied(pairs, gradient_multipliers)
         pairs = _clipped(pairs, clip_gradients)
-        if "loss" in wanted:
+        if "loss" in summary_kinds:
             summary.scalar("loss", loss)
-        _summarize(pairs, wanted)
+        _summarize(pairs, summary_kinds)
         counted = step if increment_global_step else None
         train = opt.apply_gradients(pairs, global_step=counted, name="train")
         with control_dependencies([train]):
@@ -140,10 +140,10 @@ def _optimizer(optimizer: Any, rate: Any) -> Optimizer:
         optimizer = OPTIMIZER_CLS_NAMES[optimizer]
     if isinstance(optimizer, type) and rate is None:
         raise errors.InvalidArgumentError("Learning rate is None, but the optimizer needs one.")
-    made = optimizer() if rate is None else optimizer(rate)
-    if not isinstance(made, Optimizer):
+    instance = optimizer() if rate is None else optimizer(rate)
+    if not isinstance(instance, Optimizer):
         raise errors.InvalidArgumentError(f"Unrecognized optimizer: {optimizer!r}")
-    return made
+    return instance
 
 
 def _on_values(gradient: Any, function: Callable[[Any], Any]) -> Any:
@@ -182,14 +182,14 @@ def _clipped(pairs: Any, limit: Any) -> list[Any]:
     return list(zip(clipped, variables, strict=True))
 
 
-def _summarize(pairs: Any, wanted: Sequence[str]) -> None:
+def _summarize(pairs: Any, kinds: Sequence[str]) -> None:
     present = [(g, v) for g, v in pairs if g is not None]
     for gradient, variable in present:
         values = gradient.values if isinstance(gradient, IndexedSlices) else gradient
-        if "gradients" in wanted:
+        if "gradients" in kinds:
             summary.histogram(f"gradients/{variable.op.name}", values)
-        if "gradient_norm" in wanted:
+        if "gradient_norm" in kinds:
             norm = clipping.global_norm([values])
             summary.scalar(f"gradient_norm/{variable.op.name}", norm)
-    if "global_gradient_norm" in wanted or "gradient_norm" in wanted:
+    if "global_gradient_norm" in kinds or "gradient_norm" in kinds:
         summary.scalar("global_norm/gradient_norm", clipping.global_norm([g for g, _ in present]))

@@ -61,14 +61,14 @@ def summarize_collection(
     name_filter: str | None = None,
     summarizer: Callable[..., Any] = summarize_tensor,
 ) -> list[Any]:
-    """A summary of each tensor of a collection.
+    """Create a summary of each tensor of a collection.
 
     Args:
       collection: its key.
       name_filter: what names begin with, a pattern.
       summarizer: a function of one.
     """
-    return [summarizer(each) for each in get_collection(collection, name_filter)]
+    return [summarizer(tensor) for tensor in get_collection(collection, name_filter)]
 
 
 def summarize_activations(

@@ -34,7 +34,7 @@ def tokenizer(iterator: Iterable[str]) -> Iterator[list[str]]:
 
 
 class CategoricalVocabulary:
-    """Ids of words, in the order in which they came; 0 is that of unknown ones.
+    """Ids of words in the order of their first occurrence; 0 is the id of unknown words.
 
     Args:
       unknown_token: what stands for unknown words.
@@ -87,13 +87,13 @@ class CategoricalVocabulary:
           min_frequency: more often than this.
           max_frequency: less often than this, if it is positive.
         """
-        kept = [
+        words = [
             word
             for word, count in sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
             if count > min_frequency and (max_frequency <= 0 or count < max_frequency)
         ]
-        self._mapping = {word: i for i, word in enumerate([self._unknown, *kept])}
-        self._counts = Counter({word: self._counts[word] for word in kept})
+        self._mapping = {word: i for i, word in enumerate([self._unknown, *words])}
+        self._counts = Counter({word: self._counts[word] for word in words})
 
     def reverse(self, class_id: int) -> str:
         """The word of an id.
@@ -105,7 +105,7 @@ class CategoricalVocabulary:
 
 
 class VocabularyProcessor:
-    """Texts as rows of ids.
+    """A converter of texts to rows of word ids.
 
     Args:
       max_document_length: the size of the rows; what is longer is cut, what is shorter has zeros.
@@ -150,7 +150,7 @@ class VocabularyProcessor:
     def fit_transform(
         self, raw_documents: Iterable[str], unused_y: Any = None
     ) -> Iterator[np.ndarray[Any, Any]]:
-        """Learn the words of texts, and give their rows.
+        """Learn the vocabulary of texts and return their rows.
 
         Args:
           raw_documents: texts.
@@ -182,13 +182,13 @@ class VocabularyProcessor:
             yield " ".join(words[int(i)] for i in row)
 
     def save(self, filename: str) -> None:
-        """Write what was learned, as JSON; a tokenizer of one's own is left out.
+        """Write the learned vocabulary as JSON; a custom tokenizer is not saved.
 
         Args:
           filename: of the file.
         """
         vocabulary = self.vocabulary_
-        told = {
+        state = {
             "form": _FORM,
             "max_document_length": self.max_document_length,
             "min_frequency": self.min_frequency,
@@ -196,11 +196,11 @@ class VocabularyProcessor:
             "counts": dict(vocabulary._counts),
         }
         with GFile(filename, "w") as stream:
-            stream.write(json.dumps(told))
+            stream.write(json.dumps(state))
 
     @classmethod
     def restore(cls, filename: str) -> VocabularyProcessor:
-        """Read what `save` wrote.
+        """Read a file written by `save`.
 
         Args:
           filename: of the file.
@@ -209,15 +209,15 @@ class VocabularyProcessor:
         with GFile(filename) as stream:
             text = stream.read()
         try:
-            told = json.loads(text)
-            if told["form"] != _FORM:
-                raise ValueError(told["form"])
-            words = [str(word) for word in told["words"]]
-            made = cls(int(told["max_document_length"]), int(told["min_frequency"]))
-            counts = Counter({str(word): int(n) for word, n in told["counts"].items()})
+            state = json.loads(text)
+            if state["form"] != _FORM:
+                raise ValueError(state["form"])
+            words = [str(word) for word in state["words"]]
+            processor = cls(int(state["max_document_length"]), int(state["min_frequency"]))
+            counts = Counter({str(word): int(n) for word, n in state["counts"].items()})
         except (ValueError, KeyError, TypeError, AttributeError) as cause:
             raise errors.DataLossError(f"{filename} is no vocabulary: {cause!r}") from cause
-        made.vocabulary_._mapping = {word: i for i, word in enumerate(words)}
-        made.vocabulary_._counts = counts
-        made.vocabulary_.freeze()
-        return made
+        processor.vocabulary_._mapping = {word: i for i, word in enumerate(words)}
+        processor.vocabulary_._counts = counts
+        processor.vocabulary_.freeze()
+        return processor

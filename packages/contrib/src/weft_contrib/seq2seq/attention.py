@@ -65,8 +65,10 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
             raise errors.InvalidArgumentError("t must have statically known rank")
         if not x.shape.ndims:
             return x
-        many = join.tile(shapes.expand_dims(x, 1), [1, multiplier, *[1] * (x.shape.ndims - 1)])
-        result = shapes.reshape(many, join.concat([[-1], shapes.shape(x)[1:]], 0))
+        tiled_rows = join.tile(
+            shapes.expand_dims(x, 1), [1, multiplier, *[1] * (x.shape.ndims - 1)]
+        )
+        result = shapes.reshape(tiled_rows, join.concat([[-1], shapes.shape(x)[1:]], 0))
         size = x.shape[0].value
         result.set_shape([None if size is None else size * multiplier, *x.shape[1:]])
         return result
@@ -126,8 +128,8 @@ class AttentionMechanism:
           batch_size, dtype: of them.
         """
         zeros = array.zeros(join.stack([batch_size, self.alignments_size]), dtype)
-        known = self.values.shape[1].value
-        zeros.set_shape([None, known])
+        num_steps = self.values.shape[1].value
+        zeros.set_shape([None, num_steps])
         return zeros
 
     def initial_state(self, batch_size: Any, dtype: Any) -> Any:
@@ -140,7 +142,7 @@ class AttentionMechanism:
 
 
 class _Scored(AttentionMechanism):
-    """What additive and multiplicative attention have in common.
+    """Base class of additive and multiplicative attention.
 
     Args:
       query_layer, memory_layer: what queries and memory go through, or None.
@@ -214,11 +216,11 @@ class LuongAttention(_Scored):
 
     def __call__(self, query: Any, state: Any) -> tuple[Any, Any]:
         """The shares of the memory, twice."""
-        depth, wanted = query.shape[-1].value, self.keys.shape[-1].value
-        if depth != wanted:
+        depth, key_depth = query.shape[-1].value, self.keys.shape[-1].value
+        if depth != key_depth:
             raise errors.InvalidArgumentError(
                 "Incompatible or unknown inner dimensions between query and keys: query has "
-                f"{depth} units, keys have {wanted}; num_units must be the query's"
+                f"{depth} units, keys have {key_depth}; num_units must be the query's"
             )
         with variable_scope(None, "luong_attention", [query]):
             product = matmul.matmul(shapes.expand_dims(query, 1), self.keys, transpose_b=True)
@@ -310,12 +312,12 @@ class AttentionWrapperState(NamedTuple):
                 new.set_shape(old.shape)
             return new
 
-        made: AttentionWrapperState = nest.map_structure(shaped, self, self._replace(**kwargs))
-        return made
+        cloned: AttentionWrapperState = nest.map_structure(shaped, self, self._replace(**kwargs))
+        return cloned
 
 
 class AttentionWrapper(RNNCell):
-    """A cell that at each step looks at a memory.
+    """A cell that attends to a memory at each step.
 
     Args:
       cell: the cell inside.
@@ -349,7 +351,9 @@ class AttentionWrapper(RNNCell):
         self._layers = self._made_layers(attention_layer_size, attention_layer)
         self._cell = cell
         self._keeps_history = alignment_history
-        self._cell_input = cell_input_fn or (lambda inputs, seen: join.concat([inputs, seen], -1))
+        self._cell_input = cell_input_fn or (
+            lambda inputs, attention: join.concat([inputs, attention], -1)
+        )
         self._output_attention = output_attention
         self._initial_cell_state = initial_cell_state
 
@@ -359,17 +363,21 @@ class AttentionWrapper(RNNCell):
             raise errors.InvalidArgumentError(
                 "Only one of attention_layer_size and attention_layer should be set"
             )
-        given = size if size is not None else layer
-        if given is None:
+        sizes_or_layers = size if size is not None else layer
+        if sizes_or_layers is None:
             return [None] * count
-        values = list(given) if isinstance(given, list | tuple) else [given]
+        values = (
+            list(sizes_or_layers)
+            if isinstance(sizes_or_layers, list | tuple)
+            else [sizes_or_layers]
+        )
         if len(values) != count:
             raise errors.InvalidArgumentError(
                 f"an attention layer for each mechanism is required, got {len(values)} for {count}"
             )
         if layer is not None:
             return values
-        return [Dense(each, name="attention_layer", use_bias=False) for each in values]
+        return [Dense(units, name="attention_layer", use_bias=False) for units in values]
 
     @property
     def _attention_size(self) -> int:
@@ -384,12 +392,12 @@ class AttentionWrapper(RNNCell):
 
     @property
     def output_size(self) -> Any:
-        """That of the attention, or of the cell."""
+        """Return the size of the attention, or of the cell's output."""
         return self._attention_size if self._output_attention else self._cell.output_size
 
     @property
     def state_size(self) -> Any:
-        """In the structure of the state."""
+        """Return the sizes in the structure of the state."""
         sizes = [m.alignments_size for m in self._mechanisms]
         return AttentionWrapperState(
             self._cell.state_size,
@@ -401,7 +409,7 @@ class AttentionWrapper(RNNCell):
         )
 
     def zero_state(self, batch_size: Any, dtype: Any) -> AttentionWrapperState:
-        """The first state.
+        """Return the initial state.
 
         Args:
           batch_size: B, that of the memory.
@@ -413,14 +421,14 @@ class AttentionWrapper(RNNCell):
         inner = nest.map_structure(lambda s: identity.identity(s, "checked_cell_state"), inner)
         shares = [m.initial_alignments(batch_size, dtype) for m in self._mechanisms]
         history = [
-            TensorArray(dtype, 0, dynamic_size=True, element_shape=each.shape) for each in shares
+            TensorArray(dtype, 0, dynamic_size=True, element_shape=share.shape) for share in shares
         ]
-        seen = array.zeros(join.stack([batch_size, self._attention_size]), dtype)
-        seen.set_shape([None, self._attention_size])
+        attention = array.zeros(join.stack([batch_size, self._attention_size]), dtype)
+        attention.set_shape([None, self._attention_size])
         states = [m.initial_state(batch_size, dtype) for m in self._mechanisms]
         return AttentionWrapperState(
             inner,
-            seen,
+            attention,
             convert_to_tensor(0),
             self._as_given(shares),
             self._as_given(history) if self._keeps_history else (),
@@ -428,22 +436,24 @@ class AttentionWrapper(RNNCell):
         )
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, AttentionWrapperState]:
-        """One step."""
+        """Run one step."""
         if not isinstance(state, AttentionWrapperState):
             raise errors.InvalidTypeError(f"an AttentionWrapperState is required, got {state!r}")
         output, inner = self._cell(self._cell_input(inputs, state.attention), state.cell_state)
         before = state.attention_state if self._several else (state.attention_state,)
-        found = [
-            self._attend(mechanism, layer, output, each)
-            for mechanism, layer, each in zip(self._mechanisms, self._layers, before, strict=True)
+        attended = [
+            self._attend(mechanism, layer, output, previous)
+            for mechanism, layer, previous in zip(
+                self._mechanisms, self._layers, before, strict=True
+            )
         ]
-        seen, shares, states = zip(*found, strict=True)
+        contexts, shares, states = zip(*attended, strict=True)
         history = state.alignment_history
         if self._keeps_history:
-            kept = history if self._several else (history,)
-            written = [ta.write(state.time, s) for ta, s in zip(kept, shares, strict=True)]
+            histories = history if self._several else (history,)
+            written = [ta.write(state.time, s) for ta, s in zip(histories, shares, strict=True)]
             history = self._as_given(written)
-        attention = seen[0] if len(seen) == 1 else join.concat(list(seen), 1)
+        attention = contexts[0] if len(contexts) == 1 else join.concat(list(contexts), 1)
         following = AttentionWrapperState(
             inner,
             attention,

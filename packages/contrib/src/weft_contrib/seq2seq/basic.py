@@ -13,7 +13,7 @@ from weft_tensor.shape import TensorShape
 
 
 class BasicDecoderOutput(NamedTuple):
-    """What a `BasicDecoder` gives at each step.
+    """The output of a `BasicDecoder` at each step.
 
     Attributes:
       rnn_output: of the cell, or of the layer behind it.
@@ -25,7 +25,7 @@ class BasicDecoderOutput(NamedTuple):
 
 
 class BasicDecoder(Decoder):
-    """A cell whose next inputs a helper makes of its outputs.
+    """A decoder of a cell and a helper, which derives the next inputs from the outputs.
 
     Args:
       cell: the cell.
@@ -45,17 +45,17 @@ class BasicDecoder(Decoder):
 
     @property
     def batch_size(self) -> Any:
-        """That of the helper."""
+        """Return the batch size of the helper."""
         return self._helper.batch_size
 
     @property
     def output_size(self) -> Any:
-        """Of outputs and samples."""
+        """Return the sizes of outputs and samples."""
         size = self._cell.output_size
         if self._output_layer is not None:
             size = nest.map_structure(
-                lambda each: self._output_layer.compute_output_shape(
-                    TensorShape([None]).concatenate(each)
+                lambda size_of_part: self._output_layer.compute_output_shape(
+                    TensorShape([None]).concatenate(size_of_part)
                 )[1:],
                 size,
             )
@@ -63,7 +63,7 @@ class BasicDecoder(Decoder):
 
     @property
     def output_dtype(self) -> Any:
-        """Of outputs and samples."""
+        """Return the element types of outputs and samples."""
         dtype = nest.flatten(self._initial_state)[0].dtype
         of_outputs = nest.map_structure(lambda _: dtype, self._cell.output_size)
         return BasicDecoderOutput(of_outputs, self._helper.sample_ids_dtype)
@@ -74,7 +74,7 @@ class BasicDecoder(Decoder):
         return finished, inputs, self._initial_state
 
     def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
-        """One step of the cell, and what the helper makes of it."""
+        """Run one step of the cell and of the helper."""
         outputs, state = self._cell(inputs, state)
         if self._output_layer is not None:
             outputs = self._output_layer(outputs)

@@ -58,7 +58,7 @@ class BeamSearchDecoderState(NamedTuple):
 
 
 class BeamSearchDecoderOutput(NamedTuple):
-    """What a beam search gives at each step: scores, symbols and parents, shape (B, W)."""
+    """The output of a beam search at each step: scores, symbols and parents, shape (B, W)."""
 
     scores: Any
     predicted_ids: Any
@@ -66,14 +66,14 @@ class BeamSearchDecoderOutput(NamedTuple):
 
 
 class FinalBeamSearchDecoderOutput(NamedTuple):
-    """What a beam search gives: the symbols of the beams, (B, T, W), and those of all steps."""
+    """The result of a beam search: the symbols of the beams, (B, T, W), and those of all steps."""
 
     predicted_ids: Any
     beam_search_decoder_output: Any
 
 
 def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_token: Any) -> Any:
-    """The symbols of each beam, from its end back to its beginning.
+    """Return the symbols of each beam, traced back from its end to its beginning.
 
     Args:
       step_ids, parent_ids: int32, shape (T, B, W).
@@ -87,17 +87,19 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
     behind = array.fill([batch, width], casting.cast(end_token, dtypes.int32))
     first = join.tile(shapes.expand_dims(sequence.range(width), 0), [batch, 1])
 
-    def body(t: Any, beams: Any, found: Any) -> list[Any]:
+    def body(t: Any, beams: Any, symbols: Any) -> list[Any]:
         runs = comparison.logical_and(t < ends, array.ones_like(beams, dtypes.bool_))
-        here = masks.where(runs, gather.gather(steps[t], beams, batch_dims=1), behind)
+        current = masks.where(runs, gather.gather(steps[t], beams, batch_dims=1), behind)
         above = gather.gather(parents[t], beams, batch_dims=1)
-        return [t - 1, masks.where(runs, above, beams), found.write(t, here)]
+        return [t - 1, masks.where(runs, above, beams), symbols.write(t, current)]
 
-    found = TensorArray(dtypes.int32, count)
+    result_symbols = TensorArray(dtypes.int32, count)
     invariants = [TensorShape([]), TensorShape([None, None]), TensorShape(None)]
-    variables = [count - 1, first, found]
-    found = while_loop(lambda t, *_: t >= 0, body, variables, shape_invariants=invariants)[2]
-    symbols = found.stack()
+    variables = [count - 1, first, result_symbols]
+    result_symbols = while_loop(lambda t, *_: t >= 0, body, variables, shape_invariants=invariants)[
+        2
+    ]
+    symbols = result_symbols.stack()
     ended = casting.cast(comparison.equal(symbols, end_token), dtypes.int32)
     before = reduction.cumsum(ended, 0, exclusive=True) > 0
     result = masks.where(before, array.zeros_like(symbols) + end_token, symbols)
@@ -176,14 +178,14 @@ class BeamSearchDecoder(Decoder):
         return self._reshaped(value, [self.batch_size * self._width], 2, [None])
 
     @staticmethod
-    def _reshaped(value: Any, front: Any, axes: int, known: Any) -> Any:
-        rest = shapes.shape(value)[axes:]
-        result = shapes.reshape(value, join.concat([join.stack(front), rest], 0))
-        result.set_shape([*known, *value.shape[axes:]])
+    def _reshaped(value: Any, front: Any, axes: int, static: Any) -> Any:
+        inner_sizes = shapes.shape(value)[axes:]
+        result = shapes.reshape(value, join.concat([join.stack(front), inner_sizes], 0))
+        result.set_shape([*static, *value.shape[axes:]])
         return result
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
-        """One beam for each example, and the others impossible."""
+        """Start with one beam for each example; the others have a score of minus infinity."""
         first = array.zeros(join.stack([self.batch_size]), dtypes.int32)
         dtype = nest.flatten(self._initial)[0].dtype
         finished = array.zeros(join.stack([self.batch_size, self._width]), dtypes.bool_)
@@ -218,8 +220,8 @@ class BeamSearchDecoder(Decoder):
         steps = masks.where_v2(over, only_end, steps)
         total = shapes.expand_dims(state.log_probs, 2) + steps
         longer = gather.one_hot(self._end, symbols, 0, 1, dtype=dtypes.int64)
-        added = longer * (1 - casting.cast(over, dtypes.int64))
-        lengths = shapes.expand_dims(state.lengths, 2) + added
+        increments = longer * (1 - casting.cast(over, dtypes.int64))
+        lengths = shapes.expand_dims(state.lengths, 2) + increments
         flat_size = [self.batch_size, -1]
         scores = shapes.reshape(total / self._length_penalty(lengths, total.dtype), flat_size)
         best, places = search.top_k(scores, self._width)

@@ -18,7 +18,7 @@ from weft_tensor.shape import TensorShape
 
 
 class Decoder:
-    """What `dynamic_decode` runs.
+    """Base class of decoders for `dynamic_decode`.
 
     Attributes:
       batch_size: int32, rank 0.
@@ -32,11 +32,11 @@ class Decoder:
     tracks_own_finished = False
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
-        """What is finished at the beginning, the first inputs, and the first state."""
+        """Return the initial `finished` mask, the first inputs, and the first state."""
         raise NotImplementedError
 
     def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
-        """Outputs, the next state, the next inputs, and what is finished then.
+        """Return outputs, the next state, the next inputs, and the `finished` mask.
 
         Args:
           time: int32, rank 0.
@@ -45,7 +45,7 @@ class Decoder:
         raise NotImplementedError
 
     def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
-        """What becomes of the outputs of all steps, and of the last state.
+        """Return the final outputs and state, from the outputs of all steps and the last state.
 
         Args:
           outputs: shape (T, B, ...) each.
@@ -64,7 +64,7 @@ def dynamic_decode(
     swap_memory: bool = False,
     scope: Any = None,
 ) -> tuple[Any, Any, Any]:
-    """Run a decoder until all is finished.
+    """Run a decoder until all sequences are finished.
 
     Args:
       decoder: a `Decoder`.
@@ -143,12 +143,12 @@ def _invariant(value: Any) -> TensorShape:
 def _static(batch_size: Any) -> int | None:
     from weft_graph.ir.constant_value import constant_value
 
-    known = constant_value(convert_to_tensor(batch_size))
-    return None if known is None else int(known)
+    static = constant_value(convert_to_tensor(batch_size))
+    return None if static is None else int(static)
 
 
 def _kept(finished: Any, new: Any, old: Any) -> Any:
-    """The state of before for what is finished; a TensorArray or a number is the new one."""
+    """Return the old state of finished sequences; always the new TensorArrays and scalars."""
     if isinstance(old, TensorArray) or new.shape.ndims == 0:
         return new
     new.set_shape(old.shape)

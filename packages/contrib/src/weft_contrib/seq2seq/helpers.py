@@ -1,4 +1,4 @@
-"""Helpers of decoders: what is sampled of outputs, and what comes in next."""
+"""Helpers of decoders: sampling of outputs, and the choice of the next inputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from weft_tensor.shape import TensorShape
 
 
 class Helper:
-    """What a `BasicDecoder` asks.
+    """Base class of the helpers of `BasicDecoder`.
 
     Attributes:
       batch_size: int32, rank 0.
@@ -46,7 +46,7 @@ class Helper:
     sample_ids_dtype: Any = dtypes.int32
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """What is finished at the beginning, and the first inputs."""
+        """Return the initial `finished` mask and the first inputs."""
         raise NotImplementedError
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
@@ -60,7 +60,7 @@ class Helper:
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """What is finished, the next inputs, and the next state.
+        """Return the `finished` mask, the next inputs, and the next state.
 
         Args:
           time, outputs, state, sample_ids: of the step.
@@ -91,29 +91,29 @@ class CustomHelper(Helper):
 
     @property
     def batch_size(self) -> Any:
-        """Of what is finished at the beginning."""
+        """Return the size of the initial `finished` mask."""
         if self._batch_size is None:
             raise errors.FailedPreconditionError("batch_size accessed before initialize was called")
         return self._batch_size
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """As given."""
+        """Call the function given to the constructor."""
         finished, inputs = self._initialize()
         self._batch_size = shapes.size(finished)
         return finished, inputs
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """As given."""
+        """Call the function given to the constructor."""
         return self._sample(time=time, outputs=outputs, state=state)
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """As given."""
-        found: tuple[Any, Any, Any] = self._next(
+        """Call the function given to the constructor."""
+        step_result: tuple[Any, Any, Any] = self._next(
             time=time, outputs=outputs, state=state, sample_ids=sample_ids
         )
-        return found
+        return step_result
 
 
 class TrainingHelper(Helper):
@@ -137,7 +137,9 @@ class TrainingHelper(Helper):
             raise errors.InvalidArgumentError(
                 f"Expected sequence_length to be a vector, got {self._lengths!r}"
             )
-        self._zeros = nest.map_structure(lambda each: array.zeros_like(each[0]), self._inputs)
+        self._zeros = nest.map_structure(
+            lambda sequence: array.zeros_like(sequence[0]), self._inputs
+        )
         self.batch_size = shapes.size(self._lengths)
 
     @property
@@ -176,12 +178,14 @@ class TrainingHelper(Helper):
 
 def _unstacked(value: Any) -> TensorArray:
     count = shapes.shape(value)[0]
-    made = TensorArray(value.dtype, count, element_shape=value.shape[1:], clear_after_read=False)
-    return made.unstack(value)
+    elements = TensorArray(
+        value.dtype, count, element_shape=value.shape[1:], clear_after_read=False
+    )
+    return elements.unstack(value)
 
 
 class ScheduledEmbeddingTrainingHelper(TrainingHelper):
-    """The inputs are given, but now and then a sample takes the place of one.
+    """A training helper that sometimes replaces an input by a sample.
 
     Args:
       inputs, sequence_length, time_major: as `TrainingHelper`.
@@ -208,21 +212,21 @@ class ScheduledEmbeddingTrainingHelper(TrainingHelper):
         self._seeds = seed, scheduling_seed
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """A draw from the outputs by chance, else -1."""
+        """Return samples of the outputs at random positions, else -1."""
         seed, scheduling_seed = self._seeds
         draws = random.random_uniform([self.batch_size], seed=scheduling_seed)
-        drawn = random.multinomial(outputs, 1, seed, output_dtype=dtypes.int32)
-        ids = shapes.reshape(drawn, [-1])
+        samples = random.multinomial(outputs, 1, seed, output_dtype=dtypes.int32)
+        ids = shapes.reshape(samples, [-1])
         return masks.where(draws < self._probability, ids, array.zeros_like(ids) - 1)
 
     def next_inputs(
         self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
     ) -> tuple[Any, Any, Any]:
-        """The given inputs of the next step, or the rows of what was drawn."""
-        finished, given, state = super().next_inputs(time, outputs, state, sample_ids)
-        chosen = sample_ids >= 0
-        rows = self._embed(masks.where(chosen, sample_ids, array.zeros_like(sample_ids)))
-        return finished, masks.where(chosen, rows, given), state
+        """Return the next inputs, with the embeddings of samples where there are any."""
+        finished, next_inputs, state = super().next_inputs(time, outputs, state, sample_ids)
+        has_sample = sample_ids >= 0
+        rows = self._embed(masks.where(has_sample, sample_ids, array.zeros_like(sample_ids)))
+        return finished, masks.where(has_sample, rows, next_inputs), state
 
 
 class GreedyEmbeddingHelper(Helper):
@@ -247,7 +251,7 @@ class GreedyEmbeddingHelper(Helper):
         self.batch_size = shapes.size(self._start)
 
     def initialize(self, name: str | None = None) -> tuple[Any, Any]:
-        """Nothing is finished, and the rows of the first tokens."""
+        """Return a mask of false, and the embeddings of the first tokens."""
         return array.zeros_like(self._start, dtypes.bool_), self._first
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
@@ -264,7 +268,7 @@ class GreedyEmbeddingHelper(Helper):
 
 
 class SampleEmbeddingHelper(GreedyEmbeddingHelper):
-    """The next input is the row of a draw from the outputs.
+    """A helper whose next input is the embedding of a sample of the outputs.
 
     Args:
       embedding, start_tokens, end_token: as `GreedyEmbeddingHelper`.
@@ -284,10 +288,10 @@ class SampleEmbeddingHelper(GreedyEmbeddingHelper):
         self._temperature, self._seed = softmax_temperature, seed
 
     def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
-        """A draw from the outputs."""
+        """Return samples of the outputs."""
         logits = outputs if self._temperature is None else outputs / self._temperature
-        drawn = random.multinomial(logits, 1, self._seed, output_dtype=dtypes.int32)
-        return shapes.reshape(drawn, [-1])
+        samples = random.multinomial(logits, 1, self._seed, output_dtype=dtypes.int32)
+        return shapes.reshape(samples, [-1])
 
 
 def embedding_of(embedding: Any) -> Callable[[Any], Any]:

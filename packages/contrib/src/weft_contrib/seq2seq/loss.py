@@ -39,13 +39,13 @@ def sequence_loss(
       >>> wf.contrib.seq2seq.sequence_loss(logits, targets, wf.ones([2, 3])).shape
       TensorShape([])
     """
-    x, wanted, w = map(convert_to_tensor, (logits, targets, weights))
-    for value, rank, what in ((x, 3, "logits"), (wanted, 2, "targets"), (w, 2, "weights")):
+    x, target_ids, w = map(convert_to_tensor, (logits, targets, weights))
+    for value, rank, argument in ((x, 3, "logits"), (target_ids, 2, "targets"), (w, 2, "weights")):
         if value.shape.ndims not in (None, rank):
-            raise errors.InvalidArgumentError(f"{what} must have rank {rank}, got {value!r}")
+            raise errors.InvalidArgumentError(f"{argument} must have rank {rank}, got {value!r}")
     classes = shapes.shape(x)[2]
     flat = shapes.reshape(x, [-1, classes])
-    flat_targets = shapes.reshape(wanted, [-1])
+    flat_targets = shapes.reshape(target_ids, [-1])
     entropy = softmax_loss_function or nn.sparse_softmax_cross_entropy_with_logits
     losses = entropy(labels=flat_targets, logits=flat) * shapes.reshape(w, [-1])
     if average_across_timesteps and average_across_batch:

@@ -39,7 +39,7 @@ _USE_GLOBAL_STEP: Any = object()
 
 
 def clip_gradient_norms(gradients_to_variables: Any, max_norm: float) -> list[Any]:
-    """Pairs whose gradients have at most a norm, each by itself.
+    """Clip each gradient separately to a norm; return the pairs.
 
     Args:
       gradients_to_variables: pairs of gradient and variable.
@@ -52,7 +52,7 @@ def clip_gradient_norms(gradients_to_variables: Any, max_norm: float) -> list[An
 
 
 def multiply_gradients(grads_and_vars: Any, gradient_multipliers: Mapping[Any, Any]) -> list[Any]:
-    """Pairs whose gradients are multiplied.
+    """Multiply gradients; return the pairs.
 
     Args:
       grads_and_vars: pairs of gradient and variable.
@@ -110,7 +110,7 @@ def create_train_op(
     gradient_multipliers: Mapping[Any, Any] | None = None,
     check_numerics: bool = True,
 ) -> Any:
-    """A step of training that gives the loss.
+    """Create a training step that returns the loss.
 
     Args:
       total_loss: floating, rank 0.
@@ -157,7 +157,7 @@ def create_train_op(
 def train_step(
     sess: Any, train_op: Any, global_step: Any, train_step_kwargs: Mapping[str, Any]
 ) -> tuple[Any, bool]:
-    """One step of `train`.
+    """Run one step of `train`.
 
     Args:
       sess: the session.
@@ -208,7 +208,7 @@ def train(
         save_summaries_secs, saver, save_interval_secs: as `train.Supervisor`, whose
         `save_model_secs` is the last one.
       global_step: counts the steps; the graph's by default.
-      number_of_steps: at which training ends; without it it goes on until the input ends.
+      number_of_steps: step at which training ends; without it training ends with the input.
       session_config: of the session.
     Returns: the last loss.
     """
@@ -230,16 +230,16 @@ def train(
             save_model_secs=save_interval_secs,
             **options,
         )
-        given = dict(train_step_kwargs or {})
+        step_args = dict(train_step_kwargs or {})
         if number_of_steps:
-            given.setdefault("should_stop", lambda at: at >= number_of_steps)
+            step_args.setdefault("should_stop", lambda step: step >= number_of_steps)
         if log_every_n_steps > 0:
-            given.setdefault("should_log", lambda at: at % log_every_n_steps == 0)
+            step_args.setdefault("should_log", lambda step: step % log_every_n_steps == 0)
         loss = None
         with supervisor.managed_session(master, config=session_config) as session:
             try:
                 while not supervisor.should_stop():
-                    loss, stop = train_step_fn(session, train_op, step, given)
+                    loss, stop = train_step_fn(session, train_op, step, step_args)
                     if stop:
                         break
             except errors.OutOfRangeError as error:

@@ -1,3 +1,3 @@
-"""`slim.losses`: those of `tf.contrib.losses`."""
+"""`slim.losses`: the losses of `tf.contrib.losses`."""
 
 from weft_contrib.losses import *

@@ -20,7 +20,7 @@ def tensor_description(var: Any) -> str:
 
 
 def analyze_ops(graph: Any, print_info: bool = False) -> int:
-    """How many elements the outputs of a graph have, as far as it is known.
+    """Return the number of elements of the outputs of a graph; unknown sizes count as 0.
 
     Args:
       graph: the graph.
@@ -37,7 +37,7 @@ def analyze_ops(graph: Any, print_info: bool = False) -> int:
 
 
 def analyze_vars(variables: Sequence[Any], print_info: bool = False) -> tuple[int, int]:
-    """How many elements variables have, and how many bytes.
+    """Return the number of elements of variables, and of bytes.
 
     Args:
       variables: a list.

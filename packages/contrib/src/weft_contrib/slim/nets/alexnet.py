@@ -18,11 +18,11 @@ from weft_graph.variables.scope import variable_scope
 
 
 def alexnet_v2_arg_scope(weight_decay: float = 0.0005) -> Any:
-    """The arguments of layers for `alexnet_v2`.
+    """Return the default layer arguments of `alexnet_v2`.
 
     Args:
       weight_decay: of the weights of all layers.
-    Returns: what `arg_scope` takes.
+    Returns: an argument for `arg_scope`.
 
     Examples:
       >>> from weft_contrib import slim

@@ -40,13 +40,13 @@ def inception_arg_scope(
     use_batch_norm: bool = True,
     batch_norm_var_collection: str = "moving_vars",
 ) -> Any:
-    """The arguments of layers for these networks.
+    """Return the default layer arguments of these networks.
 
     Args:
       weight_decay: of all weights.
       use_batch_norm: whether convolutions are normalized.
       batch_norm_var_collection: collection of the moving means and variances.
-    Returns: what `arg_scope` takes.
+    Returns: an argument for `arg_scope`.
 
     Examples:
       >>> from weft_contrib import slim
@@ -128,7 +128,7 @@ class _Net:
 
     def _step(self, net: Any, layer: Any) -> Any:
         if isinstance(layer, list):
-            return concat([self._step(net, each) for each in layer], 3)
+            return concat([self._step(net, branch) for branch in layer], 3)
         channels, kernel, name, *strided = layer
         prefix = {"max": "MaxPool_", "avg": "AvgPool_"}.get(channels, "Conv2d_")
         full = name if name.startswith("Conv") else prefix + name
@@ -199,11 +199,11 @@ def inception_v1_base(
                 size = widths[0]
                 net.layer(f"MaxPool_{name}_{size}x{size}", "max", [size, size], 2)
                 continue
-            one, reduce3, three, reduce5, five, pooled = widths
+            width1, reduce3, three, reduce5, five, pooled = widths
             last = "0a_3x3" if name == "5b" else "0b_3x3"  # so in the published checkpoint
             net.mixed(
                 f"Mixed_{name}",
-                [(one, [1, 1], "0a_1x1")],
+                [(width1, [1, 1], "0a_1x1")],
                 [(reduce3, [1, 1], "0a_1x1"), (three, [3, 3], "0b_3x3")],
                 [(reduce5, [1, 1], "0a_1x1"), (five, [3, 3], last)],
                 [("max", [3, 3], "0a_3x3"), (pooled, [1, 1], "0b_1x1")],
@@ -263,10 +263,10 @@ def _training(inputs: Any, is_training: Any, reuse: Any, scope: Any, name: str) 
 
 
 def _logits(net: Any, num_classes: int, name: str, flat: bool, **kwargs: Any) -> Any:
-    found = conv2d(
+    logits = conv2d(
         net, num_classes, [1, 1], activation_fn=None, normalizer_fn=None, scope=name, **kwargs
     )
-    return squeeze(found, [1, 2], name="SpatialSqueeze") if flat else found
+    return squeeze(logits, [1, 2], name="SpatialSqueeze") if flat else logits
 
 
 # --------------------------------------------------------------------------- version 3

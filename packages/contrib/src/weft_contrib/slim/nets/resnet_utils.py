@@ -1,4 +1,4 @@
-"""What residual networks are made of."""
+"""Building blocks of residual networks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def conv2d_same(
     rate: int = 1,
     scope: str | None = None,
 ) -> Any:
-    """A convolution whose padding does not depend on the size of the image.
+    """Apply a convolution whose padding does not depend on the size of the image.
 
     Args:
       inputs: shape (B, H, W, C).
@@ -94,7 +94,7 @@ def stack_blocks_dense(
     output_stride: int | None = None,
     outputs_collections: Any = None,
 ) -> Any:
-    """Blocks one after the other; from a stride on, dilated in place of strided.
+    """Apply blocks in sequence; dilated instead of strided from a given stride on.
 
     Args:
       net: shape (B, H, W, C).
@@ -138,12 +138,12 @@ def resnet_arg_scope(
     batch_norm_epsilon: float = 1e-5,
     batch_norm_scale: bool = True,
 ) -> Any:
-    """The arguments of layers for a residual network.
+    """Return the default layer arguments of a residual network.
 
     Args:
       weight_decay: of the weights of convolutions.
       batch_norm_decay, batch_norm_epsilon, batch_norm_scale: of the normalizations.
-    Returns: what `arg_scope` takes.
+    Returns: an argument for `arg_scope`.
 
     Examples:
       >>> from weft_contrib import slim
@@ -185,7 +185,7 @@ def block_of(
 def network_scope(
     scope: Any, default: str, inputs: Any, reuse: Any, unit_fn: Any, is_training: Any
 ) -> Iterator[str]:
-    """The scope of a network's variables; gives the collection that its layers are added to."""
+    """Open the scope of a network's variables; yield the collection of its layers."""
     with variable_scope(scope, default, [inputs], reuse=reuse) as opened:
         collection = opened.original_name_scope + "_end_points"
         with (
@@ -196,7 +196,7 @@ def network_scope(
 
 
 Network = Callable[..., tuple[Any, dict[str, Any]]]
-"""Gives the last layer, and all layers by name."""
+"""Constructor that returns the last layer, and all layers by name."""
 
 _DOC = """The network of {layers} layers.
 
@@ -217,7 +217,7 @@ _DOC = """The network of {layers} layers.
 def of_layers(
     network: Network, block: Callable[..., Block], layers: int, units: Sequence[int]
 ) -> Network:
-    """The function that makes a `network` of blocks with so many `units` each."""
+    """Return a function that builds a `network` with the given number of `units` in each block."""
     version = network.__name__
     full_name = f"{version}_{layers}"
 
@@ -253,7 +253,7 @@ def of_layers(
 
 
 def root(inputs: Any, output_stride: int | None) -> tuple[Any, int | None]:
-    """The first layers, which make an image smaller by 4; and what is left of a stride.
+    """Apply the first layers, which reduce an image by 4; return the rest of the stride.
 
     Raises: InvalidArgumentError: the stride is no multiple of 4.
     """

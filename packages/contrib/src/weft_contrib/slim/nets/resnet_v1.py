@@ -117,7 +117,7 @@ def resnet_v1(
 
 
 def resnet_v1_block(scope: str, base_depth: int, num_units: int, stride: int) -> Block:
-    """A block whose last unit has a stride.
+    """Return a block whose last unit has a stride.
 
     Args:
       scope: its name.

@@ -122,7 +122,7 @@ def resnet_v2(
 
 
 def resnet_v2_block(scope: str, base_depth: int, num_units: int, stride: int) -> Block:
-    """A block whose last unit has a stride.
+    """Return a block whose last unit has a stride.
 
     Args:
       scope: its name.

@@ -19,11 +19,11 @@ from weft_graph.variables.scope import variable_scope
 
 
 def vgg_arg_scope(weight_decay: float = 0.0005) -> Any:
-    """The arguments of layers for a VGG network.
+    """Return the default layer arguments of a VGG network.
 
     Args:
       weight_decay: of the weights of all layers.
-    Returns: what `arg_scope` takes.
+    Returns: an argument for `arg_scope`.
 
     Examples:
       >>> from weft_contrib import slim
@@ -65,7 +65,7 @@ Examples:
 
 
 def _of_layers(name: str, counts: Sequence[int]) -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """The function that makes a network with so many convolutions before each pool."""
+    """Return a function that builds a network with the given convolutions before each pool."""
 
     def make(
         inputs: Any,
