@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import weft as wf
-from weft._former import ELSEWHERE, FORMER
+from weft._deprecated import ELSEWHERE, RENAMED
 
 PACKAGE = Path(wf.__file__).parent
 HEAVY = (
@@ -137,10 +137,10 @@ def test_every_namespace_tells_near_misses() -> None:
 
 
 def test_present_names_are_there_and_former_ones_are_not() -> None:
-    for namespace, names in (FORMER | ELSEWHERE).items():
+    for namespace, names in (RENAMED | ELSEWHERE).items():
         module = importlib.import_module(namespace)
         assert [name for name in names if name in vars(module)] == []
-    for names in FORMER.values():
+    for names in RENAMED.values():
         for present in names.values():
             operator.attrgetter(present)(wf)
 

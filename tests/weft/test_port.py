@@ -24,16 +24,16 @@ tf.nn.foo(math.exp(x)); tf.nn.relu(x).op.name; tf.GraphKeys.NOPE; math.nope
 tf.scalar_summary; tf.compat.v1.train.Saver(); ops.convert_to_tensor(1)
 """
 SAID = """\
-4: tensorflow.python.ops.rnn_cell is private; what it has is in tf.nn.rnn_cell
-5: tensorflow.python.framework.ops is private; what it has is in tf
+4: tensorflow.python.ops.rnn_cell is private; its public names are in tf.nn.rnn_cell
+5: tensorflow.python.framework.ops is private; its public names are in tf
 6: tf.examples is not in weft
-8: tf.keras is not in weft: there is no Keras; layers, losses, metrics and train have what it is
+8: tf.keras is not in weft: there is no Keras; use layers, losses, metrics and train instead
 9: tf.GraphKeys.NOPE is not in weft
 9: tf.math.nope is not in weft
 9: tf.nn.foo is not in weft
-10: tensorflow.python.framework.ops.convert_to_tensor is private; what it has is in tf.
+10: tensorflow.python.framework.ops.convert_to_tensor is private; its public names are in tf.
 10: tf.scalar_summary is not in weft: it is called summary.scalar here
-10: tf.train.Saver differs: the format of checkpoints is weft's own, and TensorFlow's are read, too
+10: tf.train.Saver differs: checkpoints have weft's own format; TensorFlow's can be read too
 """
 
 

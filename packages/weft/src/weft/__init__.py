@@ -154,7 +154,7 @@ from weft_tensor.dtypes import *
 from weft_tensor.errors import OpError as OpError
 from weft_tensor.shape import *
 
-# What has another name in TensorFlow 1.15
+# Names that differ in TensorFlow 1.15
 no_gradient = _registry.NotDifferentiable
 NoGradient = _registry.NotDifferentiable
 get_static_value = _constant_value.get_static_value
@@ -167,7 +167,7 @@ reverse_v2 = _permutation.reverse
 bool = _dtypes.bool_
 
 newaxis = None
-"""In an index: a new axis of size 1."""
+"""Index element that inserts a new axis of size 1."""
 
 if _typing.TYPE_CHECKING:
     from weft import (

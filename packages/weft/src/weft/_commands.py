@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.OpError as error:
         sys.stderr.write(f"weft: {error}\n")
         return TROUBLE
-    except BrokenPipeError:  # whoever read the output has enough of it
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except OSError as error:
@@ -58,8 +58,8 @@ def _add(
     except Exception as cause:  # because one package's mistake must not hide the others
         text = f"cannot be loaded: {cause!r}"
 
-        def add(parser: argparse.ArgumentParser, said: str = text) -> None:
-            parser.set_defaults(run=lambda _: _fail(f"{entry.name} = {entry.value} {said}"))
+        def add(parser: argparse.ArgumentParser, message: str = text) -> None:
+            parser.set_defaults(run=lambda _: _fail(f"{entry.name} = {entry.value} {message}"))
 
     add(subcommands.add_parser(entry.name, help=text, description=text))
 

@@ -1,4 +1,4 @@
-"""Names of `weft` that load with the first of them: files, readers, and parsing what they read."""
+"""Names of `weft` that load on first use: files, readers and parsing."""
 
 from weft_io.data.optional import OptionalSpec as OptionalSpec
 from weft_io.input.parsing import *

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a module: it shows its submodules and late names.
+    """Return `__getattr__` and `__dir__` of a module that shows its submodules and lazy names.
 
     Type checkers read the same names from `import *` of the same modules.
 
@@ -51,17 +51,17 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
 
 
 def hint(package: str) -> None:
-    """Let a module without late names tell near misses of its names, as those with `attach` do."""
+    """Let a module without lazy names suggest similar names in its errors."""
     vars(sys.modules[package])["__getattr__"], _ = attach(package)
 
 
 def _public(module: ModuleType) -> list[str]:
-    """What `import *` takes: the names of `__all__`, where there is one."""
+    """Return the names that `import *` imports: `__all__`, if it exists."""
     return vars(module).get("__all__") or [name for name in vars(module) if _may_be_shown(name)]
 
 
 def _may_be_shown(name: str) -> bool:
-    """Whether to look for a name: interpreters and tools ask modules for many a `__name__`."""
+    """Return True if a name may be public: interpreters and tools probe many dunder names."""
     return name[0] != "_" or name == "__version__"
 
 
@@ -70,7 +70,7 @@ def _hint(module: ModuleType, name: str, list_names: Callable[[], list[str]]) ->
         return ""
     from difflib import get_close_matches
 
-    from weft._former import advice
+    from weft._deprecated import advice
 
     near = get_close_matches(name, list_names(), cutoff=0.8)
     return advice(module, name) or (f"; near misses are {', '.join(near)}" if near else "")

@@ -10,7 +10,7 @@ from weft import _lazy, flags as flags
 
 
 def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None = None) -> None:
-    """Parse the flags and call `main` with what is left of the command line; exits with its result.
+    """Parse the flags, call `main` with the rest of the command line, and exit with its result.
 
     Flags that nobody has defined are left to `main`, as in TensorFlow.
 
@@ -28,8 +28,8 @@ def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None
 
 
 def _parse(argv: list[str]) -> list[str]:
-    rest: list[str] = flags.FLAGS(argv, known_only=True)
-    return rest
+    remaining: list[str] = flags.FLAGS(argv, known_only=True)
+    return remaining
 
 
 _lazy.hint(__name__)

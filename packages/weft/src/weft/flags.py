@@ -18,10 +18,10 @@ class _Values:
         vars(self)["_flags"] = _flags.FLAGS
 
     def __getattr__(self, name: str) -> _Any:
-        known = self._flags
-        if name in known and not known.is_parsed():
-            known(_sys.argv, known_only=True)
-        return getattr(known, name)
+        flag_values = self._flags
+        if name in flag_values and not flag_values.is_parsed():
+            flag_values(_sys.argv, known_only=True)
+        return getattr(flag_values, name)
 
     def __setattr__(self, name: str, value: _Any) -> None:
         setattr(self._flags, name, value)
@@ -30,11 +30,11 @@ class _Values:
         delattr(self._flags, name)
 
     def __call__(self, argv: list[str], known_only: bool = False) -> list[str]:
-        rest: list[str] = self._flags(argv, known_only=known_only)
-        return rest
+        remaining: list[str] = self._flags(argv, known_only=known_only)
+        return remaining
 
     def _parse_flags(self) -> None:
-        """What programs call that are older than absl's flags."""
+        """Parse the flags; for programs older than absl's flags."""
         self._flags(_sys.argv, known_only=True)
 
     def __getitem__(self, name: str) -> _Any:
@@ -65,7 +65,7 @@ _NEW_NAMES = {"flag_name": "name", "default_value": "default", "docstring": "hel
 
 
 def _with_old_names(define: _Callable[..., _Any]) -> _Callable[..., _Any]:
-    """A function that also takes the arguments by the names that they had before absl."""
+    """Return a function that also accepts the argument names used before absl."""
 
     @_functools.wraps(define)
     def wrapper(*args: _Any, **kwargs: _Any) -> _Any:

@@ -1,4 +1,4 @@
-"""`wf.lite`: files for small devices, and what runs them; needs the package weftml-lite."""
+"""`wf.lite`: models for small devices, and their interpreter; needs the package weftml-lite."""
 
 from importlib.util import find_spec as _find_spec
 
@@ -6,7 +6,7 @@ from weft import _lazy
 
 if _find_spec("weft_lite") is None:
     raise ModuleNotFoundError(
-        "weft.lite is in a package of its own: pip install 'weftml-lite[convert]'",
+        "weft.lite is in a separate package: pip install 'weftml-lite[convert]'",
         name="weft_lite",
     )
 

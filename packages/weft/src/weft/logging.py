@@ -101,7 +101,7 @@ def log_first_n(level: int, msg: str, n: int, *args: _Any) -> None:
 
 
 def _count(msg: str) -> int:
-    """How many calls there were with this message before."""
+    """Return the number of earlier calls with this message."""
     _counts[msg] = _counts.get(msg, -1) + 1
     return _counts[msg]
 

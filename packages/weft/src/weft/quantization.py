@@ -1,4 +1,4 @@
-"""`wf.quantization`: numbers as integers that stand for them."""
+"""`wf.quantization`: real numbers represented by integers."""
 
 from weft import _lazy
 from weft_graph.ops.quantization import *

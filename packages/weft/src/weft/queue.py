@@ -1,4 +1,4 @@
-"""`wf.queue`: queues, and what waits as they do."""
+"""`wf.queue`: queues, accumulators and staging areas."""
 
 from weft import _lazy
 from weft_io.queues.barrier import *

@@ -1,4 +1,4 @@
-"""`wf.summary`: what TensorBoard shows."""
+"""`wf.summary`: summaries for TensorBoard."""
 
 import typing as _typing
 

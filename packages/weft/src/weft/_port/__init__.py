@@ -1,4 +1,4 @@
-"""`weft port`: what of TensorFlow's API a program uses that weft lacks or does differently."""
+"""`weft port`: report uses of TensorFlow's API that weft lacks or that behave differently."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING, TROUBLE = 1, 2
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Report what of TensorFlow's API programs use that weft lacks or does differently."""
+    """Report uses of TensorFlow's API that weft lacks or that behave differently."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a program, or a folder of them")
     parser.add_argument(
         "-w", "--write", action="store_true", help="change the imports, and nothing else"
@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
             trouble += 1
             sys.stdout.write(f"{_place(path, error)}: {_why(error)}\n")
             continue
-        found = source.uses()
-        uses += found
+        file_uses = source.uses()
+        uses += file_uses
         if not arguments.quiet:
-            for use in found:
+            for use in file_uses:
                 if use.words:
                     sys.stdout.write(f"{path}:{use.line}: {use.words}\n")
         changed += arguments.write and _write(path, source)
@@ -65,7 +65,7 @@ def _place(path: Path, error: Exception) -> str:
 def _why(error: Exception) -> str:
     text = getattr(error, "msg", None) or str(error)
     if "print" in text or "Missing parentheses" in text or "multiple exception types" in text:
-        return f"{text}; this is Python 2, which 2to3 makes Python 3 of"
+        return f"{text}; this is Python 2; convert it to Python 3 with 2to3"
     return f"cannot be read: {text}"
 
 

@@ -1,16 +1,16 @@
-"""What programs may notice, by name; docs/differences.md has the same table."""
+"""Differences that programs may notice, by name; docs/differences.md has the same table."""
 
 from __future__ import annotations
 
 from typing import Final
 
 DIFFERENT: Final = {
-    "assign": "a value that was read before stays what it was",
-    "assign_add": "a value that was read before stays what it was",
-    "constant": "arrays of another kind of numbers are converted, and it is said what that loses",
-    "app.run": "flags that nobody defined are left to `main`",
-    "gather": "constant indices out of range are refused where the node is made",
-    "layers.dense": "a number of units with a fraction is refused",
+    "assign": "values read before the update keep the old value",
+    "assign_add": "values read before the update keep the old value",
+    "constant": "arrays of another numeric kind are converted, and a warning states what is lost",
+    "app.run": "undefined flags are passed on to `main`",
+    "gather": "constant indices out of range are rejected at construction",
+    "layers.dense": "a fractional number of units is rejected",
     "nn.fused_batch_norm": "gradients of the mean and variance flow to x",
     "random_uniform": "the streams differ from TensorFlow's for the same seed",
     "random_normal": "the streams differ from TensorFlow's for the same seed",
@@ -19,9 +19,9 @@ DIFFERENT: Final = {
     "set_random_seed": "the streams differ from TensorFlow's for the same seed",
     "nn.dropout": "the streams differ from TensorFlow's for the same seed",
     "multinomial": "the streams differ from TensorFlow's for the same seed",
-    "train.Saver": "the format of checkpoints is weft's own, and TensorFlow's are read, too",
+    "train.Saver": "checkpoints have weft's own format; TensorFlow's can be read too",
     "train.SummarySaverHook": "it writes at exact multiples of its steps from the first one on",
-    "train.StopAtStepHook": "a session that begins at the last step makes no step more",
+    "train.StopAtStepHook": "a session that starts at the last step runs no further step",
     "while_loop": "gradients of any order; variables are read in each iteration that updates them",
     "cond": "variables are read again after updates before it",
     "Defun": "it is at the top, with `Declare`",

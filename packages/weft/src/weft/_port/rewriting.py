@@ -1,4 +1,4 @@
-"""Import lines that name weft in place of TensorFlow; the rest of a file stays as it is."""
+"""Rewriting of import lines from TensorFlow to weft; the rest of a file is unchanged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from weft._port.source import (
 )
 
 Edit = tuple[int, int, str]
-"""Where something begins and ends in the text, and what takes its place."""
+"""Start and end of a span of the text, and its replacement."""
 
 _FROM = re.compile(r"from\s+(tensorflow[\w.]*)")
 
 
 def rewritten(source: Source) -> str:
-    """The text with other imports, as far as weft has what they name."""
+    """Return the text with imports of weft, for all names that weft has."""
     starts = _starts(source.text)
     edits: list[Edit] = []
     for statement in ast.walk(source.tree):
@@ -38,7 +38,7 @@ def rewritten(source: Source) -> str:
 
 
 def _starts(text: str) -> list[int]:
-    """Where the lines begin, as Python counts lines."""
+    """Return the offsets of the line starts, by Python's line endings."""
     return [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
 
 
@@ -69,8 +69,12 @@ def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterato
     match = _FROM.match(text, start)
     if place is not None and match is not None:
         yield match.start(1), match.end(1), f"weft.{place}" if place else "weft"
-    elif (whole := _whole(statement)) and statement.end_lineno and statement.end_col_offset:
-        yield start, _offset(text, starts, statement.end_lineno, statement.end_col_offset), whole
+    elif (replacement := _whole(statement)) and statement.end_lineno and statement.end_col_offset:
+        yield (
+            start,
+            _offset(text, starts, statement.end_lineno, statement.end_col_offset),
+            replacement,
+        )
 
 
 def _whole(statement: ast.ImportFrom) -> str:

@@ -205,20 +205,20 @@ class Source:
 
     def uses(self) -> list[Use]:
         """All uses of TensorFlow's names, by lines."""
-        found: dict[tuple[int, str], Use] = {}
+        by_place: dict[tuple[int, str], Use] = {}
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Import):
                 self._learn_import(statement)
             elif isinstance(statement, ast.ImportFrom) and is_tensorflow(statement):
                 for use in self._learn_from(statement):
-                    found.setdefault((use.line, use.name), use)
+                    by_place.setdefault((use.line, use.name), use)
         self._learn_assignments()
         for node in _outermost(self.tree):
             path = self._path(node)
             if path:
                 use = look_up(node.lineno, path)
-                found.setdefault((use.line, use.name), use)
-        return sorted(found.values(), key=lambda use: (use.line, use.name))
+                by_place.setdefault((use.line, use.name), use)
+        return sorted(by_place.values(), key=lambda use: (use.line, use.name))
 
     def _learn_import(self, statement: ast.Import) -> None:
         for alias in statement.names:
@@ -244,7 +244,7 @@ class Source:
                 yield look_up(statement.lineno, path)
 
     def _learn_assignments(self) -> None:
-        """Names that a plain assignment gives to namespaces, such as `slim = tf.contrib.slim`."""
+        """Record assignments of namespaces to names, such as `slim = tf.contrib.slim`."""
         for statement in ast.walk(self.tree):
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 (target,) = statement.targets
@@ -280,7 +280,7 @@ def read(path: Path) -> Source:
 
 
 def is_tensorflow(statement: ast.ImportFrom) -> bool:
-    """Whether a statement imports from TensorFlow."""
+    """Return True if a statement imports from TensorFlow."""
     return not statement.level and below_root(statement.module or "") is not None
 
 
@@ -308,20 +308,20 @@ def _outermost(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def look_up(line: int, path: str) -> Use:
-    """What there is to say of a path below the root."""
+    """Return the findings about a path below the root."""
     public = public_path(path)
     if public is not None:
-        found = _found(public)
-        where = f"tf.{public}" if public else "tf"
-        missing = "" if not found.missing else f", of which weft lacks tf.{found.name}"
-        words = f"tensorflow.{path} is private; what it has is in {where}{missing}"
-        return Use(line, path, words, found.missing, private=True)
-    found = _found(path)
-    return Use(line, found.name, found.words, found.missing)
+        use = _found(public)
+        namespace = f"tf.{public}" if public else "tf"
+        missing = "" if not use.missing else f", of which weft lacks tf.{use.name}"
+        words = f"tensorflow.{path} is private; its public names are in {namespace}{missing}"
+        return Use(line, path, words, use.missing, private=True)
+    use = _found(path)
+    return Use(line, use.name, use.words, use.missing)
 
 
 def public_path(path: str) -> str | None:
-    """The public path of one in TensorFlow's own modules; None for what is public."""
+    """Return the public path for a path in TensorFlow's own modules; None for public paths."""
     for module in sorted(PRIVATE, key=len, reverse=True):
         if path == module or path.startswith(module + "."):
             return f"{PRIVATE[module]}{path[len(module) :]}".strip(".")
@@ -339,13 +339,13 @@ def _found(path: str) -> Use:
     import weft
 
     place: object = weft
-    known: list[str] = []
+    prefix: list[str] = []
     words = ""
     for part in filter(None, path.split(".")):
         if not isinstance(place, ModuleType | type):
             break  # an attribute of a value
-        known.append(part)
-        name = ".".join(known)
+        prefix.append(part)
+        name = ".".join(prefix)
         try:
             place = getattr(place, part)
         except AttributeError as error:
@@ -356,11 +356,11 @@ def _found(path: str) -> Use:
         if name in DIFFERENT:
             words = f"tf.{name} differs: {DIFFERENT[name]}"
             return Use(0, name, words)
-    return Use(0, ".".join(known), words)
+    return Use(0, ".".join(prefix), words)
 
 
 def is_module(path: str) -> bool:
-    """Whether a path below the root is a namespace of weft's."""
+    """Return True if a path below the root is a namespace of weft."""
     import weft
 
     place: object = weft

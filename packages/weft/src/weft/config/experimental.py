@@ -1,4 +1,4 @@
-"""`wf.config.experimental`: what devices sessions have, and how their memory is used."""
+"""`wf.config.experimental`: devices of sessions, and the use of their memory."""
 
 from weft import _lazy
 from weft_exec.devices.machine import *

@@ -1,4 +1,4 @@
-"""`wf.config.optimizer`: what is done to graphs before they run."""
+"""`wf.config.optimizer`: the rewrites applied to graphs before they run."""
 
 from weft import _lazy
 from weft_exec.settings import (

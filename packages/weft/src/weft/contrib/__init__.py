@@ -1,4 +1,4 @@
-"""`wf.contrib`: what old programs import of `tf.contrib`; needs the package weftml-contrib."""
+"""`wf.contrib`: the parts of `tf.contrib` that old programs import; needs weftml-contrib."""
 
 from importlib.util import find_spec as _find_spec
 
@@ -6,7 +6,7 @@ from weft import _lazy
 
 if _find_spec("weft_contrib") is None:
     raise ModuleNotFoundError(
-        "weft.contrib is in a package of its own: pip install weftml-contrib",
+        "weft.contrib is in a separate package: pip install weftml-contrib",
         name="weft_contrib",
     )
 

@@ -1,4 +1,4 @@
-"""`wf.data.experimental`: what may still change in input pipelines."""
+"""`wf.data.experimental`: features of input pipelines that may still change."""
 
 import typing as _typing
 

@@ -1,4 +1,4 @@
-"""`wf.io`: files, records, what is in them, and bytes in strings."""
+"""`wf.io`: files, records, their parsing, and the encoding of bytes in strings."""
 
 from weft import _lazy
 from weft.io import gfile as gfile

@@ -1,4 +1,4 @@
-"""`wf.random.experimental`: generators, and seeds made of seeds."""
+"""`wf.random.experimental`: generators, and derivation of seeds."""
 
 from weft import _lazy
 from weft_graph.ops.stateful_random import index_shuffle as index_shuffle

@@ -1,4 +1,4 @@
-"""`wf.train`: optimizers, savers and what goes with training."""
+"""`wf.train`: optimizers, savers, hooks and other tools of training."""
 
 import typing as _typing
 

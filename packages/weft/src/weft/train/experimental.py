@@ -1,4 +1,4 @@
-"""`wf.train.experimental`: scales of losses, and what checkpoints of objects keep of Python."""
+"""`wf.train.experimental`: loss scales, and Python state in checkpoints of objects."""
 
 from weft import _lazy as _lazy
 from weft_autodiff.optimizers.loss_scale import *

@@ -1,4 +1,4 @@
-"""`wf.xla`: what programs say of compiling."""
+"""`wf.xla`: hints about compilation."""
 
 from weft import _lazy
 from weft.xla import experimental as experimental

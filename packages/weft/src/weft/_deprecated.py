@@ -1,4 +1,6 @@
-"""Names that programs know from TensorFlow before 1.0 or after 1.15, and what does the same here.
+"""Names of TensorFlow before 1.0 or after 1.15, with their equivalents in weft.
+
+The module is imported when a name does not exist, for the error message.
 
 It loads when a name is not there, for the message.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-FORMER: Final = {
+RENAMED: Final = {
     "weft": {
         "audio_summary": "summary.audio",
         "complex_abs": "abs",
@@ -42,7 +44,7 @@ FORMER: Final = {
     },
     "weft.random": {"set_seed": "random.set_random_seed"},
 }
-"""By namespace: the former name, and the present one from `weft` on."""
+"""Old names by namespace, with their present path from `weft` on."""
 
 _CELLS: Final = "cells are in nn.rnn_cell; a class of RNNCell with a method call() makes others"
 
@@ -51,11 +53,11 @@ ELSEWHERE: Final = {
         "GradientTape": "gradients(ys, xs) gives gradients of nodes in a graph",
         "estimator": "there are no estimators; train.MonitoredTrainingSession runs a training loop",
         "feature_column": "there are no feature columns",
-        "keras": "there is no Keras; layers, losses, metrics and train have what it is made of",
+        "keras": "there is no Keras; use layers, losses, metrics and train instead",
         "models": "cells are in nn.rnn_cell",
         "optimizers": "optimizers are in train, as train.AdamOptimizer",
         "python": "public names are in weft and its namespaces",
-        "user_ops": "an op of one's own is registered by a package; see CONTRIBUTING",
+        "user_ops": "packages register custom ops; see CONTRIBUTING",
     },
     "weft.nn": {
         "seq2seq": "decoders are loops over cells, by nn.static_rnn, nn.dynamic_rnn or while_loop",
@@ -71,12 +73,12 @@ ELSEWHERE: Final = {
         "linear": "layers.dense of concat(inputs, 1) does it",
     },
 }
-"""By namespace: names that nothing replaces one for one, and where to look."""
+"""Names without a one-to-one replacement by namespace, and where to look."""
 
 
 def advice(module: ModuleType, name: str) -> str:
-    """What to use in place of a name, or ""."""
-    present = FORMER.get(module.__name__, {}).get(name)
+    """Return the advice for a missing name, or "" without any."""
+    present = RENAMED.get(module.__name__, {}).get(name)
     unbatched = name.removeprefix("batch_")
     if present is None and unbatched != name and hasattr(module, unbatched):
         present = unbatched  # since TensorFlow 1.0 such functions take batches themselves
