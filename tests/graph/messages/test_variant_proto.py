@@ -130,7 +130,7 @@ def numbers(*values: int) -> proto.TensorProto:
         (variants("tensorflow::Tensor", tensor(b"", 0)), TypeError, "variants within a variant"),
         (variants("tensorflow::Tensor"), ValueError, "needs a tensor, got 0"),
         (variants("RaggedTensorVariant"), ValueError, "needs a tensor, got 0"),
-        (tensor(b""), ValueError, "takes 1 elements and variant_val has 0"),
+        (tensor(b""), ValueError, "requires 1 variants and variant_val has 0"),
         (tensor(b"\x01\xff"), ValueError, "no VariantTensorDataProto"),
         (tensor(b"\x09\xff"), ValueError, "strings of 9 bytes are required"),
         *[

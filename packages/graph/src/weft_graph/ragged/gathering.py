@@ -128,7 +128,7 @@ def _check_counts(params: RaggedTensor, indices: RaggedTensor) -> None:
     a, b = params.levels[0].static_nrows, indices.levels[0].static_nrows
     if a is not None and b is not None and a != b:
         raise errors.InvalidArgumentError(
-            f"params and indices must have equally many rows, got {a} and {b}"
+            f"params and indices must have equal numbers of rows, got {a} and {b}"
         )
 
 
@@ -154,7 +154,7 @@ def _within(indices: RaggedTensor, params: RaggedTensor) -> Any:
     checks = encodings.Checks(validate=True)
     a = encodings.Encoding(params.nrows(), "params", 0)
     b = encodings.Encoding(indices.nrows(), "indices", 0)
-    checks.require("params and indices must have equally many rows", encodings.equal, a, b)
+    checks.require("params and indices must have equal numbers of rows", encodings.equal, a, b)
     starts = encodings.Encoding(params.row_starts(), "starts")
     first = checks.after(starts)
     owner = indices.levels[0].ids()

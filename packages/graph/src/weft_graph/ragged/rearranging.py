@@ -189,7 +189,7 @@ def _with_equal_counts(values: Sequence[RaggedTensor]) -> Output:
     for value in values[1:]:
         other = encodings.Encoding(value.nrows(), "nrows", 0)
         checks.require(
-            "ragged tensors must have equally many rows", encodings.equal, count_part, other
+            "ragged tensors must have equal numbers of rows", encodings.equal, count_part, other
         )
     return checks.after(count_part)
 
