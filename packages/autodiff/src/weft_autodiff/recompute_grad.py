@@ -118,7 +118,7 @@ def _flow_back(
       grads: gradients of the results; some may be missing.
 
     Args:
-      given: what stands for the inputs of the region where its gradient is built.
+      region_inputs: the region's inputs where its gradient is built.
       grads: of the results, some of them not there.
     """
     results = region.end.inputs[: len(grads)]

@@ -111,7 +111,7 @@ def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) ->
 
 
 def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
-    """The same with bodies in the place of calls, but for those of recursive functions."""
+    """Return the graph with calls inlined, except those of recursive functions."""
     with Graph().as_default() as graph:
         import_graph_def(graph_def, name="")
     kept_nodes = {name: graph.get_operation_by_name(name) for name in names}

@@ -190,7 +190,7 @@ class CpuAllocator:
         Args:
           shape: sizes, each at least 0.
           dtype: NumPy dtype (or what `as_dtype` takes, more slowly).
-          label: who asks, for the report of the largest holders.
+          label: name of the holder, for the report of the largest ones.
         Raises:
           ResourceExhaustedError: the limit, or the system's memory, does not allow it.
           InvalidArgumentError: a size is negative.
@@ -528,7 +528,7 @@ def _after_fork() -> None:
         _HELD.pop()._lock.release()
 
 
-if hasattr(os, "register_at_fork"):  # a child must not inherit a lock that nobody will release
+if hasattr(os, "register_at_fork"):  # a child must not inherit a held lock
     os.register_at_fork(
         before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
     )

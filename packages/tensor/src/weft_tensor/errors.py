@@ -470,7 +470,7 @@ class DataLossError(OpError):
 
 
 class UnauthenticatedError(OpError):
-    """The caller did not prove who it is: no certificate, no token, or a wrong one.
+    """The caller is not authenticated: no certificate, no token, or a wrong one.
 
     Give the credentials that the server was started with.
     """
@@ -532,7 +532,7 @@ class UnknownFeedError(UnknownNameError, TypeError):
 
 
 class UnknownTargetError(NotFoundError, InvalidArgumentError):
-    """A session's target has a scheme that nobody has registered.
+    """A session's target has an unregistered scheme.
 
     The message lists those that are known. It is a NotFoundError, as in TensorFlow.
     """

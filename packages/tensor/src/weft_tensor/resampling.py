@@ -121,8 +121,8 @@ def _cubic_table(a: float) -> Array:
 def cubic_taps(size: int, count: int, align_corners: bool, half_pixel: bool) -> Taps:
     """Return the four neighbours of each position, weighted by Keys' cubic function.
 
-    With half pixels a is -1/2 and what lies outside is left out; else a is -3/4 and the outermost
-    pixel stands for what lies outside.
+    With half pixels a is -1/2 and positions outside are ignored; else a is -3/4 and positions
+    outside take the value of the outermost pixel.
     """
     centers = _centers(size, count, align_corners, half_pixel)
     base = np.floor(centers)

@@ -12,7 +12,7 @@ from weft import _lazy, flags as flags
 def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None = None) -> None:
     """Parse the flags, call `main` with the rest of the command line, and exit with its result.
 
-    Flags that nobody has defined are left to `main`, as in TensorFlow.
+    Undefined flags are passed on to `main`, as in TensorFlow.
 
     Args:
       main: `main` of the program's main module by default.

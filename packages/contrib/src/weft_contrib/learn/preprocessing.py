@@ -37,7 +37,7 @@ class CategoricalVocabulary:
     """Ids of words in the order of their first occurrence; 0 is the id of unknown words.
 
     Args:
-      unknown_token: what stands for unknown words.
+      unknown_token: replacement of unknown words.
       support_reverse: keep the words by their ids.
     """
 

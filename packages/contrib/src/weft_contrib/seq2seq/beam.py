@@ -78,7 +78,7 @@ def gather_tree(step_ids: Any, parent_ids: Any, max_sequence_lengths: Any, end_t
     Args:
       step_ids, parent_ids: int32, shape (T, B, W).
       max_sequence_lengths: int32, shape (B,).
-      end_token: what stands behind the ends.
+      end_token: filler after the ends.
     Returns: int32, shape (T, B, W).
     """
     steps, parents = convert_to_tensor(step_ids), convert_to_tensor(parent_ids)

@@ -168,7 +168,7 @@ class ControlFlowContext(Context):
         return output
 
     def _read_again(self, output: Output) -> Output | None:
-        """For the shared value of a variable that was updated since, what it is by now."""
+        """Return the current value if `output` is an outdated read of a variable, else None."""
         shared_value = reads.shared_value(output)
         return None if shared_value is None else self._value_now(shared_value)
 

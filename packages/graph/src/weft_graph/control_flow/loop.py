@@ -321,7 +321,7 @@ class LoopBuilder:
         return self.context.merges[position].outputs[0]
 
     def condition(self, predicate: Any) -> None:
-        """Say when the loop goes on: a bool of rank 0."""
+        """Set the loop condition: a bool of rank 0."""
         context = self.context
         context.cond = primitives.loop_cond(predicate, name="LoopCond")
         for position in range(len(context.merges)):

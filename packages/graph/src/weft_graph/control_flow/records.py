@@ -118,7 +118,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     """Make the contexts of records, or add to those of the same names that are there.
 
     Args:
-      node_at: the node that a place in a record stands for.
+      node_at: function from a place in a record to its node.
     Raises: InvalidArgumentError: a record does not fit the nodes; nothing is changed then.
     """
     restored: dict[str, ControlFlowContext] = {}

@@ -1,4 +1,4 @@
-"""Calls of functions: nodes that stand for a body, or where it must be, the body itself."""
+"""Calls of functions: call nodes, or the inlined body where necessary."""
 
 from __future__ import annotations
 

@@ -403,7 +403,7 @@ def _key_of(leaf: Any) -> Hashable:
 
 
 def _skeleton(structure: Any) -> Hashable:
-    """The structure by itself: kinds of containers, and keys."""
+    """The structure without leaves: kinds of containers, and keys."""
     if not nest.is_nested(structure):
         return None
     if isinstance(structure, dict):

@@ -1,4 +1,4 @@
-"""A function: a body with inputs and outputs, which calls of it stand for."""
+"""Functions: bodies with inputs and outputs, used by calls."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def trace(
 
     Args:
       arguments: makes the arguments.
-      name: of the function; nobody else's.
+      name: of the function; unique.
       outer: the graph around.
       ordered: put effects in the order of the program.
       save: let calls give what their gradient needs.

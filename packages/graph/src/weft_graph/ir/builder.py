@@ -331,7 +331,7 @@ def _convert_for(op_def: OpDef, arg: ArgDef, value: Any, attrs: dict[str, Any]) 
 
 
 def _preferred_type(attr: AttrDef, value: Any) -> DType | None:
-    """The type that a value has by itself where the attribute allows that, else its default."""
+    """Return the type of a value if the attribute allows it, else the attribute's default."""
     default: DType | None = None if attr.default is REQUIRED else attr.default
     if default is None or attr.allowed is None or (type(value) is int and default is dtypes.int32):
         return default
@@ -605,7 +605,7 @@ def constant(
 
 
 def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Const") -> Output:
-    """A constant that takes over `array`, which nobody may write to afterwards."""
+    """A constant that takes ownership of `array`, which must not be written to afterwards."""
     array.flags.writeable = False
     element = dtype or dtypes.from_numpy(array.dtype)
     code, line = user_line()

@@ -120,7 +120,7 @@ def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) ->
 def _checked_own(name: str, value: Any, internal: bool) -> Any:
     """The canonical form of an attribute that no declaration has.
 
-    Strangers may write what they like under names that nobody reads.
+    Untrusted graphs may have any value under unused names.
     """
     if name in _PLANNED and not internal:
         raise errors.InvalidArgumentError(

@@ -294,7 +294,7 @@ class CodeGenerator(Choosing, Protocol):
 generators: Final[Registry[CodeGenerator]] = Registry(
     "code generator", group="weft_graph.code_generators"
 )
-"""By name; who compiles takes the first."""
+"""Code generators by name; the first one is used."""
 
 
 class Launch(NamedTuple):

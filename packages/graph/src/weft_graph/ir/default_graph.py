@@ -62,7 +62,7 @@ def _process_graph() -> Graph:
 def reset_default_graph() -> None:
     """Replace the process's default graph by an empty one.
 
-    Nodes of the old graph stay what they are, and its sessions go on.
+    Nodes and sessions of the old graph remain usable.
 
     Raises: FailedPreconditionError: called inside `with graph.as_default()`.
 

@@ -93,7 +93,7 @@ class Graph(Edits):
 
     @property
     def complete(self) -> int:
-        """The number of nodes that nobody is still building on; a session runs only these."""
+        """The number of complete nodes; a session runs only these."""
         with self._lock:
             return min([len(self.nodes), *self._open])
 
@@ -122,7 +122,7 @@ class Graph(Edits):
         self._finalized = True
 
     def unfinalize(self) -> None:
-        """Take further nodes again: whoever finalized it has no more use for that."""
+        """Allow further nodes in a finalized graph."""
         self._finalized = False
 
     def add_node(
@@ -317,7 +317,7 @@ class Graph(Edits):
     def as_graph_element(
         self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
     ) -> Output | Node:
-        """The output or node that `obj` stands for: itself, a name, or an object that converts.
+        """Return the output or node for `obj`: itself, a name, or an object that converts.
 
         Raises:
           InvalidTypeError: it stands for nothing in a graph, or for the wrong kind.

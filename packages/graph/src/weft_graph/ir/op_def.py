@@ -426,7 +426,7 @@ def lookup_op(name: str) -> OpDef:
 
 
 def traits_of(name: str) -> Traits:
-    """The traits of an op type; those of a plain op where nobody declares it."""
+    """Return the traits of an op type; those of a plain op if it is undeclared."""
     try:
         return lookup_op(name).traits
     except errors.NotFoundError:

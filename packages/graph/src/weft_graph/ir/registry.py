@@ -57,7 +57,7 @@ class Registry(Generic[V]):
             self._table[key] = value
 
     def get(self, key: str) -> V | None:
-        """The entry of `key`, or None when no source has it.
+        """Return the entry of `key`, or None if no source has it.
 
         Raises: InternalError: entry points are broken; once, after all others have been loaded.
         """

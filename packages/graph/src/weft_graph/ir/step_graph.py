@@ -27,7 +27,7 @@ register_op(
 
 
 class StepGraph:
-    """A pruned copy that passes may edit, with what goes in and what comes out.
+    """A pruned copy that passes may edit, with its feeds and fetches.
 
     Attributes:
       graph: the copy; names, attributes and source lines are those of the original.
@@ -210,7 +210,7 @@ def place_new_nodes(
     """Make an order of nodes that of the step's graph.
 
     Args:
-      nodes: the live nodes, but for new ones, in the order in which they will run.
+      nodes: the live nodes, except new ones, in the order in which they will run.
       before: the new nodes that come right before a node.
     """
     order: list[Node] = []
@@ -231,7 +231,7 @@ def copy_nodes(
 
     Args:
       nodes: inputs before users, back edges of loops left out.
-      outputs: what stands for outputs already; the copies' outputs are added to it.
+      outputs: replacements of outputs; the copies' outputs are added.
     Returns: the copies.
     """
     twins: dict[Node, Node] = {}

@@ -1,4 +1,4 @@
-"""Separable convolutions: of each channel by itself, and then across channels."""
+"""Separable convolutions: a depthwise convolution, then a pointwise one."""
 
 from __future__ import annotations
 

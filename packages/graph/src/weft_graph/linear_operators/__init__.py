@@ -1,1 +1,1 @@
-"""Matrices that are known by what they do, made of other ops."""
+"""Linear operators: matrices defined by their operations, composed of other ops."""

@@ -26,7 +26,7 @@ from weft_tensor.dtypes import DType
 
 
 def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:
-    """The function that stands for a functional conditional or loop; made once.
+    """Return the function that implements a functional conditional or loop; built once.
 
     Args:
       op: op type.

@@ -21,7 +21,7 @@ RESULTS: Final = "_results"
 """Attribute: how many of the outputs are the program's; what gradients need comes behind them."""
 
 CAPTURED: Final = "_captured"
-"""Attribute: how many of the last inputs stand for values that were captured."""
+"""Attribute with the number of captured inputs, which are the last ones."""
 
 CONTEXTS: Final = "_control_flow"
 """Attribute: the branches and loops, as JSON; readers that do not know it lose only gradients."""

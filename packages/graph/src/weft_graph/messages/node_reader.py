@@ -30,7 +30,7 @@ def add_all(graph: Graph, graph_def: proto.GraphDef, values: dict[str, Any]) -> 
     """Add the nodes of the body of a function; returns them by the names they have there.
 
     Args:
-      values: what stands for arguments: "node:port" to an output, "^node" to a node.
+      values: replacements of arguments: "node:port" to an output, "^node" to a node.
     Raises: as `import_graph_def`.
     """
     importer = Importer(graph, graph_def, "", values, None, all_used=False)

@@ -105,7 +105,7 @@ def weighted_cross_entropy_with_logits(
 def log_poisson_loss(
     targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
 ) -> Output:
-    """exp(c) - z * c, the Poisson loss but for a constant.
+    """exp(c) - z * c, the Poisson loss except for a constant.
 
     Args:
       targets: z, floating, any shape.

@@ -412,7 +412,7 @@ def hold_function(function: Callable[..., Any]) -> PyFunction:
 
 
 def py_function_of(token: str) -> Callable[..., Any]:
-    """The function that a token stands for.
+    """Return the function registered under a token.
 
     Raises: FailedPreconditionError: this process has none; functions do not travel with graphs.
     """

@@ -1,4 +1,4 @@
-"""Triangular factors of matrices with exchanged rows, and what they solve."""
+"""LU factors of matrices with exchanged rows, and solution of their equations."""
 
 from __future__ import annotations
 

@@ -543,7 +543,7 @@ def dequantize(
     narrow_range: bool = False,
     dtype: Any = dtypes.float32,
 ) -> Output:
-    """The numbers for which integers stand: what undoes `quantize`, but for the rounding.
+    """Dequantize integers: the inverse of `quantize`, except for the rounding.
 
     Args:
       input: qint8, quint8, qint16, quint16 or qint32, any shape.
@@ -615,7 +615,7 @@ def quantize_and_dequantize(
 
 
 def _axis_of(value: Output, axis: int | None) -> int:
-    """The attribute `axis` of an op, by which -1 stands for none."""
+    """Return the attribute `axis` of an op: -1 for None, else counted from the front."""
     if axis is None or axis >= 0:
         return -1 if axis is None else axis
     if value.dims is None:

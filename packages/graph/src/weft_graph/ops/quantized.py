@@ -1,4 +1,4 @@
-"""Arithmetic of quantized tensors: integers with the ranges of numbers that they stand for."""
+"""Arithmetic of quantized tensors: integers with the ranges of numbers they represent."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def _is_small(node: Node) -> bool:
 
 
 def _bytes_of(value: Output) -> int:
-    """Bytes of a value; 0 if nobody knows."""
+    """Return the bytes of a value; 0 if unknown."""
     size = value.dtype.size
     for dim in value.dims or (0,):
         size *= dim or 0
@@ -84,7 +84,7 @@ def _bytes_of(value: Output) -> int:
 
 
 def _batch(step: StepGraph, nodes: Sequence[Node], stacked: Sequence[Output]) -> bool:
-    """Let one op of whole tensors, and its parts, stand for nodes, if there is such an op."""
+    """Replace nodes by one op on stacked tensors and its parts, if such an op exists."""
     first = nodes[0]
     op_and_attrs = None if first.traits.batch is None else first.traits.batch(first.attrs)
     if op_and_attrs is None:

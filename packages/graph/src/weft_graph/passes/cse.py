@@ -14,7 +14,7 @@ _LARGEST_COMPARED = 1 << 16
 
 
 def eliminate_common_subexpressions(step: StepGraph) -> int:
-    """Let the first of several equal nodes stand for all of them.
+    """Replace equal nodes by the first of them.
 
     Nodes are equal when op, inputs, control inputs, attributes and device request are; stateful
     ones and those that touch references are never merged.

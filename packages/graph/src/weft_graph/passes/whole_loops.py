@@ -1,4 +1,4 @@
-"""Loops that are computed by one function: what it is made of, and what it is given."""
+"""Loops compiled as one function: structure and calling convention."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class ExistingVariable:
       variable: the reference or the handle.
       read: the value that readers share, or of a variable with a handle, that is fetched.
       initializer: the node that assigns the initial value.
-      initial_value: None where nobody knows.
+      initial_value: None if unknown.
       trainable, synchronization, aggregation: as of `Variable`.
       save_slice_info: of a part of a larger variable.
     """

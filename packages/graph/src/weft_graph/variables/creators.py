@@ -1,4 +1,4 @@
-"""Creators: who is asked to make a variable, and which kind is made in the end."""
+"""Variable creators, and the choice of the kind of variable."""
 
 from __future__ import annotations
 

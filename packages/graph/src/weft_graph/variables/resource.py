@@ -211,7 +211,7 @@ makers.register("resource", ResourceVariable)
 
 
 class UnreadVariable(ResourceVariable):
-    """A resource variable after an update: whoever reads it reads after the update.
+    """A resource variable after an update: its reads run after the update.
 
     Attributes:
       op: the update.

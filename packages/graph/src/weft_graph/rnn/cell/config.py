@@ -30,7 +30,7 @@ def read(value: Any, base: type, custom_objects: dict[str, Any] | None = None) -
       value: what `written` returned.
       base: the class that all cells are of.
       custom_objects: classes by their names, before those that are known.
-    Raises: InvalidArgumentError: a class that nobody knows.
+    Raises: InvalidArgumentError: an unknown class.
     """
     if isinstance(value, list):
         return [read(item, base, custom_objects) for item in value]
