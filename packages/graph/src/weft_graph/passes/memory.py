@@ -310,7 +310,7 @@ def peaks(
     reads: Sequence[Sequence[int]],
     makes: Sequence[Sequence[int]],
     sizes: Sequence[int],
-    to_the_end: Iterable[int],
+    live_out: Iterable[int],
     devices: Sequence[int] | None = None,
 ) -> list[tuple[int, int]]:
     """The most bytes that live at a time, and when: for one device, or for each.
@@ -318,11 +318,11 @@ def peaks(
     Args:
       reads, makes: the numbers of the values of each node, in the order in which they run.
       sizes, devices: by number of a value.
-      to_the_end: what lives to the end.
+      live_out: what lives to the end.
     """
     count = 1 if devices is None else max(devices, default=0) + 1
     change = [[0] * (len(reads) + 1) for _ in range(count)]
-    for value, (begin, end) in lifetimes(reads, makes, to_the_end).items():
+    for value, (begin, end) in lifetimes(reads, makes, live_out).items():
         row = change[0 if devices is None else devices[value]]
         row[begin] += sizes[value]
         row[end] -= sizes[value]
@@ -335,7 +335,7 @@ def peaks(
 
 
 def lifetimes(
-    reads: Sequence[Sequence[int]], makes: Sequence[Sequence[int]], to_the_end: Iterable[int]
+    reads: Sequence[Sequence[int]], makes: Sequence[Sequence[int]], live_out: Iterable[int]
 ) -> dict[int, tuple[int, int]]:
     """For each value the place where it is made, and the one that follows its last use."""
     born: dict[int, int] = {}
@@ -345,5 +345,5 @@ def lifetimes(
         for value in makes[place]:
             born[value] = place
             end[value] = place + 1
-    end.update(dict.fromkeys(to_the_end, len(reads)))
+    end.update(dict.fromkeys(live_out, len(reads)))
     return {value: (place, end[value]) for value, place in born.items()}
