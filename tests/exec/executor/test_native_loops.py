@@ -216,7 +216,7 @@ def test_stacks_grow_while_a_loop_runs(made: list[Any]) -> None:
 
 def test_what_a_compiled_loop_pushed_kernels_pop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_JIT", "now")
-    why_not = whole_loop.unsupported_loop_reason
+    why_not = whole_loop.why_not_loop
     tried: list[str] = []
 
     def only_forward(whole: Any) -> str:

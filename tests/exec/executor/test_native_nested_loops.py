@@ -192,7 +192,7 @@ def test_gradients_of_nested_loops_are_those_of_differences(
 def test_kernels_and_compiled_loops_share_stacks(
     name: str, compiled: str, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    why_not = whole_loop.unsupported_loop_reason
+    why_not = whole_loop.why_not_loop
 
     def half(whole: Any) -> str:
         backward = any(node.type == "StackPopV2" for node in whole.nodes)

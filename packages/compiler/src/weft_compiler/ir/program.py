@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -294,15 +294,8 @@ def loads(body: Body) -> Iterator[Load]:
 
 
 def walk(body: Body) -> Iterator[Statement]:
-    """Yield all statements, those around others first."""
-    statements: list[Statement] = []
-    _collect(body, statements)
-    return iter(statements)
-
-
-def _collect(body: Iterable[Statement], statements: list[Statement]) -> None:
-    # Nested generators would pass each statement through one of them for each level.
+    """All statements, those around others first."""
     for statement in body:
-        statements.append(statement)
+        yield statement
         for inner in bodies(statement):
-            _collect(inner, statements)
+            yield from walk(inner)

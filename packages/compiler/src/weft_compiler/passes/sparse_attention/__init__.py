@@ -1,1 +1,0 @@
-"""Skipping of attention columns whose probabilities are exactly zero."""
