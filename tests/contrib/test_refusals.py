@@ -193,7 +193,7 @@ LAYERS: Table = {
     "words without a size": ("embed_dim", lambda: layers.embed_sequence([[1]], 3)),
     "words without a count": ("vocab_size", lambda: layers.embed_sequence([[1]], None, 3)),
     "weights of a batch": (
-        "batch_norm does not take batch_weights",
+        "batch_norm does not support batch_weights",
         lambda: layers.batch_norm(wf.ones([2, 3]), batch_weights=[1.0, 2.0]),
     ),
     "a layer of an unknown rank": ("known rank", lambda: layers.layer_norm(of_unknown())),
@@ -274,7 +274,7 @@ LAYERS: Table = {
     ),
 }
 PARAMETERS: Table = {
-    "a message": ("takes no message", lambda: training.HParams(hparam_def=b"")),
+    "a message": ("does not support hparam_def", lambda: training.HParams(hparam_def=b"")),
     "a name twice": ("is reserved: a", lambda: hparams(a=1).add_hparam("a", 2)),
     "a method's name": ("is reserved", lambda: hparams(values=1)),
     "no values of a list": ("cannot be empty: a", lambda: hparams(a=[])),

@@ -125,6 +125,13 @@ def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: next((x for x in xs if x != x), function(xs))
 
 
+def _lgamma(x: float) -> float:
+    try:
+        return math.lgamma(x)
+    except ValueError:  # a pole
+        return math.inf
+
+
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *xs: np.asarray(function(*[np.array([x], np.float64) for x in xs])).item()
 
@@ -146,9 +153,10 @@ _OF_OTHERS: dict[str, Callable[..., Any]] = {
         name: _guarded(getattr(math, name))
         for name in (
             "sqrt", "exp", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-            "tanh", "asinh", "acosh", "atanh", "atan2", "erf", "erfc", "lgamma",
+            "tanh", "asinh", "acosh", "atanh", "atan2", "erf", "erfc",
         )
     },
+    "lgamma": _lgamma,
     "digamma": _of_arrays(special.digamma),
     "zeta": _of_arrays(special.zeta),
     "polygamma": _of_arrays(special.polygamma),
