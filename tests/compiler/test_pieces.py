@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -265,3 +266,27 @@ program p(x: float32[4], two: float32[], t: float32[4]) -> (a: float32[4], b: fl
     )
     a, b = load(program, CUT)(X[:4])
     assert (a == 2 * X[:4]).all() and (b == X[:4] * W[:4]).all()
+
+
+def test_nests_with_other_constants_are_not_shared() -> None:
+    """The code of a nest has the values of its constants, which its text does not show."""
+    program = parsed("""
+program p(x: float32[4], u: float32[], v: float32[]) -> (a: float32[4], b: float32[4], \
+c: float32[4], d: float32[4], e: float32[4]):
+  for i in 4:
+    a[i] = u[]
+  for j in 4:
+    b[j] = v[]
+  for k in 4:
+    c[k] = x[k] * 2.0 + u[]
+  for l in 4:
+    d[l] = x[l] * 2.0 + v[]
+  for m in 4:
+    e[m] = x[m] * 3.0 + v[]
+""")
+    values = {"u": np.array(-1.0, np.float32), "v": np.array(5.0, np.float32)}
+    program = replace(program, constants=values)
+    x = X[:4]
+    expected = (np.full(4, -1), np.full(4, 5), x * 2 - 1, x * 2 + 5, x * 3 + 5)
+    for result, value in zip(load(program, CUT)(x), expected, strict=True):
+        np.testing.assert_array_equal(result, value)

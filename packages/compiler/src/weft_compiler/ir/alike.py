@@ -47,18 +47,26 @@ class Alike(NamedTuple):
 
 def alike(programs: Sequence[Program]) -> list[Alike]:
     """Programs of canonical names, those made one that differ in numbers alone."""
-    written = [str(each) for each in programs]
+    written = [_text(each) for each in programs]
     different = dict(zip(written, programs, strict=True))
     if len(different) == 1:
         return [Alike(each, ()) for each in programs]
     templates = {text: _template(program) for text, program in different.items()}
-    texts = {text: str(template.program) for text, template in templates.items()}
+    texts = {text: _text(template.program) for text, template in templates.items()}
     shared = list(texts.values())
     several = {text for text, of in texts.items() if shared.count(of) > 1}
     return [
         templates[text] if text in several else Alike(program, ())
         for text, program in zip(written, programs, strict=True)
     ]
+
+
+def _text(program: Program) -> str:
+    """Return a program as text, with the values of its constants: those are in its code."""
+    constants = [
+        f"{name}={value.tobytes().hex()}" for name, value in sorted(program.constants.items())
+    ]
+    return "\n".join([str(program), *constants])
 
 
 def _template(program: Program) -> Alike:
