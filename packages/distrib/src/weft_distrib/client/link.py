@@ -1,4 +1,4 @@
-"""How a session reaches its master: in the same process, or by a server's two ports."""
+"""Connections of sessions to their master: in the same process, or by a server's two ports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALL_SECONDS: Final = 600.0
 
 
 GRACE_SECONDS: Final = 5.0
-"""How long after a deadline the master may take to say that it has passed."""
+"""Seconds after a deadline within which the master must report that it has passed."""
 
 
 def _seconds(timeout: int) -> float:
@@ -50,7 +50,7 @@ class MasterLink(Protocol):
         ...
 
     def explain(self, request: messages.Signature) -> Sequence[Any]:
-        """What becomes of a step, as `StepReport.to_arrays`."""
+        """Return the explanation of a step, as `StepReport.to_arrays` encodes it."""
         ...
 
     def begin_partial(self, request: RunStep) -> StepKey:

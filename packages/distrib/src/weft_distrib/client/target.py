@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SCHEME: Final = "grpc"
 
 SEGMENT_BYTES: Final = 1 << 26
-"""What the constants of one message may have that extends the graph; larger ones go alone."""
+"""Maximum bytes of constants in one message that extends the graph; larger ones go alone."""
 
 
 class Planned(Executable):
@@ -105,7 +105,7 @@ class ClusterBackend(Backend):
 
     @property
     def costs(self) -> CostModel:
-        """What this end would simulate with; the master has its own."""
+        """The cost model of the client; the master has its own."""
         return self._costs
 
     def extend(self, nodes: Sequence[Node]) -> None:
@@ -263,7 +263,7 @@ class ClusterBackend(Backend):
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
-        """Where the session is closed meanwhile, that is why a call fails, whatever it says.
+        """Report a failed call as cancelled if the session was closed meanwhile.
 
         Raises: FailedPreconditionError: the session is of the process that this one was forked of.
         """
@@ -327,7 +327,7 @@ def _fetched(value: Any) -> Any:
 
 
 class GrpcTarget:
-    """What `grpc://` stands for."""
+    """The target `grpc://host:port`: a server's master."""
 
     def connect(self, target: str, config: SessionConfig) -> Backend:
         """As of `Target`."""
@@ -345,7 +345,7 @@ class GrpcTarget:
 
 
 def _without_credentials(config: Any) -> bytes:
-    """What the master is told of a ConfigProto: which files this process has is its own affair."""
+    """Serialize a ConfigProto without its credentials, which name files of this process."""
     copy = type(config)()
     copy.CopyFrom(config)
     copy.experimental.ClearField("credentials")

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def launch_of(arguments: argparse.Namespace) -> Launch:
-    """What the arguments ask for.
+    """Return the launch specification that the arguments describe.
 
     Raises: InvalidArgumentError: a job or a number is none.
     """

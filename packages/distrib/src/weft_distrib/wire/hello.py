@@ -1,4 +1,4 @@
-"""How connections are opened: who calls, as what, and what the other end makes of it."""
+"""The handshake that opens a connection: identity and role of the caller, and admission."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELLO = struct.Struct("<QQBxHI")
 
 
 class Hello(NamedTuple):
-    """Who calls.
+    """The greeting of a caller.
 
     Attributes:
       version: of the protocol.
@@ -46,7 +46,7 @@ class Hello(NamedTuple):
 
     @classmethod
     def unpack(cls, meta: bytes) -> Hello:
-        """What `pack` gave.
+        """Decode the result of `pack`.
 
         Raises: PermissionDeniedError: it is none.
         """
@@ -66,7 +66,7 @@ def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:
 
 
 class Opening:
-    """How a process opens connections, and whom it lets in: all that both ends say of themselves.
+    """The part of a process in handshakes: how it identifies itself, and whom it admits.
 
     Args:
       version: of the protocol.
@@ -110,7 +110,7 @@ class Opening:
         return published_token(host, port)
 
     def admit(self, hello: Hello, incarnation: int, certified: Role) -> Role:
-        """What a caller may do here.
+        """Return the role of a caller.
 
         Args:
           incarnation: of this task.

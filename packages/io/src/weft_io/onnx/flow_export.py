@@ -49,7 +49,7 @@ class FlowExport:
         self._structurer = Structurer(nodes, self._flow, lambda node: False)
 
     def is_plain(self) -> bool:
-        """Whether all loops are such as `while_loop` makes; the others are refused."""
+        """Return True if all loops are as `while_loop` builds them; note the others as refused."""
         wrong = [frame for frame in self._flow.frames if frame.problem]
         for frame in wrong:
             first = [*frame.enters, *frame.merges, *self._live][0]
@@ -94,7 +94,7 @@ class FlowExport:
                 self._write(block)
 
     def _merged(self, node: Node, conditionals: dict[Output, _Conditional]) -> Value:
-        """What one of two branches gives."""
+        """Return the value of a Merge of two branches."""
         lower, upper = (self._flow.output_guard(source) for source in node.inputs)
         differs = upper - lower
         pred, side = next(iter(differs), (None, -1))
@@ -167,7 +167,7 @@ class FlowExport:
                 values[leave.outputs[0]] = found[merge]
 
     def _source(self, merge: Node, back: bool) -> Value:
-        """What a loop variable is at first, or in the next turn."""
+        """Return the first value of a loop variable, or the one of the next iteration."""
         (source,) = (each for each in merge.inputs if is_back_edge(merge, each) == back)
         found = source.node.inputs[0]
         self._add_constant(found)
@@ -183,7 +183,7 @@ class FlowExport:
         return as_sequence(self._body, self._source(merge, back), merge.name)
 
     def _tested(self, loop: Loop, merges: Sequence[Node], state: Sequence[Value]) -> Value:
-        """Whether the loop goes on with this state."""
+        """Return the loop condition for a state."""
         _forget(loop.test, self._body)
         values, cond = self._body.values, loop.frame.cond
         assert cond is not None

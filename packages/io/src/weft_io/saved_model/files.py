@@ -1,4 +1,4 @@
-"""Where the parts of a SavedModel are."""
+"""Paths of the parts of a SavedModel."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ CUT: Final = 0.01
 
 
 class Scale(NamedTuple):
-    """How numbers of int8 or int16 stand for real ones."""
+    """Scale and zero point of an int8 or int16 tensor."""
 
     scale: float
     zero: int
 
     def range(self) -> Range:
-        """What int8 has."""
+        """Return the range of real numbers that int8 represents."""
         return Range((-128 - self.zero) * self.scale, (127 - self.zero) * self.scale)
 
 
@@ -41,7 +41,7 @@ class Range(NamedTuple):
 
     @property
     def is_point(self) -> bool:
-        """Whether there is one number alone."""
+        """True if the range is a single number."""
         return self.low == self.high
 
     def scale(self, dtype: DataType = DataType.INT8) -> Scale:
@@ -189,10 +189,10 @@ _COMBINING: Final = {
     OpKind.Concat, OpKind.Pack, OpKind.Pad, OpKind.Reshape, OpKind.Squeeze, OpKind.ExpandDims,
     OpKind.Transpose, OpKind.Slice, OpKind.StridedSlice, OpKind.Tile, OpKind.BroadcastTo,
 }  # fmt: skip
-"""What may put a mask's large numbers beside scores."""
+"""Kinds of ops that combine scores with the large numbers of a mask."""
 
 _COMPARING: Final = (OpKind.Softmax, OpKind.LogSoftmax, OpKind.Max, OpKind.ArgMax, OpKind.TopK)
-"""What large negative numbers take elements out of."""
+"""Kinds of ops that ignore large negative elements."""
 
 
 def _scores(lowered: Lowered) -> set[Value]:
